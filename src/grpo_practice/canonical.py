@@ -1,0 +1,90 @@
+"""One spelling of every value that is hashed: canonical JSON, seeds, request hashes.
+
+Source: LEDGER §4. `gp1` changes when the definition of the request hash does.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+
+def canon(value: object) -> bytes:
+    """The canonical JSON of `value`: sorted keys, no spaces, UTF-8, NaN refused."""
+    text = json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+    return text.encode()
+
+
+def digest(value: object) -> bytes:
+    """sha256 of the canonical JSON. Shape: [32] bytes."""
+    return hashlib.sha256(canon(value)).digest()
+
+
+def text_sha(text: str) -> bytes:
+    """sha256 of a text as UTF-8. Shape: [32] bytes."""
+    return hashlib.sha256(text.encode()).digest()
+
+
+def clean(text: str) -> str:
+    """The text with lone surrogates replaced by U+FFFD, so that it can be sent, hashed, stored."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def clean_json(value: Any) -> Any:
+    """`clean` applied to every string inside a JSON value, keys included."""
+    match value:
+        case str():
+            return value if value.isascii() else clean(value)
+        case dict():
+            return {clean_json(k): clean_json(v) for k, v in value.items()}
+        case list() | tuple():
+            return [clean_json(v) for v in value]
+        case _:
+            return value
+
+
+def derive_seed(
+    run_seed: int, stage: str, sample_sha: str, epoch: int, attempt: int, r: int
+) -> int:
+    """The `seed` a request carries: 31 bits that depend on its place in the run alone.
+
+    Not on the branch, the step or the library, so that reruns and compared arms are paired.
+    `r` is 0, and 1, 2, … for a deliberate resample.
+    """
+    text = f"{run_seed}|{stage}|{sample_sha}|{epoch}|{attempt}|{r}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1
+
+
+class Chain:
+    """The hash of a request, message by message, so that a turn costs its new messages only.
+
+    `Chain(head)` is h0; `add(message)` moves to h(i+1). Call B continues call A when B's chain
+    passes through A's hash plus A's reply.
+    """
+
+    __slots__ = ("_state",)
+
+    def __init__(self, head: Mapping[str, Any]) -> None:
+        """Start at h0. `head` is `{model, params, tools}`, `tools` absent when there are none."""
+        self._state = hashlib.sha256(b"gp1\0" + canon(head)).digest()
+
+    def add(self, message: Mapping[str, Any]) -> bytes:
+        """Take one message in; the new state. Shape: [32] bytes."""
+        self._state = hashlib.sha256(self._state + canon(hashable(message))).digest()
+        return self._state
+
+    def extend(self, messages: Iterable[Mapping[str, Any]]) -> list[bytes]:
+        """`add` for each message; the state after each one."""
+        return [self.add(message) for message in messages]
+
+    @property
+    def state(self) -> bytes:
+        """h(n). The request's hash is its first 16 bytes."""
+        return self._state
+
+
+def hashable(message: Mapping[str, Any]) -> dict[str, Any]:
+    """The message as it is hashed: null-valued keys dropped, except `content`."""
+    return {k: v for k, v in message.items() if v is not None or k == "content"}

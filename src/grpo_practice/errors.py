@@ -1,0 +1,178 @@
+"""Every error this program raises on purpose, and the exit code each one ends with.
+
+GrpoPracticeError          exit 1   base; carries an optional `hint`
+├── RunFailedError         exit 1   too many rollouts failed, or a merge did
+├── ConfigError            exit 2   the YAML, a flag, or a referenced file is wrong
+│   └── FingerprintError   exit 2   a run would go on under another identity; carries the diff
+├── EndpointRefusedError   exit 3   the endpoint refused us for good, or nothing answers there
+├── DataError              exit 4   a dataset row cannot become a Sample
+├── LockedError            exit 5   another process writes this run
+├── StoreError             exit 7   the database is full, read-only, corrupt, locked or newer
+└── StepError              recorded, never fatal on its own: one rollout or one model call
+    ├── EndpointError      one request got no usable answer, after all retries
+    ├── ContextOverflowError   the request is longer than the model's context
+    ├── ContentFilterError     the provider's filter withheld the answer
+    ├── AgentError         the agent or one of its tools raised
+    ├── VerifyError        the verify function raised or returned a bad reward
+    ├── JudgeError         the judge could not be asked, or gave no verdict
+    └── ReplyError         the model answered, but not in the form a stage asked for
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+class GrpoPracticeError(Exception):
+    """Base of all expected failures.
+
+    Args:
+        message: One sentence naming the thing that is wrong.
+        hint: What to type or change next; printed on its own line.
+    """
+
+    exit_code = 1
+    kind = "internal"
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class RunFailedError(GrpoPracticeError):
+    """The run as a whole cannot go on; everything paid for is stored."""
+
+    kind = "run_failed"
+
+
+class ConfigError(GrpoPracticeError):
+    """The configuration, a flag or a file it names cannot be used as written."""
+
+    exit_code = 2
+    kind = "config"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One key whose value differs from what the run was started with."""
+
+    key: str
+    was: object
+    now: object
+
+
+class FingerprintError(ConfigError):
+    """The run was started under another identity (`diff` says where)."""
+
+    kind = "fingerprint"
+
+    def __init__(self, message: str, diff: list[Change], *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.diff = diff
+
+
+class EndpointRefusedError(GrpoPracticeError):
+    """The endpoint refused us for good, or nothing answers there."""
+
+    exit_code = 3
+    kind = "endpoint"
+
+
+class DataError(GrpoPracticeError):
+    """A dataset, or a row of one, cannot be used."""
+
+    exit_code = 4
+    kind = "data"
+
+
+class LockedError(GrpoPracticeError):
+    """Another process is writing this run."""
+
+    exit_code = 5
+    kind = "locked"
+
+
+class StoreError(GrpoPracticeError):
+    """The database cannot be used as it is."""
+
+    exit_code = 7
+    kind = "store"
+
+
+class StepError(GrpoPracticeError):
+    """One unit of work failed; the run records it and goes on."""
+
+    kind = "step"
+
+
+class EndpointError(StepError):
+    """One request got no usable answer.
+
+    Args:
+        message: What happened, with the endpoint's own words.
+        maybe_paid: True when the endpoint may have billed it (bytes of a reply arrived, or a
+            complete request timed out).
+        tries: How often it was sent.
+        status: The last HTTP status, if any.
+    """
+
+    kind = "provider"
+
+    def __init__(
+        self, message: str, *, maybe_paid: bool = False, tries: int = 1, status: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.maybe_paid = maybe_paid
+        self.tries = tries
+        self.status = status
+
+
+class ContextOverflowError(EndpointError):
+    """The request is longer than the model's context window."""
+
+    kind = "context_overflow"
+
+
+class ContentFilterError(EndpointError):
+    """The provider's moderation withheld the answer."""
+
+    kind = "content_filter"
+
+
+class AgentError(StepError):
+    """The agent or one of its tools raised."""
+
+    kind = "agent"
+
+
+class VerifyError(StepError):
+    """The verify function raised, was killed, or returned a reward outside [0, 1]."""
+
+    kind = "verify"
+
+
+class JudgeError(StepError):
+    """The judge could not be asked, or gave no verdict."""
+
+    kind = "judge"
+
+
+class ReplyError(StepError):
+    """The model replied in a form the stage cannot read."""
+
+    kind = "reply"
+
+
+@contextmanager
+def boundary(error: type[StepError], what: str) -> Iterator[None]:
+    """Give anything that escapes the block the type of the boundary it crossed.
+
+    One of our own errors keeps its own type: a `StepError` was already attributed, and a
+    `ConfigError` must stop the run. Cancellation is never converted.
+    """
+    try:
+        yield
+    except GrpoPracticeError:
+        raise
+    except Exception as e:
+        raise error(f"{what}: {type(e).__name__}: {e}") from e

@@ -1,0 +1,48 @@
+"""Text from outside: what of it is an answer, and how it is shown so that nothing in it acts."""
+
+import re
+import unicodedata
+
+SHORTEST_SECRET = 8
+"""Shorter "secrets" (`EMPTY`, `ollama`, `1`) are placeholders; hiding such words spoils answers."""
+
+_THINK = re.compile("</?think>")
+
+
+def strip_think(text: str) -> str | None:
+    """The text without its `<think>` blocks; None when one is never closed.
+
+    A closing tag alone ends a block that began in the prompt: what stands before it goes too.
+    """
+    kept: list[str] = []
+    at: int | None = 0  # where the visible text goes on; None inside a block
+    for tag in _THINK.finditer(text):
+        if tag[0] == "</think>":
+            if at is not None:
+                kept.clear()
+            at = tag.end()
+        elif at is not None:
+            kept.append(text[at : tag.start()])
+            at = None
+    return None if at is None else "".join([*kept, text[at:]])
+
+
+def visible(text: str) -> str:
+    r"""The text with control, format and unassigned characters shown as escapes.
+
+    Line breaks and tabs stay; a carriage return, an escape sequence or a change of writing
+    direction becomes `\r`, `\x1b`, `\u202e`.
+    """
+    return text if text.isascii() and text.isprintable() else "".join(map(_shown, text))
+
+
+def brief(text: str, chars: int) -> str:
+    """The text in one line of at most `chars` characters, `…` where it was cut; see `visible`."""
+    line = visible(" ".join(text[: 4 * chars].split()))
+    return line if len(line) <= chars and len(text) <= 4 * chars else f"{line[: chars - 1]}…"
+
+
+def _shown(char: str) -> str:
+    if char.isprintable() or char in "\n\t" or unicodedata.category(char) == "Zs":
+        return char
+    return char.encode("unicode_escape").decode()

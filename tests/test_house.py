@@ -1,0 +1,96 @@
+"""The rules of the house: imports point down, files stay small, the core stays light."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1] / "src/grpo_practice"
+LAYERS = [
+    {"errors", "canonical", "text", "__init__"},
+    {"types"},
+    {"events", "metrics", "prompts", "config", "sim"},
+    {"llm", "data", "store"},
+    {"agents", "tools", "verify"},
+    {"rollout", "failures"},
+    {"evaluate"},
+    {"practice", "export"},
+    {"build"},
+    {"cli"},
+    {"__main__"},
+]
+RANK = {name: i for i, layer in enumerate(LAYERS) for name in layer}
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+def imports(source: str) -> set[str]:
+    """The top-level rooms of this package that a source text imports from."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{a.name}" for a in node.names]
+        elif isinstance(node, ast.Import):
+            names = [a.name for a in node.names]
+        else:
+            continue
+        found |= {n.split(".")[1] for n in names if n.startswith("grpo_practice.")}
+    return {n for n in found if n != "__version__"}
+
+
+def upward(here: str, source: str) -> set[str]:
+    return {n for n in imports(source) if n != here and RANK[n] >= RANK[here]}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_only_point_down(path: Path) -> None:
+    here = path.relative_to(ROOT).parts[0].removesuffix(".py")
+    bad = upward(here, path.read_text("utf-8"))
+    assert not bad, f"{here} (layer {RANK[here]}) may not import {sorted(bad)}"
+
+
+def test_an_import_that_points_up_is_seen() -> None:
+    assert upward("store", "from grpo_practice.cli.main import app") == {"cli"}
+    assert upward("verify", "import grpo_practice.agents.simple") == {"agents"}
+    assert upward("llm", "from grpo_practice import store") == {"store"}
+    assert not upward("practice", "from grpo_practice.store import Store")
+
+
+def test_the_store_knows_no_http_and_the_method_knows_no_sql() -> None:
+    banned = {
+        "store": {"httpx", "aiohttp"},
+        "practice": {"typer", "rich", "sqlite3", "sqlite_utils"},
+        "rollout.py": {"sqlite3", "typer", "rich"},
+    }
+    for place, names in banned.items():
+        for path in FILES:
+            if path.relative_to(ROOT).parts[0] == place:
+                tree = ast.parse(path.read_text("utf-8"))
+                used = {
+                    (n.module or "").split(".")[0]
+                    for n in ast.walk(tree)
+                    if isinstance(n, ast.ImportFrom)
+                }
+                used |= {
+                    a.name.split(".")[0]
+                    for n in ast.walk(tree)
+                    if isinstance(n, ast.Import)
+                    for a in n.names
+                }
+                assert not used & names, f"{path} imports {used & names}"
+
+
+def test_no_file_is_longer_than_400_lines() -> None:
+    tests = Path(__file__).parent.rglob("*.py")
+    long = {str(p): n for p in [*FILES, *tests] if (n := p.read_text("utf-8").count("\n")) > 400}
+    assert not long
+
+
+def test_the_nouns_need_no_library() -> None:
+    code = (
+        "import sys, grpo_practice.types, grpo_practice.events, grpo_practice.errors;"
+        "print([m for m in ('pydantic', 'httpx', 'numpy', 'typer') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
