@@ -1,0 +1,146 @@
+"""Prompt files: one Markdown file each, its system part divided from its user part.
+
+Slots are strict (a missing or unknown one is an error at load, not in the third hour of a run),
+values are never parsed again, and text from outside stands in a fence it cannot close.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, StrictUndefined, Template, TemplateError, meta
+
+from grpo_practice.errors import ConfigError
+from grpo_practice.types import Message
+
+DIVIDER = "\n--- user ---\n"
+FOLDER = Path(__file__).parent
+
+SLOTS: Mapping[str, frozenset[str]] = {
+    name: frozenset(slots.split())
+    for name, slots in {
+        "summarise": "agent_objective learning_objective question answer critique experiences"
+        " transcript",
+        "compare": "agent_objective learning_objective question answer experiences attempts"
+        " truth limit",
+        "propose": "agent_objective learning_objective experiences lessons",
+        "merge": "agent_objective learning_objective experiences proposals",
+        "reask": "error",
+    }.items()
+}
+"""The prompts of distillation, and the values the code fills in each."""
+
+
+def fenced(text: object, label: str = "text") -> str:
+    """The text between two lines that carry a code made from the text itself.
+
+    The text cannot contain its own digest, so it cannot close the fence; and equal texts give
+    equal fences, so that a request is the same when it is made again.
+    """
+    body = str(text)
+    code = hashlib.sha256(body.encode("utf-8", "replace")).hexdigest()[:8]
+    return f"<<<{label} {code}\n{body}\n{code}>>>"
+
+
+def _environment() -> Environment:
+    env = Environment(
+        undefined=StrictUndefined,
+        autoescape=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=False,
+    )
+    env.filters["fenced"] = fenced
+    return env
+
+
+_ENV = _environment()
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One prompt, checked and compiled."""
+
+    name: str
+    text: str
+    """The file as it is: what is stored with the run."""
+    system: Template
+    user: Template
+
+    def render(self, **slots: object) -> list[Message]:
+        """The messages it makes: system (when the file has that part) and user."""
+        system = self.system.render(**slots).strip()
+        user: Message = {"role": "user", "content": self.user.render(**slots).strip()}
+        return [{"role": "system", "content": system}, user] if system else [user]
+
+
+def compile_prompt(name: str, text: str, slots: Iterable[str], *, where: str) -> Prompt:
+    """The prompt in `text`, whose slots are exactly `slots`.
+
+    Raises:
+        ConfigError: It is not a template, or its slots differ; the message names them.
+    """
+    wanted = frozenset(slots)
+    text = text.replace("\r\n", "\n")
+    system, divider, user = text.partition(DIVIDER)
+    if not divider:
+        system, user = "", text
+    try:
+        found = meta.find_undeclared_variables(_ENV.parse(text))
+        prompt = Prompt(name, text, _ENV.from_string(system), _ENV.from_string(user))
+    except TemplateError as e:
+        raise ConfigError(f"{where}: not a valid prompt template: {e}") from e
+    if found - wanted:
+        unknown = ", ".join(sorted(found - wanted))
+        raise ConfigError(
+            f"{where}: unknown slot {unknown}", hint=f"slots here: {', '.join(sorted(wanted))}"
+        )
+    if wanted - found:
+        missing = ", ".join(sorted(wanted - found))
+        raise ConfigError(f"{where}: the prompt never uses the slot {missing}")
+    return prompt
+
+
+def load_prompt(path: Path, slots: Iterable[str]) -> Prompt:
+    """The prompt in a file.
+
+    Raises:
+        ConfigError: The file cannot be read, or is not what the code fills.
+    """
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise ConfigError(f"cannot read the prompt {path}: {e}") from e
+    return compile_prompt(path.stem, text, slots, where=str(path))
+
+
+def load_prompts(folder: Path | None = None) -> dict[str, Prompt]:
+    """The prompts of distillation by name; files in `folder` replace the shipped ones.
+
+    Raises:
+        ConfigError: The folder is missing, holds an unknown prompt, or a prompt does not fit.
+    """
+    if folder is not None:
+        if not folder.is_dir():
+            raise ConfigError(f"prompts_dir {folder} is not a folder")
+        unknown = sorted(p.name for p in folder.glob("*.md") if p.stem not in SLOTS)
+        if unknown:
+            raise ConfigError(
+                f"prompts_dir {folder}: no stage uses {', '.join(unknown)}",
+                hint=f"the prompts are {', '.join(f'{n}.md' for n in SLOTS)}",
+            )
+    loaded = {}
+    for name, slots in SLOTS.items():
+        own = folder / f"{name}.md" if folder else None
+        path = own if own is not None and own.exists() else FOLDER / f"{name}.md"
+        loaded[name] = load_prompt(path, slots)
+    return loaded
+
+
+def prompts_from(texts: Mapping[str, str]) -> dict[str, Prompt]:
+    """The prompts a run was started with, from the texts stored with it."""
+    return {
+        name: compile_prompt(name, texts[name], slots, where=f"stored prompt {name!r}")
+        for name, slots in SLOTS.items()
+    }
