@@ -1,0 +1,129 @@
+"""Reads a chat request: what it says, what stands in its fences, which stage it belongs to."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_practice.canonical import digest
+from grpo_practice.sim.lore import MARKER
+from grpo_practice.types import Message, Stage
+
+_FENCE = re.compile(r"<<<(\w+) ([0-9a-f]{8})\n(.*?)\n\2>>>", re.DOTALL)
+_ENTRY = re.compile(r"\b(E\d+)\b[^\n]*?" + MARKER.pattern)
+_SIGNS: Mapping[Stage, tuple[str, str]] = {
+    "summarise": ("## The attempt\n", "attempt"),
+    "compare": ("## The attempts", "summary"),
+    "propose": ("## The lessons", "lesson"),
+    "merge": ("## The proposals", "proposal"),
+    "judge": ("## The answer to grade", "reference"),
+}
+"""By stage: a heading outside all fences, and the name of a fence, either of which shows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Foreign text in a prompt, with what stood between it and the fence before."""
+
+    name: str
+    body: str
+    before: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A chat request, read."""
+
+    told: str
+    """The text of all system and user messages."""
+    asked: str
+    """The text of the user messages alone."""
+    length: int
+    """Characters of all messages together."""
+    max_tokens: int | None
+    sha: str
+    """Hex digest of messages and seed: what every decision is drawn from."""
+
+    @property
+    def fences(self) -> list[Fence]:
+        """The fenced texts of the user messages, in order."""
+        found, end = [], 0
+        for match in _FENCE.finditer(self.asked):
+            found.append(Fence(match[1], match[3], self.asked[end : match.start()]))
+            end = match.end()
+        return found
+
+    @property
+    def frame(self) -> str:
+        """The user messages without what stands in fences."""
+        return _FENCE.sub("", self.asked) + "\n"
+
+    @property
+    def stage(self) -> Stage:
+        """What is asked for; `play` unless the request shows a stage of distillation."""
+        names, frame = {fence.name for fence in self.fences}, self.frame
+        for stage, (heading, name) in _SIGNS.items():
+            if heading in frame or name in names:
+                return stage
+        return "play"
+
+    def fenced(self, name: str) -> list[str]:
+        """The bodies of the fences of that name, in order."""
+        return [fence.body for fence in self.fences if fence.name == name]
+
+
+def read(body: Any) -> Asked:
+    """The request in the JSON body of a chat completion.
+
+    Raises:
+        ValueError: It is not one; the message names the key.
+    """
+    if not isinstance(body, dict):
+        raise ValueError("the body must be a JSON object")
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise ValueError("'messages' must be a list that is not empty")
+    texts = [(_role(m), _text(m)) for m in messages]
+    if body.get("stream"):
+        raise ValueError("'stream': the simulated endpoint does not stream")
+    limits = [_whole(body, key) for key in ("max_tokens", "max_completion_tokens")]
+    if any(limit is not None and limit < 1 for limit in limits):
+        raise ValueError("'max_tokens' must be at least 1")
+    return Asked(
+        told="\n\n".join(text for role, text in texts if role in ("system", "user")),
+        asked="\n\n".join(text for role, text in texts if role == "user"),
+        length=sum(len(text) for _, text in texts),
+        max_tokens=min((limit for limit in limits if limit is not None), default=None),
+        sha=digest({"messages": messages, "seed": _whole(body, "seed")}).hex(),
+    )
+
+
+def labels(text: str) -> dict[str, str]:
+    """Which experience key each label stands for, from lines like `[E3] Name: … (#key)`."""
+    return dict(_ENTRY.findall(text))
+
+
+def _whole(body: Mapping[str, Any], key: str) -> int | None:
+    value = body.get(key)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise ValueError(f"{key!r} must be a whole number, not {value!r}")
+    return value
+
+
+def _role(message: Any) -> str:
+    role = message.get("role") if isinstance(message, dict) else None
+    if not isinstance(role, str):
+        raise ValueError("each of 'messages' must be an object with a 'role'")
+    return "system" if role == "developer" else role
+
+
+def _text(message: Message) -> str:
+    """The text of a message, whose content may be a string, null, or a list of parts."""
+    content: str | Sequence[Any] | None = message.get("content")
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list) and all(isinstance(part, dict) for part in content):
+        return "\n".join(str(part.get("text", "")) for part in content)
+    raise ValueError("'content' of a message must be text, null or a list of parts")

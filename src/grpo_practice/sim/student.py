@@ -1,0 +1,57 @@
+"""The simulated student: reads a question and a library, and works the question out or slips."""
+
+from collections.abc import Sequence
+
+from grpo_practice.sim.lore import LORE, advice, keys_in
+from grpo_practice.sim.questions import Question, find
+from grpo_practice.sim.request import Asked, labels
+from grpo_practice.sim.world import Kind, World, topic_of, unit
+
+
+def play(asked: Asked, world: World) -> str:
+    """A short worked solution that ends with the answer in a box.
+
+    Right or wrong is drawn with the chance the world gives this question under the experiences
+    that stand in the request. An unknown question gets a number that means nothing.
+    """
+    question = find(asked.asked)
+    draw = unit(world.seed, "play", asked.sha)
+    if question is None:
+        return (
+            f"Step 1: I do not know this kind of question, so I guess.\n\n\\boxed{{{_guess(draw)}}}"
+        )
+    keys = keys_in(asked.told)
+    right = draw < world.p(question.text, keys, tokens(asked.told) - tokens(question.text))
+    followed, key, answer = _way(question, keys, world, right=right, asked=asked)
+    lines = [f"Step 1: Here {LORE[question.topic].when}."]
+    ids = [label for label, shown in labels(asked.told).items() if shown == followed]
+    if ids:
+        lines.append(f"Followed {', '.join(ids)}.")
+    lines.append(f"Method {key}: {advice(world, key).do}.")
+    lines.append(f"Step 2: That gives {answer}.")
+    return "\n".join(lines) + f"\n\n\\boxed{{{answer}}}"
+
+
+def tokens(text: str) -> float:
+    """About how many tokens a text has."""
+    return len(text) / 4
+
+
+def _guess(draw: float) -> int:
+    return int(draw * 1_000)
+
+
+def _way(
+    question: Question, keys: Sequence[str], world: World, *, right: bool, asked: Asked
+) -> tuple[str | None, str, int]:
+    """The experience followed, if one; the method's key; and the answer it leads to."""
+    kind: Kind = "help" if right else "harm"
+    shown = [k for k in keys if topic_of(k) == question.topic and world.item(k).kind == kind]
+    followed = shown[0] if shown else None
+    if right:
+        return followed, followed or world.key(question.topic, kind), question.answer
+    second = unit(world.seed, "slip", asked.sha) < 0.5
+    if followed is not None:
+        second = followed == world.key(question.topic, kind, 1)
+    key = followed or world.key(question.topic, kind, int(second))
+    return followed, key, question.slips[second]

@@ -1,0 +1,236 @@
+"""The world behind the simulated endpoint: how hard each question is, what each experience does.
+
+    logit p(q, S) = theta_q + sum over j in S of (own_j if topics match else other_j)
+                    - dilution * tokens / 1000
+
+Everything is a function of the world's seed and of texts, so that the endpoint and the exact
+values (`truth`) speak of the same thing.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from grpo_practice.errors import ConfigError
+from grpo_practice.sim.questions import TOPICS, find
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+Kind = Literal["help", "null", "harm"]
+
+EDGE = 0.01
+"""No question is easier than 1 - EDGE or harder than EDGE before any experience."""
+
+
+def unit(*parts: object) -> float:
+    """A number in [0, 1) that depends on the parts alone."""
+    text = "|".join(map(str, parts))
+    return int.from_bytes(hashlib.sha256(text.encode("utf-8", "replace")).digest()[:8]) / 2**64
+
+
+class _Strict:
+    """What a world file may hold: the fields below, and nothing else."""
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+
+@dataclass(frozen=True, slots=True)
+class Difficulty(_Strict):
+    """The chance to solve a question without any experience is drawn from Beta(a, b)."""
+
+    a: float = 0.5
+    b: float = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class Rule(_Strict):
+    """What an experience does when the world's table does not say."""
+
+    p_help: float = 0.4
+    p_null: float = 0.3
+    """The rest is harmful."""
+    size: tuple[float, float] = (1.5, 2.5)
+    """Range of the effect on questions of its own topic, in logits."""
+    spill: float = 0.05
+    """Share of it that reaches the other topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item(_Strict):
+    """One experience as the world sees it."""
+
+    kind: Kind
+    own: float
+    """Logits on questions of its topic."""
+    other: float
+    """Logits on all other questions."""
+    tokens: int = 33
+    """About what its line in a library takes, at four characters each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Teaching(_Strict):
+    """How good the lessons of the simulated teacher are."""
+
+    top: float = 0.95
+    """Chance of a helpful lesson when many good and many bad attempts were seen."""
+    miss: float = 0.2
+    """Chance to see nothing in one attempt; what w good and l bad ones show is independent."""
+    luck: float = 0.05
+    """Chance of a helpful lesson when there was nothing to compare."""
+    blind: float = 0.6
+    """Factor when nobody says which attempts are right."""
+    harm: float = 0.35
+    """Share of the lessons that are not helpful and do harm."""
+
+    def p_help(self, wins: int, losses: int, *, truth: bool = True) -> float:
+        """Chance that a comparison of so many telling attempts gives a helpful lesson."""
+        seen = (1 - self.miss**wins) * (1 - self.miss**losses)
+        return max(self.luck, self.top * seen * (1.0 if truth else self.blind))
+
+
+@dataclass(frozen=True, slots=True)
+class World(_Strict):
+    """Questions, experiences and a teacher, all drawn from one seed."""
+
+    seed: int = 0
+    difficulty: Difficulty = Difficulty()
+    rule: Rule = Rule()
+    items: Mapping[str, Item] = field(default_factory=dict, hash=False)
+    """Experiences by key that do not follow the rule."""
+    dilution: float = 0.5
+    """Logits lost per 1,000 tokens of instructions and library."""
+    teacher: Teaching = Teaching()
+
+    def __post_init__(self) -> None:
+        if min(self.difficulty.a, self.difficulty.b) <= 0:
+            raise ValueError("difficulty: a and b must be above 0")
+        if min(self.rule.p_help, self.rule.p_null) < 0 or self.rule.p_help + self.rule.p_null > 1:
+            raise ValueError("rule: p_help and p_null must be shares that add up to at most 1")
+
+    @classmethod
+    def load(cls, path: Path) -> "World":
+        """The world in a JSON file; keys left out keep their defaults.
+
+        Raises:
+            ConfigError: The file cannot be read, or is not a world; the message names the key.
+        """
+        from pydantic import TypeAdapter, ValidationError
+
+        try:
+            return TypeAdapter(cls).validate_json(path.read_bytes())
+        except OSError as e:
+            raise ConfigError(f"cannot read the world {path}: {e}") from e
+        except ValidationError as e:
+            wrong = "; ".join(f"{'.'.join(map(str, d['loc']))}: {d['msg']}" for d in e.errors())
+            raise ConfigError(f"{path}: not a world: {wrong}") from e
+
+    def item(self, key: str) -> Item:
+        """What the experience does."""
+        if key in self.items:
+            return self.items[key]
+        rule, draw = self.rule, unit(self.seed, "kind", key)
+        if draw < rule.p_null:
+            return Item("null", 0.0, 0.0)
+        low, high = rule.size
+        size = low + (high - low) * unit(self.seed, "size", key)
+        if draw < rule.p_null + rule.p_help:
+            return Item("help", size, rule.spill * size)
+        return Item("harm", -size, -rule.spill * size)
+
+    def key(self, topic: str, kind: Kind, nth: int = 0) -> str:
+        """The key the world's people use for the nth experience of this kind about the topic.
+
+        In a world without experiences of that kind, one of another kind.
+        """
+        found = _keys(self, topic, kind)
+        return found[nth % len(found)]
+
+    def p(self, question: str, keys: Sequence[str], tokens: float) -> float:
+        """Chance of a right answer; 0 for a question that is not of this world.
+
+        Args:
+            question: Its text, without what stands around it.
+            keys: The experiences shown; one shown twice counts once.
+            tokens: Length of what the student reads besides the question.
+        """
+        logits = self.logits(question, tuple(dict.fromkeys(keys)))
+        if logits is None:
+            return 0.0
+        against = self.dilution * tokens / 1_000 - sum(logits)
+        return 1 / (1 + math.exp(min(against, 700.0)))  # exp(710) overflows
+
+    def logits(self, question: str, keys: Sequence[str]) -> list[float] | None:
+        """The question's own logit, then what each experience adds to it. Shape: [1 + m].
+
+        None for a question that is not of this world.
+        """
+        base = _base(self, question)
+        if base is None:
+            return None
+        theta, topic = base
+        items = [(topic_of(key), self.item(key)) for key in keys]
+        return [theta, *(i.own if about == topic else i.other for about, i in items)]
+
+    def truth(
+        self, questions: Sequence[str], keys: Sequence[str], tokens: float | None = None
+    ) -> "Floats":
+        """Chance of a right answer to each question. Shape: [q].
+
+        Args:
+            questions: Their texts.
+            keys: The experiences in the library.
+            tokens: Length of instructions and library; by default that of the experiences.
+        """
+        import numpy as np
+
+        keys = tuple(dict.fromkeys(keys))
+        if tokens is None:
+            tokens = sum(self.item(k).tokens for k in keys)
+        return np.array([self.p(q, keys, tokens) for q in questions], dtype=np.float64)
+
+    def sample(self, questions: Sequence[str], keys: Sequence[str], k: int, seed: int) -> "Floats":
+        """Rewards of k attempts at each question, with the chances of `truth`. Shape: [q, k]."""
+        import numpy as np
+
+        p = self.truth(questions, keys)
+        return (np.random.default_rng(seed).random((len(questions), k)) < p[:, None]).astype(float)
+
+
+@lru_cache(maxsize=100_000)
+def _base(world: World, question: str) -> tuple[float, str] | None:
+    """The question's difficulty in logits, and its topic; None when it is not of this world."""
+    found = find(question)
+    if found is None:
+        return None
+    rng = Random(f"{world.seed}|difficulty|{found.text}")
+    p = rng.betavariate(world.difficulty.a, world.difficulty.b)
+    p = min(max(p, EDGE), 1 - EDGE)
+    return math.log(p / (1 - p)), found.topic
+
+
+@lru_cache(maxsize=1_000)
+def _keys(world: World, topic: str, kind: Kind) -> tuple[str, ...]:
+    """The keys of a kind about a topic, in the world's own order; of all kinds if none has it."""
+    codes = [f"{topic}-{code:02x}" for code in range(256)]
+    keys = sorted(codes, key=lambda key: unit(world.seed, "order", key))
+    return tuple(k for k in keys if world.item(k).kind == kind) or tuple(keys)
+
+
+def topic_of(key: str) -> str:
+    """The topic an experience is about: named by its key, else picked by it."""
+    name = key.partition("-")[0]
+    if name in TOPICS:
+        return name
+    names = list(TOPICS)
+    return names[int(unit("topic", key) * len(names))]

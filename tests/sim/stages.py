@@ -1,0 +1,138 @@
+"""The steps of practice by hand, with the shipped prompts, asking the simulated endpoint."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_practice.prompts import load_prompts
+from grpo_practice.prompts.system import experience_lines, system_prompt
+from grpo_practice.sim import DEFAULT, World, answer
+from grpo_practice.sim.lore import keys_in, text
+from grpo_practice.sim.questions import solve
+from grpo_practice.types import Experience, Library, Message
+
+PROMPTS = load_prompts()
+INSTRUCTIONS = "Solve the task. Put the final answer into \\boxed{}."
+EMPTY = Library()
+GOALS = {"agent_objective": "", "learning_objective": ""}
+
+
+@dataclass(frozen=True)
+class Attempt:
+    number: int
+    reward: int
+    rank: int
+    shown: str
+    summary: str
+
+
+def ask(messages: Sequence[Message], seed: int | None = 0, world: World = DEFAULT) -> str:
+    body = {"model": "sim", "messages": list(messages), "seed": seed}
+    content = answer(body, world)["choices"][0]["message"]["content"]
+    assert isinstance(content, str)
+    return content
+
+
+def library_of(*keys: str, world: World = DEFAULT) -> Library:
+    return Library(tuple(Experience(i, text(world, key)) for i, key in enumerate(keys, 1)))
+
+
+def play(question: str, library: Library, seed: int, world: World = DEFAULT) -> str:
+    system = system_prompt(INSTRUCTIONS, library)
+    messages = [{"role": "system", "content": system}, {"role": "user", "content": question}]
+    return ask(messages, seed, world)
+
+
+def reward(question: str, reply: str) -> int:
+    return int(reply.endswith(f"\\boxed{{{solve(question)}}}"))
+
+
+def summarise(question: str, reply: str, library: Library, seed: int = 0) -> str:
+    slots = {
+        **GOALS,
+        "question": question,
+        "answer": solve(question),
+        "critique": "expected 25,\nas said",
+        "experiences": experience_lines(library),
+        "transcript": f"assistant: {reply}",
+    }
+    return ask(PROMPTS["summarise"].render(**slots), seed)
+
+
+def group(question: str, library: Library, seed: int, size: int = 5) -> list[Attempt]:
+    """Played, scored, summarised; best first."""
+    replies = [play(question, library, 1_000 * seed + i) for i in range(size)]
+    replies.sort(key=lambda reply: -reward(question, reply))
+    rewards = [reward(question, reply) for reply in replies]
+    return [
+        Attempt(
+            number,
+            rewards[number - 1],
+            1 + sum(other > rewards[number - 1] for other in rewards),
+            ", ".join(e.id for e in library.experiences) or "none",
+            summarise(question, reply, library),
+        )
+        for number, reply in enumerate(replies, 1)
+    ]
+
+
+def compare(
+    question: str,
+    attempts: Sequence[Attempt],
+    library: Library = EMPTY,
+    *,
+    seed: int = 0,
+    truth: bool = True,
+    limit: int = 2,
+) -> list[dict[str, str]]:
+    slots: dict[str, Any] = {
+        **GOALS,
+        "question": question,
+        "answer": solve(question) if truth else None,
+        "experiences": experience_lines(library),
+        "attempts": attempts,
+        "truth": truth,
+        "limit": limit,
+    }
+    lessons = ending(ask(PROMPTS["compare"].render(**slots), seed))["lessons"]
+    assert isinstance(lessons, list)
+    return lessons
+
+
+def propose(
+    lessons: Sequence[str], library: Library = EMPTY, seed: int = 0
+) -> list[dict[str, Any]]:
+    slots = {**GOALS, "experiences": experience_lines(library), "lessons": lessons}
+    operations = ending(ask(PROMPTS["propose"].render(**slots), seed))["operations"]
+    assert isinstance(operations, list)
+    return operations
+
+
+def merge(
+    operations: Sequence[dict[str, Any]], library: Library = EMPTY, seed: int = 0
+) -> list[dict[str, Any]]:
+    """The merged list; proposals are called P1, P2, … in the order given."""
+    by_target: dict[str, list[dict[str, Any]]] = {}
+    for number, operation in enumerate(operations, 1):
+        told = {"id": f"P{number}", "op": operation["op"], "text": operation.get("text")}
+        by_target.setdefault(operation.get("id") or "New", []).append(told)
+    slots = {
+        **GOALS,
+        "experiences": experience_lines(library),
+        "proposals": list(by_target.items()),
+    }
+    merged = ending(ask(PROMPTS["merge"].render(**slots), seed))["operations"]
+    assert isinstance(merged, list)
+    return merged
+
+
+def ending(reply: str) -> dict[str, Any]:
+    """The JSON object a reply ends with."""
+    found = json.loads(reply[reply.index("{") :])
+    assert isinstance(found, dict)
+    return found
+
+
+def keys_of(library: Library) -> list[str]:
+    return keys_in(experience_lines(library))
