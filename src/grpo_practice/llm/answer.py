@@ -1,0 +1,66 @@
+"""What came back from an endpoint, as values: an HTTP answer, or the way the connection broke."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from grpo_practice.canonical import clean_json
+from grpo_practice.text import brief
+
+SHOWN_CHARS = 200
+"""How much of a foreign text an error message shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An HTTP answer, read to its end."""
+
+    status: int
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    text: str
+    body: Any
+    """The decoded JSON; None when it is not JSON in UTF-8."""
+    url: str
+    """Where it came from, without user info and query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """No HTTP answer, or only a part of one.
+
+    `tls`: no secure connection; `proxy`: the proxy refused or is not there; `connect`: nobody
+    answers at that address; `cut`: it broke after the connection stood; `deadline`: our own
+    limit for one request ended it.
+    """
+
+    kind: Literal["tls", "proxy", "connect", "cut", "deadline"]
+    text: str
+    url: str
+
+
+def decode(raw: bytes) -> Any:
+    """The JSON value in `raw`, lone surrogates replaced; None when there is none.
+
+    Strict: UTF-8 without a byte-order mark, and no NaN or infinity, which have no canonical
+    form and so could not be stored.
+    """
+    try:
+        text = raw.decode()
+        return clean_json(json.loads(text, parse_constant=_finite, parse_float=_finite))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is not a finite number")
+    return number
+
+
+def shown(text: str) -> str:
+    """The beginning of the endpoint's own words, in one line, nothing in it hidden."""
+    return brief(text, SHOWN_CHARS)

@@ -1,0 +1,125 @@
+"""A config's `model_settings`, divided into what can change an answer and what cannot.
+
+Source: LEDGER §4 "Request" of the design: only the first part is hashed.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_practice.errors import ConfigError
+
+_FLOATS = frozenset({"temperature", "top_p", "frequency_penalty", "presence_penalty"})
+_AS_THEY_ARE = frozenset(
+    {"max_tokens", "max_completion_tokens", "tool_choice", "parallel_tool_calls", "verbosity"}
+)
+_UNHASHED = frozenset(
+    {"metadata", "store", "user", "prompt_cache_key", "prompt_cache_retention", "safety_identifier"}
+)
+_IGNORED = frozenset(
+    {"include_usage", "stream", "stream_options", "truncation", "response_include"}
+)
+"""About streaming, or another API: nothing here reads them, and they change no answer."""
+_RESERVED: Mapping[str, str] = {
+    "model": "set `model` beside it instead",
+    "messages": "the messages come from the agent",
+    "tools": "name tools under `toolkits`",
+    "seed": "the seed of each request follows from `practice.seed` or `evaluation.seed`",
+    "n": "one reply is read; ask for more attempts with `grpo_n` or `pass_k`",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """What goes with a request, or bounds it, without changing its answer."""
+
+    headers: Mapping[str, str]
+    query: Mapping[str, str]
+    unhashed: Mapping[str, Any]
+    """Body keys that are not hashed."""
+    timeout_s: float | None
+    """Total deadline of one try; None means the default."""
+
+
+def canonical_params(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Wire]:
+    """The params of every request made with these settings, and what goes beside them.
+
+    Params have one name and one type each: `max_completion_tokens` becomes `max_tokens`,
+    `reasoning.effort` becomes `reasoning_effort`, sampling numbers are floats, null is absent.
+    `extra_body` and then `extra_args` are merged over the rest. The seed is not among them: it
+    differs from request to request.
+
+    Args:
+        settings: `model_settings` (or `model_params`) as the config has it.
+
+    Raises:
+        ConfigError: A key is unknown, reserved, doubled, or has an impossible value.
+    """
+    settings = _present(settings)
+    headers, query = (_texts(settings, key) for key in ("extra_headers", "extra_query"))
+    body, timeout_s = _body(settings)
+    params = {k: _value(k, v) for k, v in body.items() if k not in _UNHASHED | _IGNORED}
+    if "max_completion_tokens" in params:
+        if "max_tokens" in params:
+            raise ConfigError("model_settings: max_tokens and max_completion_tokens are the same")
+        params["max_tokens"] = params.pop("max_completion_tokens")
+    unhashed = {k: v for k, v in body.items() if k in _UNHASHED}
+    return params, Wire(headers, query, unhashed, timeout_s)
+
+
+def _body(settings: dict[str, Any]) -> tuple[dict[str, Any], float | None]:
+    """The body's keys under the names the wire has, and the deadline."""
+    body: dict[str, Any] = {}
+    extra_body, extra_args = (_mapping(settings, key) for key in ("extra_body", "extra_args"))
+    for key, value in settings.items():
+        if key in _FLOATS | _AS_THEY_ARE | _UNHASHED | _IGNORED:
+            body[key] = value
+        elif key == "reasoning":
+            effort = _mapping(settings, "reasoning").get("effort")
+            body |= {} if effort is None else {"reasoning_effort": effort}
+        elif key == "top_logprobs":
+            body |= {"logprobs": True, "top_logprobs": value}
+        elif key not in ("extra_body", "extra_args", "extra_headers", "extra_query"):
+            raise ConfigError(
+                f"model_settings.{key}: there is no such setting",
+                hint=f"to send it to the endpoint as it is: model_settings.extra_body.{key}",
+            )
+    timeout = extra_args.pop("timeout", None)
+    for key in ("extra_body", "extra_args"):
+        for name in _mapping(settings, key):
+            if name in _RESERVED:
+                raise ConfigError(f"model_settings.{key}.{name}: {_RESERVED[name]}")
+    return body | extra_body | extra_args, _timeout_s(timeout)
+
+
+def _value(key: str, value: Any) -> Any:
+    if key not in _FLOATS:
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ConfigError(f"model_settings.{key}: {value!r} is not a number")
+    return float(value)
+
+
+def _timeout_s(value: Any) -> float | None:
+    if value is None:
+        return None
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 < value < math.inf:
+        raise ConfigError(f"model_settings.extra_args.timeout: {value!r} is no number of seconds")
+    return float(value)
+
+
+def _present(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in mapping.items() if v is not None}
+
+
+def _mapping(settings: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = settings.get(key, {})
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"model_settings.{key}: {value!r} is not a mapping of names to values")
+    return _present(value)
+
+
+def _texts(settings: Mapping[str, Any], key: str) -> dict[str, str]:
+    return {str(k): str(v) for k, v in _mapping(settings, key).items()}

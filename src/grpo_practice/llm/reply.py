@@ -1,0 +1,55 @@
+"""A completion's body, as a `Reply`."""
+
+from typing import Any
+
+from grpo_practice.llm.answer import Answer
+from grpo_practice.llm.endpoint import host
+from grpo_practice.types import Reply, Usage
+
+MOST_TOKENS = 10**9
+"""A count of one reply beyond this is no count; sums of such would not fit the database either."""
+
+
+def read_reply(answer: Answer, *, asked: str, tries: int, seconds: float) -> Reply:
+    """The reply in an answer that `taxonomy.decide` found to hold one.
+
+    The message is kept with all its keys; one without a role gets `assistant`, since it could
+    not be sent back otherwise.
+
+    Args:
+        answer: The answer.
+        asked: The model that was asked, for a body that does not name one.
+        tries: How often the request was sent.
+        seconds: Of the try that was answered.
+    """
+    choice = answer.body["choices"][0]
+    finish, model = choice.get("finish_reason"), answer.body.get("model")
+    return Reply(
+        message={"role": "assistant"} | choice["message"],
+        finish=finish if isinstance(finish, str) else None,
+        usage=read_usage(answer.body.get("usage")),
+        answered_by=f"{model if isinstance(model, str) and model else asked}@{host(answer.url)}",
+        tries=tries,
+        seconds=seconds,
+    )
+
+
+def read_usage(usage: Any) -> Usage:
+    """The tokens it counts. What is absent or no count is unknown; so is an all-zero usage."""
+    if not isinstance(usage, dict):
+        return Usage()
+    tokens_in, tokens_out = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+    if not tokens_in and not tokens_out:
+        return Usage()
+    cached = _count(usage.get("prompt_tokens_details"), "cached_tokens")
+    if cached is None:  # DeepSeek's name
+        cached = _count(usage, "prompt_cache_hit_tokens")
+    reasoning = _count(usage.get("completion_tokens_details"), "reasoning_tokens")
+    if reasoning is None:
+        reasoning = _count(usage, "reasoning_tokens")
+    return Usage(tokens_in, cached, tokens_out, reasoning)
+
+
+def _count(counts: Any, name: str) -> int | None:
+    n = counts.get(name) if isinstance(counts, dict) else None
+    return n if isinstance(n, int) and not isinstance(n, bool) and 0 <= n < MOST_TOKENS else None

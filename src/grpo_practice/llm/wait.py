@@ -1,0 +1,69 @@
+"""How long an endpoint asks us to wait, read from headers that may say anything."""
+
+import re
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+
+LONGEST_WAIT_S = 120.0
+"""Longer waits are not slept through: the request fails and says what was asked."""
+_ABSURD_S = 366 * 86_400.0
+
+_UNITS_S = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[dhms])")
+_DURATION = re.compile(rf"(?:{_PART.pattern})+")
+_NUMBER = re.compile(r"\d{1,20}(?:\.\d{0,20})?")
+
+
+def asked_wait_s(headers: Mapping[str, str], status: int, now: float) -> float | None:
+    """Seconds the answer asks us to wait; None when it does not say, or says nonsense.
+
+    `Retry-After-ms` goes before `Retry-After`, and that before the larger of
+    `x-ratelimit-reset-*`, which count only with a 429 (they come with every answer). Zero,
+    negative and past times, and waits of more than a year, are nonsense.
+
+    Args:
+        headers: Names in lower case.
+        status: The HTTP status they came with.
+        now: The current time in seconds since the epoch.
+    """
+    ms = _number(headers.get("retry-after-ms", ""))
+    found = [
+        None if ms is None else ms / 1000,
+        _retry_after_s(headers.get("retry-after", ""), now),
+        _reset_s(headers) if status == 429 else None,
+    ]
+    return next((s for s in found if s is not None and 0 < s < _ABSURD_S), None)
+
+
+def in_words(seconds: float) -> str:
+    """`24 h`, `5 min` or `90 s`: the largest unit that loses nothing worth knowing."""
+    if seconds >= 7_200:
+        return f"{seconds / 3_600:.0f} h"
+    return f"{seconds / 60:.0f} min" if seconds >= 180 else f"{seconds:.0f} s"
+
+
+def _number(text: str) -> float | None:
+    text = text.strip()
+    return float(text) if _NUMBER.fullmatch(text) else None
+
+
+def _retry_after_s(text: str, now: float) -> float | None:
+    seconds = _number(text)
+    if seconds is not None:
+        return seconds
+    try:
+        return parsedate_to_datetime(text).timestamp() - now
+    except (ValueError, OverflowError):
+        return None
+
+
+def _reset_s(headers: Mapping[str, str]) -> float | None:
+    waits = [_duration_s(v) for k, v in headers.items() if k.startswith("x-ratelimit-reset-")]
+    return max((s for s in waits if s is not None and s < _ABSURD_S), default=None)
+
+
+def _duration_s(text: str) -> float | None:
+    text = text.strip().lower()
+    if not _DURATION.fullmatch(text):
+        return _number(text)
+    return sum(float(amount) * _UNITS_S[unit] for amount, unit in _PART.findall(text))

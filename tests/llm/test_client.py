@@ -1,0 +1,395 @@
+"""What the client sends, when it waits, and what it remembers."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from grpo_practice.errors import EndpointError, EndpointRefusedError
+from grpo_practice.llm.client import Client
+from grpo_practice.llm.endpoint import Endpoint
+from grpo_practice.llm.limit import FIRST, Limit
+from grpo_practice.types import Message, Request
+from tests.fakes import Answer, FakeEndpoint, FakeSleep, answers, reply
+
+URL = "https://api.example.com/v1"
+HI: list[Message] = [{"role": "user", "content": "hi"}]
+TOOL = {"type": "function", "function": {"name": "f"}}
+SECRET = "sk-live-0123456789"
+
+
+def ask(*, tools: bool = False, text: str = "hi", **params: Any) -> Request:
+    messages = [{"role": "user", "content": text}]
+    return Request("m-1", {"seed": 5, **params}, messages, [TOOL] if tools else ())
+
+
+def connect(
+    server: FakeEndpoint,
+    endpoint: Endpoint | None = None,
+    *,
+    n: int = 8,
+    notice: Callable[[str], None] = lambda _: None,
+    sleep: Callable[[float], Awaitable[None]] | None = None,
+) -> Client:
+    return Client(
+        endpoint or Endpoint((URL,)),
+        Limit(n),
+        notice=notice,
+        transport=server.transport,
+        sleep=sleep or FakeSleep(),
+    )
+
+
+def down(status: int = 503, **said: Any) -> httpx.Response:
+    return httpx.Response(status, json={"error": said})
+
+
+# What is sent
+
+
+async def test_a_request_is_one_post_with_everything_in_its_place() -> None:
+    server = FakeEndpoint(answers("24"))
+    endpoint = Endpoint(
+        ("https://api.example.com/v1/?api-version=2",),
+        api_key=SECRET,
+        headers={"X-Team": "a"},
+        query={"k": "v w"},
+        unhashed={"user": "u", "metadata": {"a": 1}},
+    )
+    async with connect(server, endpoint) as client:
+        await client.send(ask(tools=True, temperature=0.7, tool_choice="auto"))
+    assert server.seen == [
+        {
+            "model": "m-1",
+            "messages": HI,
+            "tools": [TOOL],
+            "seed": 5,
+            "temperature": 0.7,
+            "tool_choice": "auto",
+            "user": "u",
+            "metadata": {"a": 1},
+        }
+    ]
+    (request,) = server.requests
+    assert request.method == "POST"
+    assert request.url.path == "/v1/chat/completions"
+    assert dict(request.url.params) == {"api-version": "2", "k": "v w"}
+    assert request.headers["authorization"] == f"Bearer {SECRET}"
+    assert request.headers["x-team"] == "a"
+
+
+async def test_without_tools_nothing_about_tools_is_sent() -> None:
+    server = FakeEndpoint(answers("24"))
+    async with connect(server) as client:
+        await client.send(ask(tool_choice="auto", parallel_tool_calls=True))
+    assert server.seen == [{"model": "m-1", "messages": HI, "seed": 5}]
+
+
+async def test_send_seed_false_keeps_the_seed_off_the_wire() -> None:
+    server = FakeEndpoint(answers("24"))
+    async with connect(server, Endpoint((URL,), send_seed=False)) as client:
+        await client.send(ask())
+    assert "seed" not in server.seen[0]
+
+
+async def test_45_lone_surrogates_are_replaced_on_the_way_out_and_in() -> None:
+    body = b'{"choices":[{"message":{"role":"assistant","content":"b\\ud800\\u0000"}}]}'
+    server = FakeEndpoint(answers(httpx.Response(200, content=body)))
+    async with connect(server) as client:
+        got = await client.send(ask(text="a\ud800é"))
+    assert server.seen[0]["messages"][0]["content"] == "a\ufffdé"
+    assert got.content == "b\ufffd\0"
+
+
+async def test_45_ten_megabytes_are_read_whole() -> None:
+    server = FakeEndpoint(answers("x" * 10_000_000))
+    async with connect(server) as client:
+        assert len((await client.send(ask())).content) == 10_000_000
+
+
+async def test_requests_and_their_tries_go_round_the_addresses() -> None:
+    server = FakeEndpoint(answers(down(), down(), "24"))
+    endpoint = Endpoint(("https://a.example/v1", "https://b.example/v1"))
+    async with connect(server, endpoint) as client:
+        got = [await client.send(ask()) for _ in range(3)]
+    hosts = [r.url.host.removesuffix(".example") for r in server.requests]
+    assert hosts == ["a", "b", "a", "b", "a"]
+    assert (got[0].answered_by, got[0].tries) == ("m-1@a.example", 3)
+
+
+# Secrets
+
+
+async def test_a_secret_in_a_reply_is_replaced_before_it_is_used() -> None:
+    message: Message = {"role": "assistant", "content": f"it is {SECRET}"}
+    message["tool_calls"] = [{"function": {"arguments": f'{{"k": "{SECRET}"}}'}}]
+    server = FakeEndpoint(answers(reply(message, model=SECRET)))
+    async with connect(server, Endpoint((URL,), api_key=SECRET)) as client:
+        got = await client.send(ask())
+    assert SECRET not in repr(got)
+    assert got.content == "it is ***"
+    assert got.message["tool_calls"][0]["function"]["arguments"] == '{"k": "***"}'
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        down(400, message=f"key {SECRET} may not"),
+        down(401, message=f"no such key {SECRET}"),
+        httpx.Response(200, text=SECRET),
+        httpx.Response(302, headers={"location": f"/login/{SECRET}"}),
+        httpx.ReadError(f"lost {SECRET}"),
+    ],
+    ids=["400", "401", "text", "redirect", "broken"],
+)
+async def test_a_secret_in_an_error_is_replaced(fault: Answer) -> None:
+    server = FakeEndpoint(answers(fault))
+    async with connect(server, Endpoint((URL,), api_key=SECRET)) as client:
+        with pytest.raises((EndpointError, EndpointRefusedError), match=r"\*\*\*") as caught:
+            await client.send(ask())
+    assert SECRET not in str(caught.value)
+
+
+# Waits and limits
+
+
+async def test_our_own_backoff_is_random_and_grows() -> None:
+    waits = list[list[float]]()
+    for _ in range(40):
+        sleep = FakeSleep()
+        async with connect(FakeEndpoint(answers(down())), sleep=sleep) as client:
+            with pytest.raises(EndpointError):
+                await client.send(ask())
+        waits.append(sleep.slept)
+    assert all(0 <= w <= 2 ** (i + 1) for slept in waits for i, w in enumerate(slept))
+    assert len({slept[0] for slept in waits}) == 40
+    assert max(slept[3] for slept in waits) > 8 > max(slept[1] for slept in waits)
+
+
+async def test_9_after_many_429s_at_once_nobody_comes_back_in_step() -> None:
+    server = FakeEndpoint(
+        lambda body: (
+            httpx.Response(429, headers={"retry-after": "2"})
+            if sum(body == b for b in server.seen) == 1
+            else "24"
+        )
+    )
+    sleep = FakeSleep()
+    async with connect(server, n=100, sleep=sleep) as client:
+        await asyncio.gather(*(client.send(ask(text=str(i))) for i in range(100)))
+    assert len(server.seen) == 200
+    assert len(set(sleep.slept)) == 100
+    assert all(2 <= s <= 2.2 for s in sleep.slept)
+
+
+async def test_28_no_more_requests_are_in_flight_than_the_limit_lets_through() -> None:
+    inside = most = 0
+
+    async def slow(_: dict[str, Any]) -> str:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        await asyncio.sleep(0.001)
+        inside -= 1
+        return "24"
+
+    async with connect(FakeEndpoint(slow), n=3) as client:
+        await asyncio.gather(*(client.send(ask()) for _ in range(12)))
+    assert most == 3
+
+
+async def test_a_sender_has_its_priority() -> None:
+    started, go = asyncio.Event(), asyncio.Event()
+
+    async def gate(_: dict[str, Any]) -> str:
+        started.set()
+        await go.wait()
+        return "24"
+
+    server = FakeEndpoint(gate)
+    async with connect(server, n=1) as client, asyncio.TaskGroup() as group:
+        group.create_task(client.send(ask(text="now")))
+        await started.wait()
+        group.create_task(client.send(ask(text="student")))
+        await asyncio.sleep(0)
+        group.create_task(client.sender(FIRST)(ask(text="teacher")))
+        await asyncio.sleep(0)
+        go.set()
+    assert [b["messages"][0]["content"] for b in server.seen] == ["now", "teacher", "student"]
+
+
+async def test_a_request_that_backs_off_holds_no_slot() -> None:
+    server = FakeEndpoint(lambda b: down() if b["messages"][0]["content"] == "bad" else "24")
+    woken = asyncio.Event()
+
+    async def sleep(_: float) -> None:
+        await woken.wait()
+
+    async with connect(server, n=1, sleep=sleep) as client:
+        bad = asyncio.create_task(client.send(ask(text="bad")))
+        async with asyncio.timeout(1):
+            assert (await client.send(ask(text="good"))).content == "24"
+        woken.set()
+        with pytest.raises(EndpointError):
+            await bad
+
+
+async def test_seconds_are_those_of_the_answered_try_without_waits() -> None:
+    async def slow(_: dict[str, Any]) -> str:
+        await asyncio.sleep(0.05)
+        return "24"
+
+    async with connect(FakeEndpoint(slow), n=1) as client:
+        start = time.perf_counter()
+        got = await asyncio.gather(*(client.send(ask()) for _ in range(4)))
+        elapsed = time.perf_counter() - start
+    assert 0.2 <= sum(reply.seconds for reply in got) <= elapsed
+
+
+# Deadlines
+
+
+async def forever(_: dict[str, Any]) -> str:
+    await asyncio.Event().wait()
+    return "never"
+
+
+async def test_22_a_reply_that_never_ends_is_ended_tried_again_and_maybe_paid() -> None:
+    server = FakeEndpoint(forever)
+    async with connect(server, Endpoint((URL,), timeout_s=0.01, max_tries=2)) as client:
+        with pytest.raises(EndpointError, match=r"no complete answer in time: .*0\.01 s") as caught:
+            await client.send(ask(), limit_s=5)
+    assert caught.value.maybe_paid
+    assert caught.value.tries == len(server.seen) == 2
+
+
+async def test_the_callers_limit_is_a_timeout_and_is_not_tried_again() -> None:
+    server = FakeEndpoint(forever)
+    async with connect(server) as client:
+        with pytest.raises(TimeoutError, match=r"0\.01 s"):
+            await client.send(ask(), limit_s=0.01)
+    assert len(server.seen) == 1
+
+
+async def test_a_caller_without_time_left_sends_nothing() -> None:
+    server = FakeEndpoint(answers("24"))
+    async with connect(server) as client:
+        with pytest.raises(TimeoutError):
+            await client.send(ask(), limit_s=0)
+    assert server.seen == []
+
+
+async def test_a_wait_for_a_slot_is_not_held_against_the_callers_limit() -> None:
+    async def slow(_: dict[str, Any]) -> str:
+        await asyncio.sleep(0.05)
+        return "24"
+
+    async with connect(FakeEndpoint(slow), n=1) as client:
+        got = await asyncio.gather(*(client.send(ask(), limit_s=0.3) for _ in range(8)))
+    assert len(got) == 8
+
+
+async def test_a_request_refused_with_a_status_was_not_paid() -> None:
+    async with connect(FakeEndpoint(answers(down()))) as client:
+        with pytest.raises(EndpointError) as caught:
+            await client.send(ask())
+    assert not caught.value.maybe_paid
+    assert caught.value.status == 503
+
+
+async def test_a_reply_that_began_well_may_have_been_paid_whatever_came_after() -> None:
+    garbled = httpx.Response(200, content=b'{"choi')
+    async with connect(FakeEndpoint(answers(garbled, down()))) as client:
+        with pytest.raises(EndpointError) as caught:
+            await client.send(ask())
+    assert caught.value.maybe_paid
+
+
+# What is remembered
+
+
+async def test_13_after_a_refusal_nothing_more_is_sent() -> None:
+    server = FakeEndpoint(answers("24", down(401, message="revoked")))
+    async with connect(server, n=4) as client:
+        assert (await client.send(ask())).content == "24"
+        results = await asyncio.gather(
+            *(client.send(ask()) for _ in range(50)), return_exceptions=True
+        )
+    assert {type(r) for r in results} == {EndpointRefusedError}
+    assert {str(r) for r in results} == {str(results[0])}
+    assert len(server.seen) <= 1 + 4
+
+
+async def test_a_refusal_reaches_those_that_wait_for_their_next_try() -> None:
+    server = FakeEndpoint(lambda b: down(401) if b["messages"][0]["content"] == "x" else down(503))
+    asleep, wake = asyncio.Event(), asyncio.Event()
+
+    async def sleep(_: float) -> None:
+        asleep.set()
+        await wake.wait()
+
+    async with connect(server, sleep=sleep) as client:
+        waiting = asyncio.create_task(client.send(ask()))
+        await asleep.wait()
+        with pytest.raises(EndpointRefusedError):
+            await client.send(ask(text="x"))
+        wake.set()
+        with pytest.raises(EndpointRefusedError):
+            await waiting
+    assert len(server.seen) == 2
+
+
+async def test_41_an_adaptation_is_learnt_once_and_said_once() -> None:
+    told = list[str]()
+
+    def strict(body: dict[str, Any]) -> Answer:
+        if "seed" in body:
+            return down(400, message="Unrecognized request argument supplied: seed")
+        if "max_tokens" in body:
+            return down(400, message="'max_tokens' is not supported", param="max_tokens")
+        return "24"
+
+    server, request = FakeEndpoint(strict), ask(max_tokens=9)
+    async with connect(server, notice=told.append) as client:
+        await asyncio.gather(*(client.send(request) for _ in range(6)))
+        sent = len(server.seen)
+        got = await client.send(request)
+    assert server.seen[-1] == {"model": "m-1", "messages": HI, "max_completion_tokens": 9}
+    assert (len(server.seen), got.tries) == (sent + 1, 1)
+    assert request == ask(max_tokens=9)
+    assert len(told) == 2
+    assert any("`seed`: it is left out" in t for t in told)
+    assert any("`max_tokens`: it is sent as `max_completion_tokens`" in t for t in told)
+
+
+async def test_41_what_one_model_does_not_take_is_still_sent_to_another() -> None:
+    def picky(body: dict[str, Any]) -> Answer:
+        if body["model"] == "m-1" and "seed" in body:
+            return down(400, message="unknown parameter: seed")
+        return "24"
+
+    server = FakeEndpoint(picky)
+    async with connect(server) as client:
+        await client.send(ask())
+        await client.send(Request("m-2", {"seed": 5}, HI))
+    assert [b.get("seed") for b in server.seen] == [5, None, 5]
+
+
+async def test_27_cancelled_requests_leave_the_client_usable() -> None:
+    block = True
+
+    async def script(body: dict[str, Any]) -> str:
+        return await forever(body) if block else "24"
+
+    async with connect(FakeEndpoint(script), n=4) as client:
+        tasks = [asyncio.create_task(client.send(ask())) for _ in range(200)]
+        await asyncio.sleep(0.01)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        block = False
+        async with asyncio.timeout(2):
+            assert (await client.send(ask())).content == "24"
