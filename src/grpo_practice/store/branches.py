@@ -1,0 +1,235 @@
+"""Runs and their branches: a run is begun, gone on with, or restarted in one transaction."""
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from typing import Any
+
+from grpo_practice.canonical import digest, text_sha
+from grpo_practice.errors import Change, FingerprintError
+from grpo_practice.store import libraries
+from grpo_practice.store.db import get_text, now, put_text
+from grpo_practice.store.lineage import Head, Rebind, Restart, Resume, decide, diff
+from grpo_practice.store.records import Branch, JudgeRecord, RunSpec, Segment
+from grpo_practice.types import Library
+
+ENDLESS = 1 << 30
+
+
+def begin(
+    db: sqlite3.Connection, spec: RunSpec, *, restart_step: int | None, again: bool
+) -> Branch:
+    """The branch to work on; the run, the branch and its head exist afterwards.
+
+    Raises:
+        FingerprintError: see `lineage.decide`.
+        ConfigError: see `lineage.decide`.
+    """
+    run = db.execute("SELECT * FROM runs WHERE run_id = ?", (spec.name,)).fetchone()
+    head_row = _branch_row(db, run["head_branch"]) if run and run["head_branch"] else None
+    head = _head(db, spec.name, head_row) if head_row is not None else None
+    decision = decide(spec.name, head, spec.identity, restart_step=restart_step, again=again)
+    if run is None:
+        _insert_run(db, spec)
+    notices: tuple[str, ...] = ()
+    match decision:
+        case Resume(notice):
+            assert head_row is not None
+            branch_id = head_row["branch_id"]
+            notices = (notice,) if notice else ()
+        case Rebind(notice):
+            assert head_row is not None
+            branch_id = _insert_branch(
+                db, spec, head_row["parent_id"], head_row["from_step"], head_row
+            )
+            notices = (notice,)
+        case Restart(step):
+            assert head_row is not None
+            assert head is not None
+            _whole_or_same(spec, step, diff(head.identity, spec.identity))
+            branch_id = _insert_branch(db, spec, head_row["branch_id"], step, None)
+        case _:
+            branch_id = _insert_branch(db, spec, None, 0, None)
+    return load(db, branch_id, notices)
+
+
+def _whole_or_same(spec: RunSpec, step: int, changes: list[Change]) -> None:
+    """A score is never one number over two agents."""
+    if spec.kind == "eval" and step > 0 and changes:
+        raise FingerprintError(
+            f"{spec.name} cannot go on from step {step} with another configuration: "
+            "its score would be one number over two agents",
+            changes,
+            hint="add --restart-step 0 to ask all questions afresh",
+        )
+
+
+def load(db: sqlite3.Connection, branch_id: int, notices: tuple[str, ...] = ()) -> Branch:
+    """The branch with its line, its start library and its prompts."""
+    row = _branch_row(db, branch_id)
+    prompts = {n: get_text(db, bytes.fromhex(h)) for n, h in json.loads(row["prompts"]).items()}
+    library = libraries.load(db, row["library_id"]) if row["library_id"] else Library()
+    return Branch(
+        id=branch_id,
+        run=row["run_id"],
+        from_step=row["from_step"],
+        line=line(db, branch_id),
+        judge_id=row["judge_id"],
+        dataset_id=row["dataset_id"],
+        library=library,
+        prompts=prompts,
+        reuses=_reuses(db, row),
+        notices=notices,
+    )
+
+
+def line(db: sqlite3.Connection, branch_id: int) -> tuple[Segment, ...]:
+    """Which branch holds which steps, newest first (the same as the view `v_line`)."""
+    segments, low, current = list[Segment](), ENDLESS, branch_id
+    while True:
+        row = _branch_row(db, current)
+        first = min(row["from_step"], low)
+        if first < low:
+            segments.append(Segment(current, first, low))
+        if row["parent_id"] is None:
+            return tuple(segments)
+        low, current = first, row["parent_id"]
+
+
+def put_judge(db: sqlite3.Connection, judge: JudgeRecord) -> int:
+    """The row of a verify function as it is; made when there is none."""
+    source = put_text(db, judge.source, text_sha(judge.source)) if judge.source else None
+    db.execute(
+        "INSERT OR IGNORE INTO judges (sha256, name, spec, source) VALUES (?, ?, ?, ?)",
+        (judge.sha, judge.name, json.dumps(dict(judge.spec), sort_keys=True), source),
+    )
+    row = db.execute("SELECT judge_id FROM judges WHERE sha256 = ?", (judge.sha,)).fetchone()
+    return int(row[0])
+
+
+def start_library(db: sqlite3.Connection, run: str) -> Library | None:
+    """What a run started from; None when there is no such run, or it started empty."""
+    row = db.execute(
+        "SELECT library_id FROM branches WHERE run_id = ? AND from_step = 0"
+        " ORDER BY branch_id DESC LIMIT 1",
+        (run,),
+    ).fetchone()
+    library = libraries.load(db, row[0]) if row and row[0] is not None else None
+    return library if library and library.experiences else None
+
+
+def _branch_row(db: sqlite3.Connection, branch_id: int) -> sqlite3.Row:
+    row: sqlite3.Row = db.execute(
+        "SELECT * FROM branches WHERE branch_id = ?", (branch_id,)
+    ).fetchone()
+    return row
+
+
+def _head(db: sqlite3.Connection, run: str, row: sqlite3.Row) -> Head:
+    counts = db.execute(
+        """SELECT coalesce(max(CASE WHEN closed_at IS NOT NULL THEN step END) + 1, 0),
+                  sum(closed_at IS NOT NULL AND branch_id = :head),
+                  sum(status NOT IN ('closed','merge_failed'))
+             FROM v_steps WHERE run_id = :run""",
+        {"run": run, "head": row["branch_id"]},
+    ).fetchone()
+    return Head(
+        cause=row["cause"],
+        from_step=row["from_step"],
+        identity=json.loads(row["identity"]),
+        recorded=counts[0],
+        own_closed=counts[1] or 0,
+        finished=counts[2] == 0,
+    )
+
+
+def _insert_run(db: sqlite3.Connection, spec: RunSpec) -> None:
+    db.execute(
+        """INSERT INTO runs (run_id, exp_id, kind, role, parent_run_id, parent_step, status,
+             simulated, created_at) VALUES (?,?,?,?,?,?,'new',?,?)""",
+        (
+            spec.name,
+            spec.exp_id,
+            spec.kind,
+            spec.role,
+            spec.parent_run,
+            spec.parent_step,
+            int(spec.simulated),
+            now(),
+        ),
+    )
+
+
+def _insert_branch(
+    db: sqlite3.Connection,
+    spec: RunSpec,
+    parent: int | None,
+    from_step: int,
+    rebound: sqlite3.Row | None,
+) -> int:
+    """A new branch, and the run's head moved to it. `rebound`: the one it takes the place of."""
+    prompts = {n: put_text(db, t, text_sha(t)).hex() for n, t in spec.prompts.items()}
+    library_id = _start_library(db, spec, parent, from_step)
+    restarted = parent is not None and spec.cause == "start"
+    cause = rebound["cause"] if rebound else "restart" if restarted else spec.cause
+    row: Mapping[str, Any] = {
+        "run_id": spec.name,
+        "parent_id": parent,
+        "from_step": from_step,
+        "rebinds": rebound["branch_id"] if rebound else None,
+        "cause": cause,
+        "library_id": library_id,
+        "tip_library": library_id,
+        "judge_id": put_judge(db, spec.judge),
+        "identity_sha": digest(dict(spec.identity)),
+        "identity": json.dumps(dict(spec.identity), ensure_ascii=False, sort_keys=True),
+        "config_sha": put_text(db, spec.config_text, text_sha(spec.config_text)),
+        "prompts": json.dumps(prompts),
+        "base_dir": str(spec.base_dir),
+        "dataset_id": spec.dataset_id,
+        "created_at": now(),
+    }
+    columns, marks = ", ".join(row), ", ".join(f":{k}" for k in row)
+    cursor = db.execute(f"INSERT INTO branches ({columns}) VALUES ({marks})", row)
+    branch_id = int(cursor.lastrowid or 0)
+    db.execute(
+        "UPDATE runs SET head_branch = ?, simulated = ? WHERE run_id = ?",
+        (branch_id, int(spec.simulated), spec.name),
+    )
+    return branch_id
+
+
+def _start_library(
+    db: sqlite3.Connection, spec: RunSpec, parent: int | None, from_step: int
+) -> int | None:
+    """What the branch's first step is played with: its parent's library there, or the run's own.
+
+    A practice run restarted at 0 starts from what its configuration says now.
+    """
+    if spec.kind == "eval":
+        return spec.library.id if spec.library and spec.library.id else None
+    if parent is None or from_step == 0:
+        return libraries.start(db, spec.name, spec.library)
+    held = next(s for s in line(db, parent) if s.first <= from_step - 1 < s.end)
+    row = db.execute(
+        "SELECT library_out FROM steps WHERE branch_id = ? AND step = ?",
+        (held.branch_id, from_step - 1),
+    ).fetchone()
+    return int(row[0])
+
+
+def renew_config(db: sqlite3.Connection, branch_id: int, spec: RunSpec) -> None:
+    """The branch's configuration is the one of today: it differs in nothing it is bound to."""
+    db.execute(
+        "UPDATE branches SET config_sha = ?, base_dir = ? WHERE branch_id = ?",
+        (put_text(db, spec.config_text, text_sha(spec.config_text)), str(spec.base_dir), branch_id),
+    )
+
+
+def _reuses(db: sqlite3.Connection, row: sqlite3.Row) -> tuple[int, ...]:
+    """The branches this one took the place of, newest first."""
+    found, current = list[int](), row["rebinds"]
+    while current is not None:
+        found.append(current)
+        current = _branch_row(db, current)["rebinds"]
+    return tuple(found)

@@ -1,0 +1,138 @@
+"""Datasets: named, numbered snapshots of content-addressed samples."""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+
+from grpo_practice.canonical import digest
+from grpo_practice.errors import DataError
+from grpo_practice.store.db import now
+from grpo_practice.store.records import DatasetRow
+from grpo_practice.types import Sample
+
+_COLUMNS = "dataset_id, name, revision, sha256, n, origin, created_at"
+
+
+def add(
+    db: sqlite3.Connection, name: str, samples: Sequence[Sample], *, origin: str, replace: bool
+) -> tuple[DatasetRow, bool]:
+    """The dataset under this name holds exactly these samples; and whether it is new.
+
+    The same content again is the same revision.
+
+    Raises:
+        DataError: The name holds other samples and `replace` is not set.
+    """
+    sha = digest([s.sha for s in samples])
+    newest = find(db, name)
+    if newest is not None and newest.sha == sha.hex():
+        return newest, False
+    if newest is not None and not replace:
+        raise DataError(
+            f"dataset {name!r} is there already, with other rows ({newest.n}; this file has "
+            f"{len(samples)})",
+            hint="choose another --name, or --replace it (old runs keep what they used)",
+        )
+    last = db.execute("SELECT max(revision) FROM datasets WHERE name = ?", (name,)).fetchone()[0]
+    cursor = db.execute(
+        """INSERT INTO datasets (name, revision, sha256, n, origin, created_at)
+           VALUES (?,?,?,?,?,?)""",
+        (name, (last or 0) + 1, sha, len(samples), origin, now()),
+    )
+    dataset_id = int(cursor.lastrowid or 0)
+    for position, sample in enumerate(samples):
+        db.execute(
+            "INSERT INTO dataset_rows (dataset_id, position, sample_id) VALUES (?,?,?)",
+            (dataset_id, position, _put_sample(db, sample)),
+        )
+    added = find(db, name)
+    assert added is not None
+    return added, True
+
+
+def _put_sample(db: sqlite3.Connection, s: Sample) -> int:
+    sha = bytes.fromhex(s.sha)
+    answer = None if s.answer is None else json.dumps(s.answer, ensure_ascii=False)
+    meta = json.dumps(dict(s.meta), ensure_ascii=False)
+    db.execute(
+        """INSERT OR IGNORE INTO samples (sha256, question, answer, source, level, cluster, meta)
+           VALUES (?,?,?,?,?,?,?)""",
+        (sha, s.question, answer, s.source, s.level, s.cluster, meta),
+    )
+    row = db.execute("SELECT sample_id FROM samples WHERE sha256 = ?", (sha,)).fetchone()
+    return int(row[0])
+
+
+def find(db: sqlite3.Connection, name: str) -> DatasetRow | None:
+    """The newest revision under a name that is not hidden; None when there is none."""
+    row = db.execute(
+        f"""SELECT {_COLUMNS} FROM datasets WHERE name = ? AND hidden_at IS NULL
+             ORDER BY revision DESC LIMIT 1""",
+        (name,),
+    ).fetchone()
+    return _dataset(row) if row else None
+
+
+def by_id(db: sqlite3.Connection, dataset_id: int) -> DatasetRow:
+    """The dataset of that row, hidden or not."""
+    row = db.execute(
+        f"SELECT {_COLUMNS} FROM datasets WHERE dataset_id = ?", (dataset_id,)
+    ).fetchone()
+    return _dataset(row)
+
+
+def newest(db: sqlite3.Connection) -> list[DatasetRow]:
+    """The newest revision of every name that is not hidden, by name."""
+    rows = db.execute(
+        f"""SELECT {_COLUMNS}, max(revision) FROM datasets WHERE hidden_at IS NULL
+             GROUP BY name ORDER BY name"""
+    )
+    return [_dataset(row) for row in rows]
+
+
+def hide(db: sqlite3.Connection, name: str) -> int:
+    """The name is gone from lists; runs keep the rows they used. How many revisions it had."""
+    return db.execute(
+        "UPDATE datasets SET hidden_at = ? WHERE name = ? AND hidden_at IS NULL", (now(), name)
+    ).rowcount
+
+
+def samples(db: sqlite3.Connection, dataset_id: int) -> Iterator[Sample]:
+    """The samples in order."""
+    rows = db.execute(
+        """SELECT s.* FROM dataset_rows r JOIN samples s USING (sample_id)
+            WHERE r.dataset_id = ? ORDER BY r.position""",
+        (dataset_id,),
+    )
+    return (_sample(row) for row in rows)
+
+
+def samples_of(db: sqlite3.Connection, ids: Sequence[int]) -> dict[int, Sample]:
+    """Samples by their id."""
+    marks = ",".join("?" * len(ids))
+    rows = db.execute(f"SELECT * FROM samples WHERE sample_id IN ({marks})", ids)
+    return {row["sample_id"]: _sample(row) for row in rows}
+
+
+def _sample(row: sqlite3.Row) -> Sample:
+    return Sample(
+        question=row["question"],
+        answer=None if row["answer"] is None else json.loads(row["answer"]),
+        source=row["source"],
+        level=row["level"],
+        cluster=row["cluster"],
+        meta=json.loads(row["meta"]),
+        id=row["sample_id"],
+    )
+
+
+def _dataset(row: sqlite3.Row) -> DatasetRow:
+    return DatasetRow(
+        id=row["dataset_id"],
+        name=row["name"],
+        revision=row["revision"],
+        sha=row["sha256"].hex(),
+        n=row["n"],
+        origin=row["origin"],
+        created_at=row["created_at"],
+    )

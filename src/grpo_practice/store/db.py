@@ -1,0 +1,169 @@
+"""Opens the one SQLite file: private, in WAL mode, migrated; failures become plain sentences."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from sqlite_utils import Database, Migrations
+
+from grpo_practice.errors import StoreError
+
+APPLICATION_ID = 0x47525043
+"""`GRPC`: says whose file it is."""
+VERSION = 1
+
+migrations = Migrations("grpo-practice")
+
+
+@migrations(name="1_initial")
+def _initial(db: Database) -> None:
+    script = resources.files(__package__).joinpath("schema.sql").read_text("utf-8")
+    for statement in _statements(script):
+        db.execute(statement)
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    db.execute("PRAGMA user_version = 1")
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The statements one by one: `executescript` would commit the migration's transaction."""
+    pending = ""
+    for line in script.splitlines(keepends=True):
+        pending += line
+        if sqlite3.complete_statement(pending):
+            yield pending
+            pending = ""
+
+
+def now() -> str:
+    """The time, as it is stored: ISO 8601, UTC, milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection in autocommit mode with this project's settings; usable from any one thread."""
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    db.row_factory = sqlite3.Row
+    db.execute("PRAGMA busy_timeout = 30000")
+    db.execute("PRAGMA foreign_keys = ON")
+    db.execute("PRAGMA synchronous = FULL")
+    return db
+
+
+def prepare(path: Path) -> None:
+    """The file exists, is ours, private, in WAL mode, and at this version's schema.
+
+    An older schema is migrated after a copy of the file was put beside it.
+
+    Raises:
+        StoreError: It is something else, newer than this program, or cannot be written.
+    """
+    with explained(path):
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        db = connect(path)
+        try:
+            version = check_ours(db, path)
+            if version < VERSION:
+                db.execute("PRAGMA journal_mode = WAL")
+                if version:
+                    _backup(db, path, version)
+                migrations.apply(Database(db))
+        finally:
+            db.close()
+
+
+def check_ours(db: sqlite3.Connection, path: Path) -> int:
+    """The schema version of a file that is ours or empty.
+
+    Raises:
+        StoreError: It belongs to another program, or to a newer version of this one.
+    """
+    owner = db.execute("PRAGMA application_id").fetchone()[0]
+    version: int = db.execute("PRAGMA user_version").fetchone()[0]
+    empty = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
+    if owner != APPLICATION_ID and not empty:
+        raise StoreError(
+            f"{path} is a database of another program", hint="name another file with --db"
+        )
+    if version > VERSION:
+        raise StoreError(
+            f"{path} was written by a newer version (schema {version}, this one knows {VERSION})",
+            hint="upgrade grpo-practice, or name another file with --db",
+        )
+    return version
+
+
+def _backup(db: sqlite3.Connection, path: Path, version: int) -> None:
+    copy = path.with_name(f"{path.name}.v{version}.bak")
+    os.close(os.open(copy, os.O_CREAT | os.O_RDWR, 0o600))
+    with sqlite3.connect(copy) as target:
+        db.backup(target)
+    target.close()
+
+
+@contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """All of the block is saved, or none of it."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:  # some failures have ended it already
+            db.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """What SQLite or the file system says becomes a `StoreError` that names the file."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as e:
+        raise explain(e, path) from e
+
+
+def explain(error: Exception, path: Path) -> Exception:
+    """The `StoreError` for an error of SQLite or of the file system; any other error as it is."""
+    if isinstance(error, OSError):
+        return StoreError(f"cannot use the database {path}: {error.strerror or error}")
+    if not isinstance(error, sqlite3.Error):
+        return error
+    said = str(error)
+    for sign, meaning, hint in _MEANINGS:
+        if sign in said:
+            return StoreError(f"the database {path} {meaning} ({said})", hint=hint)
+    return StoreError(f"the database {path} failed: {said}")
+
+
+_MEANINGS: tuple[tuple[str, str, str], ...] = (
+    ("disk is full", "cannot grow: the disk is full", "free some space and run the command again"),
+    ("readonly", "is read-only", "check the permissions of the file and of its folder"),
+    ("unable to open", "cannot be opened", "check that the folder exists and can be written"),
+    (
+        "locked",
+        "is locked by another process",
+        "wait for it to end, or name another file with --db",
+    ),
+    ("malformed", "is damaged", "restore a copy; nothing was written to it now"),
+    ("not a database", "is not a database", "name another file with --db"),
+    ("disk I/O", "cannot be read or written", "check the disk; nothing was written to it now"),
+)
+
+
+def put_text(db: sqlite3.Connection, body: str, sha: bytes) -> bytes:
+    """The text is stored under its hash; the hash."""
+    db.execute("INSERT OR IGNORE INTO texts (sha256, body) VALUES (?, ?)", (sha, body))
+    return sha
+
+
+def get_text(db: sqlite3.Connection, sha: bytes) -> str:
+    """The text stored under a hash."""
+    row: Any = db.execute("SELECT body FROM texts WHERE sha256 = ?", (sha,)).fetchone()
+    return str(row[0])

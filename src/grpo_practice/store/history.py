@@ -1,0 +1,128 @@
+"""How a run came to be what it is: its branches, and where each experience comes from."""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from grpo_practice.errors import ConfigError
+
+_ON_LINE = """EXISTS (SELECT 1 FROM v_line v WHERE v.run_id = :run AND v.branch_id = {row}.branch_id
+  AND {row}.step >= v.from_step AND {row}.step < v.to_step)"""
+
+
+@dataclass(frozen=True, slots=True)
+class BranchRow:
+    """A branch, for lists."""
+
+    id: int
+    parent_id: int | None
+    from_step: int
+    cause: str
+    is_head: bool
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What one group proposed, and the lessons it drew."""
+
+    slot: int
+    question: str
+    op: str
+    text: str | None
+    lessons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A merged operation that made, rewrote or removed an experience."""
+
+    op: str
+    step: int
+    branch_id: int
+    text: str | None
+    """The experience afterwards; None when it was removed."""
+    proposals: tuple[Proposal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExperienceHistory:
+    """An experience of a run, from its first text on."""
+
+    id: str
+    run: str
+    imported: str | None
+    """Its text at the start of the run, when it came from another one."""
+    changes: tuple[Change, ...]
+    """Those on the run's line, oldest first."""
+
+    @property
+    def text(self) -> str | None:
+        """As it is now; None when it was removed."""
+        return self.changes[-1].text if self.changes else self.imported
+
+
+def branches_of(db: sqlite3.Connection, run: str) -> list[BranchRow]:
+    """The branches of a run, oldest first."""
+    rows = db.execute(
+        """SELECT b.branch_id, b.parent_id, b.from_step, b.cause, b.branch_id = r.head_branch,
+                  b.created_at
+             FROM branches b JOIN runs r USING (run_id) WHERE run_id = ? ORDER BY b.branch_id""",
+        (run,),
+    )
+    return [
+        BranchRow(i, parent, at, cause, bool(head), t) for i, parent, at, cause, head, t in rows
+    ]
+
+
+def experience(db: sqlite3.Connection, run: str, label: int) -> ExperienceHistory:
+    """Where the experience `E<label>` of a run comes from.
+
+    Raises:
+        ConfigError: The run never had one of that label, on the line it stands on now.
+    """
+    row = db.execute(
+        f"""SELECT e.experience_id, CASE WHEN l.cause = 'import' THEN t.text END
+              FROM experiences e JOIN libraries l ON l.library_id = e.born_in
+              JOIN experience_texts t ON t.experience_id = e.experience_id AND t.version = 1
+             WHERE e.run_id = :run AND e.label = :label
+               AND (l.step IS NULL OR {_ON_LINE.format(row="l")})
+             ORDER BY e.experience_id DESC LIMIT 1""",
+        {"run": run, "label": label},
+    ).fetchone()
+    if row is None:
+        raise ConfigError(
+            f"{run} has no experience E{label}", hint=f"grpo-practice experiences list --run {run}"
+        )
+    changes = db.execute(
+        f"""SELECT o.op, o.step, o.branch_id, t.text, o.from_ops FROM operations o
+              LEFT JOIN experience_texts t ON t.op_id = o.op_id
+             WHERE :id IN (o.result_id, o.target_id) AND o.status = 'applied'
+               AND {_ON_LINE.format(row="o")}
+             ORDER BY o.step, o.op_id""",
+        {"run": run, "id": row[0]},
+    )
+    made = [
+        Change(op, step, branch_id, text, _proposals(db, json.loads(from_ops)))
+        for op, step, branch_id, text, from_ops in changes.fetchall()
+    ]
+    return ExperienceHistory(f"E{label}", run, row[1], tuple(made))
+
+
+def _proposals(db: sqlite3.Connection, op_ids: Sequence[int]) -> tuple[Proposal, ...]:
+    found = []
+    for op_id in op_ids:
+        branch_id, step, slot, question, op, text = db.execute(
+            """SELECT o.branch_id, o.step, o.slot, s.question, o.op, o.text FROM operations o
+                 JOIN groups g USING (branch_id, step, slot) JOIN samples s USING (sample_id)
+                WHERE o.op_id = ?""",
+            (op_id,),
+        ).fetchone()
+        lessons = db.execute(
+            "SELECT text FROM lessons WHERE branch_id = ? AND step = ? AND slot = ?"
+            " ORDER BY ordinal",
+            (branch_id, step, slot),
+        )
+        found.append(Proposal(slot, question, op, text, tuple(row[0] for row in lessons)))
+    return tuple(found)

@@ -1,0 +1,110 @@
+"""Which branch a command works on: a new one, the newest, or one that starts in the middle.
+
+Source: LEDGER §2 and §3. Pure, so that every case is a row of a test.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_practice.errors import Change, ConfigError, FingerprintError
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The newest branch of a run, as far as the decision needs it."""
+
+    cause: str
+    from_step: int
+    identity: Mapping[str, Any]
+    recorded: int
+    """Steps of the run with something closed: 1 + the last closed one."""
+    own_closed: int
+    """Closed steps that this branch itself holds."""
+    finished: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A run's first branch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Go on with the newest branch."""
+
+    notice: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rebind:
+    """Replace the newest branch, which has closed nothing, under a changed configuration."""
+
+    notice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """A new branch: steps before `step` are kept, `step` and later are played afresh."""
+
+    step: int
+
+
+Decision = Start | Resume | Rebind | Restart
+
+
+def diff(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
+    """The keys whose values differ, in order of their names."""
+    keys = sorted(was.keys() | now.keys())
+    return [Change(k, was.get(k), now.get(k)) for k in keys if was.get(k) != now.get(k)]
+
+
+def decide(
+    run: str,
+    head: Head | None,
+    identity: Mapping[str, Any],
+    *,
+    restart_step: int | None,
+    again: bool = False,
+) -> Decision:
+    """What to do, given how the run stands.
+
+    Raises:
+        FingerprintError: Closed steps were made under another identity and nothing says restart.
+        ConfigError: `restart_step` is beyond what is recorded.
+    """
+    recorded = head.recorded if head else 0
+    if restart_step is not None and restart_step > recorded:
+        steps = f"{recorded} step{'s' if recorded != 1 else ''}"
+        raise ConfigError(
+            f"cannot restart {run} at step {restart_step}: it has {steps} recorded",
+            hint=f"give a number from 0 to {recorded}, or leave --restart-step out to continue",
+        )
+    if head is None:
+        return Start()
+    changes = diff(head.identity, identity)
+    if restart_step is not None:
+        return _restart(head, restart_step, changes, again=again)
+    if not changes:
+        return Resume()
+    if head.own_closed == 0:
+        keys = ", ".join(c.key for c in changes)
+        return Rebind(f"{run}: {keys} changed before any step was closed; going on with it")
+    raise FingerprintError(
+        f"{run} was started with another configuration",
+        changes,
+        hint="undo the change, give the run another exp_id, or add --restart-step N to play "
+        "from step N on afresh",
+    )
+
+
+def _restart(head: Head, step: int, changes: list[Change], *, again: bool) -> Decision:
+    if changes or again:
+        return Restart(step)
+    if head.cause == "restart" and head.from_step == step and not head.finished:
+        return Resume(
+            f"going on with the restart at step {step} that was under way (--again starts another)"
+        )
+    if step == head.recorded > 0:
+        return Resume(f"steps 0 to {step - 1} are recorded: going on from there")
+    return Restart(step)

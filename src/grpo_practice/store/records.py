@@ -1,0 +1,169 @@
+"""What the store takes and gives: values, no rows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from grpo_practice.types import Distilled, Library, Operation, PlannedStep
+
+Kind = Literal["practice", "eval"]
+Cause = Literal["start", "restart", "rejudge"]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeRecord:
+    """A verify function as it was: what its verdicts are filed under."""
+
+    sha: bytes
+    name: str
+    spec: Mapping[str, Any]
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """What a command wants of a run: its name, and what a branch of it is bound to."""
+
+    name: str
+    exp_id: str
+    kind: Kind
+    identity: Mapping[str, Any]
+    """Flat, dotted, redacted (LEDGER §2)."""
+    config_text: str
+    base_dir: Path
+    dataset_id: int
+    judge: JudgeRecord
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """Prompt texts by name; a run goes on with the ones stored at its start."""
+    library: Library | None = None
+    """Practice: what a new run starts from. None starts empty."""
+    simulated: bool = False
+    role: str = ""
+    parent_run: str | None = None
+    parent_step: int | None = None
+    cause: Cause = "start"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Steps `first` … `end`-1 of a run are the ones of this branch."""
+
+    branch_id: int
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """The branch a command works on, and whose steps stand before its own."""
+
+    id: int
+    run: str
+    from_step: int
+    line: tuple[Segment, ...]
+    """Newest first; together they cover every step from 0 on."""
+    judge_id: int
+    dataset_id: int
+    library: Library
+    """Before `from_step`."""
+    prompts: Mapping[str, str]
+    reuses: tuple[int, ...] = ()
+    """Branches whose calls may answer for this one's: the same work under a changed config."""
+    notices: tuple[str, ...] = ()
+    """What was decided about resuming, for a person."""
+
+    def holder(self, step: int) -> int:
+        """The branch that holds a step on this line."""
+        return next(s.branch_id for s in self.line if s.first <= step < s.end)
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """A step as it stands."""
+
+    branch_id: int
+    plan: PlannedStep
+    status: str
+    library_in: int | None
+    library_out: int | None
+    played_by: int | None
+    stats: Mapping[str, Any] | None
+
+    @property
+    def closed(self) -> bool:
+        """True when only its library and its stats are still read."""
+        return self.status in ("closed", "merge_failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a rollout was played with."""
+
+    seed: int
+    """Of its first request."""
+    system: str
+    """The exact system prompt."""
+    library_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """What became of one group, for the record."""
+
+    slot: int
+    sample_id: int
+    planned: int
+    played: int
+    scored: int
+    teachable: int
+    mean_reward: float | None
+    informative: bool
+    status: Literal["scored", "distilled", "uniform", "too_few", "failed"]
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """Everything that closing a practice step writes in one transaction."""
+
+    groups: Sequence[GroupRow]
+    distilled: Sequence[Distilled]
+    merged: Sequence[Operation]
+    library: Library
+    library_sha: bytes
+    stats: Mapping[str, Any]
+    failed: str | None = None
+    """Why the merge failed; `library` is then the one the step began with."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetRow:
+    """An uploaded dataset."""
+
+    id: int
+    name: str
+    revision: int
+    sha: str
+    n: int
+    origin: str
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run, for lists and look-ups."""
+
+    name: str
+    exp_id: str
+    kind: str
+    role: str
+    parent_run: str | None
+    parent_step: int | None
+    head_branch: int | None
+    status: str
+    simulated: bool
+    created_at: str
+    steps: int
+    steps_closed: int
+    branches: int

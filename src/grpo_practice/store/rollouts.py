@@ -1,0 +1,191 @@
+"""Rollouts and verdicts: one row an attempt, one verdict a verify function."""
+
+import json
+import sqlite3
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from grpo_practice.canonical import text_sha
+from grpo_practice.store.db import now, put_text
+from grpo_practice.store.records import Told
+from grpo_practice.types import Message, Played, Rollout, Sample, Usage, Verdict
+
+HEAD = 160
+"""Characters of a response kept in the narrow row."""
+
+_COLUMNS = (
+    "sample_id, seed, library_id, system_sha, outcome, reason, error, strikes, turns, tool_calls,"
+    " tokens_in, tokens_cached, tokens_out, tokens_reasoning, cost_micro, model_ms, head,"
+    " finished_at"
+)
+
+JUDGED = """
+  CASE WHEN v.error IS NOT NULL THEN 'error' WHEN r.outcome = 'error' AND v.reward IS NOT NULL
+    THEN 'ok' ELSE r.outcome END AS judged_outcome,
+  CASE WHEN v.error IS NOT NULL THEN substr(v.error, 1, instr(v.error, ': ') - 1)
+    WHEN r.outcome = 'error' AND v.reward IS NOT NULL THEN NULL ELSE r.reason END AS judged_reason,
+  CASE WHEN v.error IS NOT NULL THEN substr(v.error, instr(v.error, ': ') + 2)
+    WHEN r.outcome = 'error' AND v.reward IS NOT NULL THEN NULL ELSE r.error END AS judged_error"""
+"""How a rollout `r` ended, for the function whose verdict `v` is.
+
+An answer that this function could not score is an error; one that only another function could
+not score is none.
+"""
+
+
+def save(
+    db: sqlite3.Connection,
+    at: tuple[int, int],
+    rollout: Rollout,
+    *,
+    told: Told,
+    judge_id: int,
+) -> None:
+    """The attempt's row, its response, and its verdict where it has one. `at`: (branch_id, step).
+
+    A row that has no verdict (a failed attempt) is brought up to date; one that has is left.
+    """
+    place = (*at, rollout.slot, rollout.attempt)
+    p, u = rollout.played, rollout.played.usage
+    values = (
+        rollout.sample.id,
+        told.seed,
+        told.library_id,
+        put_text(db, told.system, text_sha(told.system)),
+        p.outcome,
+        p.reason,
+        p.error,
+        rollout.strikes,
+        p.turns,
+        p.tool_calls,
+        u.tokens_in,
+        u.tokens_cached,
+        u.tokens_out,
+        u.tokens_reasoning,
+        u.cost_micro,
+        round(p.model_s * 1000),
+        p.response[:HEAD],
+        now(),
+    )
+    marks = ", ".join("?" * (len(place) + len(values)))
+    update = ", ".join(f"{c.strip()} = excluded.{c.strip()}" for c in _COLUMNS.split(","))
+    row = db.execute(
+        f"INSERT INTO rollouts (branch_id, step, slot, attempt, {_COLUMNS}) VALUES ({marks})"
+        f" ON CONFLICT DO UPDATE SET {update} RETURNING rollout_id",
+        (*place, *values),
+    ).fetchone()
+    db.execute(
+        "INSERT INTO rollout_bodies (rollout_id, response) VALUES (?,?)"
+        " ON CONFLICT DO UPDATE SET response = excluded.response",
+        (row[0], p.response),
+    )
+    if rollout.verdict is not None:
+        put_verdict(db, row[0], judge_id, rollout.verdict)
+
+
+def put_verdict(
+    db: sqlite3.Connection, rollout_id: int, judge_id: int, verdict: Verdict | str
+) -> None:
+    """What a verify function said of a rollout, or (a text `reason: error`) why it could not.
+
+    The first reward stands; an error only until there is one.
+    """
+    said: tuple[object, ...] = (None, None, None, verdict)
+    if isinstance(verdict, Verdict):
+        said = (float(verdict.reward), verdict.critique, verdict.extracted, None)
+    db.execute(
+        """INSERT INTO verdicts (rollout_id, judge_id, reward, critique, extracted, error)
+           VALUES (?,?,?,?,?,?)
+           ON CONFLICT DO UPDATE SET reward = excluded.reward, critique = excluded.critique,
+             extracted = excluded.extracted, error = excluded.error WHERE reward IS NULL""",
+        (rollout_id, judge_id, *said),
+    )
+
+
+def stored(
+    db: sqlite3.Connection,
+    at: tuple[int, int],
+    samples: Mapping[int, Sample],
+    *,
+    judge_id: int,
+    reuses: Sequence[int] | None,
+) -> dict[tuple[int, int], tuple[int, Rollout]]:
+    """(slot, attempt) → (rollout_id, rollout) for every row of a step. `at`: (branch_id, step).
+
+    Transcripts are put together only when `reuses` is given: the branches whose calls count too.
+    """
+    rows = db.execute(
+        f"""SELECT r.*, b.response, v.reward, v.critique, v.extracted, {JUDGED} FROM rollouts r
+             JOIN rollout_bodies b USING (rollout_id)
+             LEFT JOIN verdicts v ON v.rollout_id = r.rollout_id AND v.judge_id = ?
+            WHERE r.branch_id = ? AND r.step = ?""",
+        (judge_id, *at),
+    ).fetchall()
+    found = {}
+    for row in rows:
+        place = (row["slot"], row["attempt"])
+        messages = [] if reuses is None else transcript(db, (*at, *place), reuses)
+        rollout = _rollout(row, samples[row["sample_id"]], messages)
+        found[place] = (int(row["rollout_id"]), rollout)
+    return found
+
+
+def _rollout(row: sqlite3.Row, sample: Sample, messages: Sequence[Message]) -> Rollout:
+    verdict = None
+    if row["reward"] is not None:
+        verdict = Verdict(row["reward"], row["critique"], row["extracted"])
+    played = Played(
+        outcome=row["judged_outcome"],
+        response=row["response"],
+        transcript=messages,
+        reason=row["judged_reason"],
+        error=row["judged_error"],
+        turns=row["turns"],
+        tool_calls=row["tool_calls"],
+        usage=usage_of(row),
+        model_s=row["model_ms"] / 1000,
+    )
+    return Rollout(row["slot"], row["attempt"], sample, played, verdict, row["strikes"])
+
+
+def usage_of(row: sqlite3.Row) -> Usage:
+    """The tokens and the cost in a row of `rollouts` or `calls`."""
+    names = ("tokens_in", "tokens_cached", "tokens_out", "tokens_reasoning", "cost_micro")
+    return Usage(*(row[name] for name in names))
+
+
+def transcript(
+    db: sqlite3.Connection, place: tuple[int, int, int, int], reuses: Sequence[int]
+) -> list[Message]:
+    """The conversation of a rollout, put together from its calls.
+
+    `place`: (branch_id, step, slot, attempt). Each call holds the messages since the one it
+    continues, so the last call's line of descent is the whole of it.
+    """
+    branch_id, *rest = place
+    calls = dict[int, sqlite3.Row]()
+    last: int | None = None
+    for branch in (branch_id, *reuses):
+        rows = db.execute(
+            """SELECT call_id, prev_call_id, request, reply, codec FROM calls
+                 JOIN call_bodies USING (call_id)
+                WHERE branch_id = ? AND step = ? AND slot = ? AND attempt = ? AND stage = 'play'""",
+            (branch, *rest),
+        )
+        here = {row["call_id"]: row for row in rows}
+        last = last or max(here, default=None)
+        calls |= here
+    messages = list[Message]()
+    while last is not None:
+        row = calls[last]
+        part: list[Message] = [*unpack(row["request"], row["codec"])]
+        part.append(unpack(row["reply"], row["codec"]))
+        messages = part + messages
+        last = row["prev_call_id"]
+    return messages
+
+
+def unpack(blob: bytes, codec: int) -> Any:
+    """A stored JSON body."""
+    return json.loads(zlib.decompress(blob) if codec else blob)

@@ -1,0 +1,242 @@
+"""Runs as a person asks for them: lists, look-ups, costs, removal, and who is writing one."""
+
+import os
+import socket
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from grpo_practice.errors import ConfigError
+from grpo_practice.store.db import get_text, now
+from grpo_practice.store.records import RunRow
+
+_SELECT = """
+SELECT r.*, (SELECT count(*) FROM v_steps s WHERE s.run_id = r.run_id) AS steps,
+       (SELECT count(*) FROM v_steps s WHERE s.run_id = r.run_id
+           AND s.status IN ('closed', 'merge_failed')) AS steps_closed,
+       (SELECT count(*) FROM branches b WHERE b.run_id = r.run_id) AS branches
+  FROM runs r
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredConfig:
+    """The configuration a run's newest branch was made with."""
+
+    run: str
+    text: str
+    base_dir: str
+
+
+@dataclass(frozen=True, slots=True)
+class StageCost:
+    """What the calls of one stage took, over all branches of a run."""
+
+    stage: str
+    name: str
+    calls: int
+    tokens_in: int | None
+    tokens_out: int | None
+    usd: float | None
+    unpriced: int
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who has a run open."""
+
+    pid: int
+    host: str
+    started_at: str
+
+
+def every(db: sqlite3.Connection, *, children: bool = True) -> list[RunRow]:
+    """All runs, oldest first; without `children`, only those that no other run made."""
+    where = "" if children else "WHERE r.parent_run_id IS NULL"
+    return [_run(row) for row in db.execute(f"{_SELECT} {where} ORDER BY r.created_at, r.rowid")]
+
+
+def find(db: sqlite3.Connection, name: str) -> RunRow | None:
+    """The run of that name, or None."""
+    row = db.execute(f"{_SELECT} WHERE r.run_id = ?", (name,)).fetchone()
+    return _run(row) if row else None
+
+
+def get(db: sqlite3.Connection, name: str) -> RunRow:
+    """The run of that name.
+
+    Raises:
+        ConfigError: There is none; the hint names those there are.
+    """
+    run = find(db, name)
+    if run is None:
+        names = ", ".join(r.name for r in every(db)[-8:]) or "none yet"
+        raise ConfigError(f"there is no run {name!r}", hint=f"runs: {names}")
+    return run
+
+
+def latest(db: sqlite3.Connection, kinds: Sequence[str]) -> RunRow | None:
+    """The run, among those a person started, whose command ran last."""
+    marks = ",".join("?" * len(kinds))
+    row = db.execute(
+        f"""{_SELECT} WHERE r.kind IN ({marks}) AND r.role = ''
+             ORDER BY (SELECT max(invocation_id) FROM invocations i WHERE i.run_id = r.run_id) DESC,
+                      r.created_at DESC LIMIT 1""",
+        tuple(kinds),
+    ).fetchone()
+    return _run(row) if row else None
+
+
+def config(db: sqlite3.Connection, run: str) -> StoredConfig | None:
+    """The stored configuration of a run's newest branch."""
+    row = db.execute(
+        """SELECT b.config_sha, b.base_dir FROM runs r JOIN branches b
+             ON b.branch_id = r.head_branch WHERE r.run_id = ?""",
+        (run,),
+    ).fetchone()
+    return StoredConfig(run, get_text(db, row[0]), row[1]) if row else None
+
+
+def costs(db: sqlite3.Connection, run: str) -> list[StageCost]:
+    """By stage and model, all branches: money spent is spent."""
+    rows = db.execute(
+        """SELECT stage, name, sum(calls), sum(tokens_in), sum(tokens_out), sum(usd), sum(unpriced)
+             FROM v_costs WHERE run_id = ? GROUP BY stage, name ORDER BY min(step), stage""",
+        (run,),
+    )
+    return [StageCost(*row) for row in rows]
+
+
+def set_status(db: sqlite3.Connection, run: str, status: str) -> None:
+    """The run's status is `status`."""
+    db.execute("UPDATE runs SET status = ? WHERE run_id = ?", (status, run))
+
+
+def open_invocation(
+    db: sqlite3.Connection, run: str, branch_id: int, *, version: str, command: str
+) -> int:
+    """This process is the run's holder; the invocation's id."""
+    cursor = db.execute(
+        """INSERT INTO invocations (run_id, branch_id, version, command, pid, host, started_at)
+           VALUES (?,?,?,?,?,?,?)""",
+        (run, branch_id, version, command, os.getpid(), socket.gethostname(), now()),
+    )
+    return int(cursor.lastrowid or 0)
+
+
+def close_invocation(
+    db: sqlite3.Connection, invocation_id: int, *, exit_code: int, reason: str | None
+) -> None:
+    """The invocation has ended, and how."""
+    db.execute(
+        "UPDATE invocations SET ended_at = ?, exit_code = ?, reason = ? WHERE invocation_id = ?",
+        (now(), exit_code, reason, invocation_id),
+    )
+
+
+def holder(db: sqlite3.Connection, run: str) -> Holder | None:
+    """The newest invocation of the run that has not ended."""
+    row = db.execute(
+        """SELECT pid, host, started_at FROM invocations WHERE run_id = ? AND ended_at IS NULL
+            ORDER BY invocation_id DESC LIMIT 1""",
+        (run,),
+    ).fetchone()
+    return Holder(*row) if row else None
+
+
+def last_command(db: sqlite3.Connection, run: str) -> str:
+    """The command, as typed, that worked on the run last."""
+    row = db.execute(
+        """SELECT command FROM invocations WHERE run_id = ? AND branch_id IS NOT NULL
+            ORDER BY invocation_id DESC LIMIT 1""",
+        (run,),
+    ).fetchone()
+    return str(row[0]) if row else ""
+
+
+def delete(db: sqlite3.Connection, run: str) -> list[str]:
+    """The run and the runs it made are gone, with everything paid for; their names.
+
+    What a re-judgement asked about another run's rollouts stays with that run.
+
+    Raises:
+        ConfigError: Another run, which stays, took rollouts or experiences from it.
+    """
+    gone = [
+        row[0]
+        for row in db.execute(
+            """WITH RECURSIVE down(run_id) AS (SELECT :run UNION
+                 SELECT r.run_id FROM runs r JOIN down d ON r.parent_run_id = d.run_id)
+               SELECT run_id FROM down""",
+            {"run": run},
+        )
+    ]
+    names = ",".join("?" * len(gone))
+    branches = f"(SELECT branch_id FROM branches WHERE run_id IN ({names}))"
+    libraries = f"(SELECT library_id FROM libraries WHERE run_id IN ({names}))"
+    users = db.execute(
+        f"""SELECT DISTINCT run_id FROM libraries WHERE run_id NOT IN ({names})
+             AND parent_id IN {libraries}""",
+        (*gone, *gone),
+    ).fetchall()
+    if users:
+        raise ConfigError(
+            f"{run} cannot be deleted: {', '.join(u[0] for u in users)} started from its library",
+            hint="delete that run first",
+        )
+    db.execute("PRAGMA defer_foreign_keys = ON")
+    for statement in _DELETES:
+        db.execute(statement.format(names=names, branches=branches, libraries=libraries), gone)
+    return gone
+
+
+_DELETES = (
+    "DELETE FROM verdicts WHERE rollout_id IN"
+    " (SELECT rollout_id FROM rollouts WHERE branch_id IN {branches})",
+    "DELETE FROM rollout_bodies WHERE rollout_id IN"
+    " (SELECT rollout_id FROM rollouts WHERE branch_id IN {branches})",
+    "DELETE FROM rollouts WHERE branch_id IN {branches}",
+    "DELETE FROM groups WHERE branch_id IN {branches}",
+    "DELETE FROM lessons WHERE branch_id IN {branches}",
+    "DELETE FROM library_items WHERE library_id IN {libraries}",
+    "DELETE FROM experience_texts WHERE experience_id IN"
+    " (SELECT experience_id FROM experiences WHERE run_id IN ({names}))",
+    "DELETE FROM operations WHERE branch_id IN {branches}",
+    "DELETE FROM experiences WHERE run_id IN ({names})",
+    "DELETE FROM steps WHERE branch_id IN {branches}",
+    "DELETE FROM call_bodies WHERE call_id IN"
+    " (SELECT call_id FROM calls WHERE branch_id IN {branches})",
+    "DELETE FROM calls WHERE branch_id IN {branches}",
+    "DELETE FROM failures WHERE branch_id IN {branches}",
+    # What is left of calls and failures was made for another run's rollouts, which stays: it was
+    # paid for, and the run it was made for keeps it.
+    """UPDATE invocations SET branch_id = NULL, run_id = (
+         SELECT b.run_id FROM (SELECT branch_id, invocation_id FROM calls
+             UNION ALL SELECT branch_id, invocation_id FROM failures) paid
+           JOIN branches b USING (branch_id) WHERE paid.invocation_id = invocations.invocation_id)
+       WHERE run_id IN ({names}) AND (
+         invocation_id IN (SELECT invocation_id FROM calls)
+         OR invocation_id IN (SELECT invocation_id FROM failures))""",
+    "DELETE FROM invocations WHERE run_id IN ({names})",
+    "DELETE FROM libraries WHERE run_id IN ({names})",
+    "DELETE FROM branches WHERE run_id IN ({names})",
+    "DELETE FROM runs WHERE run_id IN ({names})",
+)
+
+
+def _run(row: sqlite3.Row) -> RunRow:
+    return RunRow(
+        name=row["run_id"],
+        exp_id=row["exp_id"],
+        kind=row["kind"],
+        role=row["role"],
+        parent_run=row["parent_run_id"],
+        parent_step=row["parent_step"],
+        head_branch=row["head_branch"],
+        status=row["status"],
+        simulated=bool(row["simulated"]),
+        created_at=row["created_at"],
+        steps=row["steps"],
+        steps_closed=row["steps_closed"],
+        branches=row["branches"],
+    )

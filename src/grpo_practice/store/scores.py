@@ -1,0 +1,154 @@
+"""What a run's rollouts add up to, counted by the database over the run's line."""
+
+import json
+import sqlite3
+from collections import Counter
+from dataclasses import dataclass
+
+from grpo_practice.metrics import Question
+from grpo_practice.store.records import Branch
+from grpo_practice.store.rollouts import JUDGED
+from grpo_practice.types import Usage
+
+# `+s.step` keeps SQLite from spreading the range of steps to rollouts, which would read all of them
+# once a step.
+_LINE = """
+  FROM steps s
+  JOIN branches b ON b.branch_id = s.branch_id
+  JOIN rollouts r ON r.branch_id = coalesce(s.played_by, s.branch_id) AND r.step = +s.step
+  LEFT JOIN verdicts v ON v.rollout_id = r.rollout_id AND v.judge_id = b.judge_id
+ WHERE s.branch_id = ? AND s.step >= ? AND s.step < ?
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """How calls were answered, counted over invocations."""
+
+    new: int
+    failed: int
+
+
+def questions(db: sqlite3.Connection, branch: Branch) -> list[Question]:
+    """A tally per planned question of an evaluation, in plan order."""
+    planned = dict[tuple[int, int], int]()
+    tallies = dict[tuple[int, int], sqlite3.Row]()
+    for segment in branch.line:
+        place = (segment.branch_id, segment.first, segment.end)
+        for step, text in db.execute(
+            "SELECT step, plan FROM steps WHERE branch_id = ? AND step >= ? AND step < ?", place
+        ):
+            planned |= {(step, slot): k for slot, (_, k) in enumerate(json.loads(text))}
+        for row in db.execute(
+            f"""SELECT r.step, r.slot, q.sample_id, q.source, q.cluster, count(v.reward) AS n,
+                  coalesce(sum(v.reward >= 1 - 1e-9), 0) AS c,
+                  coalesce(sum(v.reward), 0.0) AS total,
+                  coalesce(sum(v.reward * v.reward), 0.0) AS total_sq
+             {_LINE.replace(" WHERE", " JOIN samples q ON q.sample_id = r.sample_id WHERE")}
+             GROUP BY r.step, r.slot""",
+            place,
+        ):
+            tallies[row["step"], row["slot"]] = row
+    return [_question(k, n, tallies.get(k)) for k, n in sorted(planned.items())]
+
+
+def _question(place: tuple[int, int], planned: int, row: sqlite3.Row | None) -> Question:
+    key = f"{place[0]}.{place[1]}"
+    if row is None:
+        return Question(key=key, n=0, c=0, total=0.0, total_sq=0.0, planned=planned)
+    return Question(
+        key=key,
+        n=row["n"],
+        c=row["c"],
+        total=row["total"],
+        total_sq=row["total_sq"],
+        planned=planned,
+        source=row["source"],
+        cluster=row["cluster"] or f"sample {row['sample_id']}",  # asked twice, it is one question
+    )
+
+
+def outcomes(db: sqlite3.Connection, branch: Branch) -> dict[str, int]:
+    """How many rollouts ended how, by `ok`, `truncated`, `error.provider` and so on."""
+    counts: Counter[str] = Counter()
+    for segment in branch.line:
+        for outcome, reason, _, n in db.execute(
+            f"SELECT {JUDGED}, count(*) {_LINE} GROUP BY 1, 2",
+            (segment.branch_id, segment.first, segment.end),
+        ):
+            counts[f"{outcome}.{reason}" if reason else outcome] += n
+    return dict(sorted(counts.items()))
+
+
+def failures(db: sqlite3.Connection, branch: Branch) -> dict[str, int]:
+    """The errors of failed rollouts, commonest first, with how often each came."""
+    counts: Counter[str] = Counter()
+    for segment in branch.line:
+        for _, _, error, n in db.execute(
+            f"SELECT {JUDGED}, count(*) {_LINE} AND judged_outcome = 'error' GROUP BY 3",
+            (segment.branch_id, segment.first, segment.end),
+        ):
+            counts[str(error)] += n
+    return dict(counts.most_common())
+
+
+def seconds_per_rollout(db: sqlite3.Connection, branch: Branch) -> float | None:
+    """Mean seconds that the model took for a scored rollout; None without any."""
+    total = n = 0
+    for segment in branch.line:
+        row = db.execute(
+            f"SELECT coalesce(sum(r.model_ms), 0), count(*) {_LINE} AND v.reward IS NOT NULL",
+            (segment.branch_id, segment.first, segment.end),
+        ).fetchone()
+        total, n = total + row[0], n + row[1]
+    return total / n / 1000 if n else None
+
+
+def missing(db: sqlite3.Connection, branch: Branch) -> int:
+    """How many planned rollouts have no row yet."""
+    planned = sum(q.planned for q in questions(db, branch))
+    return planned - sum(outcomes(db, branch).values())
+
+
+def usage(db: sqlite3.Connection, run: str, *, children: bool = False) -> tuple[Usage, int]:
+    """Tokens and money of every call that a run made, and how many calls have no price.
+
+    All branches: money spent is spent. With `children`, also those of the runs that it made.
+    """
+    row = db.execute(
+        """SELECT sum(tokens_in), sum(tokens_cached), sum(tokens_out), sum(tokens_reasoning),
+                  sum(cost_micro), coalesce(sum(cost_micro IS NULL), 0)
+             FROM calls JOIN invocations USING (invocation_id) JOIN runs USING (run_id)
+            WHERE run_id = :run OR (:children AND parent_run_id = :run)""",
+        {"run": run, "children": children},
+    ).fetchone()
+    return Usage(*row[:5]), int(row[5])
+
+
+def step_costs(db: sqlite3.Connection, branch: Branch) -> dict[int, int | None]:
+    """Micro-dollars by step, of the calls that the branch holding it made; None where unknown."""
+    found = dict[int, int | None]()
+    for segment in branch.line:
+        found |= dict(
+            db.execute(
+                """SELECT step, CASE WHEN sum(cost_micro IS NULL) = 0 THEN sum(cost_micro) END
+                     FROM calls WHERE branch_id = ? AND step >= ? AND step < ? GROUP BY step""",
+                (segment.branch_id, segment.first, segment.end),
+            ).fetchall()
+        )
+    return found
+
+
+def requests(db: sqlite3.Connection, invocation_id: int, *, children: bool = False) -> Requests:
+    """How many requests an invocation made; with `children`, in the runs it made on its way too."""
+    new, failed = db.execute(
+        """WITH mine AS (
+             SELECT i.invocation_id FROM invocations i JOIN runs r USING (run_id)
+               JOIN invocations m ON m.invocation_id = :i
+              WHERE i.invocation_id = :i
+                 OR (:children AND i.invocation_id > :i AND r.parent_run_id = m.run_id))
+           SELECT (SELECT count(*) FROM calls WHERE invocation_id IN mine),
+                  (SELECT count(*) FROM failures WHERE invocation_id IN mine)""",
+        {"i": invocation_id, "children": children},
+    ).fetchone()
+    return Requests(new, failed)

@@ -1,0 +1,95 @@
+"""Plans: which samples each step plays, stored before anything is played."""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from grpo_practice.store.db import now
+from grpo_practice.store.records import Branch, StepRow
+from grpo_practice.types import PlannedStep
+
+
+def plan(db: sqlite3.Connection, branch: Branch, steps: Iterable[PlannedStep]) -> None:
+    """Steps of this branch that are not planned yet are; a planned one may only grow.
+
+    More attempts for a slot (a larger `pass_k`) reopen the step; that it was closed once stays on
+    record, since it binds the run to its configuration.
+    """
+    for step in steps:
+        if step.step < branch.from_step:
+            continue
+        text = json.dumps([list(slot) for slot in step.slots])
+        row = db.execute(
+            "SELECT plan FROM steps WHERE branch_id = ? AND step = ?", (branch.id, step.step)
+        ).fetchone()
+        if row is None:
+            db.execute(
+                """INSERT INTO steps (branch_id, step, epoch, batch, plan, status)
+                   VALUES (?,?,?,?,?,'planned')""",
+                (branch.id, step.step, step.epoch, step.batch, text),
+            )
+        elif row[0] != text:
+            db.execute(
+                """UPDATE steps SET plan = ?, status = 'open', stats = NULL
+                    WHERE branch_id = ? AND step = ?""",
+                (text, branch.id, step.step),
+            )
+
+
+def play_elsewhere(
+    db: sqlite3.Connection, branch: Branch, steps: Iterable[tuple[PlannedStep, int]]
+) -> None:
+    """Steps whose rollouts another branch holds: only verdicts are made here."""
+    db.executemany(
+        """INSERT OR IGNORE INTO steps (branch_id, step, epoch, batch, plan, played_by, status)
+           VALUES (?,?,?,?,?,?,'planned')""",
+        (
+            (branch.id, s.step, s.epoch, s.batch, json.dumps([list(x) for x in s.slots]), held)
+            for s, held in steps
+        ),
+    )
+
+
+def on_line(db: sqlite3.Connection, branch: Branch) -> list[StepRow]:
+    """The steps of a branch's line, in order."""
+    found = [
+        _step(row)
+        for segment in branch.line
+        for row in db.execute(
+            "SELECT * FROM steps WHERE branch_id = ? AND step >= ? AND step < ?",
+            (segment.branch_id, segment.first, segment.end),
+        )
+    ]
+    return sorted(found, key=lambda s: s.plan.step)
+
+
+def _step(row: sqlite3.Row) -> StepRow:
+    slots = tuple((sample, attempts) for sample, attempts in json.loads(row["plan"]))
+    return StepRow(
+        branch_id=row["branch_id"],
+        plan=PlannedStep(row["step"], row["epoch"], row["batch"], slots),
+        status=row["status"],
+        library_in=row["library_in"],
+        library_out=row["library_out"],
+        played_by=row["played_by"],
+        stats=json.loads(row["stats"]) if row["stats"] else None,
+    )
+
+
+def open_step(db: sqlite3.Connection, branch_id: int, step: int, library_id: int | None) -> None:
+    """The step is under way, played with this library."""
+    db.execute(
+        """UPDATE steps SET status = 'open', library_in = ?
+            WHERE branch_id = ? AND step = ? AND status IN ('planned', 'open', 'stopped')""",
+        (library_id, branch_id, step),
+    )
+
+
+def close_eval(db: sqlite3.Connection, branch_id: int, step: int, stats: Mapping[str, Any]) -> None:
+    """The evaluation step has a row for every rollout it planned."""
+    db.execute(
+        """UPDATE steps SET status = 'closed', stats = ?, closed_at = ?
+            WHERE branch_id = ? AND step = ?""",
+        (json.dumps(dict(stats)), now(), branch_id, step),
+    )

@@ -1,0 +1,274 @@
+"""The one database file, behind methods named for what they are for."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from grpo_practice import __version__
+from grpo_practice.errors import DataError, GrpoPracticeError, LockedError
+from grpo_practice.store import branches, closing, datasets, libraries, rollouts, runs, steps
+from grpo_practice.store.db import connect, explained, prepare
+from grpo_practice.store.ledger import SqlLedger
+from grpo_practice.store.lock import RunLocks
+from grpo_practice.store.records import (
+    Branch,
+    DatasetRow,
+    JudgeRecord,
+    RunRow,
+    RunSpec,
+    StepResult,
+    StepRow,
+    Told,
+)
+from grpo_practice.store.writer import Writer
+from grpo_practice.types import Library, PlannedStep, Rollout, Sample, Verdict
+
+T = TypeVar("T")
+Planner = Callable[[Branch, Sequence[StepRow]], Sequence[PlannedStep]]
+
+
+class Store:
+    """An open database. Reads are plain calls; writes go through the one writer thread.
+
+    What is awaited is on disk when it returns.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open, creating or migrating first.
+
+        Raises:
+            StoreError: The file cannot be used; the message says why and what to do.
+        """
+        self.path = path
+        prepare(path)
+        with explained(path):
+            self._db = connect(path)
+            self._db.execute("PRAGMA query_only = ON")
+        self._writer = Writer(path)
+        self._locks = RunLocks(path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Everything written is on disk; locks are released."""
+        self._writer.close()
+        self._db.close()
+        self._locks.close()
+
+    def read(self, question: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """What a function of this package answers, on the reading connection."""
+        with explained(self.path):
+            return question(self._db, *args, **kwargs)
+
+    def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return self._writer.submit(work).result()
+
+    async def _write_soon(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await asyncio.wrap_future(self._writer.submit(work))
+
+    # Datasets
+
+    def add_dataset(
+        self, name: str, samples: Sequence[Sample], *, origin: str, replace: bool
+    ) -> tuple[DatasetRow, bool]:
+        """The name holds these samples, all or none; and whether it is new."""
+        return self._write(
+            partial(datasets.add, name=name, samples=samples, origin=origin, replace=replace)
+        )
+
+    def dataset(self, name: str) -> DatasetRow:
+        """The newest revision of a dataset.
+
+        Raises:
+            DataError: There is none under this name.
+        """
+        found = self.read(datasets.find, name)
+        if found is None:
+            names = ", ".join(d.name for d in self.read(datasets.newest)) or "none yet"
+            raise DataError(
+                f"there is no dataset {name!r} in {self.path} (there: {names})",
+                hint=f"grpo-practice data upload FILE --name {name}",
+            )
+        return found
+
+    def hide_dataset(self, name: str) -> None:
+        """The name is free again; old runs keep the rows they used.
+
+        Raises:
+            DataError: There is none under this name.
+        """
+        self.dataset(name)
+        self._write(lambda db: datasets.hide(db, name))
+
+    def samples(self, dataset_id: int) -> Iterator[Sample]:
+        """The samples of a dataset, in order."""
+        return self.read(datasets.samples, dataset_id)
+
+    # Runs
+
+    @contextmanager
+    def lock(self, run: str) -> Iterator[None]:
+        """Nobody else writes the run meanwhile.
+
+        Raises:
+            LockedError: Another process does; the message names it.
+        """
+        with self._locks.hold(run) as mine:
+            if not mine:
+                who = self.read(runs.holder, run)
+                by = f" (process {who.pid} on {who.host}, since {who.started_at})" if who else ""
+                raise LockedError(
+                    f"another process is working on {run}{by}",
+                    hint="wait for it, stop it, or give this run another exp_id",
+                )
+            yield
+
+    def begin(
+        self,
+        spec: RunSpec,
+        plan: Planner | None = None,
+        *,
+        restart_step: int | None = None,
+        again: bool = False,
+    ) -> Branch:
+        """The branch to work on, its steps planned; or, when anything raises, nothing at all.
+
+        Args:
+            spec: What the command wants of the run. See `branches.begin`.
+            plan: From the branch and the steps it has, the steps it should have. It may look into
+                the store, and may be called twice.
+            restart_step: Keep the steps before it, play the others afresh.
+            again: Do not go on with a restart that is under way.
+        """
+
+        def work(db: sqlite3.Connection) -> Branch:
+            branch = branches.begin(db, spec, restart_step=restart_step, again=again)
+            if plan is not None:
+                steps.plan(db, branch, plan(branch, steps.on_line(db, branch)))
+            return branch
+
+        return self._write(work)
+
+    def renew_config(self, branch: Branch, spec: RunSpec) -> None:
+        """The branch's stored configuration is the one of `spec`."""
+        self._write(lambda db: branches.renew_config(db, branch.id, spec))
+
+    @contextmanager
+    def invocation(self, branch: Branch, command: str) -> Iterator[int]:
+        """The block is on record as one invocation, with how it ended; the run's status follows."""
+        invocation_id = self._write(
+            partial(
+                runs.open_invocation,
+                run=branch.run,
+                branch_id=branch.id,
+                version=__version__,
+                command=command,
+            )
+        )
+        self._write(partial(runs.set_status, run=branch.run, status="running"))
+        status, code, reason = "failed", 1, None
+        try:
+            yield invocation_id
+            status, code = "done", 0
+        except GrpoPracticeError as e:
+            code, reason = e.exit_code, str(e)
+            raise
+        except BaseException as e:
+            status, code, reason = "stopped", 130, type(e).__name__
+            raise
+        finally:
+            self._write(partial(runs.set_status, run=branch.run, status=status))
+            end = partial(runs.close_invocation, invocation_id=invocation_id)
+            self._write(partial(end, exit_code=code, reason=reason))
+
+    def delete_run(self, run: str) -> list[str]:
+        """The run and the runs it made are gone. See `runs.delete`."""
+        self.read(runs.get, run)
+        return self._write(lambda db: runs.delete(db, run))
+
+    def run(self, name: str) -> RunRow:
+        """The run of that name. See `runs.get`."""
+        return self.read(runs.get, name)
+
+    # The work of a run
+
+    def ledger(self, branch: Branch, invocation_id: int) -> SqlLedger:
+        """The ledger that this invocation's calls go through."""
+        return SqlLedger(self._db, self._writer, invocation_id, {branch.id: branch.reuses})
+
+    def judge(self, judge: JudgeRecord) -> int:
+        """The row of a verify function as it is."""
+        return self._write(lambda db: branches.put_judge(db, judge))
+
+    def plan_rejudge(self, branch: Branch, source: Sequence[StepRow]) -> list[StepRow]:
+        """The steps are there, to be judged again from the rollouts their source has."""
+        pairs = [(s.plan, s.played_by or s.branch_id) for s in source]
+        self._write(lambda db: steps.play_elsewhere(db, branch, pairs))
+        return self.steps(branch)
+
+    def steps(self, branch: Branch) -> list[StepRow]:
+        """All steps of the branch's line, in order."""
+        return self.read(steps.on_line, branch)
+
+    def library(self, library_id: int | None) -> Library:
+        """A library version; None is the empty one."""
+        return Library() if library_id is None else self.read(libraries.load, library_id)
+
+    def samples_of(self, plan: PlannedStep) -> list[Sample]:
+        """The samples of a step. Index = slot."""
+        found = self.read(datasets.samples_of, sorted({i for i, _ in plan.slots}))
+        return [found[i] for i, _ in plan.slots]
+
+    def stored(
+        self, branch: Branch, step: StepRow, samples: Sequence[Sample], *, transcripts: bool
+    ) -> dict[tuple[int, int], tuple[int, Rollout]]:
+        """(slot, attempt) → (rollout_id, rollout) for what is already there of a step."""
+        return self.read(
+            rollouts.stored,
+            (step.played_by or step.branch_id, step.plan.step),
+            {s.id: s for s in samples},
+            judge_id=branch.judge_id,
+            reuses=branch.reuses if transcripts else None,
+        )
+
+    async def open_step(self, branch: Branch, step: int, library_id: int | None) -> None:
+        """The step is under way."""
+        await self._write_soon(lambda db: steps.open_step(db, branch.id, step, library_id))
+
+    async def save_rollout(self, branch: Branch, step: int, rollout: Rollout, told: Told) -> None:
+        """The attempt is recorded, its verdict too where it has one."""
+        at = (branch.holder(step), step)
+        save = partial(rollouts.save, at=at, rollout=rollout, told=told)
+        await self._write_soon(partial(save, judge_id=branch.judge_id))
+
+    async def save_verdict(self, branch: Branch, rollout_id: int, verdict: Verdict | str) -> None:
+        """What this branch's verify function said of a rollout that another branch played.
+
+        A text says why it could not: `verify: …` or `judge: …`.
+        """
+        await self._write_soon(
+            lambda db: rollouts.put_verdict(db, rollout_id, branch.judge_id, verdict)
+        )
+
+    async def close_practice(self, branch: Branch, step: int, result: StepResult) -> int:
+        """The step is closed in one transaction; the library the next one is played with."""
+        return await self._write_soon(lambda db: closing.close(db, branch, step, result))
+
+    async def close_eval(self, branch: Branch, step: int, stats: Mapping[str, Any]) -> None:
+        """The evaluation step is complete."""
+        at = branch.holder(step)
+        await self._write_soon(lambda db: steps.close_eval(db, at, step, stats))

@@ -1,0 +1,49 @@
+"""Small runs for the store's tests."""
+
+from pathlib import Path
+from typing import Any
+
+from grpo_practice.store import Store
+from grpo_practice.store.records import JudgeRecord, RunSpec
+from grpo_practice.store.store import Planner
+from grpo_practice.types import Library, PlannedStep, Sample
+
+JUDGE = JudgeRecord(b"j" * 32, "exact", {"name": "exact"})
+ONE: dict[str, Any] = {"a": 1}
+
+
+def upload(store: Store, n: int = 4, name: str = "d") -> tuple[int, list[int]]:
+    """A dataset of n questions: its id and its sample ids."""
+    samples = [Sample(f"q{i}?", str(i)) for i in range(n)]
+    row, _ = store.add_dataset(name, samples, origin="test", replace=False)
+    return row.id, [s.id for s in store.samples(row.id)]
+
+
+def spec(
+    dataset_id: int,
+    name: str = "r",
+    identity: dict[str, Any] | None = None,
+    library: Library | None = None,
+    kind: Any = "practice",
+) -> RunSpec:
+    return RunSpec(
+        name=name,
+        exp_id=name,
+        kind=kind,
+        identity=identity or ONE,
+        config_text="exp_id: r\n",
+        base_dir=Path("/"),
+        dataset_id=dataset_id,
+        judge=JUDGE,
+        prompts={"merge": "m"},
+        library=library,
+    )
+
+
+def plans(ids: list[int], steps: int, attempts: int = 2) -> list[PlannedStep]:
+    return [PlannedStep(n, 0, n, ((ids[n % len(ids)], attempts),)) for n in range(steps)]
+
+
+def planned(steps: list[PlannedStep]) -> Planner:
+    """A planner that wants these steps, whatever there is."""
+    return lambda branch, rows: steps

@@ -1,0 +1,79 @@
+"""Every way a command can meet a run that is there already."""
+
+import pytest
+
+from grpo_practice.errors import ConfigError, FingerprintError
+from grpo_practice.store.lineage import Decision, Head, Rebind, Restart, Resume, Start, decide
+
+SAME = {"a": 1}
+
+
+def head(
+    cause: str = "start",
+    from_step: int = 0,
+    recorded: int = 3,
+    own_closed: int = 3,
+    finished: bool = False,
+) -> Head:
+    return Head(cause, from_step, SAME, recorded, own_closed, finished)
+
+
+@pytest.mark.parametrize(
+    ("now", "restart", "again", "expected"),
+    [
+        pytest.param(None, None, False, Start, id="a new run starts"),
+        pytest.param(None, 0, False, Start, id="restart at 0 of nothing starts"),
+        pytest.param(head(), None, False, Resume, id="the same command continues"),
+        pytest.param(head(finished=True), None, False, Resume, id="also when all is done"),
+        pytest.param(head(), 1, False, Restart, id="restart in the middle"),
+        pytest.param(head(), 0, False, Restart, id="restart at 0 is all afresh"),
+        pytest.param(head(), 3, False, Resume, id="N = recorded is a plain resume"),
+        pytest.param(
+            head("restart", 1, 2, 1), 1, False, Resume, id="the same restart under way goes on"
+        ),
+        pytest.param(
+            head("restart", 1, 2, 1), 1, True, Restart, id="--again starts another restart"
+        ),
+        pytest.param(
+            head("restart", 1, 3, 2, finished=True),
+            1,
+            False,
+            Restart,
+            id="a finished one is redone",
+        ),
+        pytest.param(
+            head("restart", 0, 0, 0), 0, False, Resume, id="a restart at 0 under way goes on"
+        ),
+        pytest.param(head(recorded=0, own_closed=0), 0, False, Restart, id="0 is always afresh"),
+    ],
+)
+def test_decision(
+    now: Head | None, restart: int | None, again: bool, expected: type[Decision]
+) -> None:
+    assert isinstance(decide("r", now, SAME, restart_step=restart, again=again), expected)
+
+
+def test_a_changed_configuration_is_refused_with_each_key() -> None:
+    with pytest.raises(FingerprintError) as e:
+        decide("r", head(), {"a": 2, "b": None}, restart_step=None)
+    assert [(c.key, c.was, c.now) for c in e.value.diff] == [("a", 1, 2)]
+    assert e.value.hint is not None
+    assert "--restart-step" in e.value.hint
+
+
+def test_before_any_step_is_closed_the_configuration_may_change() -> None:
+    now = head(recorded=0, own_closed=0)
+    assert isinstance(decide("r", now, {"a": 2}, restart_step=None), Rebind)
+    restarted = head("restart", 2, 2, 0)
+    assert isinstance(decide("r", restarted, {"a": 2}, restart_step=None), Rebind)
+
+
+def test_a_restart_may_change_the_configuration() -> None:
+    assert decide("r", head(), {"a": 2}, restart_step=2) == Restart(2)
+    assert decide("r", head("restart", 2, 3, 1), {"a": 2}, restart_step=2) == Restart(2)
+
+
+@pytest.mark.parametrize(("now", "n"), [(head(), 4), (None, 1)])
+def test_a_restart_beyond_what_is_recorded_is_refused(now: Head | None, n: int) -> None:
+    with pytest.raises(ConfigError, match="recorded"):
+        decide("r", now, SAME, restart_step=n)
