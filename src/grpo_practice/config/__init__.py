@@ -1,0 +1,37 @@
+"""YAML, flags and environment in; one frozen, typed config out."""
+
+from grpo_practice.config.agent import AgentConfig, ModelConfig, ModelProvider, ModelSettings
+from grpo_practice.config.compose import packaged_configs
+from grpo_practice.config.discover import find_config
+from grpo_practice.config.env import Environment, read_environment
+from grpo_practice.config.load import (
+    Loaded,
+    load_eval,
+    load_eval_text,
+    load_practice,
+    load_practice_text,
+)
+from grpo_practice.config.models import EvalConfig, PracticeConfig, VerifySpec
+from grpo_practice.config.show import collect_secrets, redact_url, show
+
+__all__ = [
+    "AgentConfig",
+    "Environment",
+    "EvalConfig",
+    "Loaded",
+    "ModelConfig",
+    "ModelProvider",
+    "ModelSettings",
+    "PracticeConfig",
+    "VerifySpec",
+    "collect_secrets",
+    "find_config",
+    "load_eval",
+    "load_eval_text",
+    "load_practice",
+    "load_practice_text",
+    "packaged_configs",
+    "read_environment",
+    "redact_url",
+    "show",
+]

@@ -1,0 +1,84 @@
+"""The environment a config may read: the process's, and the known names of a `.env` file."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from grpo_practice.errors import ConfigError
+
+PREFIXES = ("UTU_", "JUDGE_", "OPENAI_", "GRPO_PRACTICE_", "SERPER_", "JINA_", "HF_")
+"""Names a `.env` may set; a `PATH` or `LD_PRELOAD` in one is not ours to load."""
+
+
+class Environment(dict[str, str]):
+    """Variables by name; the process's win over those of the `.env` file."""
+
+    def __init__(
+        self,
+        process: Mapping[str, str],
+        dotenv: Mapping[str, str] | None = None,
+        path: Path | None = None,
+        notices: Sequence[str] = (),
+    ) -> None:
+        """Put the two together, remembering which was which.
+
+        Args:
+            process: The process's variables.
+            dotenv: Those of the file.
+            path: The file.
+            notices: What a person should know about it.
+        """
+        super().__init__({**(dotenv or {}), **process})
+        self._process = frozenset(process)
+        self.path = path
+        self.notices = tuple(notices)
+
+    def origin(self, name: str) -> str:
+        """Where a variable was set, for people."""
+        return "the environment" if name in self._process else str(self.path)
+
+
+def as_environment(env: Mapping[str, str]) -> Environment:
+    """The mapping as an `Environment`; a plain one stands for the process's."""
+    return env if isinstance(env, Environment) else Environment(env)
+
+
+def read_environment(process: Mapping[str, str], cwd: Path | None = None) -> Environment:
+    """The process's variables, and the known ones of the nearest `.env` of the project.
+
+    The search goes up from `cwd` and ends at the project's root: the nearest folder with `.git`
+    or `pyproject.toml`, or `cwd` itself where there is none.
+
+    Raises:
+        ConfigError: There is a `.env` that cannot be read.
+    """
+    path = _find(cwd or Path.cwd())
+    if path is None:
+        return Environment(process)
+    from dotenv import dotenv_values
+
+    try:
+        readable_by_others = path.stat().st_mode & 0o077
+        values = dotenv_values(path, interpolate=False, encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as e:
+        raise ConfigError(f"cannot read {path}: {e}") from e
+    known = {k: v for k, v in values.items() if v is not None and k.startswith(PREFIXES)}
+    notices = []
+    if readable_by_others and known:
+        notices.append(f"{path} can be read by others; chmod 600 keeps its keys to you")
+    if len(known) < len(values):
+        others = ", ".join(k for k in values if k not in known)
+        notices.append(f"{path}: not loaded: {others} (only {', '.join(PREFIXES)})")
+    return Environment(process, known, path, notices)
+
+
+def _find(cwd: Path) -> Path | None:
+    folders = [cwd, *cwd.parents]
+    root = next(
+        (f for f in folders if (f / ".git").exists() or (f / "pyproject.toml").exists()), cwd
+    )
+    for folder in folders:
+        if (folder / ".env").is_file():
+            return folder / ".env"
+        if folder == root:
+            return None
+    return None

@@ -1,0 +1,68 @@
+"""The table of all config keys, written by the models themselves."""
+
+import types
+from collections.abc import Iterator
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from grpo_practice.config.agent import WORKED_OUT
+from grpo_practice.config.models import PracticeConfig
+from grpo_practice.config.problems import model_in
+
+
+def reference_markdown() -> str:
+    """Every key of a practice config as a Markdown table: key, values, default, meaning.
+
+    A model's keys are listed once, under `evaluation.agent.model`; the teacher and the judge have
+    the same. The keys under `evaluation.` are the top-level keys of an evaluation config.
+    """
+    rows = ["| key | values | default | meaning |", "|---|---|---|---|"]
+    rows += [
+        f"| `{key}` | {_kind(field.annotation)} | {_default(field)} | {_cell(field.description)} |"
+        for key, field in _fields(PracticeConfig, "")
+    ]
+    return "\n".join(rows) + "\n"
+
+
+def _fields(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInfo]]:
+    for name, field in model.model_fields.items():
+        if name in WORKED_OUT:
+            continue
+        inner = model_in(field.annotation)
+        if inner is None or field.default is None or name == "verify":
+            yield f"{prefix}{name}", field
+        else:
+            yield from _fields(inner, f"{prefix}{name}.")
+
+
+def _kind(annotation: Any) -> str:
+    if get_origin(annotation) is Literal:
+        return " or ".join(f"`{v}`" for v in get_args(annotation))
+    if isinstance(annotation, types.UnionType):
+        kinds = [_kind(kind) for kind in get_args(annotation) if kind is not types.NoneType]
+        return " or ".join(dict.fromkeys(kinds))
+    if annotation in (None, types.NoneType):
+        return "null"
+    if get_origin(annotation) is tuple:
+        return "text or list"
+    if get_origin(annotation) is dict or model_in(annotation):
+        return "mapping"
+    return {str: "text", int: "whole number", float: "number", bool: "`true` or `false`"}.get(
+        annotation, "text"
+    )
+
+
+def _default(field: FieldInfo) -> str:
+    default = field.default
+    if default is PydanticUndefined:
+        return "required"
+    if isinstance(default, BaseModel | dict) or default in ("", ()):
+        return ""
+    return f"`{'null' if default is None else str(default).lower()}`"
+
+
+def _cell(text: str | None) -> str:
+    return " ".join((text or "").split()).replace("|", "\\|")

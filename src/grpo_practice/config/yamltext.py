@@ -1,0 +1,278 @@
+"""YAML text as plain values, each key with the place it stands at.
+
+Stricter than YAML 1.1, which turns `no` into False, `010` into 8 and `12:30` into 750: only `true`,
+`false`, `null` and decimal numbers mean something; everything else is the text that was typed.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from grpo_practice.canonical import clean
+from grpo_practice.errors import ConfigError
+
+Key = tuple[str | int, ...]
+"""Where a value stands: `("practice", "epochs")`."""
+
+MAX_BYTES = 1 << 20
+MAX_DEPTH = 64
+MAX_REPEATED = 1_000
+"""Nodes that aliases may add to a document."""
+
+_SCALARS = {
+    "tag:yaml.org,2002:null": re.compile(r"~|null|Null|NULL|"),
+    "tag:yaml.org,2002:bool": re.compile(r"true|True|TRUE|false|False|FALSE"),
+    "tag:yaml.org,2002:int": re.compile(r"[-+]?(?:0|[1-9][0-9]*)"),
+    "tag:yaml.org,2002:float": re.compile(
+        r"[-+]?(?:0|[1-9][0-9]*)\.[0-9]*(?:[eE][-+]?[0-9]+)?|[-+]?\.[0-9]+(?:[eE][-+]?[0-9]+)?"
+    ),
+}
+_TEXT = "tag:yaml.org,2002:str"
+_MERGE = "tag:yaml.org,2002:merge"
+_MAPPING = "tag:yaml.org,2002:map"
+_SEQUENCE = "tag:yaml.org,2002:seq"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A file (or a flag) and a line in it."""
+
+    file: str
+    line: int | None = None
+
+    @property
+    def shown(self) -> str:
+        """`math.yaml:12`, or the file alone."""
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A mapping of plain values, and where each key of it was written."""
+
+    data: dict[str, Any]
+    places: Mapping[Key, Place] = field(default_factory=dict)
+    prefix: tuple[str, ...] = ()
+    """Keys above `data` in the file, when it is a part of one."""
+
+    def place(self, key: Key) -> Place | None:
+        """Where the key, or what it stands under, was written."""
+        while key and key not in self.places:
+            key = key[:-1]
+        return self.places.get(key)
+
+    def at(self, name: str) -> "Tree":
+        """The mapping under a key (empty when there is none), as a tree of its own."""
+        part = self.data.get(name)
+        places = {k[1:]: p for k, p in self.places.items() if k[:1] == (name,)}
+        return Tree(part if isinstance(part, dict) else {}, places, (*self.prefix, name))
+
+
+class _Loader(yaml.SafeLoader):
+    """Composes nodes; what a plain scalar means is decided by `_SCALARS` alone."""
+
+    yaml_implicit_resolvers = {}  # noqa: RUF012 - the name PyYAML looks up
+    _ours = {**_SCALARS, _MERGE: re.compile("<<")}  # noqa: RUF012
+
+
+for _tag, _pattern in _Loader._ours.items():
+    _Loader.add_implicit_resolver(_tag, re.compile(rf"(?:{_pattern.pattern})\Z"), None)
+
+
+def plain(text: str) -> Any:
+    """What the text means as a plain YAML scalar: None, a bool, an int, a float, or itself."""
+    for tag, pattern in _SCALARS.items():
+        if pattern.fullmatch(text):
+            return _scalar(tag, text)
+    return text
+
+
+def _scalar(tag: str, text: str) -> Any:
+    match tag.rpartition(":")[2]:
+        case "null":
+            return None
+        case "bool":
+            return text.lower() == "true"
+        case "int":
+            return int(text)
+        case "float":
+            return float(text)
+        case _:
+            return clean(text)
+
+
+def read_yaml(path: Path) -> Tree:
+    """The mapping in a file.
+
+    Raises:
+        ConfigError: It cannot be read, is too large, or is not a YAML mapping.
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except OSError as e:
+        raise ConfigError(f"cannot read {path}: {e.strerror}") from e
+    if len(raw) > MAX_BYTES:
+        raise ConfigError(f"{path} is larger than {MAX_BYTES >> 20} MiB; that is not a config")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as e:
+        line = raw[: e.start].count(b"\n") + 1
+        raise ConfigError(f"{path}:{line}: not UTF-8", hint="save the file as UTF-8") from e
+    return parse_yaml(text, str(path))
+
+
+def parse_yaml(text: str, name: str) -> Tree:
+    """The mapping in a text; `name` is what errors call it. An empty text is an empty mapping.
+
+    Raises:
+        ConfigError: It is not YAML, has a duplicate key, a tag, a cycle, or too much nesting or
+            repetition, or is not a mapping.
+    """
+    value, places = _parse(text, name)
+    if value is None:
+        return Tree({})
+    if not isinstance(value, dict):
+        raise ConfigError(f"{name}: a config is a mapping of keys, not {_kind(value)}")
+    return Tree(value, places)
+
+
+def parse_value(text: str, name: str) -> Any:
+    """A single YAML value, in brackets or quotes.
+
+    Raises:
+        ConfigError: As `parse_yaml`.
+    """
+    return _parse(text, name)[0]
+
+
+def _parse(text: str, name: str) -> tuple[Any, dict[Key, Place]]:
+    try:
+        _check_depth(text, name)
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        if node is None:
+            return None, {}
+        _check_repeats(node, name)
+        reader = _Reader(name, loader)
+        return reader.value(node, ()), reader.places
+    except yaml.MarkedYAMLError as e:
+        mark = e.problem_mark or e.context_mark
+        where = f"{name}:{mark.line + 1}" if mark else name
+        raise ConfigError(f"{where}: not valid YAML: {e.problem or e.context}") from e
+    except (yaml.YAMLError, ValueError) as e:
+        raise ConfigError(f"{name}: not valid YAML: {e}") from e
+
+
+def _check_depth(text: str, name: str) -> None:
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > MAX_DEPTH:
+            raise ConfigError(f"{_at(name, event)}: nested more than {MAX_DEPTH} deep")
+
+
+def _check_repeats(root: yaml.Node, name: str) -> None:
+    """Refuse aliases that contain themselves, or that blow the document up."""
+    sizes: dict[int, int] = {}
+    walking = object()
+    state: dict[int, object] = {}
+
+    def size(node: yaml.Node) -> int:
+        if id(node) in sizes:
+            return sizes[id(node)]
+        if state.get(id(node)) is walking:
+            raise ConfigError(f"{_at(name, node)}: an alias that contains itself")
+        state[id(node)] = walking
+        children = _children(node)
+        sizes[id(node)] = 1 + sum(size(child) for child in children)
+        return sizes[id(node)]
+
+    if size(root) - len(sizes) > MAX_REPEATED:
+        raise ConfigError(f"{name}: aliases repeat more than {MAX_REPEATED:,} nodes")
+
+
+def _at(name: str, part: yaml.Node | yaml.Event) -> str:
+    mark = part.start_mark
+    return f"{name}:{mark.line + 1}" if mark else name
+
+
+def _children(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [part for pair in node.value for part in pair]
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
+
+
+class _Reader:
+    """Turns the nodes of one document into plain values, noting each key's line."""
+
+    def __init__(self, name: str, loader: _Loader) -> None:
+        self.name = name
+        self.loader = loader
+        self.places: dict[Key, Place] = {}
+
+    def value(self, node: yaml.Node, key: Key) -> Any:
+        self.places.setdefault(key, Place(self.name, node.start_mark.line + 1))
+        if isinstance(node, yaml.ScalarNode):
+            if node.tag not in (*_SCALARS, _TEXT, _MERGE):
+                raise self.error(node, f"the tag {node.tag!r} is not allowed in a config")
+            return _scalar(node.tag, node.value)
+        if isinstance(node, yaml.SequenceNode) and node.tag == _SEQUENCE:
+            return [self.value(child, (*key, i)) for i, child in enumerate(node.value)]
+        if isinstance(node, yaml.MappingNode) and node.tag == _MAPPING:
+            return self.mapping(node, key)
+        raise self.error(node, f"the tag {node.tag!r} is not allowed in a config")
+
+    def mapping(self, node: yaml.MappingNode, key: Key) -> dict[str, Any]:
+        seen: dict[str, int] = {}
+        for name, _ in node.value:
+            if not isinstance(name, yaml.ScalarNode) or name.tag not in (_TEXT, _MERGE):
+                raise self.error(name, "a key must be text", "put it in quotes")
+            if name.value in seen:
+                first = f"first on line {seen[name.value]}"
+                raise self.error(name, f"the key {name.value!r} stands twice ({first})")
+            seen[name.value] = name.start_mark.line + 1
+        self.loader.flatten_mapping(node)
+        out = {}
+        for name, child in node.value:
+            text = clean(name.value)
+            self.places[(*key, text)] = Place(self.name, name.start_mark.line + 1)
+            out[text] = self.value(child, (*key, text))
+        return out
+
+    def error(self, node: yaml.Node, text: str, hint: str | None = None) -> ConfigError:
+        return ConfigError(f"{_at(self.name, node)}: {text}", hint=hint)
+
+
+def _kind(value: object) -> str:
+    return "a list" if isinstance(value, list) else "a single value"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as such."""
+
+
+_BREAKS = frozenset("\x85\u2028\u2029\ufeff")
+"""Characters that only survive between double quotes."""
+
+
+def _represent(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    """Plain only what starts as no number does: what is one differs between YAML versions."""
+    plain_start = text[:1].isalpha() or text[:1] in ("$", "/")
+    style = '"' if _BREAKS & set(text) or not plain_start else None
+    return dumper.represent_scalar(_TEXT, text, style="|" if "\n" in text and not style else style)
+
+
+_Dumper.add_representer(str, _represent)
+
+
+def dump_yaml(value: Any) -> str:
+    """The value as YAML that reads back as the same value."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)

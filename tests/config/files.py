@@ -1,0 +1,50 @@
+"""Config files for tests."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from grpo_practice.config import AgentConfig, load_eval
+
+ENV = {
+    "UTU_LLM_MODEL": "student-1",
+    "UTU_LLM_BASE_URL": "https://llm.example/v1",
+    "UTU_LLM_API_KEY": "sk-student-000",
+}
+
+EVAL = """
+exp_id: e
+agent: {model: {model_provider: {model: sim}}}
+data: {dataset: D}
+verify: math
+"""
+
+PRACTICE = """
+exp_id: p
+data: {practice_dataset_name: P}
+evaluation:
+  agent: {model: {model_provider: {model: sim}}}
+  verify: math
+"""
+
+MODEL_BASE = """
+# @package _global_
+model_provider:
+  type: ${oc.env:UTU_LLM_TYPE}
+  model: ${oc.env:UTU_LLM_MODEL}
+  base_url: ${oc.env:UTU_LLM_BASE_URL}
+  api_key: ${oc.env:UTU_LLM_API_KEY}
+"""
+
+
+def write(folder: Path, files: dict[str, str]) -> Path:
+    """Write the files; the first one's path."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    return folder / next(iter(files))
+
+
+def agent_in(path: Path, env: Mapping[str, str]) -> AgentConfig:
+    """The agent in a file, as `eval --agent` takes it."""
+    return load_eval(None, ["data.dataset=D", "verify=exact"], env, agent=path).config.agent

@@ -1,0 +1,141 @@
+from pathlib import Path
+
+import pytest
+
+from grpo_practice.config.compose import compose, override
+from grpo_practice.config.yamltext import Tree
+from grpo_practice.errors import ConfigError
+from tests.config.files import write
+
+
+def test_an_entry_lands_under_its_key_relative_to_the_including_file(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "configs",
+        {
+            "practice/p.yaml": "defaults: [/eval/e@evaluation, _self_]\nexp_id: p\n",
+            "eval/e.yaml": "# @package _global_\n"
+            "defaults:\n  - /agents/a@agent\n  - _self_\npass_k: 2\n",
+            "agents/a.yaml": "# @package agent\nname: a\n",
+        },
+    )
+    tree = compose(path)
+    assert tree.data == {"evaluation": {"agent": {"name": "a"}, "pass_k": 2}, "exp_id": "p"}
+    place = tree.place(("evaluation", "agent", "name"))
+    assert place is not None
+    assert place.shown.endswith("agents/a.yaml:2")
+
+
+@pytest.mark.parametrize(
+    ("defaults", "expected"),
+    [
+        ("[/x@k, _self_]", {"a": "self", "b": "x", "l": [3], "n": 1}),
+        ("[/x@k]", {"a": "self", "b": "x", "l": [3], "n": 1}),
+        ("[_self_, /x@k]", {"a": "x", "b": "x", "l": [1, 2], "n": 1}),
+        ("[/x@k, /y@k, _self_]", {"a": "self", "b": "y", "l": [3], "n": 1}),
+        ("[/y@k, /x@k, _self_]", {"a": "self", "b": "x", "l": [3], "n": 1}),
+    ],
+)
+def test_entries_merge_in_order_mappings_deeply_and_lists_whole(
+    tmp_path: Path, defaults: str, expected: object
+) -> None:
+    path = write(
+        tmp_path,
+        {
+            "p.yaml": f"defaults: {defaults}\nk: {{a: self, l: [3], n: 1}}\n",
+            "x.yaml": "{a: x, b: x, l: [1, 2]}",
+            "y.yaml": "{b: y}",
+        },
+    )
+    assert compose(path).data["k"] == expected
+
+
+def test_the_nearest_parent_folder_wins_then_configs_then_what_is_shipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = {
+        "lib/deep/p.yaml": "defaults: [/x@k, /z@m, /model/base@model]\n",
+        "lib/x.yaml": "{from: parent}",
+        "x.yaml": "{from: far}",
+        "configs/x.yaml": "{from: configs}",
+        "configs/z.yaml": "{from: configs}",
+    }
+    data = compose(write(tmp_path, files)).data
+    assert data["k"] == {"from": "parent"}
+    assert data["m"] == {"from": "configs"}
+    assert "model_provider" in data["model"]
+
+
+@pytest.mark.parametrize(
+    ("defaults", "said"),
+    [
+        ("[eval/x@k]", "'eval/x@k' is not supported"),
+        ("[/x]", "'/x' is not supported"),
+        ("[override /x@k]", "is not supported"),
+        ("[optional /x@k]", "is not supported"),
+        ("[{model: base}]", "is not supported"),
+        ("[/../x@k]", "is not supported"),
+        ("[/nothing@k]", r"p\.yaml:1: no file /nothing.yaml"),
+        ("[_self_, _self_]", "stands twice"),
+        ("/x@k", "should be a list"),
+        ("[/p@k]", "include each other"),
+    ],
+)
+def test_any_other_form_of_an_entry_is_an_error_that_names_it(
+    tmp_path: Path, defaults: str, said: str
+) -> None:
+    path = write(tmp_path, {"p.yaml": f"defaults: {defaults}\n", "x.yaml": "a: 1"})
+    with pytest.raises(ConfigError, match=said):
+        compose(path)
+
+
+def test_a_key_with_dots_is_a_place_further_down(tmp_path: Path) -> None:
+    path = write(tmp_path, {"p.yaml": "defaults: [/x@a.b.c]\n", "x.yaml": "k: 1"})
+    tree = compose(path)
+    assert tree.data == {"a": {"b": {"c": {"k": 1}}}}
+    place = tree.place(("a", "b", "c", "k"))
+    assert place is not None
+    assert place.shown == f"{tmp_path / 'x.yaml'}:1"
+
+
+def test_files_nested_too_deeply_are_an_error(tmp_path: Path) -> None:
+    chain = {f"f{i}.yaml": f"defaults: [/f{i + 1}@k]\n" for i in range(20)}
+    with pytest.raises(ConfigError, match="more than 16 deep"):
+        compose(write(tmp_path, {**chain, "f20.yaml": "a: 1"}))
+    assert compose(tmp_path / "f6.yaml").data["k"]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("a.b=3", 3), ("a.b=0.5", 0.5), ("a.b=true", True), ("a.b=null", None), ("a.b=", None),
+        ("a.b=no", "no"), ("a.b=x=y", "x=y"), ("a.b=a: b", "a: b"), ("a.b=a #b", "a #b"),
+        ("a.b='010'", "010"), ("a.b=[1, x]", [1, "x"]), ("a.b={x: 1}", {"x": 1}),
+    ],
+)  # fmt: skip
+def test_set_reads_its_value_as_a_yaml_scalar(text: str, value: object) -> None:
+    data = override(Tree({"a": {"c": 1}}), [text]).data
+    assert data == {"a": {"b": value, "c": 1}}
+
+
+@pytest.mark.parametrize("text", ["a.b", "=1", "a..b=1", "a b=1", ".a=1"])
+def test_set_without_a_key_and_a_value_is_an_error(text: str) -> None:
+    with pytest.raises(ConfigError, match="not of the form key=value"):
+        override(Tree({}), [text])
+
+
+def test_set_through_a_single_value_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="a is a single value"):
+        override(Tree({"a": 1}), ["a.b=2"])
+    assert override(Tree({"a": None}), ["a.b.c=2"]).data == {"a": {"b": {"c": 2}}}
+
+
+def test_set_never_changes_the_tree_it_is_given() -> None:
+    tree = Tree({"a": {"b": 1}})
+    override(tree, ["a.b=2", "a.c=3"])
+    assert tree.data == {"a": {"b": 1}}
+
+
+def test_a_verify_override_replaces_the_older_spelling() -> None:
+    tree = Tree({"evaluation": {"verify_filename": "a.py", "verify_func_name": "f"}})
+    assert override(tree, ["evaluation.verify=math"]).data == {"evaluation": {"verify": "math"}}

@@ -1,0 +1,54 @@
+from pathlib import Path
+
+import pytest
+
+from grpo_practice.config.env import read_environment
+from grpo_practice.errors import ConfigError
+from tests.config.files import write
+
+
+def test_only_known_names_are_loaded_and_the_process_wins(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        {
+            ".env": "UTU_LLM_MODEL=file\nexport JUDGE_LLM_MODEL='j'\nHF_TOKEN=h\nPATH=/evil\n"
+            "LD_PRELOAD=/evil.so\nOPENAI_API_KEY=k${PATH}\n"
+        },
+    )
+    path.chmod(0o600)
+    env = read_environment({"UTU_LLM_MODEL": "process", "PATH": "/bin"}, tmp_path)
+    assert env["UTU_LLM_MODEL"] == "process"
+    assert env["PATH"] == "/bin"
+    assert "LD_PRELOAD" not in env
+    assert env["OPENAI_API_KEY"] == "k${PATH}"
+    assert (env.origin("UTU_LLM_MODEL"), env.origin("HF_TOKEN")) == ("the environment", str(path))
+    assert len(env.notices) == 1
+    assert "PATH, LD_PRELOAD" in env.notices[0]
+
+
+@pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o640, True), (0o604, True)])
+def test_a_file_others_can_read_is_pointed_out(tmp_path: Path, mode: int, warned: bool) -> None:
+    path = write(tmp_path, {".env": "UTU_LLM_API_KEY=k\n"})
+    path.chmod(mode)
+    assert any("chmod 600" in n for n in read_environment({}, tmp_path).notices) is warned
+
+
+@pytest.mark.parametrize("marker", ["pyproject.toml", ".git/HEAD"])
+def test_the_search_ends_at_the_root_of_the_project(tmp_path: Path, marker: str) -> None:
+    write(tmp_path, {".env": "UTU_LLM_MODEL=outside\n", f"repo/{marker}": "", "repo/a/b/f": ""})
+    below = tmp_path / "repo" / "a" / "b"
+    assert dict(read_environment({}, below)) == {}
+    write(tmp_path / "repo", {".env": "UTU_LLM_MODEL=inside\n"})
+    assert read_environment({}, below)["UTU_LLM_MODEL"] == "inside"
+
+
+def test_without_a_project_only_this_folder_is_read(tmp_path: Path) -> None:
+    write(tmp_path, {".env": "UTU_LLM_MODEL=above\n", "a/f": ""})
+    assert dict(read_environment({}, tmp_path / "a")) == {}
+    assert read_environment({}, tmp_path)["UTU_LLM_MODEL"] == "above"
+
+
+def test_a_file_that_is_not_text_is_a_config_error(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_bytes(b"UTU_LLM_MODEL=\xff\n")
+    with pytest.raises(ConfigError, match=r"cannot read .*\.env"):
+        read_environment({}, tmp_path)

@@ -1,0 +1,98 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from grpo_practice.config.compose import packaged_configs
+from grpo_practice.config.env import read_environment
+from grpo_practice.config.load import load_eval, load_practice
+from grpo_practice.config.models import PracticeConfig
+from grpo_practice.config.problems import keys_of
+from grpo_practice.config.reference import reference_markdown
+from grpo_practice.config.template import init_files
+from grpo_practice.config.yamltext import read_yaml
+from grpo_practice.errors import ConfigError
+from tests.config.files import ENV, agent_in
+
+CONFIGS = packaged_configs()
+SIM = "agent.model.model_provider.model=sim"
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.yaml")), ids=lambda p: p.stem)
+def test_every_shipped_file_loads(path: Path) -> None:
+    match path.relative_to(CONFIGS).parts[0]:
+        case "agents":
+            agent_in(path, ENV)
+        case "eval":
+            assert load_eval(path, [], ENV).ignored == []
+        case "model":
+            read_yaml(path)
+        case _:
+            assert load_practice(path, [], ENV).ignored == []
+            assert load_practice(path, [f"evaluation.{SIM}"], ENV).config.practice.teacher_model
+            assert load_eval(path, [SIM], {}).config.agent.model.model_provider.simulated
+
+
+def test_the_flat_file_is_the_composed_one() -> None:
+    flat = load_practice(CONFIGS / "math.yaml", [], ENV).config
+    composed = load_practice(CONFIGS / "practice/math_reasoning.yaml", [], ENV).config
+    assert flat.evaluation.agent == composed.evaluation.agent
+    assert flat.data == composed.data
+    assert flat.evaluation.verify == composed.evaluation.verify
+    operational = {"rollout_concurrency": 1}
+    assert flat.practice.model_copy(update=operational) == composed.practice.model_copy(
+        update=operational
+    )
+    settings = flat.evaluation.agent.model.model_settings
+    assert (settings.temperature, settings.top_p) == (0.3, 0.95)
+    assert flat.practice.rollout_temperature == 0.7
+
+
+@pytest.mark.parametrize("exp_id", ["first", "true", "1.5", "010"])
+def test_what_init_writes_loads_without_a_change(tmp_path: Path, exp_id: str) -> None:
+    for name, text in init_files(exp_id).items():
+        (tmp_path / name).write_text(text, "utf-8")
+    config = tmp_path / "practice.yaml"
+    (tmp_path / ".env").write_text(
+        (tmp_path / ".env.example").read_text("utf-8").replace("MODEL=\n", "MODEL=sim\n", 1),
+        "utf-8",
+    )
+    env = read_environment({}, tmp_path)
+    loaded = load_practice(config, [], env)
+    assert loaded.config.exp_id == exp_id
+    assert loaded.config.evaluation.agent.model.model_provider.simulated
+    assert load_eval(config, [], env).config.data.dataset == "mine"
+    rows = [json.loads(line) for line in init_files(exp_id)["mine.jsonl"].splitlines()]
+    assert len(rows) == 5
+    assert all(row["question"] and row["answer"] for row in rows)
+
+
+def test_an_unfilled_template_says_what_to_fill_in(tmp_path: Path) -> None:
+    config = tmp_path / "practice.yaml"
+    config.write_text(init_files("x")["practice.yaml"], "utf-8")
+    with pytest.raises(ConfigError, match="no model is named") as e:
+        load_practice(config, [], {"UTU_LLM_MODEL": "", "UTU_LLM_BASE_URL": ""})
+    assert "UTU_LLM_MODEL" in (e.value.hint or "")
+
+
+@pytest.mark.parametrize("name", ["a b", "", "../x", "x\n"])
+def test_init_refuses_a_name_no_experiment_can_have(name: str) -> None:
+    with pytest.raises(ConfigError, match="cannot be the name of an experiment"):
+        init_files(name)
+
+
+def test_the_reference_has_every_key_with_its_meaning() -> None:
+    rows = [line.split(" | ") for line in reference_markdown().splitlines()[2:]]
+    assert all(len(row) == 4 and row[3].strip(" |") for row in rows)
+    listed = {row[0].strip("| `") for row in rows}
+    single = {"practice.teacher_model", "evaluation.judge_model", "evaluation.verify",
+              "evaluation.agent.model.model_settings.reasoning"}  # fmt: skip
+    expected = {
+        next((s for s in single if key.startswith(f"{s}.")), key)
+        for key in keys_of(PracticeConfig)
+        if not key.endswith(("origin", "key_origin"))
+    }
+    assert listed == expected
+    assert "| `practice.epochs` | whole number | `3` | Passes over the practice data. |" in (
+        reference_markdown()
+    )

@@ -1,0 +1,142 @@
+from pathlib import Path
+
+import pytest
+
+from grpo_practice.config.agent import ModelConfig
+from grpo_practice.config.load import load_practice
+from grpo_practice.config.problems import Problem, raise_problems
+from grpo_practice.config.redact import redact
+from grpo_practice.config.show import collect_secrets, redact_url, show
+from grpo_practice.config.yamltext import Tree, parse_yaml
+from grpo_practice.errors import ConfigError
+from tests.config.files import PRACTICE, write
+
+AT = "evaluation.agent.model"
+FLAGS = [
+    f"{AT}.model_provider.model=m",
+    f"{AT}.model_provider.base_url=https://user:p%40ssw0rd@h.example/v1?sig=signature1",
+    f"{AT}.model_provider.api_key=sk-0123456789",
+    f"{AT}.model_settings.extra_headers={{Authorization: Bearer token-token, X: '1'}}",
+    f"{AT}.model_settings.extra_query={{version: preview-2026}}",
+    f"{AT}.model_settings.metadata={{note: the key is sk-0123456789}}",
+]
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://h/v1", "https://h/v1"),
+        ("https://u:p@h:8/v1", "https://***@h:8/v1"),
+        ("https://token@h", "https://***@h"),
+        ("https://h/v1?a=1&b=2#f", "https://h/v1?a=***&b=***#f"),
+        ("https://h/?token", "https://h/?***"),
+        ("https://u:p@[::1]:8/", "https://***@[::1]:8/"),
+        ("see https://u:p@h for more", "see https://u:p@h for more"),
+        ("not a url", "not a url"),
+        ("http://[bad", "http://[bad"),
+    ],
+)
+def test_a_url_is_shown_without_user_and_query_values(url: str, shown: str) -> None:
+    assert redact_url(url) == shown
+
+
+def test_the_resolved_config_is_shown_without_secrets(tmp_path: Path) -> None:
+    config = load_practice(write(tmp_path, {"p.yaml": PRACTICE}), FLAGS, {}).config
+    text = show(config)
+    for secret in ("0123456789", "p%40ss", "signature1", "token-token", "preview-2026"):
+        assert secret not in text
+    shown = parse_yaml(text, "f").data
+    assert shown["evaluation"]["agent"]["model"]["model_provider"]["api_key"] == "***"
+    headers = shown["evaluation"]["agent"]["model"]["model_settings"]["extra_headers"]
+    assert headers == {"Authorization": "***", "X": "***"}
+    metadata = shown["evaluation"]["agent"]["model"]["model_settings"]["metadata"]
+    assert metadata == {"note": "the key is ***"}
+    assert shown["practice"]["grpo_n"] == 5
+
+
+def test_all_secret_texts_are_collected_but_not_short_ones(tmp_path: Path) -> None:
+    config = load_practice(write(tmp_path, {"p.yaml": PRACTICE}), FLAGS, {}).config
+    assert collect_secrets(config) == {
+        "sk-0123456789",
+        "user:p%40ssw0rd",
+        "user:p@ssw0rd",
+        "p%40ssw0rd",
+        "p@ssw0rd",
+        "signature1",
+        "Bearer token-token",
+        "token-token",
+        "preview-2026",
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("evaluation.agent.agent.instructions", "Use sk-0123456789."),
+        ("practice.agent_objective", "sk-0123456789"),
+        ("practice.learning_objective", "the token is token-token"),
+        ("evaluation.verify", "{name: judge, criteria: sk-0123456789}"),
+    ],
+)
+def test_a_text_for_the_model_that_holds_a_secret_is_refused_by_name(
+    tmp_path: Path, key: str, value: str
+) -> None:
+    path = write(tmp_path, {"p.yaml": PRACTICE})
+    with pytest.raises(ConfigError) as e:
+        load_practice(path, [*FLAGS, f"{key}={value}"], {})
+    said = f"{e.value} {e.value.hint}"
+    assert said.startswith(f"--set {key}: {key}")
+    assert "holds a secret" in said
+    assert "0123456789" not in said
+    assert "token-token" not in said
+
+
+def test_a_text_that_holds_a_key_of_the_environment_is_refused_too(tmp_path: Path) -> None:
+    path = write(tmp_path, {"p.yaml": PRACTICE})
+    env = {"UTU_LLM_BASE_URL": "http://h/v1", "UTU_LLM_API_KEY": "sk-of-the-environment"}
+    flags = [f"{AT}.model_provider.model=m", "practice.agent_objective=a sk-of-the-environment b"]
+    with pytest.raises(ConfigError, match=r"practice\.agent_objective: it holds a secret") as e:
+        load_practice(path, flags, env)
+    assert "sk-of" not in str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("${oc.env:K}", "${oc.env:K}"),
+        ("Bearer ${oc.env:K,null}", "Bearer ${oc.env:K,null}"),
+        ("${oc.env:K,sk-literal}", "***"),
+        ("sk-${oc.env:K}", "***"),
+        ("sk-literal", "***"),
+        (12345678, "***"),
+        (None, None),
+        ("", ""),
+    ],
+)
+def test_a_reference_to_a_variable_is_no_secret(value: object, shown: object) -> None:
+    assert redact({"api_key": value, "model": "m"}) == {"api_key": shown, "model": "m"}
+
+
+def test_an_error_never_shows_a_secret_and_makes_control_characters_visible(
+    tmp_path: Path,
+) -> None:
+    path = write(tmp_path, {"p.yaml": PRACTICE})
+    for flag in (
+        f"{AT}.model_provider.api_key=[sk-0123456789]",
+        f"{AT}.model_provider.base_url=ftp://u:sk-0123456789@h",
+        f"{AT}.model_settings.extra_headers=[sk-0123456789]",
+    ):
+        with pytest.raises(ConfigError) as e:
+            load_practice(path, [f"{AT}.model_provider.model=m", flag], {})
+        assert "0123456789" not in f"{e.value} {e.value.hint}"
+    tree = Tree({"k": "\x1b[2J\u202e" + "x" * 100})
+    with pytest.raises(ConfigError, match=r"k = '\\x1b\[2J\\u202exxx.*…: bad"):
+        raise_problems([Problem(("k",), "bad")], tree, "f")
+
+
+def test_the_words_of_a_header_are_no_secrets_by_themselves() -> None:
+    settings = {"extra_headers": {"X-Title": "competition mathematics", "A": "Bearer tok-123456"}}
+    config = ModelConfig.model_validate({"model_settings": settings})
+    found = collect_secrets(config)
+    assert {"competition mathematics", "tok-123456"} <= found
+    assert not {"competition", "mathematics", "Bearer"} & found
