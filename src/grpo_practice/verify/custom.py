@@ -1,0 +1,161 @@
+"""Verify functions of the user's own: `path.py:func`, loaded from their text and called.
+
+The contract is that of the method's reference implementation:
+`verify_func(sample, timeout_score=0, **kwargs) -> {"reward": float, "reasoning": str | None}`.
+"""
+
+import hashlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, field
+from numbers import Real
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from grpo_practice.canonical import clean
+from grpo_practice.errors import VerifyError
+from grpo_practice.types import Sample, Verdict
+from grpo_practice.verify.answers import gold_texts
+
+
+@dataclass
+class EvaluationSample:
+    """What a verify function sees of a rollout; a field it does not have reads as None."""
+
+    raw_question: str = ""
+    correct_answer: str | list[str] | None = None
+    response: str = ""
+    source: str = ""
+    level: str | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def question(self) -> str:
+        """The question, under its other name."""
+        return self.raw_question
+
+    def __getattr__(self, name: str) -> None:
+        """None for every field that is not there; Python's own protocols are asked for as usual."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The field, or the default when it is None."""
+        value = getattr(self, name)
+        return default if value is None else value
+
+
+def view(sample: Sample, response: str) -> EvaluationSample:
+    """The sample and the response as a verify function sees them; a list of golds stays a list."""
+    golds = gold_texts(sample.answer)
+    answer = golds if isinstance(sample.answer, list) else (golds[0] if golds else None)
+    return EvaluationSample(
+        sample.question, answer, response, sample.source, sample.level, dict(sample.meta)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A function in a file, as it was read."""
+
+    path: Path
+    func: str
+    text: str
+
+    @property
+    def where(self) -> str:
+        """`path.py:func`, for messages."""
+        return f"{self.path}:{self.func}"
+
+    def load(self) -> Callable[..., Any]:
+        """Run the file and take the function from it. Whatever the file raises passes through.
+
+        Raises:
+            AttributeError: The file has no such name.
+            TypeError: The name is no function.
+        """
+        key = hashlib.sha256(f"{self.path}\0{self.text}".encode()).hexdigest()[:16]
+        module = ModuleType(f"grpo_practice_verify_{key}")
+        module.__file__ = str(self.path)
+        sys.modules[module.__name__] = module  # dataclasses and pickle look their module up
+        with _surroundings(self.path.parent), redirect_stdout(sys.stderr):
+            exec(compile(self.text, str(self.path), "exec"), module.__dict__)
+        function = getattr(module, self.func)
+        if not callable(function):
+            raise TypeError(f"{self.func} is {type(function).__name__}, not a function")
+        return function  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _surroundings(folder: Path) -> Iterator[None]:
+    """While a file is loaded: modules beside it can be imported, and `utu.db` where it is absent.
+
+    Files written for the reference implementation import their sample's type from there.
+    """
+    shims: dict[str, ModuleType] = {}
+    if "utu" not in sys.modules and importlib.util.find_spec("utu") is None:
+        shims = {name: ModuleType(name) for name in ("utu", "utu.db")}
+        shims["utu"].__path__ = []
+        shims["utu.db"].EvaluationSample = EvaluationSample  # type: ignore[attr-defined]
+    sys.modules.update(shims)
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        for name in shims:
+            sys.modules.pop(name, None)
+
+
+def accepts(function: Callable[..., Any], params: Mapping[str, Any], *, llm: bool) -> str | None:
+    """Why the function cannot be called with these parameters; None when it can."""
+    given = {**params, "llm": None} if llm else dict(params)
+    try:
+        inspect.signature(function).bind(EvaluationSample(), **given)
+    except TypeError as e:
+        return str(e)
+    except ValueError:  # a builtin without a signature
+        return None
+    return None
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """True for `async def`, and for an object whose `__call__` is one."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - its kind is asked, not its presence
+    )
+
+
+def read_result(result: Any, where: str) -> Verdict:
+    """The verdict a function returned.
+
+    Raises:
+        VerifyError: It is not `{"reward": a number in [0, 1], "reasoning": text or None}`; the
+            message names the function and the value.
+    """
+    if not isinstance(result, Mapping) or "reward" not in result:
+        raise VerifyError(f"{where} returned {_short(result)}, not a dict with 'reward'")
+    value = result["reward"]
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    reward = float(value) if number and 0 <= value <= 1 else None  # also refuses NaN
+    if reward is None:
+        raise VerifyError(f"{where} returned the reward {_short(value)}, not a number in [0, 1]")
+    texts = []
+    for key in ("reasoning", "extracted"):
+        text = result.get(key)
+        if text is not None and not isinstance(text, str):
+            raise VerifyError(f"{where} returned the {key} {_short(text)}, not text or None")
+        texts.append(clean(text) if text else None)
+    return Verdict(reward, *texts)
+
+
+def _short(value: Any) -> str:
+    try:
+        text = repr(value)
+    except Exception as e:  # noqa: BLE001 - the repr is the user's too
+        text = f"<{type(value).__name__} whose repr raised {type(e).__name__}>"
+    return text if len(text) <= 200 else text[:200] + "…"

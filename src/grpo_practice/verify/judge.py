@@ -1,0 +1,184 @@
+"""The built-in `judge`: a model says whether the answer means the same as the gold."""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from jinja2 import Environment, TemplateError, meta
+
+from grpo_practice.canonical import clean
+from grpo_practice.errors import ConfigError, EndpointError, GrpoPracticeError, JudgeError
+from grpo_practice.prompts import FOLDER, Prompt, compile_prompt, fenced
+from grpo_practice.text import strip_think
+from grpo_practice.types import Chat, Message, Reply, Sample, Verdict
+from grpo_practice.verify.answers import gold_texts
+
+SLOTS = frozenset({"question", "answer", "response", "criteria"})
+TEMPLATE = FOLDER / "judge.md"
+
+_GRADE = re.compile(r"(?<![^\W_])GRADE[ \t]*[:=][ \t]*(.*)", re.IGNORECASE)
+_CRITIQUE = 2_000
+"""Characters of the judge's reasons that are kept."""
+
+_MASTER_KEYS = frozenset(
+    {
+        "solution",
+        "answer",
+        "the answer",
+        "final answer",
+        "thought process",
+        "let's solve this problem step by step",
+    }
+)
+"""Openings without content that judges are known to take for right answers."""
+
+
+class Judge(Protocol):
+    """What an async verify function gets as `kwargs["llm"]`."""
+
+    async def query_one(self, messages: str | list[Message]) -> str:
+        """The model's text in reply to a question, or to a conversation."""
+        ...
+
+
+class JudgeClient:
+    """A `Chat` as a verify function uses it; remembers the failure that the function may hide."""
+
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+        self.failure: GrpoPracticeError | None = None
+        """The first error of a call; the function's verdict is not to be trusted after it."""
+
+    async def query_one(self, messages: str | list[Message]) -> str:
+        """The model's text in reply.
+
+        Raises:
+            JudgeError: The judge gave no answer.
+        """
+        asked = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
+        try:
+            return text_of(await ask(self._chat, asked))
+        except GrpoPracticeError as e:
+            self.failure = self.failure or e
+            raise
+
+
+async def ask(
+    chat: Chat, messages: list[Message], *, r: int = 0, limit_s: float | None = None
+) -> Reply:
+    """The judge's reply.
+
+    Raises:
+        JudgeError: The request got no usable answer, or none in time.
+    """
+    try:
+        return await chat(messages, r=r, limit_s=limit_s)
+    except (EndpointError, TimeoutError) as e:
+        raise JudgeError(f"the judge could not be asked: {e}") from e
+
+
+def text_of(reply: Reply) -> str:
+    """The judge's text, without its thinking; '' when that never ends."""
+    return strip_think(reply.content) or ""
+
+
+def load_template(path: Path | None) -> Prompt:
+    """The prompt in a judge's template; the shipped one for None.
+
+    Raises:
+        ConfigError: The file cannot be read, is no template, has unknown slots or none for the
+            response.
+    """
+    path = path or TEMPLATE
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise ConfigError(f"cannot read the judge's template {path}: {e}") from e
+    return template_from(text, where=str(path))
+
+
+def template_from(text: str, *, where: str) -> Prompt:
+    """The prompt in a template's text; it must have the slot `response`, others are optional."""
+    jinja = Environment()
+    jinja.filters["fenced"] = fenced
+    try:
+        used = frozenset(meta.find_undeclared_variables(jinja.parse(text)))
+    except TemplateError:
+        used = SLOTS  # compile_prompt says what is wrong with it
+    if "response" not in used:
+        raise ConfigError(
+            f"{where}: the judge's template never shows the response",
+            hint='write {{ response | fenced("answer") }} where it belongs',
+        )
+    return compile_prompt("judge", text, used & SLOTS, where=where)
+
+
+ASKS = 2
+"""How often a judge without a grade is asked, by each command that scores the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rubric:
+    """What the built-in judge is asked, and how long it may take."""
+
+    prompt: Prompt
+    criteria: str | None = None
+    limit_s: float | None = None
+    """Seconds of one request."""
+
+
+async def judged(rubric: Rubric, sample: Sample, response: str, chat: Chat) -> Verdict:
+    """1.0 when the judge's last grade is CORRECT, 0.0 when it is INCORRECT.
+
+    An answer without content is 0.0 and costs no call.
+
+    Raises:
+        JudgeError: The judge could not be asked, or gave no grade in two replies.
+    """
+    visible = (strip_think(response) or "").strip()
+    golds = gold_texts(sample.answer)
+    if empty_answer(visible) and visible not in golds:
+        return Verdict(0.0, "the response holds no answer", visible or None)
+    slots: dict[str, Any] = {
+        "question": sample.question,
+        "answer": "\n".join(["Any one of these:", *golds])
+        if len(golds) > 1
+        else (golds[0] if golds else None),
+        "response": visible,
+        "criteria": rubric.criteria,
+    }
+    messages, asked, r = rubric.prompt.render(**slots), 0, 0
+    while asked < ASKS:
+        reply = await ask(chat, messages, r=r, limit_s=rubric.limit_s)
+        if (right := read_grade(text_of(reply))) is not None:
+            return Verdict(float(right), _reasons(text_of(reply)))
+        # What an earlier command got stays unusable; this one asks as often again.
+        asked, r = asked + (not reply.replayed), r + 1
+    end = text_of(reply)[-100:]
+    raise JudgeError(f"the judge gave no grade in {ASKS} replies; the last ended {end!r}")
+
+
+def read_grade(text: str) -> bool | None:
+    """What the last `GRADE:` of the judge's text says; None when that is neither grade."""
+    grades = _GRADE.findall(_visible(text))
+    word = re.sub(r"[^a-z]+", " ", grades[-1].lower()).strip() if grades else ""
+    return {"correct": True, "incorrect": False}.get(word)
+
+
+def empty_answer(text: str) -> bool:
+    """True for an answer that says nothing: no letter or digit, or a bare opening."""
+    words = text.strip().strip(".:!*# ").casefold()
+    return words in _MASTER_KEYS or not any(char.isalnum() for char in words)
+
+
+def _visible(text: str) -> str:
+    """The text without characters of no width and Markdown emphasis, which hide a grade."""
+    return "".join(c for c in text if unicodedata.category(c) != "Cf" and c not in "*`_")
+
+
+def _reasons(text: str) -> str | None:
+    """What the judge said before its grade."""
+    lines = [line for line in clean(text).splitlines() if not _GRADE.search(_visible(line))]
+    return "\n".join(lines).strip()[-_CRITIQUE:] or None

@@ -1,0 +1,98 @@
+"""The built-in `math`: is the answer the same mathematical value as the gold?
+
+Identical and plain integers are compared here, in microseconds; everything else by math-verify in
+a worker. Both read the same notation, and math-verify takes `-?[0-9]+` for that integer, so the
+two paths agree.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from grpo_practice.types import Verdict
+from grpo_practice.verify.answers import Said, read_answer
+from grpo_practice.verify.limits import too_costly
+from grpo_practice.verify.notation import LONGEST, notation
+
+_INTEGER = re.compile(r"-?[0-9]{1,100}")
+_WORDS = re.compile(r"[^\W\d_]+(?:[ '-]+[^\W\d_]+)*\.?")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is left for a worker to decide."""
+
+    golds: Sequence[str]
+    said: str
+    boxes: Sequence[str]
+
+
+def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> Verdict | Question:
+    """The verdict on a response where it needs no computer algebra, else what to ask it.
+
+    Args:
+        golds: The right answers, as the dataset has them; any one will do. Shape: [>= 1].
+        response: The model's final text.
+        fast_path: False leaves integers to the worker too.
+    """
+    answer = read_answer(response)
+    if isinstance(answer, str):
+        return wrong(golds, answer)
+    if len(answer.text) > LONGEST:
+        return wrong(golds, f"the answer is longer than {LONGEST:,} characters")
+    said = notation(answer.text)
+    wanted = [notation(gold) for gold in golds]
+    if any(_same_text(gold, said, fast_path=fast_path) for gold in wanted):
+        return Verdict(1.0, extracted=said)
+    open_ = [gold for gold in wanted if not _is_words(gold)]
+    if fast_path and _INTEGER.fullmatch(said):
+        open_ = [gold for gold in open_ if not _INTEGER.fullmatch(gold)]
+    if not open_:
+        return differs(golds, said)
+    if cost := too_costly(said):
+        return wrong(golds, f"the answer is {cost}", said)
+    return Question(open_, said, _affordable(answer))
+
+
+def _same_text(gold: str, said: str, *, fast_path: bool) -> bool:
+    if _is_words(gold):
+        return gold.casefold() == said.casefold()
+    return fast_path and gold == said
+
+
+def _is_words(gold: str) -> bool:
+    """True for a gold that is language, not a product of variables."""
+    return bool(_WORDS.fullmatch(gold)) and (len(gold) > 3 or (len(gold) > 1 and gold[0].isupper()))
+
+
+def _affordable(answer: Said) -> list[str]:
+    """The last boxes that can stand for one value each."""
+    return [box for box in answer.boxes if too_costly(notation(box)) is None]
+
+
+def wrong(golds: Sequence[str], reason: str, said: str | None = None) -> Verdict:
+    """Reward 0 for an answer that is none, with the reason."""
+    return Verdict(0.0, f"expected {_either(golds)}; {reason}", said)
+
+
+def differs(golds: Sequence[str], said: str) -> Verdict:
+    """Reward 0 for another answer than the gold."""
+    return Verdict(0.0, f"expected {_either(golds)}, the answer was {said}", said)
+
+
+def unusable(gold: str) -> str | None:
+    """Why no answer could ever be compared with this gold; None when one can."""
+    text = notation(gold)
+    if not text:
+        return "it is empty"
+    if _INTEGER.fullmatch(text) or _is_words(text):
+        return None
+    if cost := too_costly(text):
+        return f"it is {cost}"
+    from grpo_practice.verify import symbolic
+
+    return None if symbolic.readable(text) else "it cannot be read as mathematics"
+
+
+def _either(golds: Sequence[str]) -> str:
+    return " or ".join(golds)

@@ -1,0 +1,107 @@
+r"""One notation for what people and models write: `1\,000`, `25.`, `½`, `12 apples`.
+
+Both the exact path and the symbolic one read the result, so that they cannot disagree about it.
+"""
+
+import re
+import unicodedata
+
+LONGEST = 2_000
+"""Characters of the longest answer that is read as mathematics."""
+
+_NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|[-+]?\.\d+"
+
+_SIGNS = str.maketrans("\u2212\ufe63\uff0d\uff05\uff1d\uff0e", "---%=.")
+_SYMBOLS = {
+    "π": r"\pi ", "∞": r"\infty ", "√": r"\sqrt ", "\u00d7": r"\times ", "·": r"\cdot ",
+    "⋅": r"\cdot ", "÷": "/", "≤": r"\le ", "≥": r"\ge ", "\u222a": r"\cup ", "∩": r"\cap ",
+    "∅": r"\emptyset ", "∈": r"\in ", "±": r"\pm ", "°": r"^\circ ", "½": r"\frac{1}{2}",
+    "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}",
+    "²": "^{2}", "³": "^{3}", "⁴": "^{4}", "⁵": "^{5}", "\u00a0": " ", "\u2009": " ",
+    "\u202f": " ", "\u200b": "",
+}  # fmt: skip
+_TRANSLATED = str.maketrans(_SYMBOLS)
+
+_SPACED_THOUSANDS = re.compile(
+    r"(?<![\d.,])[1-9]\d{0,2}(?:(?:\\[,;:! ]|\{,\}|,\\!|~| )\d{3})+(?![\d])"
+)
+_SEPARATOR = re.compile(r"\\[,;:! ]|\{,\}|,\\!|~| ")
+_TEXT = r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|boldsymbol)"
+_WRAPPED = re.compile(rf"{_TEXT}\s?\{{([^{{}}]*)\}}")
+_WITH_UNIT = re.compile(
+    rf"({_NUMBER})(?:\s|\\[,;: ]|~)*"
+    rf"(?:{_TEXT}\s?\{{([^{{}}]*)\}}|([A-Za-z][A-Za-z./ ]*[A-Za-z]))(?:\^\{{?[23]\}}?)?\.?"
+)
+_NOT_UNITS = re.compile(
+    r"\b(?:percent|pct|and|or|to|mod|plus|minus|times|over|pi|sin|cos|tan|ln|log|sqrt|exp)\b",
+    re.IGNORECASE,
+)
+_MULTIPLES = {
+    "hundred": "10^{2}",
+    "thousand": "10^{3}",
+    "million": "10^{6}",
+    "billion": "10^{9}",
+    "trillion": "10^{12}",
+    "dozen": "12",
+}
+_DELIMITERS = ((r"\(", r"\)"), (r"\[", r"\]"), ("$$", "$$"), ("$", "$"), ('"', '"'))
+
+
+def ascii_digits(text: str) -> str:
+    """The text with every decimal digit and minus sign of Unicode as ASCII."""
+    if text.isascii():
+        return text
+    text = text.translate(_SIGNS)
+    return "".join(str(unicodedata.decimal(c)) if c.isdecimal() else c for c in text)
+
+
+def notation(text: str) -> str:
+    """The text in one notation of LaTeX; the same value, for what is a value."""
+    text = _bare(ascii_digits(text).translate(_TRANSLATED).replace("\n", " "))
+    text = re.sub(r"\\varnothing\b", r"\\emptyset", text).replace("**", "^")
+    text = re.sub(r"(?<![A-Za-z\\])sqrt\(([^()]*)\)", r"\\sqrt{\1}", text)
+    text = re.sub(r"(?<![A-Za-z\\])pi(?![A-Za-z])", r"\\pi ", text)
+    text = _SPACED_THOUSANDS.sub(lambda m: _SEPARATOR.sub("", m[0]), text)
+    text = re.sub(r"^([-+]?)(?:\\?\$|[€£¥₹])\s*(?=[-+.\d])", r"\1", text)
+    text = re.sub(r"(?<!\\)%", r"\\%", re.sub(r"(?<=\d)\s?(?:percent|pct)\b", r"\\%", text))
+    if measured := _WITH_UNIT.fullmatch(text):
+        text = _measured(text, measured[1], measured[2] or measured[3] or "")
+    if wrapped := _WRAPPED.fullmatch(text):
+        text = _bare(wrapped[1])
+    return _number(text)
+
+
+def _bare(text: str) -> str:
+    """The text without what stands around a formula: delimiters, emphasis, final punctuation."""
+    before = None
+    while text != before:
+        before = text
+        text = text.lstrip(" \t\r\n*`").rstrip(" \t\r\n*`.,;:")
+        for begin, end in _DELIMITERS:
+            inner = text[len(begin) : -len(end)]
+            if text == begin + inner + end and begin not in inner:
+                text = inner
+        if text.endswith("\\"):  # the final `\,` or `\.` lost its second half
+            text = text[:-1]
+    return text
+
+
+def _measured(text: str, number: str, words: str) -> str:
+    """The number without its unit, times the million it may be; `text` when it is no unit."""
+    first, *_ = [*words.lower().split(), ""]
+    if first in _MULTIPLES:
+        return rf"{number.replace(',', '')}\times {_MULTIPLES[first]}"
+    return text if _NOT_UNITS.search(words) else number
+
+
+def _number(text: str) -> str:
+    """A plain number without thousands separators, plus and leading zeros; other text as it is."""
+    if re.fullmatch(r"[-+]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?", text):
+        text = text.replace(",", "")
+    if whole := re.fullmatch(r"([-+]?)0*(\d+(?:\.\d+)?)", text):
+        return whole[2] if whole[2] == "0" else whole[1].replace("+", "") + whole[2]
+    if mixed := re.fullmatch(r"([-+]?\d{1,9})\s+(\d{1,9})/(\d{1,9})", text):
+        return rf"{mixed[1]}\frac{{{mixed[2]}}}{{{mixed[3]}}}"
+    if power := re.fullmatch(r"([-+]?\d+(?:\.\d+)?)[eE]([-+]?\d{1,3})", text):
+        return rf"{power[1]}\times 10^{{{power[2].lstrip('+')}}}"
+    return text

@@ -1,0 +1,93 @@
+"""Worker processes that can be killed one by one: the killed one is replaced, the rest goes on."""
+
+import asyncio
+import multiprocessing
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from pebble import ProcessExpired, ProcessPool
+
+from grpo_practice.errors import VerifyError
+from grpo_practice.verify import worker
+from grpo_practice.verify.custom import Source
+
+T = TypeVar("T")
+
+_TASKS = 500
+"""After so many tasks a worker is replaced, so that what it leaks does not count as an answer's."""
+_START_S = 60.0
+
+
+class TimedOutError(Exception):
+    """The worker was killed at its time limit."""
+
+
+class WorkerDiedError(Exception):
+    """The worker ended by itself, twice."""
+
+
+class Pool:
+    """Runs functions of `worker` in processes, which start when the first one is needed.
+
+    Args:
+        source: The user's function the workers load; None for the built-ins.
+        workers: How many run at once.
+        timeout_s: Seconds of one call, from when a worker takes it.
+    """
+
+    def __init__(self, source: Source | None, *, workers: int, timeout_s: float) -> None:
+        self._source = source
+        self._workers = workers
+        self._timeout_s = timeout_s
+        self._pool: ProcessPool | None = None
+        self._starting = asyncio.Lock()
+
+    async def close(self) -> None:
+        """End all workers at once; a later `run` starts new ones."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await asyncio.to_thread(_end, pool)
+
+    async def run(self, work: Callable[..., T], *args: Any) -> T:
+        """What `work(*args)` returns in a worker. Cancelling kills the worker that runs it.
+
+        Raises:
+            TimedOutError: It took longer than the limit.
+            WorkerDiedError: Its process ended, and so did a second one.
+            VerifyError: The workers cannot start.
+        """
+        for _ in range(2):
+            pool = await self._ready()
+            try:
+                future = pool.schedule(work, args=args, timeout=self._timeout_s)
+                return await asyncio.wrap_future(future)
+            except TimeoutError as e:
+                raise TimedOutError from e
+            except (ProcessExpired, RuntimeError) as e:
+                died = e
+                if not pool.active and self._pool is pool:
+                    self._pool = None
+        raise WorkerDiedError(str(died)) from died
+
+    async def _ready(self) -> ProcessPool:
+        async with self._starting:
+            if self._pool is None:
+                self._pool = await asyncio.to_thread(self._start)
+            return self._pool
+
+    def _start(self) -> ProcessPool:
+        context = multiprocessing.get_context("forkserver")
+        if self._source is None:
+            context.set_forkserver_preload(["grpo_practice.verify.symbolic"])
+        pool = ProcessPool(self._workers, _TASKS, worker.start, (self._source,), context)
+        try:
+            pool.schedule(worker.ping).result(_START_S)
+        except (TimeoutError, ProcessExpired, RuntimeError, OSError) as e:
+            _end(pool)
+            raise VerifyError(f"the verify workers cannot start: {type(e).__name__}: {e}") from e
+        return pool
+
+
+def _end(pool: ProcessPool) -> None:
+    pool.stop()  # type: ignore[no-untyped-call]
+    pool.join()

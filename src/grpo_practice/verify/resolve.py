@@ -1,0 +1,224 @@
+"""From a name in the config to the verify function it means, checked before anything is paid."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal
+
+from grpo_practice.canonical import digest, text_sha
+from grpo_practice.config.models import REFERENCE_FILES
+from grpo_practice.errors import ConfigError
+from grpo_practice.types import Sample
+from grpo_practice.verify import custom, judge, math, simple
+from grpo_practice.verify.answers import gold_texts
+
+Kind = Literal["math", "exact", "contains", "regex", "choice", "judge", "custom"]
+
+PARAMS: Mapping[Kind, Mapping[str, type]] = {
+    "math": {"fast_path": bool},
+    "exact": {"case_sensitive": bool},
+    "contains": {"case_sensitive": bool},
+    "regex": {"pattern": str},
+    "choice": {},
+    "judge": {"template": str, "criteria": str},
+}
+"""The built-ins, and what each can be told."""
+
+TIMEOUT_S = 2.0
+"""Seconds for one answer where nothing else is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyFunction:
+    """How answers are scored: a built-in or the user's function, with its parameters."""
+
+    name: str
+    """As configured; for a file of the reference that is not there, the built-in it means."""
+    kind: Kind
+    params: Mapping[str, Any]
+    timeout_s: float | None = None
+    """Seconds for one answer; None leaves an async function to its judge's own limits."""
+    timeout_score: float | None = None
+    """The reward of an answer that ran out of time, where the user set one."""
+    file: custom.Source | None = None
+    """The user's function as a file; None for a built-in."""
+    on_loop: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
+    """The user's function itself where it is async; others are loaded by the workers."""
+    rubric: judge.Rubric | None = field(default=None, compare=False, repr=False)
+    """What the built-in judge is asked."""
+
+    @property
+    def source(self) -> str | None:
+        """The text of the user's file, or of the judge's template."""
+        if self.rubric is not None:
+            return self.rubric.prompt.text
+        return self.file.text if self.file is not None else None
+
+    @property
+    def is_judge(self) -> bool:
+        """True when it runs on the loop and may ask a model: scoring costs money."""
+        return self.kind == "judge" or self.on_loop is not None
+
+    @property
+    def needs_answer(self) -> bool:
+        """True when a sample without a gold cannot be scored."""
+        return self.kind not in ("judge", "custom")
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What decides a verdict, as JSON: name, parameters, hash of the file."""
+        spec: dict[str, Any] = {"name": self.name, "params": dict(self.params)}
+        if self.timeout_score is not None:
+            spec["timeout_score"] = self.timeout_score
+        if self.source is not None:
+            spec["file"] = text_sha(self.source).hex()
+        return spec
+
+    @property
+    def sha(self) -> bytes:
+        """Identity of the function, its parameters and its file. Shape: [32] bytes."""
+        return digest(self.spec)
+
+
+def resolve(
+    name: str, params: Mapping[str, Any], timeout_s: float | None, base_dir: Path
+) -> VerifyFunction:
+    """The verify function a config names.
+
+    Args:
+        name: `math`, `exact`, `contains`, `regex`, `choice`, `judge`, or `path.py:func`.
+        params: Its parameters, as configured.
+        timeout_s: Seconds for one answer; None is the function's own default.
+        base_dir: Where the config stands; relative paths start there, else where we are.
+
+    Raises:
+        ConfigError: There is no such function or file, it cannot be loaded, or a parameter is
+            unknown or unfit. Never a fall-back to another function.
+    """
+    try:
+        digest(dict(params))
+    except (TypeError, ValueError) as e:
+        raise ConfigError(f"verify {name}: its parameters are not plain values: {e}") from e
+    path, colon, func = name.rpartition(":")
+    if colon and path.endswith(".py"):
+        found = _find(path, base_dir)
+        if found is not None:
+            return _custom(name, found, func, params, timeout_s)
+        if path not in REFERENCE_FILES or func != "verify_func":
+            raise ConfigError(
+                f"verify {name}: there is no file {path}",
+                hint=f"looked in {base_dir} and {Path.cwd()}",
+            )
+        name = REFERENCE_FILES[path]
+    for kind in PARAMS:
+        if kind == name:
+            return _built_in(kind, params, timeout_s, base_dir)
+    raise ConfigError(f"verify {name!r}: there is no such verify function", hint=_hint(name))
+
+
+def check_gold(function: VerifyFunction, sample: Sample) -> str | None:
+    """Why this sample's gold cannot be used with this function; None when it can.
+
+    Said before any call is paid; a reason names the gold.
+    """
+    golds = gold_texts(sample.answer)
+    if not golds or not any(gold.strip() for gold in golds):
+        return f"verify {function.name} needs an answer" if function.needs_answer else None
+    for gold in golds:
+        reason = None
+        if function.kind == "math":
+            reason = math.unusable(gold)
+        elif function.kind == "choice":
+            reason = simple.unusable_choice(gold, sample.meta)
+        if reason:
+            shown = gold if len(gold) <= 100 else gold[:100] + "…"
+            return f"the answer {shown!r} cannot be used by verify {function.name}: {reason}"
+    return None
+
+
+def _built_in(
+    kind: Kind, params: Mapping[str, Any], timeout_s: float | None, base_dir: Path
+) -> VerifyFunction:
+    known = PARAMS[kind]
+    for key, value in params.items():
+        if key not in known:
+            close = get_close_matches(key, known, 1)
+            hint = f"did you mean {close[0]}?" if close else f"it takes {_listed(known)}"
+            raise ConfigError(f"verify {kind}: unknown parameter {key!r}", hint=hint)
+        if not isinstance(value, known[key]):
+            wanted = {bool: "true or false", str: "text"}[known[key]]
+            raise ConfigError(f"verify {kind}: {key} must be {wanted}, not {value!r}")
+    if kind == "regex":
+        _check_pattern(params)
+    if kind == "judge":
+        template = params.get("template")
+        path = _find(template, base_dir) if template else None
+        if template and path is None:
+            raise ConfigError(
+                f"verify judge: there is no template {template}",
+                hint=f"looked in {base_dir} and {Path.cwd()}",
+            )
+        kept = {k: v for k, v in params.items() if k != "template"}
+        rubric = judge.Rubric(judge.load_template(path), params.get("criteria"), timeout_s)
+        return VerifyFunction(kind, kind, kept, timeout_s, rubric=rubric)
+    return VerifyFunction(kind, kind, dict(params), timeout_s or TIMEOUT_S)
+
+
+def _check_pattern(params: Mapping[str, Any]) -> None:
+    if "pattern" not in params:
+        raise ConfigError(
+            "verify regex: needs a pattern",
+            hint="for example {name: regex, pattern: 'Answer: (\\w+)'}",
+        )
+    try:
+        re.compile(params["pattern"])
+    except re.error as e:
+        raise ConfigError(f"verify regex: {params['pattern']!r} is not a pattern: {e}") from e
+
+
+def _custom(
+    name: str, path: Path, func: str, params: Mapping[str, Any], timeout_s: float | None
+) -> VerifyFunction:
+    try:
+        source = custom.Source(path, func, path.read_text("utf-8"))
+        function = source.load()
+    except (OSError, UnicodeDecodeError) as e:
+        raise ConfigError(f"verify {name}: cannot read {path}: {e}") from e
+    except (Exception, SystemExit) as e:
+        hint = None
+        if isinstance(e, AttributeError) and not hasattr(e.obj, func):
+            names = re.findall(r"^(?:async )?def (\w+)", source.text, re.MULTILINE)
+            hint = f"it has {_listed(names)}"
+        raise ConfigError(
+            f"verify {name}: cannot load it: {type(e).__name__}: {e}", hint=hint
+        ) from e
+    given = dict(params)
+    score = given.pop("timeout_score", None)
+    if score is not None and (isinstance(score, bool) or not isinstance(score, int | float)):
+        raise ConfigError(f"verify {name}: timeout_score must be a number, not {score!r}")
+    if score is not None and not 0 <= score <= 1:
+        raise ConfigError(f"verify {name}: timeout_score must be in [0, 1], not {score!r}")
+    on_loop = function if custom.is_async(function) else None
+    if problem := custom.accepts(function, given, llm=on_loop is not None):
+        raise ConfigError(f"verify {name}: it cannot be called as {func}(sample): {problem}")
+    limit_s = timeout_s or (None if on_loop else TIMEOUT_S)
+    return VerifyFunction(name, "custom", given, limit_s, score, source, on_loop)
+
+
+def _find(name: str, base_dir: Path) -> Path | None:
+    """The file, beside the config or else where we are."""
+    places = (base_dir / Path(name).expanduser(), Path.cwd() / name)
+    return next((place.resolve() for place in places if place.is_file()), None)
+
+
+def _hint(name: str) -> str:
+    close = get_close_matches(name.lower(), PARAMS, 1)
+    if close:
+        return f"did you mean {close[0]}?"
+    return f"there are {_listed(PARAMS)}, and your own as path.py:function"
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(names) or "nothing"

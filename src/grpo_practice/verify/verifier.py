@@ -1,0 +1,168 @@
+"""Scores one response: here, on the loop, or in a worker that can be killed."""
+
+import asyncio
+import inspect
+from collections.abc import Mapping
+from typing import Any, Self
+
+from grpo_practice.errors import ConfigError, GrpoPracticeError, VerifyError
+from grpo_practice.types import Chat, Sample, Verdict
+from grpo_practice.verify import custom, judge, math, simple, worker
+from grpo_practice.verify.answers import gold_texts
+from grpo_practice.verify.pool import Pool, TimedOutError, WorkerDiedError
+from grpo_practice.verify.resolve import TIMEOUT_S, VerifyFunction
+
+
+class Verifier:
+    """Scores responses with one verify function; owns the workers it may need.
+
+    Args:
+        function: What scores.
+        workers: How many answers are compared at once in workers.
+    """
+
+    def __init__(self, function: VerifyFunction, *, workers: int = 2) -> None:
+        self.function = function
+        self._pool = Pool(
+            None if function.on_loop else function.file,
+            workers=workers,
+            timeout_s=function.timeout_s or TIMEOUT_S,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._pool.close()
+
+    async def __call__(self, sample: Sample, response: str, judge: Chat | None) -> Verdict:
+        """What the function says of a response.
+
+        Args:
+            sample: The question and its gold.
+            response: The final answer's text, as the model gave it.
+            judge: Whom a judging function asks, at this rollout's address.
+
+        Raises:
+            VerifyError: The function raised, was killed, or returned no reward; or the sample
+                has no gold and the function needs one.
+            JudgeError: The judge could not be asked, or gave no grade.
+            ConfigError: The function asks a judge, and there is none.
+        """
+        function = self.function
+        if function.needs_answer and not gold_texts(sample.answer):
+            raise VerifyError(f"verify {function.name}: the sample has no answer to compare with")
+        match function.kind:
+            case "math":
+                return await self._math(sample, response)
+            case "exact":
+                return simple.exact(sample, response, **function.params)
+            case "contains":
+                return simple.contains(sample, response, **function.params)
+            case "choice":
+                return simple.choice(sample, response)
+            case "regex":
+                return await self._regex(sample, response)
+            case "judge":
+                return await self._judged(sample, response, judge)
+            case "custom" if function.on_loop is not None:
+                return await self._on_loop(sample, response, judge)
+            case "custom":
+                return await self._in_worker(sample, response)
+
+    async def _math(self, sample: Sample, response: str) -> Verdict:
+        """An answer that takes too much time or memory is a wrong answer."""
+        golds = gold_texts(sample.answer)
+        found = math.at_once(golds, response, fast_path=self.function.params.get("fast_path", True))
+        if isinstance(found, Verdict):
+            return found
+        try:
+            equal = await self._pool.run(worker.ask_math, found)
+        except TimedOutError:
+            equal = f"comparing it took longer than {self.function.timeout_s:g} s"
+        except WorkerDiedError as e:
+            equal = f"comparing it ended its worker ({e})"
+        if isinstance(equal, str):
+            return math.wrong(golds, equal, found.said)
+        return Verdict(1.0, extracted=found.said) if equal else math.differs(golds, found.said)
+
+    async def _regex(self, sample: Sample, response: str) -> Verdict:
+        pattern = self.function.params["pattern"]
+        try:
+            return await self._pool.run(worker.ask_regex, sample, response, pattern)
+        except TimedOutError as e:
+            raise VerifyError(
+                f"verify regex: {pattern!r} took longer than {self.function.timeout_s:g} s"
+            ) from e
+        except WorkerDiedError as e:
+            raise VerifyError(f"verify regex: {pattern!r} ended its worker: {e}") from e
+
+    async def _judged(self, sample: Sample, response: str, chat: Chat | None) -> Verdict:
+        rubric = self.function.rubric
+        assert rubric is not None, "resolve() compiles the judge's prompt"
+        return await judge.judged(rubric, sample, response, self._asked(chat))
+
+    async def _on_loop(self, sample: Sample, response: str, chat: Chat | None) -> Verdict:
+        """The verdict of the user's async function, with its judge."""
+        llm = judge.JudgeClient(self._asked(chat))
+        try:
+            async with asyncio.timeout(self.function.timeout_s):
+                return await self._called(custom.view(sample, response), llm)
+        except TimeoutError:
+            return self._out_of_time()
+
+    async def _called(self, view: custom.EvaluationSample, llm: judge.JudgeClient) -> Verdict:
+        """A judge's failure outlives the function's own `except`; a made-up reward would not."""
+        function = self.function.on_loop
+        assert function is not None, "resolve() keeps a function that runs on the loop"
+        try:
+            result = await function(view, llm=llm, **self._given)
+            if inspect.isawaitable(result):
+                result = await result
+            outcome: Verdict | GrpoPracticeError = custom.read_result(result, self._where)
+        except GrpoPracticeError as e:
+            outcome = e
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            raise
+        except BaseException as e:  # noqa: BLE001 - sys.exit() of a plug-in ends its answer only
+            outcome = VerifyError(f"{self._where} raised {type(e).__name__}: {e}")
+            outcome.__cause__ = e
+        outcome = llm.failure or outcome
+        if isinstance(outcome, GrpoPracticeError):
+            raise outcome
+        return outcome
+
+    async def _in_worker(self, sample: Sample, response: str) -> Verdict:
+        view = custom.view(sample, response)
+        try:
+            said = await self._pool.run(worker.ask_custom, view, self._given, self._where)
+        except TimedOutError:
+            return self._out_of_time()
+        except WorkerDiedError as e:
+            raise VerifyError(f"{self._where} ended its worker: {e}") from e
+        if isinstance(said, str):
+            raise VerifyError(said)
+        return said
+
+    def _out_of_time(self) -> Verdict:
+        function = self.function
+        reason = f"{self._where} took longer than {function.timeout_s:g} s"
+        if function.timeout_score is None:
+            raise VerifyError(reason)
+        return Verdict(function.timeout_score, reason)
+
+    def _asked(self, chat: Chat | None) -> Chat:
+        if chat is None:
+            raise ConfigError(f"verify {self.function.name} asks a judge, and none is configured")
+        return chat
+
+    @property
+    def _where(self) -> str:
+        file = self.function.file
+        return file.where if file is not None else f"verify {self.function.name}"
+
+    @property
+    def _given(self) -> Mapping[str, Any]:
+        score = self.function.timeout_score
+        given = dict(self.function.params)
+        return given if score is None else {**given, "timeout_score": score}

@@ -1,0 +1,95 @@
+"""What runs in a worker process: it may hang, take memory or die, and nothing else is harmed."""
+
+import asyncio
+import inspect
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from grpo_practice.errors import VerifyError
+from grpo_practice.types import Sample, Verdict
+from grpo_practice.verify.custom import EvaluationSample, Source, read_result
+from grpo_practice.verify.math import Question
+
+MEMORY = 1 << 30
+"""Bytes a worker may take beyond what it needs to start."""
+
+_function: Callable[..., Any] | None = None
+
+
+def start(source: Source | None) -> None:
+    """Make a fresh process ready: its function loaded, its output apart, its memory limited."""
+    global _function
+    # The loop's handler runs between two bytecodes only; the default one ends C code at once.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.dup2(2, 1)  # what a function prints must not mix with the data on stdout
+    sys.stdout = sys.stderr
+    if source is None:
+        from grpo_practice.verify import symbolic  # noqa: F401
+    else:
+        _function = source.load()
+    _limit_memory()
+
+
+def ping() -> None:
+    """Show that a worker started."""
+
+
+def ask_math(question: Question) -> bool | str:
+    """Whether the answer equals a gold, or why that cannot be told."""
+    from grpo_practice.verify import symbolic
+
+    read = False
+    try:
+        for gold in question.golds:
+            equal = symbolic.matches(gold, question.said, question.boxes)
+            if equal:
+                return True
+            read = read or equal is not None
+    except MemoryError:
+        return "the answer takes too much memory to compare"
+    except BaseException as e:  # noqa: BLE001 - math-verify raises BaseException too
+        return f"the answer cannot be compared: {type(e).__name__}"
+    return False if read else "the answer cannot be read as mathematics"
+
+
+def ask_regex(sample: Sample, response: str, pattern: str) -> Verdict:
+    """The verdict of the built-in `regex`, whose pattern may backtrack for ever."""
+    from grpo_practice.verify.simple import regex
+
+    return regex(sample, response, pattern=pattern)
+
+
+def ask_custom(sample: EvaluationSample, params: Mapping[str, Any], where: str) -> Verdict | str:
+    """The verdict of the user's function, or the message of the VerifyError it deserves."""
+    assert _function is not None, "the worker was started without a function"
+    try:
+        result = _function(sample, **params)
+        if inspect.isawaitable(result):
+            result = asyncio.run(_awaited(result))
+        return read_result(result, where)
+    except VerifyError as e:
+        return str(e)
+    except BaseException as e:  # noqa: BLE001 - sys.exit() of a plug-in ends its answer only
+        return f"{where} raised {type(e).__name__}: {e}"
+
+
+async def _awaited(result: Any) -> Any:
+    return await result
+
+
+def _limit_memory() -> None:
+    """Let allocations beyond `MEMORY` fail, where the system supports it (Linux)."""
+    if sys.platform != "linux":
+        return
+    import resource
+
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + MEMORY
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if hard != resource.RLIM_INFINITY:
+        limit = min(limit, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))

@@ -1,0 +1,106 @@
+import time
+
+import pytest
+
+from grpo_practice.text import strip_think
+from grpo_practice.verify.answers import (
+    Said,
+    gold_texts,
+    last_box,
+    last_line,
+    read_answer,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("a<think>b</think>c", "ac"),
+        ("<think>a</think>b<think>c</think>d", "bd"),
+        ("<think>a <think> b</think>c", "c"),
+        ("began in the prompt</think>c", "c"),
+        ("a<think>b</think>c</think>d", "d"),
+        ("<think>never ends", None),
+        ("a<think>b</think>c<think>d", None),
+        ("no tags", "no tags"),
+    ],
+)
+def test_thinking_is_taken_out_and_an_open_one_leaves_no_answer(
+    text: str, left: str | None
+) -> None:
+    assert strip_think(text) == left
+
+
+def test_the_last_closed_box_that_holds_something_is_the_answer() -> None:
+    assert last_box(r"\boxed{1} \boxed{\frac{1}{2}} \boxed{} \boxed{9") == r"\frac{1}{2}"
+    assert last_box(r"\boxed{\{1,2\}}") == r"\{1,2\}"
+    assert last_box(r"\boxed{a = \boxed{b}}") == "b"
+    assert last_box(r"<think>\boxed{1}</think>none") is None
+
+
+def test_boxes_are_kept_in_order_for_golds_of_several_values() -> None:
+    assert read_answer(r"\boxed{3} and \boxed{5}") == Said("5", ("3", "5"))
+    assert read_answer(r"\boxed{3} and \boxed{x = \boxed{5}}") == Said("5", ("3", "5"))
+
+
+@pytest.mark.parametrize("response", ["", "  \n ", "<think>5", r"\boxed{5", "We\ncannot tell."])
+def test_a_response_without_an_answer_has_a_reason(response: str) -> None:
+    found = read_answer(response)
+    assert isinstance(found, str)
+    assert found.startswith("no answer: ")
+
+
+@pytest.mark.parametrize(
+    ("response", "said"),
+    [
+        ("It takes 3 + 4 = 7.", "7"),
+        ("He pays $18 and gets $2 back", "$2"),
+        ("the 2nd is $x+1$", "x+1"),
+        ("the sum is $x$, from step 3", "3"),
+        ("A: 18 dollars", "18"),
+        ("#### 1,234", "1,234"),
+        ("The answer is **(1, 2)**.", "(1, 2)"),
+        ("Answer: 5\nChecked twice, in 2 ways.", "5"),
+        ("between 2020 300 people", "300"),
+    ],
+)
+def test_without_a_box_the_stated_answer_or_the_last_expression_is_read(
+    response: str, said: str
+) -> None:
+    found = read_answer(response)
+    assert isinstance(found, Said)
+    assert found.text == said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"\boxed{" * 700_000,
+        "{" * 5_000_000,
+        "<think>" * 700_000 + "</think>" * 700_000,
+        "<think></think>" * 300_000,
+        "$" * 5_000_000,
+        "9" * 5_000_000,
+        "1," * 2_500_000,
+        r"\[" * 2_500_000,
+        "(1,1" * 1_000_000,
+        "a: " * 1_500_000,
+        "-" * 5_000_000,
+        "answer" * 800_000,
+        "*" * 5_000_000 + "x",
+    ],
+    ids=lambda text: str(text[:8]),
+)
+def test_hostile_text_of_megabytes_is_read_in_linear_time(text: str) -> None:
+    started = time.perf_counter()
+    read_answer(text)
+    last_line(text)
+    assert time.perf_counter() - started < 1.5
+
+
+def test_golds_are_spelled_as_text_and_lists_are_alternatives() -> None:
+    assert gold_texts(None) == []
+    assert gold_texts(0) == ["0"]
+    assert gold_texts(False) == ["False"]
+    assert gold_texts(1e-07) == ["0.0000001"]
+    assert gold_texts(["a", ["b"], 2]) == ["a", "b", "2"]
