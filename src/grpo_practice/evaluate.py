@@ -1,0 +1,138 @@
+"""Plays and scores every question of a dataset; a step is only an address here, never a barrier."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from grpo_practice.events import Emit, RolloutFinished
+from grpo_practice.failures import FailureWatch
+from grpo_practice.rollout import UNSCORED, GroupJob, Place, Player, play_groups
+from grpo_practice.store import Store
+from grpo_practice.store.records import Branch, StepRow, Told
+from grpo_practice.types import PlannedStep, Rollout, Verdict
+
+
+def plan_eval(sample_ids: Sequence[int], *, batch_size: int, attempts: int) -> list[PlannedStep]:
+    """Steps of `batch_size` questions in the dataset's order, each asked `attempts` times."""
+    return [
+        PlannedStep(
+            step, 0, step, tuple((i, attempts) for i in sample_ids[start : start + batch_size])
+        )
+        for step, start in enumerate(range(0, len(sample_ids), batch_size))
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What an evaluation works with."""
+
+    branch: Branch
+    player: Player
+    system: str
+    library_id: int | None
+    concurrency: int
+    max_failed_share: float
+
+
+def unfinished(row: StepRow) -> bool:
+    """True when something is left to do: never closed, or closed with failures to try again.
+
+    That an older branch holds the step makes no difference: one line has one agent and one
+    verify function, whatever branches it is made of.
+    """
+    return not row.closed or bool(row.stats and row.stats.get("failed"))
+
+
+async def evaluate(job: Evaluation, store: Store, rows: Sequence[StepRow], emit: Emit) -> None:
+    """Every rollout planned in `rows` has been played and scored, or has failed and says why.
+
+    What is stored is used; failed rollouts are tried again. Steps whose rollouts another branch
+    holds are only judged.
+
+    Raises:
+        RunFailedError: Too many rollouts failed.
+        EndpointRefusedError: The endpoint refuses us.
+    """
+    planned = sum(row.plan.rollouts for row in rows)
+    work = _Work(job, store, emit, FailureWatch(job.branch.run, planned, job.max_failed_share))
+    await play_groups(work.jobs(rows), work.play, concurrency=job.concurrency, on_group=work.finish)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A step under way."""
+
+    row: StepRow
+    left: int
+    """Groups not finished yet."""
+    stored: dict[tuple[int, int], tuple[int, Rollout]]
+    failed: int = 0
+
+
+@dataclass(slots=True)
+class _Work:
+    job: Evaluation
+    store: Store
+    emit: Emit
+    watch: FailureWatch
+    open: dict[int, _Open] = field(default_factory=dict)
+
+    def jobs(self, rows: Sequence[StepRow]) -> Iterator[GroupJob]:
+        """A job per question that has something left to do, read from the store step by step."""
+        for row in rows:
+            if not unfinished(row):
+                continue
+            samples = self.store.samples_of(row.plan)
+            stored = self.store.stored(self.job.branch, row, samples, transcripts=False)
+            self.open[row.plan.step] = _Open(row, len(samples), stored)
+            for slot, (_, attempts) in enumerate(row.plan.slots):
+                known = {a: stored[slot, a][1] for a in range(attempts) if (slot, a) in stored}
+                for rollout in known.values():
+                    if rollout.verdict is not None:
+                        self.emit(RolloutFinished.of(row.plan.step, rollout, stored=True))
+                yield GroupJob(
+                    row.played_by or row.branch_id,
+                    row.plan.step,
+                    row.plan.epoch,
+                    slot,
+                    samples[slot],
+                    attempts,
+                    known,
+                )
+
+    async def play(self, place: Place) -> Rollout:
+        """Play and score one attempt, or only score it where another branch played it."""
+        step = self.open[place.step]
+        if step.row.played_by is not None:
+            rollout = await self._judge(step, place)
+        else:
+            rollout = await self.job.player.play(place, self.job.system)
+            seed = self.job.player.scope(place).seed()
+            told = Told(seed, self.job.system, self.job.library_id)
+            await self.store.save_rollout(self.job.branch, place.step, rollout, told)
+        self.emit(RolloutFinished.of(place.step, rollout))
+        self.watch.see(rollout)
+        return rollout
+
+    async def _judge(self, step: _Open, place: Place) -> Rollout:
+        """The verdict of this run's verify function on a rollout that is there already.
+
+        Why there is none is on record too; the rollout itself stays as it was played.
+        """
+        rollout_id, rollout = step.stored[place.slot, place.attempt]
+        judged = await self.job.player.score(rollout, self.job.player.scope(place))
+        said: Verdict | str | None = judged.verdict
+        if said is None and judged.played.reason in UNSCORED:
+            said = f"{judged.played.reason}: {judged.played.error}"
+        if said is not None:
+            await self.store.save_verdict(self.job.branch, rollout_id, said)
+        return judged
+
+    async def finish(self, done: GroupJob) -> None:
+        """Take a finished group in; the step is closed with its last one."""
+        step = self.open[done.step]
+        step.left -= 1
+        step.failed += sum(r.verdict is None for r in done.done.values())
+        if step.left == 0:
+            del self.open[done.step]
+            stats = {"planned": step.row.plan.rollouts, "failed": step.failed}
+            await self.store.close_eval(self.job.branch, done.step, stats)

@@ -1,0 +1,254 @@
+"""A group's comparison: summarise each attempt, compare them, propose edits of the library.
+
+Source: Training-Free GRPO (arXiv 2510.08191), "group advantage computation". Unlike the published
+code, the comparison sees the library, so that it can say which experience misled.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from jinja2 import TemplateError
+
+from grpo_practice.errors import ConfigError, ReplyError, StepError
+from grpo_practice.metrics import advantages
+from grpo_practice.practice.replies import read_lessons, read_operations, read_summary
+from grpo_practice.prompts import Prompt
+from grpo_practice.prompts.system import experience_lines
+from grpo_practice.rollout import task_group
+from grpo_practice.types import (
+    Address,
+    Answer,
+    Chat,
+    Distilled,
+    Group,
+    Lesson,
+    Library,
+    Message,
+    Operation,
+    Reply,
+    Rollout,
+    Sample,
+    Scope,
+    Stage,
+)
+
+T = TypeVar("T")
+
+ASKS = 3
+"""How often a reply that cannot be read is asked for, the first time included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Teacher:
+    """What the stages of distillation have in common."""
+
+    chat: Callable[[Scope], Chat]
+    prompts: Mapping[str, Prompt]
+    agent_objective: str | None
+    learning_objective: str | None
+    truth: bool
+    """False: neither answer, reward nor critique reaches the model."""
+    limit: int
+    """The most lessons of one group."""
+    run_seed: int
+
+    def open(self, at: "At", stage: Stage, sample: Sample | None, attempt: int = -1) -> Chat:
+        """The conversation of one stage about one sample (None: about the whole step)."""
+        slot = at.slot if sample else -1
+        address = Address(at.branch_id, at.step, slot, attempt, stage)
+        return self.chat(Scope(address, self.run_seed, sample.sha if sample else "", at.epoch))
+
+    def render(self, stage: Stage, **slots: object) -> list[Message]:
+        """The messages of a stage.
+
+        Raises:
+            ConfigError: The prompt, a file of the user's, shows something that is not there.
+        """
+        try:
+            return self.prompts[stage].render(
+                agent_objective=self.agent_objective,
+                learning_objective=self.learning_objective,
+                **slots,
+            )
+        except TemplateError as e:
+            raise ConfigError(
+                f"the prompt {stage!r} cannot be filled: {e}",
+                hint="correct it in prompts_dir; a run that has begun takes it up with another"
+                " exp_id or with --restart-step 0",
+            ) from e
+
+    async def ask(self, chat: Chat, messages: list[Message], read: Callable[[Reply], T]) -> T:
+        """What `read` makes of the reply; one it cannot read is asked for again, with the error.
+
+        Raises:
+            ReplyError: It could not be read `ASKS` times.
+            EndpointError: There was no reply.
+        """
+        for ask in range(ASKS):
+            reply = await chat(messages)
+            try:
+                return read(reply)
+            except ReplyError as e:
+                if ask == ASKS - 1:
+                    raise
+                again = self.prompts["reask"].render(error=str(e))
+                messages = [*messages, reply.message, *again]
+        raise AssertionError("unreachable")
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """Which group's distillation, of which step."""
+
+    branch_id: int
+    step: int
+    epoch: int
+    slot: int = -1
+
+
+async def distil(teacher: Teacher, group: Group, library: Library, at: At) -> Distilled:
+    """What an informative group teaches, against the library it was played with.
+
+    A stage that fails for good makes the group `failed`, with the reason; nothing else stops.
+    """
+    try:
+        summaries = await summarise_all(teacher, group, library, at)
+        lessons = await compare(teacher, group, summaries, library, at)
+        operations = await propose(teacher, group.sample, lessons, library, at)
+    except StepError as e:
+        return Distilled(group.slot, failed=f"{type(e).__name__}: {e}")
+    return Distilled(group.slot, lessons, operations)
+
+
+async def summarise_all(teacher: Teacher, group: Group, library: Library, at: At) -> list[str]:
+    """A summary of each teachable rollout, in attempt order, asked for at once.
+
+    Raises:
+        StepError: One could not be had. The others were waited for: they are paid, and recorded.
+    """
+
+    async def settled(rollout: Rollout) -> str | StepError:
+        try:
+            return await summarise(teacher, rollout, library, at)
+        except StepError as e:
+            return e
+
+    async with task_group() as tasks:
+        asked = [tasks.create_task(settled(rollout)) for rollout in group.teachable]
+    summaries = []
+    for task in asked:
+        found = task.result()
+        if isinstance(found, StepError):
+            raise found
+        summaries.append(found)
+    return summaries
+
+
+async def summarise(teacher: Teacher, rollout: Rollout, library: Library, at: At) -> str:
+    """What was done at each step of one attempt, and which experience helped or hurt there.
+
+    Raises:
+        ReplyError: The model said nothing, three times.
+        EndpointError: There was no reply.
+    """
+    critique = rollout.verdict.critique if rollout.verdict else None
+    messages = teacher.render(
+        "summarise",
+        question=rollout.sample.question,
+        answer=answer_text(rollout.sample.answer) if teacher.truth else None,
+        critique=critique if teacher.truth else None,
+        experiences=experience_lines(library),
+        transcript=transcript_text(rollout.played.transcript),
+    )
+    chat = teacher.open(at, "summarise", rollout.sample, rollout.attempt)
+    return await teacher.ask(chat, messages, read_summary)
+
+
+async def compare(
+    teacher: Teacher, group: Group, summaries: Sequence[str], library: Library, at: At
+) -> tuple[Lesson, ...]:
+    """What the better attempts did that the worse ones did not: at most `limit` lessons.
+
+    Args:
+        teacher: Prompts, objectives and the model.
+        group: The group; its teachable rollouts are shown, best first where the truth may be.
+        summaries: One per teachable rollout, in attempt order.
+        library: What all of them were shown.
+        at: Where the call is made.
+
+    Raises:
+        ReplyError: No reply could be read.
+        EndpointError: There was no reply.
+    """
+    shown = ", ".join(e.id for e in library.experiences) or "none"
+    attempts: list[dict[str, object]] = [
+        {"number": rollout.attempt + 1, "shown": shown, "summary": summary}
+        for rollout, summary in zip(group.teachable, summaries, strict=True)
+    ]
+    if teacher.truth:
+        attempts = _ranked(attempts, [rollout.reward or 0.0 for rollout in group.teachable])
+    messages = teacher.render(
+        "compare",
+        question=group.sample.question,
+        answer=answer_text(group.sample.answer) if teacher.truth else None,
+        experiences=experience_lines(library),
+        attempts=attempts,
+        truth=teacher.truth,
+        limit=teacher.limit,
+    )
+    chat = teacher.open(at, "compare", group.sample)
+    return await teacher.ask(chat, messages, lambda r: read_lessons(r, limit=teacher.limit))
+
+
+def _ranked(
+    attempts: Sequence[dict[str, object]], rewards: Sequence[float]
+) -> list[dict[str, object]]:
+    """The attempts with reward and rank, by falling advantage; equal ones keep their order."""
+    found = advantages(rewards)
+    order = sorted(range(len(found)), key=lambda i: -found[i])
+    return [
+        {**attempts[i], "reward": f"{rewards[i]:g}", "rank": 1 + sum(a > found[i] for a in found)}
+        for i in order
+    ]
+
+
+async def propose(
+    teacher: Teacher, sample: Sample, lessons: Sequence[Lesson], library: Library, at: At
+) -> tuple[Operation, ...]:
+    """The edits that the lessons ask of the library. No lesson, no call.
+
+    Raises:
+        ReplyError: No reply could be read.
+        EndpointError: There was no reply.
+    """
+    if not lessons:
+        return ()
+    messages = teacher.render(
+        "propose",
+        experiences=experience_lines(library),
+        lessons=[lesson.text for lesson in lessons],
+    )
+    chat = teacher.open(at, "propose", sample)
+    limit = 2 * len(lessons)
+    return await teacher.ask(chat, messages, lambda r: read_operations(r, library, limit=limit))
+
+
+def answer_text(answer: Answer) -> str | None:
+    """A gold answer for a person or a model; None when there is none."""
+    if answer is None:
+        return None
+    if isinstance(answer, list):
+        return " or ".join(str(a) for a in answer)
+    return str(answer)
+
+
+def transcript_text(messages: Sequence[Message]) -> str:
+    """A conversation as text, each turn under its role. The experiences stand apart, not here."""
+    turns = [m for m in messages if m.get("role") != "system"]
+    return "\n\n".join(f"[{m.get('role')}]\n{_content(m)}" for m in turns)
+
+
+def _content(message: Message) -> str:
+    parts = [message.get("reasoning_content"), message.get("content")]
+    return "\n".join(p for p in parts if isinstance(p, str) and p.strip())

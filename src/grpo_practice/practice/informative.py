@@ -1,0 +1,40 @@
+"""Which groups teach: those with something better and something worse to compare."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from grpo_practice.metrics import advantages
+from grpo_practice.types import Group, Rollout
+from grpo_practice.verify.answers import last_box, last_line
+
+Status = Literal["scored", "uniform", "too_few"]
+
+
+def status_of(group: Group, *, truth: bool) -> Status:
+    """`scored` when the group is informative, else why it is not.
+
+    With `truth` the advantages must not all be zero (the paper's groups with clear winners and
+    losers); without, the answers must differ.
+    """
+    teachable = group.teachable
+    if len(teachable) < 2:
+        return "too_few"
+    differ = _rewards_differ(teachable) if truth else _answers_differ(teachable)
+    return "scored" if differ else "uniform"
+
+
+def _rewards_differ(rollouts: Sequence[Rollout]) -> bool:
+    return any(advantages([r.reward or 0.0 for r in rollouts]))
+
+
+def _answers_differ(rollouts: Sequence[Rollout]) -> bool:
+    return len({said(r) for r in rollouts}) > 1
+
+
+def said(rollout: Rollout) -> str:
+    """The answer a rollout gave: what the verify function read, else the last box or line."""
+    text = rollout.verdict.extracted if rollout.verdict else None
+    if text is None:
+        response = rollout.played.response
+        text = last_box(response) or last_line(response) or ""
+    return " ".join(text.split()).casefold()

@@ -1,0 +1,34 @@
+"""Which samples each step plays: a pure function whose result is stored before the first call."""
+
+import random
+from collections.abc import Sequence
+
+from grpo_practice.types import PlannedStep
+
+
+def plan_practice(
+    sample_ids: Sequence[int],
+    *,
+    epochs: int,
+    batch_size: int,
+    attempts: int,
+    seed: int | None,
+    drop_last: bool,
+) -> list[PlannedStep]:
+    """Every step of every epoch, numbered from 0 across epochs.
+
+    Each epoch plays each sample once, in an order of its own that follows from `seed` (None keeps
+    the dataset's order). The last batch of an epoch may be smaller, unless `drop_last`.
+    """
+    steps = list[PlannedStep]()
+    for epoch in range(epochs):
+        order = list(sample_ids)
+        if seed is not None:
+            random.Random(f"{seed}|{epoch}").shuffle(order)
+        for batch, start in enumerate(range(0, len(order), batch_size)):
+            ids = order[start : start + batch_size]
+            if drop_last and len(ids) < batch_size:
+                break
+            slots = tuple((i, attempts) for i in ids)
+            steps.append(PlannedStep(len(steps), epoch, batch, slots))
+    return steps

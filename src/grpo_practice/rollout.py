@@ -1,0 +1,207 @@
+"""Plays and scores groups of rollouts, as many at once as allowed. Knows nothing of experiences."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+from grpo_practice.agents import Agent
+from grpo_practice.errors import (
+    EndpointError,
+    GrpoPracticeError,
+    JudgeError,
+    VerifyError,
+    boundary,
+)
+from grpo_practice.types import (
+    OWN_FAILURES,
+    Address,
+    Chat,
+    Group,
+    Played,
+    Rollout,
+    Sample,
+    Scope,
+    Verdict,
+)
+
+STRIKES = 3
+"""How often our own deadline may end a rollout before that is final."""
+UNSCORED = ("verify", "judge")
+"""Reasons of errors that came after the answer: it is there, and can be scored again."""
+
+Verify = Callable[[Sample, str, Chat], Awaitable[Verdict]]
+"""Scores a response; the chat is for functions that ask a judge. Raises VerifyError, JudgeError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Player:
+    """Everything a rollout needs but its question."""
+
+    agent: Agent
+    student: Callable[[Scope], Chat]
+    judge: Callable[[Scope], Chat]
+    verify: Verify
+    run_seed: int
+    task_timeout_s: float
+
+    def scope(self, place: "Place") -> Scope:
+        """Where the rollout's own calls are addressed."""
+        address = Address(place.branch_id, place.step, place.slot, place.attempt, "play")
+        return Scope(address, self.run_seed, place.sample.sha, place.epoch)
+
+    async def play(self, place: "Place", system: str) -> Rollout:
+        """Play one attempt and score it. A failure is part of the rollout, never a reward of 0."""
+        scope = self.scope(place)
+        chat = self.student(scope)
+        try:
+            played = await self.agent(
+                place.sample.question, system, chat, limit_s=self.task_timeout_s
+            )
+        except GrpoPracticeError:
+            raise
+        except Exception as e:  # noqa: BLE001 - an agent's bug is that rollout's error
+            played = Played("error", reason="agent", error=f"{type(e).__name__}: {e}")
+        strikes = place.strikes + (played.reason == "time")
+        rollout = Rollout(place.slot, place.attempt, place.sample, played, strikes=strikes)
+        return await self.score(rollout, scope)
+
+    async def score(self, rollout: Rollout, scope: Scope) -> Rollout:
+        """The rollout with its verdict, or with the error that kept it from having one.
+
+        The response is kept either way; where an earlier score ended in an error, it is scored.
+        """
+        played = rollout.played
+        if played.outcome == "error" and played.reason in UNSCORED:
+            played = replace(played, outcome="ok", reason=None, error=None)
+        if not played.answered:
+            return replace(rollout, verdict=own_failure(played))
+        judge = self.judge(replace(scope, address=replace(scope.address, stage="judge")))
+        try:
+            with boundary(VerifyError, "the verify function failed"):
+                verdict = await self.verify(rollout.sample, played.response, judge)
+            return replace(rollout, played=played, verdict=verdict)
+        except (JudgeError, EndpointError) as e:
+            reason, error = "judge", str(e)
+        except VerifyError as e:
+            reason, error = "verify", str(e)
+        except asyncio.CancelledError:
+            if _being_cancelled():
+                raise
+            reason, error = "verify", "the verify function raised CancelledError"
+        failed = replace(played, outcome="error", reason=reason, error=error)
+        return replace(rollout, played=failed)
+
+
+def _being_cancelled() -> bool:
+    """True when somebody stops this task; False when foreign code merely raised the like of it."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+def own_failure(played: Played) -> Verdict | None:
+    """Reward 0 for what is the model's own failure; None for what is not known to be."""
+    if played.outcome in OWN_FAILURES or played.outcome == "truncated":
+        return Verdict(0.0, played.error or played.outcome)
+    if played.outcome == "limit" and played.reason != "time":
+        return Verdict(0.0, played.error or f"ended by its limit of {played.reason}")
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which attempt, of which group, of which step."""
+
+    branch_id: int
+    step: int
+    epoch: int
+    slot: int
+    attempt: int
+    sample: Sample
+    strikes: int = 0
+
+
+@dataclass(slots=True)
+class GroupJob:
+    """A group to be played: what is stored of it is used, the rest is played."""
+
+    branch_id: int
+    step: int
+    epoch: int
+    slot: int
+    sample: Sample
+    attempts: int
+    stored: Mapping[int, Rollout] = field(default_factory=dict)
+    """Attempt → rollout. One without a verdict is played again, unless it struck out."""
+    done: dict[int, Rollout] = field(default_factory=dict)
+
+    def places(self) -> Iterator[Place]:
+        """The attempts that have to be played; `done` then holds the others."""
+        for attempt in range(self.attempts):
+            known = self.stored.get(attempt)
+            if known is not None and (known.verdict is not None or known.strikes >= STRIKES):
+                self.done[attempt] = known
+                continue
+            strikes = known.strikes if known else 0
+            yield Place(
+                self.branch_id, self.step, self.epoch, self.slot, attempt, self.sample, strikes
+            )
+
+    @property
+    def group(self) -> Group:
+        """The finished group, in attempt order."""
+        return Group(self.slot, self.sample, [self.done[a] for a in sorted(self.done)])
+
+
+async def play_groups(
+    jobs: Iterable[GroupJob],
+    play: Callable[[Place], Awaitable[Rollout]],
+    *,
+    concurrency: int,
+    on_group: Callable[[GroupJob], Awaitable[None]],
+) -> None:
+    """Play every attempt of every job, `concurrency` at once, starting in order.
+
+    `jobs` is read as it is needed, so it may be as long as it likes. `on_group` is awaited once
+    per job, in the order the groups end. What `play` or `on_group` raises stops all of it.
+    """
+    feed = _attempts(jobs)
+
+    async def worker() -> None:
+        for job, place in feed:
+            if place is not None:
+                job.done[place.attempt] = await play(place)
+            if len(job.done) == job.attempts:
+                await on_group(job)
+
+    async with task_group() as tasks:
+        for _ in range(concurrency):
+            tasks.create_task(worker())
+
+
+def _attempts(jobs: Iterable[GroupJob]) -> Iterator[tuple[GroupJob, Place | None]]:
+    """Each attempt to play, with its job; a job with nothing left to play comes once, with None."""
+    for job in jobs:
+        places = list(job.places())
+        if not places:
+            yield job, None
+        for place in places:
+            yield job, place
+
+
+@asynccontextmanager
+async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
+    """A TaskGroup whose first error is raised as it is: the others were cancelled by it."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            yield tasks
+    except BaseExceptionGroup as e:
+        raise first_error(e) from None
+
+
+def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error that tells the story: one of ours where there is one."""
+    flat = list[BaseException]()
+    for error in group.exceptions:
+        flat.append(first_error(error) if isinstance(error, BaseExceptionGroup) else error)
+    return next((e for e in flat if isinstance(e, GrpoPracticeError)), flat[0])

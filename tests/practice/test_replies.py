@@ -1,0 +1,184 @@
+"""What a teacher says becomes typed values, or is asked for again; nothing vanishes in silence."""
+
+import json
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grpo_practice.errors import ReplyError
+from grpo_practice.practice.merge import apply
+from grpo_practice.practice.replies import LESSON_CHARS, read_lessons, read_operations, read_summary
+from grpo_practice.types import Experience, Library, Operation, Reply
+
+LIBRARY = Library((Experience(3, "Units: check them."), Experience(7, "Sign: mind it.")), 9)
+
+
+def reply(text: str) -> Reply:
+    return Reply({"role": "assistant", "content": text}, call_id=5)
+
+
+def operations(*items: dict[str, object], limit: int = 10, proposals: int = 4) -> list[Operation]:
+    text = json.dumps({"operations": items})
+    return list(read_operations(reply(text), LIBRARY, limit=limit, proposals=proposals))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param('{"lessons": [{"lesson": "When a, do b."}]}', id="bare"),
+        pytest.param(
+            'Sure!\n```json\n{"lessons": [{"lesson": "When a, do b."}]}\n```\nDone.', id="60-fenced"
+        ),
+        pytest.param(
+            'First {"lessons": []}, no: {"lessons": [{"lesson": "When a, do b."}]}', id="last wins"
+        ),
+        pytest.param('{"lessons": [{"lesson": "When a, do b.",},],}', id="60-trailing comma"),
+        pytest.param(
+            '<think>{"lessons": []}</think>{"lessons": [{"lesson": "When  a,\\n do b."}]}',
+            id="thinking is not the reply",
+        ),
+        pytest.param('{x} {"lessons": [{"lesson": "When a, do b."}]} {', id="stray braces"),
+    ],
+)
+def test_lessons_are_found_in(text: str) -> None:
+    (lesson,) = read_lessons(reply(text), limit=2)
+    assert (lesson.text, lesson.call_id) == ("When a, do b.", 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("The better attempts were more careful.", "no JSON object"),
+        ('{"lesson": "x"}', "no JSON object"),
+        ('{"lessons": "x"}', "lessons"),
+        ('{"lessons": [{"lesson": ""}]}', r"lessons\.0\.lesson"),
+        ('{"lessons": [{"lesson": 3}]}', r"lessons\.0\.lesson"),
+        ('{"lessons": [{"lesson": " \\n\u2003"}]}', r"lessons\.0\.lesson"),
+        ("{" * 5000, "no JSON object"),
+    ],
+)
+def test_60_what_cannot_be_read_is_asked_for_again(text: str, why: str) -> None:
+    with pytest.raises(ReplyError, match=why):
+        read_lessons(reply(text), limit=2)
+
+
+def test_an_empty_summary_is_asked_for_again() -> None:
+    with pytest.raises(ReplyError, match="empty"):
+        read_summary(reply(" \n<think>x</think>"))
+
+
+def test_no_more_lessons_than_asked_for() -> None:
+    text = json.dumps({"lessons": [{"lesson": f"l{i}"} for i in range(9)]})
+    assert [x.text for x in read_lessons(reply(text), limit=2)] == ["l0", "l1"]
+
+
+def test_a_lesson_is_taken_whole_or_not_at_all() -> None:
+    items = [
+        {"lesson": "x" * (LESSON_CHARS + 1)},
+        {"lesson": "y" * LESSON_CHARS},
+        {"lesson": "z" * LESSON_CHARS, "experience": "E3"},
+        {"lesson": "short"},
+    ]
+    found = read_lessons(reply(json.dumps({"lessons": items})), limit=2)
+    assert [x.text for x in found] == ["y" * LESSON_CHARS, "short"]
+
+
+def test_a_lesson_about_an_experience_says_so() -> None:
+    item = {"lesson": "When a, do b.", "experience": "E3", "problem": "misled"}
+    (lesson,) = read_lessons(reply(json.dumps({"lessons": [item]})), limit=1)
+    assert lesson.text == "When a, do b. (about E3: misled)"
+
+
+@pytest.mark.parametrize(
+    ("item", "why"),
+    [
+        ({"op": "DELETE", "id": "E9"}, "E9 is not in the library"),
+        ({"op": "UPDATE", "text": "x"}, "no id is not in the library"),
+        ({"op": "ADD"}, "no text"),
+        ({"op": "ADD", "text": "  "}, "no text"),
+        ({"op": "ADD", "text": "x" * 501}, "501 characters"),
+        ({"op": "ADD", "text": "Units:  check them."}, "says exactly this already"),
+    ],
+)
+def test_60_an_operation_that_cannot_be_taken_is_kept_with_the_reason(
+    item: dict[str, object], why: str
+) -> None:
+    (op,) = operations(item)
+    assert why in (op.refused or "")
+
+
+def test_60_an_unknown_kind_is_asked_for_again() -> None:
+    with pytest.raises(ReplyError, match=r"operations\.0\.op"):
+        operations({"op": "REPLACE", "text": "x"})
+
+
+def test_60_ten_thousand_operations_are_capped() -> None:
+    ops = operations(*[dict[str, object](op="ADD", text=f"t{i}") for i in range(10_000)], limit=3)
+    assert sum(op.refused is None for op in ops) == 3
+    assert ops[3].refused == "more than 3 operations"
+
+
+def test_one_operation_per_experience() -> None:
+    first, second = operations(
+        {"op": "DELETE", "id": "E3"}, {"op": "UPDATE", "id": "E3", "text": "x"}
+    )
+    assert first.refused is None
+    assert second.refused == "E3 has an operation already"
+
+
+def test_what_a_merged_operation_stands_for_is_kept() -> None:
+    (op,) = operations({"op": "ADD", "text": "x", "from": ["P1", "P4", "P5", "Q", "P0"]})
+    assert op.from_ops == (0, 3)
+
+
+def test_labels_live_on_and_are_never_reused() -> None:
+    after = apply(
+        LIBRARY,
+        operations(
+            {"op": "DELETE", "id": "E7"},
+            {"op": "ADD", "text": "new"},
+            {"op": "UPDATE", "id": "E3", "text": "Units: always."},
+            {"op": "DELETE", "id": "E8"},
+            {"op": "NONE"},
+        ),
+    )
+    assert after.experiences == (Experience(3, "Units: always."), Experience(9, "new"))
+    assert after.next_label == 10
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["ADD", "UPDATE", "DELETE", "NONE"]),
+            st.integers(1, 12),
+            st.text().filter(lambda t: "<think>" not in t),
+        )
+    )
+)
+def test_any_list_of_operations_leaves_a_sound_library(raw: list[tuple[str, int, str]]) -> None:
+    items: list[dict[str, object]] = [
+        {"op": op, "id": f"E{n}", "text": text} for op, n, text in raw
+    ]
+    after = apply(LIBRARY, operations(*items))
+    labels = [e.label for e in after.experiences]
+    assert len(labels) == len(set(labels))
+    assert all(label < after.next_label for label in labels)
+    assert all(e.text and e.text == " ".join(e.text.split()) for e in after.experiences)
+
+
+def test_45_a_lone_surrogate_inside_the_json_is_replaced() -> None:
+    (op,) = read_operations(
+        reply('{"operations": [{"op": "ADD", "text": "N: a \\ud800"}]}'), LIBRARY, limit=2
+    )
+    assert op.text == "N: a \ufffd"
+
+
+def test_a_reply_of_braces_is_given_up_at_once() -> None:
+    began = time.perf_counter()
+    with pytest.raises(ReplyError):
+        read_lessons(reply("{" * 400_000), limit=2)
+    with pytest.raises(ReplyError):
+        read_lessons(reply('{"k":[' * 200_000), limit=2)
+    assert time.perf_counter() - began < 2

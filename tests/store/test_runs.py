@@ -1,0 +1,226 @@
+"""A run's life: begun, closed step by step, restarted, restarted again, deleted."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from grpo_practice.errors import ConfigError, DataError, FingerprintError
+from grpo_practice.practice.merge import apply
+from grpo_practice.prompts.system import library_sha
+from grpo_practice.store import Store, libraries, runs
+from grpo_practice.store.records import Branch, GroupRow, StepResult
+from grpo_practice.types import (
+    Distilled,
+    Experience,
+    Library,
+    Operation,
+    Played,
+    Rollout,
+    Sample,
+    Verdict,
+)
+from tests.store.helpers import planned, plans, spec, upload
+
+
+def result(library: Library, *merged: Operation, failed: str | None = None) -> StepResult:
+    group = GroupRow(0, 1, 2, 2, 2, 2, 0.5, True, "distilled")
+    after = apply(library, merged)
+    return StepResult(
+        groups=[group],
+        distilled=[Distilled(0, operations=tuple(merged))],
+        merged=merged,
+        library=after,
+        library_sha=library_sha(after),
+        stats={"mean_reward": 0.5},
+        failed=failed,
+    )
+
+
+async def close(store: Store, branch: Branch, step: int, *merged: Operation) -> Library:
+    """Close a step that merges these operations; the library afterwards."""
+    rows = store.steps(branch)
+    before = next((r.library_out for r in rows if r.plan.step == step - 1), branch.library.id)
+    await store.open_step(branch, step, before)
+    made = await store.close_practice(branch, step, result(store.library(before), *merged))
+    return store.library(made)
+
+
+def add(text: str) -> Operation:
+    return Operation("ADD", text=text)
+
+
+async def test_labels_are_never_used_twice_along_a_line(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.db") as store:
+        data, ids = upload(store)
+        branch = store.begin(spec(data), plan=planned(plans(ids, 3)))
+        await close(store, branch, 0, add("a"), add("b"))
+        await close(store, branch, 1, Operation("DELETE", target="E2"))
+        last = await close(store, branch, 2, add("c"), Operation("UPDATE", target="E1", text="A"))
+        assert [(e.id, e.text) for e in last.experiences] == [("E1", "A"), ("E3", "c")]
+        assert last.next_label == 4
+
+
+async def test_a_failed_closing_leaves_nothing(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.db") as store:
+        data, ids = upload(store)
+        branch = store.begin(spec(data), plan=planned(plans(ids, 1)))
+        await store.open_step(branch, 0, branch.library.id)
+        broken = result(branch.library, add("a"))
+        twice = StepResult(
+            groups=[*broken.groups, *broken.groups],
+            distilled=broken.distilled,
+            merged=broken.merged,
+            library=broken.library,
+            library_sha=broken.library_sha,
+            stats={},
+        )
+        with pytest.raises(Exception, match="UNIQUE"):
+            await store.close_practice(branch, 0, twice)
+        assert not store.steps(branch)[0].closed
+        count = store.read(lambda db: db.execute("SELECT count(*) FROM experiences").fetchone()[0])
+        assert count == 0
+
+
+async def test_nested_restarts_keep_what_stands_before_them(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.db") as store:
+        data, ids = upload(store)
+        first = store.begin(spec(data), plan=planned(plans(ids, 4)))
+        for step in range(4):
+            await close(store, first, step, add(f"first {step}"))
+        second = store.begin(spec(data), restart_step=3, plan=planned(plans(ids, 4)))
+        assert [e.text for e in second.library.experiences] == ["first 0", "first 1", "first 2"]
+        await close(store, second, 3, add("second 3"))
+        third = store.begin(spec(data), restart_step=1, plan=planned(plans(ids, 4)))
+        assert [(s.branch_id, s.first) for s in third.line] == [(third.id, 1), (first.id, 0)]
+        await close(store, third, 1, add("third 1"))
+        assert [row.branch_id for row in store.steps(third)] == [first.id] + [third.id] * 3
+        assert [row.closed for row in store.steps(third)] == [True, True, False, False]
+
+        def line(db: sqlite3.Connection) -> list[tuple[int, int]]:
+            rows = db.execute("SELECT branch_id, from_step FROM v_line ORDER BY from_step DESC")
+            return [(b, f) for b, f in rows]
+
+        assert store.read(line) == [(s.branch_id, s.first) for s in third.line]
+
+
+async def test_closed_steps_bind_a_run_to_its_configuration(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.db") as store:
+        data, ids = upload(store)
+        branch = store.begin(spec(data), plan=planned(plans(ids, 2)))
+        await close(store, branch, 0)
+        assert store.begin(spec(data)).id == branch.id
+        with pytest.raises(FingerprintError):
+            store.begin(spec(data, identity={"a": 2}))
+        assert store.begin(spec(data, identity={"a": 2}), restart_step=1).id != branch.id
+
+
+def test_an_unclosed_run_takes_a_change_and_keeps_its_calls_within_reach(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.db") as store:
+        data, _ = upload(store)
+        first = store.begin(spec(data))
+        second = store.begin(spec(data, identity={"a": 2}))
+        third = store.begin(spec(data, identity={"a": 3}))
+        assert (second.reuses, third.reuses) == ((first.id,), (second.id, first.id))
+        assert [s.branch_id for s in third.line] == [third.id]
+        assert third.notices
+
+
+async def test_a_library_starts_another_run_under_the_same_labels(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.db") as store:
+        data, ids = upload(store)
+        branch = store.begin(spec(data), plan=planned(plans(ids, 2)))
+        await close(store, branch, 0, add("a"), add("b"))
+        given = await close(store, branch, 1, Operation("DELETE", target="E1"))
+        other = store.begin(spec(data, "other", library=given))
+        assert other.library.experiences == (Experience(2, "b"),)
+        assert other.library.next_label == 3
+        with pytest.raises(ConfigError, match="other started from its library"):
+            store.delete_run("r")
+        assert store.delete_run("other") == ["other"]
+        assert store.delete_run("r") == ["r"]
+        assert store.read(runs.every) == []
+
+
+async def test_deleting_a_run_leaves_the_others_whole(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.db") as store:
+        data, ids = upload(store)
+        for name in ("keep", "drop"):
+            branch = store.begin(spec(data, name), plan=planned(plans(ids, 1)))
+            await close(store, branch, 0, add(name))
+        store.delete_run("drop")
+        kept = store.steps(store.begin(spec(data, "keep")))
+        assert [e.text for e in store.library(kept[0].library_out).experiences] == ["keep"]
+        bad = store.read(lambda db: db.execute("PRAGMA foreign_key_check").fetchall())
+        assert bad == []
+
+
+async def test_a_failed_rollout_is_brought_up_to_date_and_a_scored_one_is_left(
+    tmp_path: Path,
+) -> None:
+    from grpo_practice.store.records import Told
+
+    with Store(tmp_path / "s.db") as store:
+        data, ids = upload(store)
+        branch = store.begin(spec(data), plan=planned(plans(ids, 1)))
+        row = store.steps(branch)[0]
+        sample = store.samples_of(row.plan)[0]
+        told = Told(1, "system", None)
+        failed = Rollout(0, 0, sample, Played("error", reason="provider", error="down"))
+        await store.save_rollout(branch, 0, failed, told)
+        found = store.stored(branch, row, [sample], transcripts=False)
+        assert found[0, 0][1].reward is None
+        good = Rollout(0, 0, sample, Played("ok", "0"), Verdict(1.0, "fine", "0"))
+        await store.save_rollout(branch, 0, good, told)
+        stored = store.stored(branch, row, [sample], transcripts=False)[0, 0][1]
+        assert (stored.played.outcome, stored.verdict) == ("ok", good.verdict)
+        await store.save_rollout(
+            branch, 0, Rollout(0, 0, sample, Played("ok", "0"), Verdict(0.0)), told
+        )
+        stored = store.stored(branch, row, [sample], transcripts=False)[0, 0][1]
+        assert stored.reward == 1.0
+
+
+def test_the_same_rows_are_the_same_dataset_and_others_need_replace(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.db") as store:
+        rows = [Sample("q", 0), Sample("q", False), Sample("é\n", ["a", 1])]
+        first, new = store.add_dataset("d", rows, origin="f", replace=False)
+        assert new
+        assert store.add_dataset("d", rows, origin="f", replace=False) == (first, False)
+        assert list(store.samples(first.id)) == rows
+        assert [type(s.answer) for s in store.samples(first.id)] == [int, bool, list]
+        with pytest.raises(DataError, match="other rows"):
+            store.add_dataset("d", rows[:1], origin="f", replace=False)
+        second, _ = store.add_dataset("d", rows[:1], origin="f", replace=True)
+        assert (second.revision, store.dataset("d").n) == (2, 1)
+        assert len(list(store.samples(first.id))) == 3
+        store.hide_dataset("d")
+        with pytest.raises(DataError, match="no dataset"):
+            store.dataset("d")
+        third, _ = store.add_dataset("d", rows[:2], origin="f", replace=False)
+        assert third.revision == 3
+
+
+def test_how_an_invocation_ended_is_on_record(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.db") as store:
+        data, _ = upload(store)
+        branch = store.begin(spec(data))
+        with pytest.raises(DataError), store.invocation(branch, "practice"):
+            assert store.run("r").status == "running"
+            raise DataError("bad")
+        assert store.run("r").status == "failed"
+        with store.invocation(branch, "practice"):
+            pass
+        assert store.run("r").status == "done"
+        codes = store.read(
+            lambda db: [tuple(r) for r in db.execute("SELECT exit_code, reason FROM invocations")]
+        )
+        assert codes == [(4, "bad"), (0, None)]
+
+
+def test_unknown_names_are_named(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.db") as store:
+        with pytest.raises(ConfigError, match="no run 'x'"):
+            store.run("x")
+        with pytest.raises(ConfigError, match="L9"):
+            store.read(libraries.load, 9)
