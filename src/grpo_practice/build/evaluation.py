@@ -1,0 +1,188 @@
+"""An evaluation from its configuration: dataset, plan, models, rollouts, report."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import zip_longest
+
+from grpo_practice.agents.simple import play_simple
+from grpo_practice.build.inputs import check_golds, check_plan, eval_dataset
+from grpo_practice.build.models import Models, endpoint_of
+from grpo_practice.build.reports import EvalReport, eval_report
+from grpo_practice.build.session import Open, Session, open_run
+from grpo_practice.build.specs import Chosen, eval_spec
+from grpo_practice.config.models import EvalConfig, PracticeSettings
+from grpo_practice.config.show import collect_secrets
+from grpo_practice.errors import Change, FingerprintError
+from grpo_practice.evaluate import Evaluation, evaluate, plan_eval, unfinished
+from grpo_practice.events import Notice, RunStarted
+from grpo_practice.prompts.system import system_prompt
+from grpo_practice.rollout import Player
+from grpo_practice.store import branches, runs
+from grpo_practice.store.records import Branch, DatasetRow, StepRow
+from grpo_practice.types import PlannedStep
+from grpo_practice.verify.resolve import VerifyFunction, resolve
+from grpo_practice.verify.verifier import Verifier
+
+FEWER = "pass_k"
+"""The key of a diff that says fewer rollouts are asked for."""
+LIMITS = PracticeSettings()
+"""`task_timeout` and `max_failed_share` of an evaluation: the defaults of practice."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvalJob:
+    """An evaluation, with everything it names looked up and checked."""
+
+    chosen: Chosen
+    dataset: DatasetRow
+    verify: VerifyFunction
+    limit: int | None = None
+    """Ask only so many questions of the dataset."""
+
+    @property
+    def config(self) -> EvalConfig:
+        """The evaluation's configuration."""
+        return self.chosen.config
+
+
+def prepare_eval(session: Session, chosen: Chosen, *, limit: int | None = None) -> EvalJob:
+    """The job, or what is wrong with it; nothing is paid and no run is recorded yet.
+
+    Raises:
+        ConfigError: The verify function cannot be used.
+        DataError: The dataset is missing, or a gold cannot be scored.
+    """
+    config, folder = chosen.config, chosen.source.base_dir
+    for model in (config.agent.model, config.judge_model):
+        if model is not None:
+            endpoint_of(model)  # what is wrong with it is said before anything is recorded
+    verify = resolve(config.verify.name, config.verify.params, config.verify.timeout_s, folder)
+    dataset = eval_dataset(session, config.data, folder)
+    check_golds(session.store.samples(dataset.id), verify, dataset.name)
+    return EvalJob(chosen, dataset, verify, limit)
+
+
+async def run_eval(session: Session, job: EvalJob) -> EvalReport:
+    """The evaluation is complete, as far as the endpoint allowed; what it came to.
+
+    Raises:
+        FingerprintError: The run was made under another configuration.
+        EndpointRefusedError: The endpoint refuses us.
+        RunFailedError: Too many rollouts failed.
+    """
+    spec = eval_spec(job.config, job.chosen.source, job.verify, job.dataset, job.chosen.target)
+    session, notices = _following(session, job), list[str]()
+    with open_run(session, spec, partial(_plan, session, job, notices)) as run:
+        for text in notices:
+            session.emit(Notice(text))
+        rows = _rows(session, job, run.branch)
+        _announce(session, run, rows, simulated=spec.simulated)
+        if any(unfinished(row) for row in rows):
+            await _play(session, job, run, rows)
+        return eval_report(session.store, job.config, run, simulated=spec.simulated)
+
+
+def _following(session: Session, job: EvalJob) -> Session:
+    """The session; for a re-judgement whose source was played on since, one that begins it anew.
+
+    What was judged before is not judged again: verdicts belong to rollouts.
+    """
+    store, source = session.store, job.chosen.rejudge
+    found = store.read(runs.find, job.chosen.target.name)
+    if source is None or found is None or found.head_branch is None:
+        return session
+    judged = store.steps(store.read(branches.load, found.head_branch))
+    there = {row.plan: row.played_by or row.branch_id for row in store.steps(source)}
+    if not judged or {row.plan: row.played_by for row in judged} == there:
+        return session
+    session.emit(
+        Notice(f"{source.run} has changed since it was scored as {found.name}: begun anew")
+    )
+    return replace(session, restart_step=0, again=True)
+
+
+def _plan(
+    session: Session, job: EvalJob, notices: list[str], branch: Branch, rows: Sequence[StepRow]
+) -> list[PlannedStep]:
+    """The steps it should have: what is planned may grow, and nothing of it may be missing.
+
+    Raises:
+        FingerprintError: A sample is missing, or fewer rollouts are asked for than planned.
+    """
+    if job.chosen.rejudge is not None:
+        return []
+    notices.clear()
+    own = [row.plan for row in rows if row.branch_id == branch.id]
+    notice = check_plan(session.store, branch, job.dataset, [i for p in own for i, _ in p.slots])
+    if notice:
+        notices.append(notice)
+    attempts = max((k for plan in own for _, k in plan.slots), default=0)
+    if job.config.pass_k < attempts:
+        raise FingerprintError(
+            f"{branch.run} has {attempts} rollouts per question; their number can only grow",
+            [Change(FEWER, attempts, job.config.pass_k)],
+            hint="undo the change, or give the evaluation another exp_id",
+        )
+    stored = [row.plan for row in rows]
+    if stored and branch.dataset_id != job.dataset.id:  # the samples it planned, no others
+        ids = [i for plan in stored for i, _ in plan.slots]
+    else:
+        ids = [s.id for s in session.store.samples(job.dataset.id)][: job.limit]
+    wanted = plan_eval(ids, batch_size=job.config.batch_size, attempts=job.config.pass_k)
+    return grown(stored, wanted)
+
+
+def grown(stored: Sequence[PlannedStep], wanted: Sequence[PlannedStep]) -> list[PlannedStep]:
+    """Every step of both; each has all questions of both, and as many attempts as the more."""
+    have = {plan.step: plan for plan in stored}
+    steps = have | {plan.step: plan for plan in wanted}
+    for step in have.keys() & {plan.step for plan in wanted}:
+        both = zip_longest(have[step].slots, steps[step].slots, fillvalue=(0, 0))
+        slots = tuple(max(pair) for pair in both)  # the same sample, so the more attempts
+        steps[step] = replace(have[step], slots=slots)
+    return list(steps.values())
+
+
+def _rows(session: Session, job: EvalJob, branch: Branch) -> list[StepRow]:
+    """The steps of the evaluation, or of the one whose rollouts it scores again."""
+    if job.chosen.rejudge is not None:
+        return session.store.plan_rejudge(branch, session.store.steps(job.chosen.rejudge))
+    return session.store.steps(branch)
+
+
+def _announce(session: Session, run: Open, rows: Sequence[StepRow], *, simulated: bool) -> None:
+    left = [row for row in rows if unfinished(row)]
+    planned = sum(row.plan.rollouts for row in rows)
+    done = planned - sum(row.plan.rollouts for row in left)
+    session.emit(RunStarted(run.branch.run, run.branch.id, len(rows), planned, done, simulated))
+
+
+async def _play(session: Session, job: EvalJob, run: Open, rows: Sequence[StepRow]) -> None:
+    config = job.config
+    models = Models(
+        run.ledger,
+        run.emit,
+        collect_secrets(config),
+        concurrency=config.concurrency,
+        judge_concurrency=config.judge_concurrency,
+    )
+    async with models, Verifier(job.verify) as verifier:
+        judge = config.judge_model or config.agent.model
+        player = Player(
+            agent=play_simple,
+            student=await models.chats(config.agent.model, "student"),
+            judge=await models.chats(judge, "judge"),
+            verify=verifier,
+            run_seed=config.seed,
+            task_timeout_s=LIMITS.task_timeout,
+        )
+        evaluation = Evaluation(
+            branch=run.branch,
+            player=player,
+            system=system_prompt(config.agent.agent.instructions, job.chosen.target.library),
+            library_id=job.chosen.target.library.id or None,
+            concurrency=config.concurrency,
+            max_failed_share=LIMITS.max_failed_share,
+        )
+        await evaluate(evaluation, session.store, rows, run.emit)

@@ -1,0 +1,118 @@
+"""The agent to ship: what was measured, read back from the records of its run."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from grpo_practice.build.refs import Found, library_of
+from grpo_practice.build.reports import measured
+from grpo_practice.build.specs import eval_name, library_variant
+from grpo_practice.config.agent import AgentConfig
+from grpo_practice.config.redact import REDACTED
+from grpo_practice.config.yamltext import parse_yaml
+from grpo_practice.errors import ConfigError
+from grpo_practice.export import ExportedAgent, Format, Measured, Provenance, render
+from grpo_practice.prompts.system import system_prompt
+from grpo_practice.store import Store, refs
+
+_AGENT = "evaluation.agent."
+
+
+def export_agent(store: Store, ref: str | None, step: str, format: Format) -> str:
+    """The agent with the library that `ref` and `step` name (see `library_of`), as a file.
+
+    It is read from the identity its branch was recorded with: every variable is filled in as it
+    was when the agent played, and no key or URL is needed to export it.
+
+    Raises:
+        ConfigError: There is no such library, or its agent is not on record as it was played.
+    """
+    return render(exported(store, library_of(store, ref, step)), format)
+
+
+def exported(store: Store, found: Found) -> ExportedAgent:
+    """The agent that played with this library.
+
+    Raises:
+        ConfigError: Its instructions are not on record byte for byte.
+    """
+    record = store.read(refs.record, found.branch)
+    config = AgentConfig.model_validate(_nested(record.identity))
+    _check_prompt(store, found, config.agent.instructions)
+    settings = config.model.model_settings.model_dump(exclude_none=True)
+    timeout = _timeout(record.config_text)
+    if timeout is not None:  # no part of the identity, yet without it long answers are cut off
+        settings["extra_args"] = {**settings.get("extra_args", {}), "timeout": timeout}
+    left_out = list[str]()
+    return ExportedAgent(
+        name=config.agent.name,
+        instructions=config.agent.instructions,
+        library=found.library,
+        model=config.model.model_provider.model,
+        model_settings=_without_secrets(settings, "model_settings", left_out),
+        toolkits=config.toolkits,
+        max_turns=config.max_turns,
+        provenance=_provenance(store, found, tuple(left_out)),
+    )
+
+
+def _provenance(store: Store, found: Found, left_out: tuple[str, ...]) -> Provenance:
+    run, variant = store.run(found.run), library_variant(found.library)
+    return Provenance(
+        run=run.name,
+        branch=found.branch,
+        step=found.step,
+        simulated=run.simulated,
+        before=_evidence(store, found, eval_name(run.exp_id)),
+        after=_evidence(store, found, eval_name(run.exp_id, variant)),
+        left_out=left_out,
+    )
+
+
+def _evidence(store: Store, found: Found, run: str) -> Measured | None:
+    known = measured(store, found.branch, run)
+    return None if known is None else Measured(known.run, known.dataset, known.score)
+
+
+def _check_prompt(store: Store, found: Found, instructions: str) -> None:
+    """What is shipped is what was played: the prompt of a rollout must come out again."""
+    told = store.read(refs.told, found.branch)
+    if told is not None and system_prompt(instructions, store.library(told[1])) != told[0]:
+        raise ConfigError(
+            f"the instructions on record for {found.run} are not, byte for byte, what its "
+            "agent was told: a text in them was hidden as a secret, or another version played it",
+            hint="`grpo-practice experiences list` shows what was learnt, to add to them by hand",
+        )
+
+
+def _nested(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """The agent's part of a flat identity, as the mapping it was."""
+    out: dict[str, Any] = {}
+    for key, value in identity.items():
+        if key.startswith(_AGENT):
+            *above, last = key.removeprefix(_AGENT).split(".")
+            section = out
+            for part in above:
+                section = section.setdefault(part, {})
+            section[last] = value
+    return out
+
+
+def _timeout(config_text: str) -> Any:
+    """`extra_args.timeout` as it was configured; None when it was not."""
+    part = parse_yaml(config_text, "the stored config")
+    for name in ("evaluation", "agent", "model", "model_settings", "extra_args"):
+        part = part.at(name)
+    return part.data.get("timeout")
+
+
+def _without_secrets(value: Any, key: str, left_out: list[str]) -> Any:
+    """The value without what was hidden in it; the keys of that are added to `left_out`."""
+    if not isinstance(value, dict):
+        return value
+    kept = {}
+    for name, inner in value.items():
+        if REDACTED in str(inner) and not isinstance(inner, dict):
+            left_out.append(f"{key}.{name}")
+        else:
+            kept[name] = _without_secrets(inner, f"{key}.{name}", left_out)
+    return kept

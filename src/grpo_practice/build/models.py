@@ -1,0 +1,112 @@
+"""The clients behind student, teacher and judge, opened once per endpoint and closed together."""
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from grpo_practice.config.agent import DEFAULT_TIMEOUT_S, ModelConfig
+from grpo_practice.events import Emit, Notice
+from grpo_practice.llm.client import Client
+from grpo_practice.llm.endpoint import Endpoint
+from grpo_practice.llm.ledgered import Model, ledgered
+from grpo_practice.llm.limit import FIRST, STUDENT, Limit
+from grpo_practice.llm.params import canonical_params
+from grpo_practice.types import Chat, Ledger, Scope
+
+SIM_URL = "http://simulated/v1"
+"""Never resolved: the simulated endpoint answers in process."""
+
+Caller = Literal["student", "teacher", "judge"]
+
+
+class Models:
+    """Opens chats for the three roles; an async context that owns the connections.
+
+    Student and teacher share one limit per endpoint, the teacher going first; the judge has its
+    own.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        emit: Emit,
+        secrets: frozenset[str],
+        *,
+        concurrency: int,
+        judge_concurrency: int,
+    ) -> None:
+        self._ledger, self._emit, self._secrets = ledger, emit, secrets
+        self._most = {"play": concurrency, "judge": judge_concurrency}
+        self._limits = dict[tuple[str, tuple[str, ...]], Limit]()
+        self._clients = dict[str, Client]()
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._stack.aclose()
+
+    async def chats(self, config: ModelConfig, caller: Caller) -> Callable[[Scope], Chat]:
+        """Opens a conversation with this model at a scope, with the ledger behind it.
+
+        Raises:
+            ConfigError: Its settings or its endpoint cannot be used.
+        """
+        params, endpoint = endpoint_of(config, self._secrets)
+        client = await self._client(endpoint, config, caller)
+        send = client.sender(STUDENT if caller == "student" else FIRST)
+        model = Model(config.model_provider.model, params, send)
+        return ledgered(model, self._ledger, self._emit)
+
+    async def _client(self, endpoint: Endpoint, config: ModelConfig, caller: Caller) -> Client:
+        pool = "judge" if caller == "judge" else "play"
+        key = repr((pool, endpoint.base_urls, endpoint.api_key, endpoint.headers, endpoint.query))
+        key += repr((endpoint.unhashed, endpoint.timeout_s))
+        if key not in self._clients:
+            limit = self._limits.setdefault((pool, endpoint.base_urls), Limit(self._most[pool]))
+            client = Client(
+                endpoint,
+                limit,
+                notice=lambda text: self._emit(Notice(text)),
+                transport=_transport(config),
+            )
+            self._clients[key] = await self._stack.enter_async_context(client)
+        return self._clients[key]
+
+
+def endpoint_of(
+    config: ModelConfig, secrets: frozenset[str] = frozenset()
+) -> tuple[dict[str, Any], Endpoint]:
+    """The params of every request to a model, and the endpoint they go to.
+
+    Raises:
+        ConfigError: A setting is impossible.
+    """
+    params, wire = canonical_params(config.model_settings.given())
+    provider = config.model_provider
+    endpoint = Endpoint(
+        base_urls=(SIM_URL,) if provider.simulated else provider.base_url,
+        api_key=provider.key,
+        headers=wire.headers,
+        query=wire.query,
+        unhashed=wire.unhashed,
+        secrets=secrets,
+        timeout_s=wire.timeout_s or DEFAULT_TIMEOUT_S,
+        key_name=provider.key_origin or "agent.model.model_provider.api_key",
+    )
+    return params, endpoint
+
+
+def _transport(config: ModelConfig) -> Any:
+    if not config.model_provider.simulated:
+        return None
+    from grpo_practice.llm.sim import SimTransport
+
+    return SimTransport()

@@ -1,0 +1,282 @@
+"""A practice run from its configuration: data, plan, models, the loop, evaluations on the way."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from grpo_practice.agents.simple import play_simple
+from grpo_practice.build.evaluation import FEWER, prepare_eval, run_eval
+from grpo_practice.build.inputs import LOST, check_golds, check_plan, check_texts, dataset_of
+from grpo_practice.build.models import Models, endpoint_of
+from grpo_practice.build.reports import PracticeReport, practice_report
+from grpo_practice.build.session import Open, Session, open_run
+from grpo_practice.build.specs import (
+    Chosen,
+    EvalTarget,
+    Source,
+    eval_name,
+    library_variant,
+    practice_spec,
+)
+from grpo_practice.config.agent import ModelConfig
+from grpo_practice.config.models import EvalConfig, PracticeConfig
+from grpo_practice.config.show import collect_secrets
+from grpo_practice.errors import Change, ConfigError, FingerprintError, RunFailedError
+from grpo_practice.events import Notice, RunStarted
+from grpo_practice.practice.distil import Teacher
+from grpo_practice.practice.loop import AfterStep, Practice, practise
+from grpo_practice.practice.plan import plan_practice
+from grpo_practice.prompts import Prompt, load_prompts, prompts_from
+from grpo_practice.rollout import Player
+from grpo_practice.store import branches
+from grpo_practice.store.records import Branch, DatasetRow, StepRow
+from grpo_practice.types import Library, PlannedStep
+from grpo_practice.verify.resolve import VerifyFunction, resolve
+from grpo_practice.verify.verifier import Verifier
+
+
+@dataclass(frozen=True, slots=True)
+class PracticeJob:
+    """A practice run, with everything it names looked up and checked."""
+
+    config: PracticeConfig
+    source: Source
+    dataset: DatasetRow
+    sample_ids: list[int]
+    verify: VerifyFunction
+    prompts: dict[str, Prompt]
+    start: Library | None
+
+
+def prepare_practice(
+    session: Session, config: PracticeConfig, source: Source, *, start: Library | None = None
+) -> PracticeJob:
+    """The job, or what is wrong with it; nothing is paid and no run is recorded yet.
+
+    Raises:
+        ConfigError: The verify function or a prompt cannot be used.
+        DataError: A dataset is missing, or a gold cannot be scored.
+    """
+    spec, settings = config.evaluation.verify, config.practice
+    verify = resolve(spec.name, spec.params, spec.timeout_s, source.base_dir)
+    dataset = dataset_of(session, config.data.practice_dataset_name, source.base_dir)
+    samples = list(session.store.samples(dataset.id))[: settings.rollout_data_truncate]
+    check_golds(samples, verify, dataset.name)
+    for model in (config.evaluation.agent.model, settings.teacher_model):
+        if model is not None:
+            endpoint_of(model)  # what is wrong with it is said before anything is recorded
+    folder = source.base_dir / Path(settings.prompts_dir) if settings.prompts_dir else None
+    if start is None:  # a run that began with a library goes on without naming it again
+        start = session.store.read(branches.start_library, config.exp_id)
+    prompts = load_prompts(folder)
+    texts = {f"prompts_dir: {name}.md": prompt.text for name, prompt in prompts.items()}
+    check_texts(texts, collect_secrets(config))
+    job = PracticeJob(config, source, dataset, [s.id for s in samples], verify, prompts, start)
+    for evaluation in _evaluations(job):
+        prepare_eval(session, Chosen(evaluation, source, EvalTarget(eval_name(config.exp_id))))
+    return job
+
+
+async def run_practice(session: Session, job: PracticeJob) -> PracticeReport:
+    """The run is complete, as far as the endpoint allowed; what it came to.
+
+    Raises:
+        FingerprintError: The run was made under another configuration.
+        EndpointRefusedError: The endpoint refuses us.
+        RunFailedError: Too many rollouts of a step failed.
+    """
+    try:
+        return await _run(session, job)
+    except MergeFailedError as e:
+        return e.report
+
+
+class MergeFailedError(RunFailedError):
+    """A step's merge failed; the run went on, and is not on record as a success."""
+
+    def __init__(self, report: PracticeReport) -> None:
+        named = ", ".join(map(str, report.merge_failed))
+        super().__init__(f"the merge of step {named} failed")
+        self.report = report
+
+
+async def _run(session: Session, job: PracticeJob) -> PracticeReport:
+    config = job.config
+    spec = practice_spec(config, job.source, job.verify, job.dataset, job.prompts, job.start)
+    notices = list[str]()
+    with open_run(session, spec, partial(_plan, session, job, notices)) as run:
+        for text in notices:
+            session.emit(Notice(text))
+        rows = session.store.steps(run.branch)
+        closed = sum(row.plan.rollouts for row in rows if row.closed)
+        planned = sum(row.plan.rollouts for row in rows)
+        run.emit(
+            RunStarted(run.branch.run, run.branch.id, len(rows), planned, closed, spec.simulated)
+        )
+        if any(not row.closed for row in rows) or _evaluations(job):
+            await _work(session, job, run, rows)
+        report = practice_report(session.store, run, exp_id=config.exp_id, simulated=spec.simulated)
+        if report.merge_failed:
+            raise MergeFailedError(report)
+    return report
+
+
+def _plan(
+    session: Session,
+    job: PracticeJob,
+    notices: list[str],
+    branch: Branch,
+    rows: Sequence[StepRow],
+) -> list[PlannedStep]:
+    """The steps it should have; of the samples it was started with, if the dataset has changed.
+
+    Raises:
+        FingerprintError: A sample is missing, or fewer epochs are asked for than planned.
+        ConfigError: There is no step to play.
+    """
+    settings, ids = job.config.practice, job.sample_ids
+    own = [row.plan for row in rows if row.branch_id == branch.id]
+    played = sorted({i for plan in own for i, _ in plan.slots})
+    notices[:] = filter(None, [check_plan(session.store, branch, job.dataset, played)])
+    epochs = 1 + max((plan.epoch for plan in own), default=0)
+    if own and settings.epochs < epochs:
+        raise FingerprintError(
+            f"{branch.run} has {epochs} epochs planned; their number can only grow",
+            [Change("practice.epochs", epochs, settings.epochs)],
+            hint="undo the change, or add --restart-step N to plan afresh from step N on",
+        )
+    if branch.dataset_id != job.dataset.id:
+        at_start = session.store.samples(branch.dataset_id)
+        ids = [s.id for s in at_start][: settings.rollout_data_truncate]
+    plan = plan_practice(
+        ids,
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        attempts=settings.grpo_n,
+        seed=settings.seed if settings.shuffle_data else None,
+        drop_last=settings.drop_last,
+    )
+    if not plan:
+        raise ConfigError(
+            f"practice.batch_size {settings.batch_size} with drop_last leaves no step to play",
+            hint="make the batch smaller, or drop_last false",
+        )
+    return plan
+
+
+async def _work(session: Session, job: PracticeJob, run: Open, rows: list[StepRow]) -> None:
+    config, settings = job.config, job.config.practice
+    agent, judge = config.evaluation.agent, config.evaluation.judge_model
+    models = Models(
+        run.ledger,
+        run.emit,
+        collect_secrets(config),
+        concurrency=settings.rollout_concurrency,
+        judge_concurrency=config.evaluation.judge_concurrency,
+    )
+    async with models, Verifier(job.verify) as verifier:
+        player = Player(
+            agent=play_simple,
+            student=await models.chats(_at_practice(config), "student"),
+            judge=await models.chats(judge or agent.model, "judge"),
+            verify=verifier,
+            run_seed=settings.seed,
+            task_timeout_s=settings.task_timeout,
+        )
+        teacher = Teacher(
+            chat=await models.chats(settings.teacher_model or agent.model, "teacher"),
+            prompts=prompts_from(run.branch.prompts),
+            agent_objective=settings.agent_objective,
+            learning_objective=settings.learning_objective,
+            truth=settings.given_ground_truth,
+            limit=settings.num_experiences_per_query,
+            run_seed=settings.seed,
+        )
+        practice = Practice(
+            branch=run.branch,
+            player=player,
+            teacher=teacher,
+            instructions=agent.agent.instructions,
+            concurrency=settings.rollout_concurrency,
+            max_failed_share=settings.max_failed_share,
+            after_step=_after_step(session, job, rows),
+        )
+        await practise(practice, session.store, rows, run.emit)
+
+
+def _at_practice(config: PracticeConfig) -> ModelConfig:
+    """The agent's model at the practice temperature; evaluation keeps the agent's own."""
+    model = config.evaluation.agent.model
+    warm = {"temperature": config.practice.rollout_temperature}
+    return model.model_copy(update={"model_settings": model.model_settings.model_copy(update=warm)})
+
+
+def _after_step(session: Session, job: PracticeJob, rows: list[StepRow]) -> AfterStep:
+    """Evaluates the library a step made, where the configuration wants that."""
+    last = {row.plan.epoch: row.plan.step for row in rows}
+    settings = job.config.practice
+
+    async def after(plan: PlannedStep, library: Library) -> None:
+        at_end = last[plan.epoch] == plan.step
+        due = (
+            at_end
+            if settings.eval_strategy == "epoch"
+            else ((plan.step + 1) % settings.eval_steps == 0)
+        )
+        if settings.do_eval and due:
+            await evaluate_library(session, job, library, plan.step)
+        if settings.select_dataset is not None:
+            if plan.step == 0:
+                await evaluate_library(session, job, job.start or Library(), None, select=True)
+            await evaluate_library(session, job, library, plan.step, select=True)
+
+    return after
+
+
+async def evaluate_library(
+    session: Session, job: PracticeJob, library: Library, step: int | None, *, select: bool = False
+) -> None:
+    """The library has its evaluation: a run of its own, so that it is never paid twice."""
+    exp_id = job.config.exp_id
+    config = _select_config(job) if select else _eval_config(job)
+    variants = [library_variant(library)]
+    if select:
+        variants.append(select_variant(config.data.dataset or ""))
+    target = EvalTarget(
+        eval_name(exp_id, *variants), library, role="in_run", parent_run=exp_id, parent_step=step
+    )
+    limit = None if select else job.config.practice.eval_data_truncate
+    chosen = Chosen(config, job.source, target)
+    inner = Session(session.store, session.emit, session.command)
+    prepared = prepare_eval(inner, chosen, limit=limit)
+    try:
+        await run_eval(inner, prepared)
+    except FingerprintError as e:
+        if {change.key for change in e.diff} & {FEWER, LOST}:
+            raise
+        # This run was restarted with a changed agent; what its evaluations were is kept, and
+        # they are made anew.
+        await run_eval(replace(inner, restart_step=0), prepared)
+
+
+def select_variant(dataset: str) -> str:
+    """The part of an evaluation's name that says it chooses among libraries."""
+    return f"data={Path(dataset).stem if '.' in dataset else dataset}"
+
+
+def _evaluations(job: PracticeJob) -> list[EvalConfig]:
+    """The evaluations that this run will make on its way."""
+    settings = job.config.practice
+    wanted = [_eval_config(job)] if settings.do_eval else []
+    return wanted + ([_select_config(job)] if settings.select_dataset else [])
+
+
+def _eval_config(job: PracticeJob) -> EvalConfig:
+    return job.config.evaluation.model_copy(update={"exp_id": job.config.exp_id})
+
+
+def _select_config(job: PracticeJob) -> EvalConfig:
+    config = _eval_config(job)
+    data = config.data.model_copy(update={"dataset": job.config.practice.select_dataset})
+    return config.model_copy(update={"data": data})

@@ -1,0 +1,320 @@
+"""What a run came to, as one document (LEDGER §6): stable keys, unknown numbers null."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_practice import metrics
+from grpo_practice.build.session import Open
+from grpo_practice.build.specs import eval_name, library_variant
+from grpo_practice.config.models import EvalConfig
+from grpo_practice.metrics import Score
+from grpo_practice.prompts.system import library_sha
+from grpo_practice.store import Store, branches, datasets, refs, runs, scores
+from grpo_practice.store.records import Branch, DatasetRow, StepRow
+from grpo_practice.store.scores import Requests
+from grpo_practice.types import Library, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class EvalReport:
+    """An evaluation, as it stands."""
+
+    run: str
+    branch: Branch
+    simulated: bool
+    dataset: DatasetRow
+    agent: str
+    library: Library | None
+    k: int
+    score: Score
+    by_source: dict[str, Score]
+    outcomes: dict[str, int]
+    failures: dict[str, int]
+    """Error → how often, commonest first."""
+    usage: Usage
+    """Of the whole run, all its invocations and branches."""
+    unpriced: int
+    requests: Requests
+    """Of this invocation."""
+    replayed: int
+    seconds: float
+    seconds_per_rollout: float | None
+    """Mean seconds that the model took for a scored rollout."""
+
+    @property
+    def truncated_share(self) -> float | None:
+        """The share of the answers that ran out of tokens; None without any answer."""
+        ended = {name: n for name, n in self.outcomes.items() if not name.startswith("error")}
+        return self.outcomes.get("truncated", 0) / sum(ended.values()) if ended else None
+
+    def document(self) -> dict[str, Any]:
+        """`grpo-practice.eval/1`."""
+        s = self.score
+        return {
+            "schema": "grpo-practice.eval/1",
+            "run": self.run,
+            "branch": self.branch.id,
+            "simulated": self.simulated,
+            "dataset": {
+                "name": self.dataset.name,
+                "revision": self.dataset.revision,
+                "sha256": self.dataset.sha,
+                "n": self.dataset.n,
+            },
+            "agent": {"name": self.agent, "library": _library_name(self.library)},
+            "k": self.k,
+            "score": score_document(s),
+            "rollouts": {
+                "planned": s.planned,
+                "scored": s.scored,
+                "correct": s.correct,
+                "coverage": s.coverage,
+                "outcomes": self.outcomes,
+                "truncated_share": self.truncated_share,
+                "seconds_per_rollout": self.seconds_per_rollout,
+            },
+            "by_source": {name: score_document(part) for name, part in self.by_source.items()},
+            "usage": usage_document(self.usage),
+            "cost_usd": cost_usd(self.usage),
+            "unpriced_calls": self.unpriced,
+            "requests": requests_document(self.requests, self.replayed),
+            "seconds": round(self.seconds, 3),
+            "exit": 0,
+        }
+
+
+def _library_name(library: Library | None) -> str | None:
+    return f"L{library.id}" if library is not None and library.id else None
+
+
+def score_document(score: Score) -> dict[str, Any]:
+    """The `score` part of a document."""
+    return {
+        "mean": score.mean,
+        "se": score.se,
+        "ci95": list(score.ci95) if score.ci95 else None,
+        "interval": score.method,
+        "pass_at": {str(k): p for k, p in score.pass_at.items()},
+        "pass_hat": {str(k): p for k, p in score.pass_hat.items()},
+        "questions": score.n_questions,
+        "questions_scored": score.n_scored_questions,
+        "questions_at_k": score.questions_at_k,
+    }
+
+
+def usage_document(usage: Usage) -> dict[str, int | None]:
+    """Tokens; null where the endpoint did not say."""
+    return {
+        "in": usage.tokens_in,
+        "cached": usage.tokens_cached,
+        "out": usage.tokens_out,
+        "reasoning": usage.tokens_reasoning,
+    }
+
+
+def cost_usd(usage: Usage) -> float | None:
+    """Dollars; None while prices are unknown."""
+    return _usd(usage.cost_micro)
+
+
+def _usd(micro: int | None) -> float | None:
+    return None if micro is None else micro / 1e6
+
+
+def requests_document(requests: Requests, replayed: int) -> dict[str, int]:
+    """Requests of this invocation."""
+    return {"new": requests.new, "replayed": replayed, "failed": requests.failed}
+
+
+def eval_report(store: Store, config: EvalConfig, run: Open, *, simulated: bool) -> EvalReport:
+    """The report of an evaluation that was just worked on."""
+    questions = store.read(scores.questions, run.branch)
+    usage, unpriced = store.read(scores.usage, run.branch.run)
+    mixed = config.data.type == "mixed"
+    return EvalReport(
+        run=run.branch.run,
+        branch=run.branch,
+        simulated=simulated,
+        dataset=store.read(datasets.by_id, run.branch.dataset_id),
+        agent=config.agent.agent.name,
+        library=run.branch.library if run.branch.library.id else None,
+        k=config.pass_k,
+        score=metrics.score(questions, config.pass_k),
+        by_source=metrics.by_source(questions, config.pass_k) if mixed else {},
+        outcomes=store.read(scores.outcomes, run.branch),
+        failures=store.read(scores.failures, run.branch),
+        usage=usage,
+        unpriced=unpriced,
+        requests=store.read(scores.requests, run.invocation_id),
+        replayed=run.meter.replayed,
+        seconds=run.meter.seconds,
+        seconds_per_rollout=store.read(scores.seconds_per_rollout, run.branch),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The score of an evaluation that exists, for before and after."""
+
+    run: str
+    dataset: str
+    score: Score
+
+
+@dataclass(frozen=True, slots=True)
+class PracticeReport:
+    """A practice run, as it stands."""
+
+    run: str
+    branch: Branch
+    simulated: bool
+    steps: Sequence[StepRow]
+    evals: dict[int, Known]
+    """Step → the in-run evaluation of the library it made."""
+    library: Library
+    before: Known | None
+    """The agent without experiences, where it was evaluated."""
+    after: Known | None
+    """The agent with the final library, where it was evaluated."""
+    usage: Usage
+    """Of the whole run, and of the evaluations on its way."""
+    unpriced: int
+    requests: Requests
+    """Of this invocation, and of the evaluations on its way."""
+    replayed: int
+    seconds: float
+    hashes: Mapping[int, str]
+    """Step → hash of the library it made, in hex."""
+    costs: Mapping[int, int | None]
+    """Step → micro-dollars; None where unknown."""
+
+    @property
+    def merge_failed(self) -> list[int]:
+        """Steps whose merge failed; the run is not a success then."""
+        return [row.plan.step for row in self.steps if row.status == "merge_failed"]
+
+    @property
+    def next_command(self) -> str:
+        """What to type now."""
+        if self.merge_failed:
+            return f"grpo-practice practice --restart-step {self.merge_failed[0]}"
+        return f"grpo-practice export-agent --run {self.run}"
+
+    def document(self) -> dict[str, Any]:
+        """`grpo-practice.practice/1`."""
+        return {
+            "schema": "grpo-practice.practice/1",
+            "run": self.run,
+            "branch": self.branch.id,
+            "simulated": self.simulated,
+            "steps": [self._step(row) for row in self.steps],
+            "library": {
+                "id": f"L{self.library.id}",
+                "sha256": library_sha(self.library).hex(),
+                "n": len(self.library),
+            },
+            "before": _known_document(self.before),
+            "after": _known_document(self.after),
+            "requests": requests_document(self.requests, self.replayed),
+            "usage": usage_document(self.usage),
+            "cost_usd": cost_usd(self.usage),
+            "unpriced_calls": self.unpriced,
+            "seconds": round(self.seconds, 3),
+            "next": self.next_command,
+            "exit": 1 if self.merge_failed else 0,
+        }
+
+    def _step(self, row: StepRow) -> dict[str, Any]:
+        stats, known = dict(row.stats or {}), self.evals.get(row.plan.step)
+        return {
+            "step": row.plan.step,
+            "epoch": row.plan.epoch,
+            "library": f"L{row.library_out}" if row.library_out else None,
+            "sha256": self.hashes.get(row.plan.step),
+            "n": stats.get("experiences"),
+            "groups": {
+                "planned": len(row.plan.slots),
+                "informative": stats.get("informative"),
+                **dict.fromkeys(("uniform", "failed", "too_few"), 0),
+                **stats.get("groups", {}),
+            },
+            "rollouts": {
+                "planned": stats.get("planned", row.plan.rollouts),
+                "scored": stats.get("scored"),
+                "outcomes": stats.get("outcomes", {}),
+            },
+            "mean_reward": stats.get("mean_reward"),
+            "status": row.status,
+            "cost_usd": _usd(self.costs.get(row.plan.step)),
+            "eval": known.run if known else None,
+        }
+
+
+def _known_document(known: Known | None) -> dict[str, Any] | None:
+    if known is None:
+        return None
+    return {"run": known.run, "dataset": known.dataset, "score": score_document(known.score)}
+
+
+def known_score(store: Store, run: str) -> Known | None:
+    """The score of an evaluation run, if there is such a run and it is complete."""
+    found = store.read(runs.find, run)
+    if found is None or found.head_branch is None or found.steps_closed < found.steps:
+        return None
+    branch = store.read(branches.load, found.head_branch)
+    questions = store.read(scores.questions, branch)
+    k = max((q.planned for q in questions), default=1)
+    dataset = store.read(datasets.by_id, branch.dataset_id).name
+    return Known(run, dataset, metrics.score(questions, k))
+
+
+def measured(store: Store, branch_id: int, run: str) -> Known | None:
+    """The score of an evaluation, if it is complete and asked the very agent of this branch.
+
+    An evaluation under the same name may be older than a restart with other instructions, or may
+    have been started by hand with another model: its score then says nothing of this agent.
+    """
+    evaluation = store.read(runs.find, run)
+    if evaluation is None or evaluation.head_branch is None:
+        return None
+    if _scored(store, evaluation.head_branch) != _scored(store, branch_id):
+        return None
+    return known_score(store, run)
+
+
+def _scored(store: Store, branch_id: int) -> dict[str, object]:
+    """The part of a branch's identity that says who is scored, and how."""
+    identity = store.read(refs.record, branch_id).identity
+    keys = {key: key.removeprefix("evaluation.") for key in identity}
+    return {k: identity[key] for key, k in keys.items() if k.startswith(("agent.", "verify."))}
+
+
+def practice_report(store: Store, run: Open, *, exp_id: str, simulated: bool) -> PracticeReport:
+    """The report of a practice run that was just worked on."""
+    rows, tip = store.steps(run.branch), run.branch.id
+    outs = {row.plan.step: store.library(row.library_out) for row in rows if row.library_out}
+    evals = {
+        step: known
+        for step, library in outs.items()
+        if (known := measured(store, tip, eval_name(exp_id, library_variant(library))))
+    }
+    library = outs[max(outs)] if outs else run.branch.library
+    usage, unpriced = store.read(scores.usage, run.branch.run, children=True)
+    return PracticeReport(
+        run=run.branch.run,
+        branch=run.branch,
+        simulated=simulated,
+        steps=rows,
+        evals=evals,
+        library=library,
+        before=measured(store, tip, eval_name(exp_id)),
+        after=measured(store, tip, eval_name(exp_id, library_variant(library))),
+        usage=usage,
+        unpriced=unpriced,
+        requests=store.read(scores.requests, run.invocation_id, children=True),
+        replayed=run.meter.replayed,
+        seconds=run.meter.seconds,
+        hashes={step: library_sha(made).hex() for step, made in outs.items()},
+        costs=store.read(scores.step_costs, run.branch),
+    )

@@ -1,0 +1,85 @@
+"""What every command that runs something has at hand, and how it is told what happened."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import monotonic
+
+from grpo_practice.events import CallFinished, Emit, Event, Notice, tee
+from grpo_practice.store import Store
+from grpo_practice.store.ledger import SqlLedger
+from grpo_practice.store.records import Branch, RunSpec
+from grpo_practice.store.store import Planner
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One invocation of a command that works on runs."""
+
+    store: Store
+    emit: Emit
+    command: str
+    """As typed, without secrets: for the record."""
+    restart_step: int | None = None
+    again: bool = False
+
+
+@dataclass(slots=True)
+class Meter:
+    """Counts what one invocation asked for (an event sink)."""
+
+    new: int = 0
+    replayed: int = 0
+    started: float = field(default_factory=monotonic)
+
+    def see(self, event: Event) -> None:
+        """Take an event into account."""
+        if isinstance(event, CallFinished):
+            if event.replayed:
+                self.replayed += 1
+            else:
+                self.new += 1
+
+    @property
+    def seconds(self) -> float:
+        """Since it was made."""
+        return monotonic() - self.started
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A run that this process may write: its branch, its ledger, and a meter on its events."""
+
+    branch: Branch
+    ledger: SqlLedger
+    invocation_id: int
+    meter: Meter
+    emit: Emit
+
+
+@contextmanager
+def open_run(session: Session, spec: RunSpec, plan: Planner | None = None) -> Iterator[Open]:
+    """The run is locked, begun or gone on with, planned, and on record as being worked on.
+
+    Args:
+        session: The invocation.
+        spec: What the command wants of the run.
+        plan: Which steps the branch should have; may raise, and then nothing has changed.
+
+    Raises:
+        LockedError: Another process works on it.
+        FingerprintError: It was started under another identity.
+    """
+    store, meter = session.store, Meter()
+    with store.lock(spec.name):
+        branch = store.begin(spec, plan, restart_step=session.restart_step, again=session.again)
+        for text in branch.notices:
+            session.emit(Notice(text))
+        store.renew_config(branch, spec)
+        with store.invocation(branch, session.command) as invocation_id:
+            ledger = store.ledger(branch, invocation_id)
+            yield Open(branch, ledger, invocation_id, meter, tee(meter.see, session.emit))
+            for why, count in ledger.unused.items():
+                session.emit(
+                    Notice(f"{spec.name}: {count} stored answers could not be used: {why}")
+                )

@@ -1,0 +1,150 @@
+"""What a configuration asks of a run: its name, its identity, and what is stored with it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grpo_practice.canonical import digest
+from grpo_practice.config.agent import ModelConfig, is_sim
+from grpo_practice.config.identity import identity_of
+from grpo_practice.config.models import EvalConfig, PracticeConfig
+from grpo_practice.prompts import Prompt
+from grpo_practice.prompts.system import library_sha
+from grpo_practice.store.records import Branch, DatasetRow, JudgeRecord, RunSpec
+from grpo_practice.types import Library
+from grpo_practice.verify.resolve import VerifyFunction
+
+FORMAT = 1
+"""Raised when stored runs mean something else than they did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a configuration was written, for the record."""
+
+    text: str
+    """Composed, uninterpolated YAML, secrets redacted."""
+    base_dir: Path
+
+
+def practice_spec(
+    config: PracticeConfig,
+    source: Source,
+    verify: VerifyFunction,
+    dataset: DatasetRow,
+    prompts: Mapping[str, Prompt],
+    start: Library | None,
+) -> RunSpec:
+    """A practice run of this configuration, from this library (None: empty)."""
+    models = [config.evaluation.agent.model, config.practice.teacher_model]
+    return RunSpec(
+        name=config.exp_id,
+        exp_id=config.exp_id,
+        kind="practice",
+        identity=_identity(config, verify, start or Library()),
+        config_text=source.text,
+        base_dir=source.base_dir,
+        dataset_id=dataset.id,
+        judge=judge_record(verify, config.evaluation.judge_model),
+        prompts={name: prompt.text for name, prompt in prompts.items()},
+        library=start,
+        simulated=simulated(*models, config.evaluation.judge_model),
+    )
+
+
+NO_LIBRARY = Library()
+
+
+@dataclass(frozen=True, slots=True)
+class EvalTarget:
+    """Which evaluation run: its full name, and whose it is (LEDGER §1)."""
+
+    name: str
+    library: Library = NO_LIBRARY
+    role: str = ""
+    parent_run: str | None = None
+    parent_step: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """An evaluation that was asked for: its config, and the run it is."""
+
+    config: EvalConfig
+    source: Source
+    target: EvalTarget
+    rejudge: Branch | None = None
+    """Whose rollouts are scored again; None plays its own."""
+    notices: Sequence[str] = ()
+    """What a person should know of the config."""
+    ignored: Sequence[str] = ()
+    """A sentence for each key of it that has no effect."""
+
+
+def eval_spec(
+    config: EvalConfig,
+    source: Source,
+    verify: VerifyFunction,
+    dataset: DatasetRow,
+    target: EvalTarget,
+) -> RunSpec:
+    """An evaluation run of this configuration, the target's library put into the agent."""
+    return RunSpec(
+        name=target.name,
+        exp_id=config.exp_id,
+        kind="eval",
+        identity=_identity(config, verify, target.library) | {"data.dataset": dataset.name},
+        config_text=source.text,
+        base_dir=source.base_dir,
+        dataset_id=dataset.id,
+        judge=judge_record(verify, config.judge_model),
+        library=target.library,
+        simulated=simulated(config.agent.model, config.judge_model),
+        role=target.role,
+        parent_run=target.parent_run,
+        parent_step=target.parent_step,
+        cause="rejudge" if target.role == "rejudge" else "start",
+    )
+
+
+def _identity(
+    config: PracticeConfig | EvalConfig, verify: VerifyFunction, start: Library
+) -> dict[str, Any]:
+    """What a branch is bound to: the identity keys, and what the config only names."""
+    return identity_of(config) | {
+        "verify.sha256": verify.sha.hex(),
+        "library.sha256": library_sha(start).hex(),
+        "format_version": FORMAT,
+    }
+
+
+def judge_record(verify: VerifyFunction, model: ModelConfig | None) -> JudgeRecord:
+    """The verify function as its verdicts are filed: with the model behind it, if it asks one."""
+    spec = dict(verify.spec)
+    if verify.is_judge and model is not None:
+        spec["model"] = model.model_provider.model
+        spec["model_settings"] = identity_settings(model)
+    sha = digest({"function": verify.sha.hex(), "spec": spec})
+    return JudgeRecord(sha, verify.name, spec, verify.source)
+
+
+def identity_settings(model: ModelConfig) -> dict[str, Any]:
+    """The settings of a model that can change its answers."""
+    free = {"metadata", "store", "prompt_cache_retention", "extra_query", "extra_headers"}
+    return model.model_settings.model_dump(exclude_none=True, exclude=free)
+
+
+def simulated(*models: ModelConfig | None) -> bool:
+    """True when any of the models is a simulated one; what they touch is labelled so."""
+    return any(m is not None and is_sim(m.model_provider.model) for m in models)
+
+
+def eval_name(exp_id: str, *variants: str) -> str:
+    """`EXP/eval`, `EXP/eval/L1a2b3c4d`, `EXP/eval/agent/model=m`: a run of its own for each."""
+    return "/".join([exp_id, "eval", *variants])
+
+
+def library_variant(library: Library) -> str:
+    """`L` and the first 8 of the library's hash: equal text is never evaluated twice."""
+    return f"L{library_sha(library).hex()[:8]}"

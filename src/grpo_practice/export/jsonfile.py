@@ -1,0 +1,54 @@
+"""The agent as a JSON document, for programs."""
+
+import json
+from typing import Any
+
+from grpo_practice.export.agent import ExportedAgent, Measured
+from grpo_practice.export.plain import respell
+from grpo_practice.prompts.system import library_sha
+
+
+def to_json(agent: ExportedAgent) -> str:
+    """`grpo-practice.agent/1`; keys are only added within a version, unknown numbers are null."""
+    origin = agent.provenance
+    document = {
+        "schema": "grpo-practice.agent/1",
+        "name": agent.name,
+        "system_prompt": agent.system_prompt,
+        "instructions": agent.instructions,
+        "experiences": [{"id": e.id, "text": e.text} for e in agent.library.experiences],
+        "model": {
+            "type": "chat.completions",
+            "name": agent.model,
+            "settings": dict(agent.model_settings),
+        },
+        "toolkits": dict(agent.toolkits),
+        "max_turns": agent.max_turns,
+        "provenance": {
+            "run": origin.run,
+            "branch": origin.branch,
+            "step": origin.step,
+            "library": f"L{agent.library.id}",
+            "library_sha256": library_sha(agent.library).hex(),
+            "simulated": origin.simulated,
+            "left_out": list(origin.left_out),
+        },
+        "before": _measured(origin.before),
+        "after": _measured(origin.after),
+    }
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    return respell(text, lambda c: json.dumps(c)[1:-1]) + "\n"
+
+
+def _measured(known: Measured | None) -> dict[str, Any] | None:
+    if known is None:
+        return None
+    s = known.score
+    return {
+        "run": known.run,
+        "dataset": known.dataset,
+        "mean": s.mean,
+        "ci95": list(s.ci95) if s.ci95 else None,
+        "questions": s.n_questions,
+        "rollouts": {"planned": s.planned, "scored": s.scored},
+    }

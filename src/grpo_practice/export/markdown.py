@@ -1,0 +1,35 @@
+"""The agent as a page for people."""
+
+import re
+
+from grpo_practice.export.agent import ExportedAgent
+from grpo_practice.export.plain import one_line
+from grpo_practice.text import visible
+
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>&~|$#])")
+CHANGED = (
+    "Control characters are spelt out here; the YAML and the JSON export have them as they are."
+)
+
+
+def to_markdown(agent: ExportedAgent) -> str:
+    """Provenance, the system prompt to copy, and the experiences one by one.
+
+    No text of the agent can end its fence, its line or its list.
+    """
+    prompt = agent.system_prompt
+    shown = visible(prompt)
+    lines = [f"# {_no_markup(agent.name)}", ""]
+    lines += [f"- {_no_markup(fact)}" for fact in (*agent.facts, f"model: {agent.model}")]
+    lines += ["", "## System prompt", ""]
+    if shown != prompt:
+        lines += [CHANGED, ""]
+    fence = "`" * (1 + max([2, *map(len, re.findall("`+", shown))]))
+    lines += [f"{fence}text", shown, fence, "", "## Experiences", ""]
+    lines += [f"- **{e.id}** {_no_markup(e.text)}" for e in agent.library.experiences] or ["None."]
+    return "\n".join(lines) + "\n"
+
+
+def _no_markup(text: str) -> str:
+    """The text as one line of Markdown that shows it as it is."""
+    return _MARKUP.sub(r"\\\1", one_line(text))

@@ -1,0 +1,74 @@
+"""The agent as a YAML file that this tool and the method's reference implementation load."""
+
+import re
+from typing import Any
+
+import yaml
+from typing_extensions import override
+
+from grpo_practice.export.agent import ExportedAgent
+from grpo_practice.export.plain import one_line, respell, unseen
+
+_WORD = re.compile("[A-Za-z][A-Za-z0-9_.-]*")
+
+
+def to_yaml(agent: ExportedAgent) -> str:
+    """The agent as YAML; its instructions are the whole system prompt, byte for byte.
+
+    URL and key of the model are left to the environment of whoever uses it.
+    """
+    document = {
+        "type": "simple",
+        "model": {
+            "model_provider": {"type": "chat.completions", "model": _literal(agent.model)},
+            "model_settings": _literal(dict(agent.model_settings)),
+        },
+        "agent": {"name": _literal(agent.name), "instructions": agent.system_prompt},
+        "toolkits": _literal(dict(agent.toolkits)),
+        "max_turns": agent.max_turns,
+    }
+    header = "".join(f"# {one_line(fact)}\n" for fact in agent.facts)
+    body = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+    return header + respell(body, _spelt)
+
+
+def _literal(value: Any) -> Any:
+    r"""The value with `${` as `\${`: only instructions are taken as they stand when loaded."""
+    match value:
+        case str():
+            return value.replace("${", r"\${")
+        case dict():
+            return {k: _literal(v) for k, v in value.items()}
+        case list() | tuple():
+            return [_literal(v) for v in value]
+        case _:
+            return value
+
+
+def _spelt(char: str) -> str:
+    """As YAML spells it; what is unseen stands in double quotes only."""
+    return f"\\u{ord(char):04x}" if ord(char) <= 0xFFFF else f"\\U{ord(char):08x}"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Words are plain, pages are literal blocks, and all else is in double quotes.
+
+    So no text depends on what a YAML version takes for a number, a date or a line break.
+    """
+
+    @override
+    def ignore_aliases(self, data: Any) -> bool:
+        """Repeat what stands twice."""
+        return True
+
+    def text(self, text: str) -> yaml.ScalarNode:
+        """A text, in the one style that every loader reads alike."""
+        style: str | None = '"'
+        if _WORD.fullmatch(text):
+            style = None
+        elif "\n" in text and not any(map(unseen, text)):
+            style = "|"  # the emitter itself quotes what no block can hold, as spaces before breaks
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _Dumper.text)

@@ -1,0 +1,144 @@
+"""The exported agent is the one on record, told byte for byte what it was told."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_practice.build.configs import EvalFlags
+from grpo_practice.build.export import export_agent
+from grpo_practice.build.specs import eval_name, library_variant
+from grpo_practice.errors import ConfigError
+from grpo_practice.prompts.system import system_prompt
+from grpo_practice.store import Store
+from grpo_practice.types import Experience, Library
+from tests.build.project import Project
+from tests.build.recorded import INSTRUCTIONS, Recorded
+from tests.config.files import agent_in
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Iterator[Recorded]:
+    with Store(tmp_path / "s.db") as store:
+        yield Recorded(store)
+
+
+def document(store: Store, ref: str | None = None, step: str = "last") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(export_agent(store, ref, step, "json"))
+    return found
+
+
+async def test_the_file_loads_as_the_agent_that_practised(
+    recorded: Recorded, tmp_path: Path
+) -> None:
+    made = await recorded.practised("First: look.", "Then: leap.")
+    path = tmp_path / "agent.yaml"
+    path.write_text(export_agent(recorded.store, None, "last", "yaml"), "utf-8")
+    config = agent_in(path, {"OPENAI_API_KEY": "key"})
+    assert config.agent.instructions == system_prompt(INSTRUCTIONS, made[-1])
+    assert config.agent.name == "solver"
+    assert config.model.model_provider.model == "model-a"
+    settings = config.model.model_settings.given()
+    assert settings == {
+        "temperature": 0.3,
+        "extra_args": {"timeout": 3000},
+        "extra_body": {"top_k": 40, "nested": {}},
+    }
+
+
+async def test_no_secret_and_no_address_leaves_with_it(recorded: Recorded) -> None:
+    await recorded.practised("a")
+    for format in ("yaml", "md", "json"):
+        text = export_agent(recorded.store, "m", "last", format)
+        assert not [s for s in ("very-secret", "***", "http://h", "red-team") if s in text]
+    left_out = document(recorded.store)["provenance"]["left_out"]
+    assert left_out == ["model_settings.extra_body.nested.token"]
+
+
+async def test_the_step_decides_what_it_has_learnt(recorded: Recorded) -> None:
+    store = recorded.store
+    a, ab = await recorded.practised("a", "b")
+    await recorded.selected(Library(), [0.0, 0.0])
+    await recorded.selected(a, [1.0, 0.0])
+    await recorded.selected(ab, [0.0, 0.0])
+
+    def learnt(step: str, ref: str = "m") -> list[str]:
+        return [e["text"] for e in document(store, ref, step)["experiences"]]
+
+    assert [learnt(step) for step in ("last", "best", "0", "1")] == [
+        ["a", "b"],
+        *[["a"]] * 2,
+        ["a", "b"],
+    ]
+    assert learnt("last", "m:0") == learnt("last", f"L{a.id}") == ["a"]
+    assert document(store, "m", "best")["provenance"]["step"] == 0
+
+
+async def test_scores_are_those_of_this_very_agent(recorded: Recorded) -> None:
+    store = recorded.store
+    a, ab = await recorded.practised("a", "b")
+    assert (document(store)["before"], document(store)["after"]) == (None, None)
+    await recorded.evaluated("m/eval", [0.0, 1.0])
+    await recorded.evaluated(eval_name("m", library_variant(ab)), [1.0, 1.0], parent="m")
+    exported = document(store)
+    assert (exported["before"]["mean"], exported["after"]["mean"]) == (0.5, 1.0)
+    assert exported["after"]["dataset"] == "test"
+    assert document(store, f"L{a.id}")["after"] is None
+    recorded.env["UTU_LLM_MODEL"] = "model-b"
+    other = recorded.begin(steps=1, restart_step=0)
+    await recorded.close(other, 0)
+    assert document(store)["model"]["name"] == "model-b"
+    assert document(store)["before"] is None
+
+
+async def test_a_kept_step_is_exported_with_the_agent_that_played_it(recorded: Recorded) -> None:
+    await recorded.practised("a", "b")
+    recorded.config = recorded.config.replace("Solve it.", "Now solve it.")
+    second = recorded.begin(steps=2, restart_step=1)
+    told = INSTRUCTIONS.replace("Solve it.", "Now solve it.")
+    await recorded.close(second, 1, instructions=told)
+    assert document(recorded.store, "m", "0")["instructions"] == INSTRUCTIONS
+    assert document(recorded.store, "m", "1")["instructions"] == told
+
+
+async def test_instructions_that_are_not_what_was_told_are_not_exported(
+    recorded: Recorded,
+) -> None:
+    branch = recorded.begin(steps=1)
+    await recorded.close(branch, 0, instructions=INSTRUCTIONS + " ")
+    with pytest.raises(ConfigError, match="byte for byte"):
+        export_agent(recorded.store, "m", "last", "yaml")
+
+
+async def test_a_simulated_run_says_so_in_every_format(recorded: Recorded) -> None:
+    await recorded.close(recorded.begin("s", steps=1, simulated=True), 0)
+    assert document(recorded.store, "s")["provenance"]["simulated"] is True
+    for format in ("yaml", "md"):
+        assert "SIMULATED" in export_agent(recorded.store, "s", "last", format)
+
+
+async def test_an_imported_library_is_exported_under_its_labels(recorded: Recorded) -> None:
+    branch = recorded.begin("n", steps=1, start=Library((Experience(5, "kept"),), 6))
+    await recorded.close(branch, 0)
+    assert document(recorded.store, "n")["experiences"] == [{"id": "E5", "text": "kept"}]
+
+
+async def test_an_evaluation_of_the_file_asks_what_was_measured_in_the_run(tmp_path: Path) -> None:
+    project = Project(tmp_path / "p")
+    await project.practise("practice.do_eval=true")
+    with Store(project.db) as store:
+        text = export_agent(store, None, "last", "yaml")
+        in_run = document(store)["after"]["run"]
+    file = tmp_path / "better.yaml"
+    file.write_text(text, "utf-8")
+    again = await project.evaluate(flags=EvalFlags(agent=file))
+    prompts = project.query(
+        """SELECT DISTINCT system_sha FROM rollouts JOIN branches USING (branch_id)
+            WHERE run_id IN (?, ?)""",
+        again.run,
+        in_run,
+    )
+    assert again.run == "toy/eval/better"
+    assert len(prompts) == 1

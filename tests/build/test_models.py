@@ -1,0 +1,36 @@
+"""From a model's config to the endpoint it is asked at."""
+
+import httpx
+import pytest
+
+from grpo_practice.build.models import endpoint_of
+from grpo_practice.config import load_eval
+from grpo_practice.errors import EndpointRefusedError
+from grpo_practice.llm.client import Client
+from grpo_practice.llm.limit import Limit
+from grpo_practice.types import Request
+from tests.config.files import ENV
+from tests.fakes import FakeEndpoint, FakeSleep, answers
+
+
+async def test_a_refused_key_is_named_by_where_it_was_set_not_by_its_urls_place() -> None:
+    config = load_eval(None, ["data.dataset=D", "verify=math"], ENV).config
+    _, endpoint = endpoint_of(config.agent.model)
+    server = FakeEndpoint(answers(httpx.Response(401, json={"error": {"message": "no"}})))
+    client = Client(endpoint, Limit(1), notice=print, transport=server.transport, sleep=FakeSleep())
+    async with client:
+        with pytest.raises(EndpointRefusedError) as caught:
+            await client.send(Request("m", {}, [{"role": "user", "content": "hi"}]))
+    assert "check the key in UTU_LLM_API_KEY in the environment," in (caught.value.hint or "")
+
+
+def test_the_deadline_of_a_request_is_the_configured_one() -> None:
+    needed = ["data.dataset=D", "verify=math", "agent.model.model_provider.model=sim"]
+    for given, timeout_s in (
+        (["agent.model.model_settings.extra_args={timeout: 30}"], 30),
+        ([], 600),
+    ):
+        config = load_eval(None, [*needed, *given], {}).config
+        params, endpoint = endpoint_of(config.agent.model)
+        assert endpoint.timeout_s == timeout_s
+        assert params == {}
