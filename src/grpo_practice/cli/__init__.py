@@ -1,0 +1,1 @@
+"""The command line: parse, load, call one function, show."""

@@ -1,0 +1,176 @@
+"""What every command shares: options, consoles, the database, and how values are written."""
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from grpo_practice.errors import ConfigError
+from grpo_practice.text import visible
+
+if TYPE_CHECKING:
+    from grpo_practice.store import Store
+
+PROGRAM = "grpo-practice"
+DATABASE = Path("grpo-practice.db")
+
+DbOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--db",
+        envvar="GRPO_PRACTICE_DB",
+        metavar="FILE",
+        dir_okay=False,
+        help=f"The database (default: ./{DATABASE}).",
+    ),
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document on stdout, also on failure.")
+]
+ConfigOption = Annotated[
+    str | None,
+    typer.Option("--config", "-c", metavar="FILE", help="A config file, or its name in ./configs."),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Set one key of the config; repeatable."),
+]
+RestartOption = Annotated[
+    int | None,
+    typer.Option(
+        "--restart-step",
+        min=0,
+        metavar="N",
+        help="Keep the steps before N and play the others afresh (default: continue).",
+    ),
+]
+AgainOption = Annotated[
+    bool,
+    typer.Option("--again", help="With --restart-step: not the restart under way, another one."),
+]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Also say which keys of the config have no effect.")
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def say(text: str, *, style: str | None = None) -> None:
+    """A line on stdout, foreign text in it made visible; long lines are left to the terminal."""
+    from grpo_practice.cli.consoles import out
+
+    out.print(visible(text), style=style, soft_wrap=True)
+
+
+def note(text: str, *, style: str | None = None) -> None:
+    """The same on stderr."""
+    from grpo_practice.cli.consoles import err
+
+    err.print(visible(text), style=style, soft_wrap=True)
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """The document on stdout, in ASCII, so that nothing in it can act on a terminal."""
+    print(json.dumps(document, indent=2, allow_nan=False), flush=True)
+
+
+def database(db: Path | None) -> Path:
+    """The database a command works on: `--db`, else `GRPO_PRACTICE_DB`, else ./grpo-practice.db."""
+    return db or DATABASE
+
+
+def open_store(db: Path | None) -> "Store":
+    """The database, made when it is not there yet.
+
+    Raises:
+        StoreError: It cannot be used.
+    """
+    from grpo_practice.store import Store
+
+    return Store(database(db))
+
+
+def existing_store(db: Path | None) -> "Store":
+    """The database, for commands that only look at what is there.
+
+    Raises:
+        ConfigError: There is none.
+        StoreError: It cannot be used.
+    """
+    if not database(db).exists():
+        raise ConfigError(
+            f"there is no database {database(db)} yet",
+            hint=f"name another with --db, or begin: {PROGRAM} data upload FILE --name NAME",
+        )
+    return open_store(db)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """The person agrees; nobody is asked with `--yes`.
+
+    Raises:
+        ConfigError: There is nobody to ask.
+        typer.Exit: They do not agree.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigError(f"{question} There is nobody to ask", hint="add --yes")
+    if not typer.confirm(visible(question), err=True):
+        note("nothing was changed")
+        raise typer.Exit(1)
+
+
+_URL = re.compile(r"[a-z]+://\S+")
+_SECRET = re.compile(
+    r"(?<![A-Za-z])(api_?key|headers|extra_headers|extra_query|password|token)\W*[=:].*",
+    re.IGNORECASE | re.DOTALL,
+)
+"""What a word of a command hides from here on: the value of `--set a.api_key=…`, in any form."""
+
+
+def as_typed(secrets: Iterable[str] = (), argv: Sequence[str] | None = None) -> str:
+    """The command as it was typed (`argv`: its words after the name), with secrets as `***`."""
+    from grpo_practice.config.redact import redact_url
+
+    words = list(sys.argv[1:] if argv is None else argv)
+    words = [_URL.sub(lambda url: redact_url(url[0]), word) for word in words]
+    text = shlex.join([PROGRAM, *(_SECRET.sub(r"\1=***", word) for word in words)])
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text
+
+
+def tokens(n: int | None) -> str:
+    """`950`, `12.3k`, `1.23M`; `unknown` when the endpoint did not say."""
+    if n is None:
+        return "unknown"
+    if n < 10_000:
+        return str(n)
+    return f"{n / 1e3:.1f}k" if n < 999_950 else f"{n / 1e6:.2f}M"
+
+
+def duration(seconds: float) -> str:
+    """`4.2 s`, `42 s`, `3 min 10 s`, `2 h 5 min`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3_600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3_600} h {whole % 3_600 // 60} min"
+
+
+def count(n: int, noun: str) -> str:
+    """`1 rollout`, `2 rollouts`."""
+    return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
+def reward(value: float | None) -> str:
+    """`0.612`; `-` when there is none."""
+    return "-" if value is None else f"{value:.3f}"

@@ -1,0 +1,194 @@
+"""`demo`: the main job from end to end, on the simulated endpoint."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from grpo_practice.cli.common import DATABASE, PROGRAM, count, open_store, reward, say
+from grpo_practice.cli.export import write_file
+from grpo_practice.errors import ConfigError
+
+if TYPE_CHECKING:
+    from grpo_practice.build.reports import EvalReport, PracticeReport
+    from grpo_practice.store import Store
+
+EXP_ID = "demo"
+AGENT = "agent.yaml"
+PRACTICE, TEST = 24, 40
+"""Questions to practise on, and others to be tested on."""
+SEED = 7
+CONFIG = f"""\
+# The demo's experiment. `model: sim` is answered inside the program; it costs nothing, and what
+# it learns says nothing about a real model.
+exp_id: {EXP_ID}
+practice:
+  epochs: 2
+  batch_size: {PRACTICE // 2}
+  grpo_n: 5
+  rollout_concurrency: 16
+  do_eval: true
+  agent_objective: Given a sum in words, the agent gives the number that answers it.
+  learning_objective: Find out what separates right answers from wrong ones.
+data:
+  practice_dataset_name: practice
+evaluation:
+  agent:
+    agent:
+      name: demo_agent
+      instructions: 'Solve the problem. Put the answer, and nothing else, into \\boxed{{}}.'
+    model:
+      model_provider: {{model: sim}}
+  data: {{dataset: test}}
+  verify: math
+  pass_k: 2
+"""
+
+
+def demo(
+    serve: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=65_535, metavar="PORT", help="Only serve the simulated endpoint (0: any)."
+        ),
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", file_okay=False, help="Keep config, data and results there."),
+    ] = None,
+) -> None:
+    """See it all once, simulated: test, practise, test, export.
+
+    It takes seconds and needs no endpoint. With --serve, answer as an OpenAI-compatible
+    endpoint until Ctrl-C instead.
+
+    Example: grpo-practice demo --keep my-demo
+    """
+    if serve is not None:
+        _serve(serve)
+        return
+    with _folder(keep) as folder:
+        say("Simulated from end to end: it shows how the work goes, not how well a model learns.")
+        _write_files(folder)
+        with open_store(folder / DATABASE) as store:
+            _play(store, folder)
+    if keep is not None:
+        say(f"4. The practised agent, exported: {keep / AGENT}")
+        say(f"next: cd {keep} && {PROGRAM} runs list")
+    else:
+        say(f"Nothing was kept. To look around in it: {PROGRAM} demo --keep my-demo")
+        say(f"next: {PROGRAM} init my-task, for a task and a model of your own")
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    """A new folder: a temporary one, or the one to keep.
+
+    Raises:
+        ConfigError: There is something in it already, or it cannot be made.
+    """
+    if keep is None:
+        with TemporaryDirectory(prefix=f"{PROGRAM}-demo-") as name:
+            yield Path(name)
+        return
+    try:
+        keep.mkdir(parents=True, exist_ok=True)
+        full = any(keep.iterdir())
+    except OSError as e:
+        raise ConfigError(f"cannot make {keep}: {e.strerror}") from e
+    if full:
+        raise ConfigError(f"{keep} is not empty", hint="name a new folder")
+    yield keep
+
+
+def _write_files(folder: Path) -> None:
+    from grpo_practice.sim.questions import questions
+
+    write_file(folder / "practice.yaml", CONFIG)
+    made = questions(PRACTICE + TEST, SEED)
+    for name, samples in (("practice", made[:PRACTICE]), ("test", made[PRACTICE:])):
+        rows = (
+            {"question": s.question, "answer": str(s.answer), "source": s.source} for s in samples
+        )
+        text = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+        write_file(folder / f"{name}.jsonl", text)
+
+
+def _play(store: "Store", folder: Path) -> None:
+    """What `data upload`, `eval`, `practice` and `export-agent` do, one after the other."""
+    from grpo_practice.build.export import export_agent
+    from grpo_practice.cli.reports import show_practice
+    from grpo_practice.data import read_samples
+
+    for name in ("practice", "test"):
+        path = folder / f"{name}.jsonl"
+        row, _ = store.add_dataset(
+            name, read_samples(path).samples, origin=str(path), replace=False
+        )
+        say(f"dataset {name}: {count(row.n, 'question')}")
+    say("1. The agent as it is")
+    before = _evaluate(store, folder / "practice.yaml")
+    say(f"   score {reward(before.score.mean)} on {before.dataset.name}")
+    say("2. Practice, with a test after each epoch")
+    report = _practise(store, folder / "practice.yaml")
+    say("3. What came of it")
+    show_practice(report, next_line=False, limit=None)
+    say("Some of these are empty or wrong on purpose, as a real model's sometimes are; the mark in")
+    say("brackets is how the simulation recognises its own. Look at what yours learns.")
+    write_file(folder / AGENT, export_agent(store, EXP_ID, "last", "yaml"))
+
+
+def _evaluate(store: "Store", config: Path) -> "EvalReport":
+    import asyncio
+
+    from grpo_practice.build.evaluation import prepare_eval, run_eval
+    from grpo_practice.build.session import Session
+    from grpo_practice.build.specs import Chosen, EvalTarget, Source, eval_name
+    from grpo_practice.cli.view import progress
+    from grpo_practice.config import load_eval
+
+    loaded = load_eval(config, [], {})
+    chosen = Chosen(
+        loaded.config, Source(loaded.text, loaded.base_dir), EvalTarget(eval_name(EXP_ID))
+    )
+    with progress(json=False) as emit:
+        session = Session(store, emit, f"{PROGRAM} demo")
+        return asyncio.run(run_eval(session, prepare_eval(session, chosen)))
+
+
+def _practise(store: "Store", config: Path) -> "PracticeReport":
+    import asyncio
+
+    from grpo_practice.build.practice import prepare_practice, run_practice
+    from grpo_practice.build.session import Session
+    from grpo_practice.build.specs import Source
+    from grpo_practice.cli.view import progress
+    from grpo_practice.config import load_practice
+
+    loaded = load_practice(config, [], {})
+    source = Source(loaded.text, loaded.base_dir)
+    with progress(json=False) as emit:
+        session = Session(store, emit, f"{PROGRAM} demo")
+        job = prepare_practice(session, loaded.config, source)
+        return asyncio.run(run_practice(session, job))
+
+
+def _serve(port: int) -> None:
+    import asyncio
+
+    from grpo_practice.llm.simserver import serve
+
+    def ready(bound: int) -> None:
+        say(f"the simulated endpoint answers at http://127.0.0.1:{bound}/v1 until Ctrl-C")
+        say(f"next: export UTU_LLM_MODEL=sim UTU_LLM_BASE_URL=http://127.0.0.1:{bound}/v1")
+
+    try:
+        asyncio.run(serve(port, on_ready=ready))
+    except OSError as e:
+        raise ConfigError(f"cannot listen on port {port}: {e.strerror}") from e
+    except KeyboardInterrupt:
+        say("stopped")

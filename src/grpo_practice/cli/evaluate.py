@@ -1,0 +1,101 @@
+"""`eval`: play and score every question of a dataset."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from grpo_practice.cli.common import (
+    AgainOption,
+    ConfigOption,
+    DbOption,
+    JsonOption,
+    RestartOption,
+    SetOption,
+    VerboseOption,
+    as_typed,
+    open_store,
+    print_json,
+)
+
+
+def evaluate(
+    config: ConfigOption = None,
+    agent: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="Agent YAML, as export-agent writes it."),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Model that answers.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="Endpoint of the model.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="Dataset to ask, or a file.")] = None,
+    verify: Annotated[
+        str | None, typer.Option(help="How answers are scored: math, exact, file.py:func, …")
+    ] = None,
+    pass_k: Annotated[
+        int | None, typer.Option("--pass-k", "-k", min=1, help="Rollouts per question.")
+    ] = None,
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, help="Rollouts in flight at once.")
+    ] = None,
+    exp_id: Annotated[str | None, typer.Option(help="Name of the experiment.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Ask so many questions only.")] = None,
+    show: Annotated[bool, typer.Option("--show", help="Print what was asked and said.")] = False,
+    rejudge: Annotated[
+        bool,
+        typer.Option("--rejudge", help="Score the rollouts of --run again; plays nothing."),
+    ] = False,
+    run: Annotated[
+        str | None, typer.Option(metavar="RUN", help="With --rejudge: whose rollouts.")
+    ] = None,
+    restart_step: RestartOption = None,
+    again: AgainOption = False,
+    set_: SetOption = None,
+    verbose: VerboseOption = False,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Evaluate an agent on a dataset, with an interval and with what could not be scored.
+
+    Running the command again asks only what is missing. No config file is needed: a model, a
+    dataset and a verify function will do.
+
+    Example: grpo-practice eval --model gpt-4o-mini --dataset mine --verify math -k 4
+    """
+    import asyncio
+    import os
+
+    from grpo_practice.build.configs import EvalFlags, eval_target, quoted, rejudge_target
+    from grpo_practice.build.evaluation import prepare_eval, run_eval
+    from grpo_practice.build.session import Session
+    from grpo_practice.cli.reports import show_eval, show_transcripts
+    from grpo_practice.cli.view import progress
+    from grpo_practice.config import collect_secrets, read_environment
+    from grpo_practice.events import Notice
+
+    flags = {
+        "exp_id": quoted(exp_id) if exp_id else None,
+        "data.dataset": quoted(dataset) if dataset else None,
+        "agent.model.model_provider.base_url": quoted(base_url) if base_url else None,
+        "pass_k": pass_k,
+        "concurrency": concurrency,
+    }
+    overrides = [*(set_ or []), *(f"{k}={v}" for k, v in flags.items() if v is not None)]
+    wanted = EvalFlags(agent, model, verify)
+    with open_store(db) as store:
+        with progress(json=json) as emit:
+            env = read_environment(os.environ)
+            if rejudge:
+                chosen = rejudge_target(store, config, run, wanted, overrides, env)
+            else:
+                chosen = eval_target(store, config, wanted, overrides, env)
+            for text in [*chosen.notices, *(chosen.ignored if verbose else [])]:
+                emit(Notice(text))
+            command = as_typed(collect_secrets(chosen.config))
+            session = Session(store, emit, command, restart_step, again)
+            report = asyncio.run(run_eval(session, prepare_eval(session, chosen, limit=limit)))
+        if show and not json:
+            show_transcripts(store, report, limit or 3)
+    if json:
+        print_json(report.document())
+    else:
+        show_eval(report)

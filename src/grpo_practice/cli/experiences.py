@@ -1,0 +1,128 @@
+"""`experiences`: what was learnt, and where it comes from."""
+
+import re
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from grpo_practice.cli.common import (
+    PROGRAM,
+    DbOption,
+    JsonOption,
+    existing_store,
+    print_json,
+    say,
+)
+from grpo_practice.cli.tables import facts
+from grpo_practice.errors import ConfigError
+from grpo_practice.text import brief
+
+if TYPE_CHECKING:
+    from grpo_practice.store.history import Change, ExperienceHistory
+
+app = typer.Typer(no_args_is_help=True, help="What was learnt, and where it comes from.")
+
+RunOption = Annotated[
+    str | None,
+    typer.Option(
+        "--run",
+        metavar="RUN",
+        help="Whose: RUN, RUN@BRANCH, RUN:STEP, or L<id> (default: the latest practice run).",
+    ),
+]
+QUESTION = 120
+"""Characters of a question."""
+
+
+@app.command("list")
+def list_(
+    run: RunOption = None,
+    step: Annotated[
+        str, typer.Option(metavar="last|best|N", help="As they were after that step.")
+    ] = "last",
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """List the experiences of a run.
+
+    Example: grpo-practice experiences list --run math --step 0
+    """
+    from grpo_practice.build.refs import library_of
+
+    with existing_store(db) as store:
+        found = library_of(store, run, step)
+    library = found.library
+    if json:
+        print_json(
+            {
+                "schema": "grpo-practice.experiences/1",
+                "run": found.run,
+                "step": found.step,
+                "library": f"L{library.id}" if library.id else None,
+                "experiences": [{"id": e.id, "text": e.text} for e in library.experiences],
+                "exit": 0,
+            }
+        )
+        return
+    from grpo_practice.cli.reports import show_library
+
+    after = "" if found.step is None else f", after step {found.step}"
+    show_library(library.experiences, f"L{library.id} ({found.run}{after})", found.run)
+    if library.experiences:
+        first = library.experiences[0].id
+        say(f"next: {PROGRAM} experiences show {first} --run {found.run}")
+
+
+@app.command()
+def show(
+    experience: Annotated[str, typer.Argument(metavar="E12", help="Its label.")],
+    run: RunOption = None,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show an experience and where it comes from.
+
+    Each version, with the groups and lessons behind it.
+
+    Example: grpo-practice experiences show E3 --run math
+    """
+    from grpo_practice.build.refs import library_of
+    from grpo_practice.store import history
+
+    label = re.fullmatch(r"[Ee]?([1-9]\d{0,8})", experience)
+    if label is None:
+        raise ConfigError(f"{experience!r} is not an experience", hint="they are called E1, E2, …")
+    with existing_store(db) as store:
+        owner = library_of(store, run).run
+        found = store.read(history.experience, owner, int(label[1]))
+    if json:
+        document = {"schema": "grpo-practice.experience/1", **asdict(found)}
+        print_json({**document, "text": found.text, "exit": 0})
+    else:
+        _show(found)
+
+
+def _show(found: "ExperienceHistory") -> None:
+    say(f"{found.id} of {found.run}", style="bold")
+    say(found.text or "(removed)")
+    if found.imported is not None:
+        facts([("at the start", f"from another run: {found.imported}")])
+    for change in found.changes:
+        _show_change(change)
+    say(f"next: {PROGRAM} experiences list --run {found.run}")
+
+
+def _show_change(change: "Change") -> None:
+    say("")
+    say(f"step {change.step}: {change.op}", style="bold")
+    facts([("text", change.text or "")])
+    for proposal in change.proposals:
+        proposed = f"{proposal.op} {proposal.text or ''}".strip()
+        facts(
+            [
+                (f"group {proposal.slot}", brief(proposal.question, QUESTION)),
+                *(("lesson", lesson) for lesson in proposal.lessons),
+                ("proposed", proposed),
+            ]
+        )

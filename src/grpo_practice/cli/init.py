@@ -1,0 +1,47 @@
+"""`init`: the files of a first experiment."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from grpo_practice.cli.common import PROGRAM, say
+from grpo_practice.cli.export import write_file
+from grpo_practice.errors import ConfigError
+
+
+def init(
+    folder: Annotated[
+        Path, typer.Argument(metavar="[DIR]", help="Where (default: here).")
+    ] = Path(),
+    exp_id: Annotated[
+        str, typer.Option("--exp-id", help="Name of the experiment.")
+    ] = "my_first_practice",
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+) -> None:
+    """Write a config, .env.example and a dataset to start from.
+
+    Example: grpo-practice init my-task
+    """
+    from grpo_practice.config.template import init_files
+
+    files = {folder / name: text for name, text in init_files(exp_id).items()}
+    there = [path.name for path in files if path.exists() or path.is_symlink()]
+    if there and not force:
+        raise ConfigError(
+            f"{', '.join(there)}: there already, in {folder.resolve()}",
+            hint="name another folder, or add --force to replace what is there",
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise ConfigError(f"cannot make {folder}: {e.strerror}") from e
+    for path, text in files.items():
+        write_file(path, text, force=force)
+        say(f"wrote {path}")
+    if folder != Path():
+        say(f"next: cd {folder}")
+    say("next: cp .env.example .env, and fill it in")
+    say(f"next: {PROGRAM} data upload mine.jsonl --name mine --verify exact")
+    say(f"next: {PROGRAM} eval --config practice.yaml")
+    say(f"next: {PROGRAM} practice --config practice.yaml")

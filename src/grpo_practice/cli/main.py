@@ -1,0 +1,190 @@
+"""`grpo-practice`: all commands, and the one place where an error becomes an exit code."""
+
+import io
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+
+from grpo_practice import __version__
+from grpo_practice.cli import (
+    config,
+    data,
+    demo,
+    evaluate,
+    experiences,
+    export,
+    init,
+    practice,
+    runs,
+    verify,
+)
+from grpo_practice.cli.common import PROGRAM, as_typed, note, print_json, say
+from grpo_practice.cli.tables import table
+from grpo_practice.errors import FingerprintError, GrpoPracticeError
+from grpo_practice.text import brief
+
+INTERRUPTED = 130
+CHANGE = 60
+"""Characters of a changed value in the table of a refused change."""
+
+app = typer.Typer(
+    name=PROGRAM,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,  # its tracebacks show local variables, which hold keys
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("init")(init.init)
+app.command("demo")(demo.demo)
+app.command("verify")(verify.verify)
+app.command("eval", short_help="Score an agent on a dataset, with an interval.")(evaluate.evaluate)
+app.command("practice", short_help="Let an agent learn from comparing its attempts.")(
+    practice.practice
+)
+app.command("export-agent")(export.export_agent)
+app.add_typer(data.app, name="data")
+app.add_typer(runs.app, name="runs")
+app.add_typer(experiences.app, name="experiences")
+app.add_typer(config.app, name="config")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        say(f"{PROGRAM} {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an unexpected error.")
+    ] = False,
+) -> None:
+    """Let an LLM agent practise: it gets better at your task, and its weights do not change.
+
+    Start with `grpo-practice demo`, which needs no endpoint, or with `grpo-practice init`.
+
+    Example: grpo-practice eval --model gpt-4o-mini --dataset mine --verify math
+    """
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command in `argv` (default: the process's own) and exit with its code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    sys.exit(run(words))
+
+
+def run(words: list[str]) -> int:
+    """The exit code of a command, after its error, if any, was told."""
+    try:
+        with _stoppable() as signals:
+            code = app(args=words, prog_name=PROGRAM, standalone_mode=False)
+    except typer.TyperException as e:
+        return _usage(e, words)
+    except GrpoPracticeError as e:
+        return _expected(e, words)
+    except typer.Abort:
+        code = INTERRUPTED
+    except Exception as e:  # noqa: BLE001 - whatever it is, a person gets a sentence
+        return _unexpected(e, words)
+    if code == INTERRUPTED:  # typer's word for Ctrl-C
+        return _interrupted(128 + signals[-1], words)
+    return code if isinstance(code, int) else 0
+
+
+@contextmanager
+def _stoppable() -> Iterator[list[int]]:
+    """SIGTERM and SIGHUP stop the block as Ctrl-C does; the last item is the one that came."""
+    came = [int(signal.SIGINT)]
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        interrupt = signal.getsignal(signal.SIGINT)
+        if not callable(interrupt):
+            raise KeyboardInterrupt
+        interrupt(number, frame)
+
+    ours = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, stop)
+    try:
+        yield came
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _usage(error: typer.TyperException, words: list[str]) -> int:
+    message = error.format_message()
+    if message.startswith("Usage:"):  # a group without a command: its help is the answer
+        note(message)
+        return error.exit_code
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else PROGRAM
+    return _tell("usage", message, f"{command} --help", words, error.exit_code)
+
+
+def _expected(error: GrpoPracticeError, words: list[str]) -> int:
+    diff = error.diff if isinstance(error, FingerprintError) else []
+    changes = [{"key": c.key, "was": c.was, "is": c.now} for c in diff]
+    if "--debug" in words:
+        _traceback()
+    return _tell(error.kind, str(error), error.hint, words, error.exit_code, diff=changes)
+
+
+def _unexpected(error: Exception, words: list[str]) -> int:
+    if "--debug" in words:
+        _traceback()
+    told = f"internal error: {type(error).__name__}: {error}"
+    hint = f"{as_typed(argv=['--debug', *words])} shows the traceback"
+    hint = "" if "--debug" in words else hint
+    return _tell("internal", told, hint, words, 1)
+
+
+def _traceback() -> None:
+    """The current error's, without local variables: they may hold keys."""
+    import traceback
+
+    note(traceback.format_exc())
+
+
+def _interrupted(code: int, words: list[str]) -> int:
+    if {"eval", "practice"} & set(words):
+        again = as_typed(argv=[word for word in words if word != "--again"])
+        message = "stopped; all that was paid for is stored"
+        return _tell("interrupted", message, f"to go on: {again}", words, code)
+    return _tell("interrupted", "stopped", None, words, code)
+
+
+def _tell(
+    kind: str,
+    message: str,
+    hint: str | None,
+    words: list[str],
+    code: int,
+    *,
+    diff: Sequence[dict[str, Any]] = (),
+) -> int:
+    """The sentence on stderr, the document on stdout where one was asked for; the exit code."""
+    note(message if kind == "interrupted" else f"error: {message}", style="red")
+    rows = [(c["key"], brief(str(c["was"]), CHANGE), brief(str(c["is"]), CHANGE)) for c in diff]
+    if rows:
+        table(["key", "was", "now"], rows, stderr=True)
+    if hint:
+        note(f"hint: {hint}")
+    if "--json" in words:
+        error = {"kind": kind, "message": message, "hint": hint, "diff": list(diff)}
+        print_json({"schema": "grpo-practice.error/1", "error": error, "exit": code})
+    return code

@@ -1,0 +1,91 @@
+"""`practice`: play, compare, distil, merge; step by step until the plan is done."""
+
+from typing import Annotated
+
+import typer
+
+from grpo_practice.cli.common import (
+    AgainOption,
+    ConfigOption,
+    DbOption,
+    JsonOption,
+    RestartOption,
+    SetOption,
+    VerboseOption,
+    as_typed,
+    open_store,
+    print_json,
+)
+
+
+def practice(
+    config: ConfigOption = None,
+    exp_id: Annotated[str | None, typer.Option(help="Name of the experiment.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="Dataset to practise on.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the data.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Samples per step.")] = None,
+    grpo_n: Annotated[int | None, typer.Option(min=2, help="Rollouts per sample.")] = None,
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, help="Rollouts in flight at once.")
+    ] = None,
+    truncate: Annotated[int | None, typer.Option(min=1, help="Use this many samples only.")] = None,
+    start_from: Annotated[
+        str | None,
+        typer.Option("--from", metavar="RUN[:STEP]", help="Start from that run's library."),
+    ] = None,
+    restart_step: RestartOption = None,
+    again: AgainOption = False,
+    set_: SetOption = None,
+    verbose: VerboseOption = False,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Practise an agent: learn experiences from what its better attempts did differently.
+
+    Running the command again continues where it stopped; nothing answered is paid for twice.
+    Without --config the latest practice run is continued.
+
+    Example: grpo-practice practice --config math.yaml
+    """
+    import asyncio
+    import os
+
+    from grpo_practice.build.configs import practice_config, quoted
+    from grpo_practice.build.practice import prepare_practice, run_practice
+    from grpo_practice.build.refs import library_of
+    from grpo_practice.build.session import Session
+    from grpo_practice.build.specs import Source
+    from grpo_practice.cli.reports import show_practice
+    from grpo_practice.cli.view import progress
+    from grpo_practice.config import collect_secrets, read_environment
+    from grpo_practice.events import Notice
+
+    flags = {
+        "exp_id": quoted(exp_id) if exp_id else None,
+        "data.practice_dataset_name": quoted(dataset) if dataset else None,
+        "practice.epochs": epochs,
+        "practice.batch_size": batch_size,
+        "practice.grpo_n": grpo_n,
+        "practice.rollout_concurrency": concurrency,
+        "practice.rollout_data_truncate": truncate,
+    }
+    overrides = [*(set_ or []), *(f"{k}={v}" for k, v in flags.items() if v is not None)]
+    with open_store(db) as store, progress(json=json) as emit:
+        loaded = practice_config(store, config, overrides, read_environment(os.environ))
+        for text in [*loaded.notices, *(loaded.ignored if verbose else [])]:
+            emit(Notice(text))
+        start = library_of(store, start_from).library if start_from else None
+        if restart_step is None:
+            restart_step = loaded.config.practice.restart_step
+        command = as_typed(collect_secrets(loaded.config))
+        session = Session(store, emit, command, restart_step, again)
+        job = prepare_practice(
+            session, loaded.config, Source(loaded.text, loaded.base_dir), start=start
+        )
+        report = asyncio.run(run_practice(session, job))
+    if json:
+        print_json(report.document())
+    else:
+        show_practice(report)
+    if report.merge_failed:
+        raise typer.Exit(1)

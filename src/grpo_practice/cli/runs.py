@@ -1,0 +1,210 @@
+"""`runs`: what was run, how it stands, what it cost."""
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from grpo_practice.cli.common import (
+    PROGRAM,
+    DbOption,
+    JsonOption,
+    YesOption,
+    confirm,
+    count,
+    existing_store,
+    print_json,
+    reward,
+    say,
+    tokens,
+)
+from grpo_practice.cli.tables import facts, table
+
+if TYPE_CHECKING:
+    from grpo_practice.metrics import Score
+    from grpo_practice.store import Store
+    from grpo_practice.store.history import BranchRow
+    from grpo_practice.store.records import RunRow, StepRow
+    from grpo_practice.store.runs import StageCost
+
+app = typer.Typer(no_args_is_help=True, help="What was run, how it stands, what it cost.")
+
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Its name, as `runs list` says.")]
+
+
+@app.command("list")
+def list_(db: DbOption = None, json: JsonOption = False) -> None:
+    """List all runs, the oldest first.
+
+    Example: grpo-practice runs list
+    """
+    from grpo_practice.store import runs
+
+    with existing_store(db) as store:
+        found = store.read(runs.every)
+    if json:
+        documents = [_run_document(run) for run in found]
+        print_json({"schema": "grpo-practice.runs/1", "runs": documents, "exit": 0})
+        return
+    table(
+        ["run", "kind", "status", "steps", "begun"],
+        [
+            (
+                run.name + (" (simulated)" if run.simulated else ""),
+                run.kind,
+                run.status,
+                f"{run.steps_closed} of {run.steps}",
+                _time(run.created_at),
+            )
+            for run in found
+        ],
+        right=["steps"],
+    )
+    last = found[-1].name if found else None
+    say(f"next: {PROGRAM} runs show {last}" if last else f"no runs yet; next: {PROGRAM} demo")
+
+
+@app.command()
+def show(run: RunArgument, db: DbOption = None, json: JsonOption = False) -> None:
+    """Show the steps, scores and costs of a run.
+
+    Example: grpo-practice runs show math
+    """
+    with existing_store(db) as store:
+        found = _look_up(store, run)
+    if json:
+        print_json(_document(found))
+    else:
+        _show(found)
+
+
+@app.command()
+def delete(run: RunArgument, yes: YesOption = False, db: DbOption = None) -> None:
+    """Delete a run, and the evaluations that it made.
+
+    Everything that was paid for in them goes too.
+
+    Example: grpo-practice runs delete math --yes
+    """
+    with existing_store(db) as store:
+        found = store.run(run)
+        confirm(f"Delete {found.name} and all that was paid for in it?", yes=yes)
+        with store.lock(run):
+            gone = store.delete_run(run)
+    say(f"deleted {count(len(gone), 'run')}: {', '.join(gone)}")
+    say(f"next: {PROGRAM} runs list")
+
+
+def _time(stored: str) -> str:
+    """To the minute, in UTC as it is stored."""
+    return f"{stored[:10]} {stored[11:16]} UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """All there is to say about a run."""
+
+    run: "RunRow"
+    branches: "list[BranchRow]"
+    steps: "list[StepRow]"
+    outcomes: dict[str, int]
+    scores: "dict[str, Score]"
+    """Of the run, or of its experiment's evaluations; complete ones only."""
+    costs: "list[StageCost]"
+
+
+def _look_up(store: "Store", name: str) -> _Found:
+    from grpo_practice.build.reports import known_score
+    from grpo_practice.store import branches, history, runs, scores
+    from grpo_practice.types import ROLE_OF
+
+    run, stages = store.run(name), list[str](ROLE_OF)
+    branch = store.read(branches.load, run.head_branch) if run.head_branch else None
+    evals = [r for r in store.read(runs.every) if r.kind == "eval"]
+    shown = evals if run.kind == "practice" else [run]
+    family = [r.name for r in shown if r.exp_id == run.exp_id]
+    known = {evaluated: known_score(store, evaluated) for evaluated in family}
+    return _Found(
+        run,
+        store.read(history.branches_of, name),
+        store.steps(branch) if branch else [],
+        store.read(scores.outcomes, branch) if branch else {},
+        {n: k.score for n, k in known.items() if k is not None},
+        sorted(store.read(runs.costs, name), key=lambda cost: stages.index(cost.stage)),
+    )
+
+
+def _show(found: _Found) -> None:
+    from grpo_practice.cli.reports import interval, show_steps
+
+    run = found.run
+    say(f"{run.name}{' (simulated)' if run.simulated else ''}", style="bold")
+    many = [f"{b.id} ({b.cause} at step {b.from_step})" for b in found.branches]
+    facts(
+        [
+            ("status", f"{run.kind}, {run.status}, begun {_time(run.created_at)}"),
+            ("branches", ", ".join(many) if len(many) > 1 else ""),
+            ("steps", f"{run.steps_closed} of {run.steps} closed"),
+            ("rollouts", ", ".join(f"{n} {name}" for name, n in found.outcomes.items())),
+        ]
+    )
+    if run.kind == "practice":
+        show_steps(found.steps, {})
+    table(
+        ["evaluation", "score", "95 % interval", "questions"],
+        [
+            (name, reward(score.mean), interval(score), str(score.n_scored_questions))
+            for name, score in found.scores.items()
+        ],
+        right=["score", "questions"],
+    )
+    table(
+        ["stage", "model", "calls", "tokens in", "tokens out"],
+        [
+            (c.stage, c.name, str(c.calls), tokens(c.tokens_in), tokens(c.tokens_out))
+            for c in found.costs
+        ],
+        right=["calls", "tokens in", "tokens out"],
+    )
+    shows = (
+        "experiences list --run" if run.kind == "practice" else "eval --rejudge --verify V --run"
+    )
+    say(f"next: {PROGRAM} {shows} {run.name}")
+
+
+def _document(found: _Found) -> dict[str, Any]:
+    from grpo_practice.build.reports import score_document
+
+    return {
+        "schema": "grpo-practice.run/1",
+        **_run_document(found.run),
+        "branches": [asdict(branch) for branch in found.branches],
+        "steps": [
+            {
+                "step": row.plan.step,
+                "epoch": row.plan.epoch,
+                "status": row.status,
+                "library": f"L{row.library_out}" if row.library_out else None,
+                "stats": dict(row.stats) if row.stats else None,
+            }
+            for row in found.steps
+        ],
+        "outcomes": found.outcomes,
+        "scores": {name: score_document(score) for name, score in found.scores.items()},
+        "costs": [asdict(cost) for cost in found.costs],
+        "exit": 0,
+    }
+
+
+def _run_document(run: "RunRow") -> dict[str, Any]:
+    return {
+        "run": run.name,
+        "exp_id": run.exp_id,
+        "kind": run.kind,
+        "role": run.role,
+        "parent": run.parent_run,
+        "status": run.status,
+        "simulated": run.simulated,
+        "steps": {"planned": run.steps, "closed": run.steps_closed},
+        "created_at": run.created_at,
+    }

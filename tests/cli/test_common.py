@@ -1,0 +1,73 @@
+"""Commands are recorded without secrets; numbers are short."""
+
+import pytest
+
+from grpo_practice.cli.common import as_typed, duration, print_json, reward, tokens
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "a.model_provider.api_key=sk-secret",
+        "--set=agent.api_key=sk-secret",
+        "agent.model={model_provider: {api_key: sk-secret}, x: 1}",
+        "agent.model_settings.extra_headers={X-Key: sk-secret}",
+        "API_KEY=sk-secret",
+        "x.extra_query={a: sk-secret}",
+        "x.base_url=https://me:sk-secret@host/v1",
+        "x.base_url=[https://host/v1?key=sk-secret]",
+    ],
+)
+def test_the_recorded_command_hides_keys_however_they_are_set(word: str) -> None:
+    text = as_typed(argv=["eval", "--set", word])
+    assert "sk-secret" not in text
+    assert "***" in text
+
+
+def test_the_recorded_command_hides_loaded_secrets_and_urls_passwords() -> None:
+    words = ["eval", "--base-url", "https://me:pw123@host/v1?key=abc", "--dataset", "hunter22 x"]
+    text = as_typed({"hunter22"}, words)
+    assert text == "grpo-practice eval --base-url 'https://***@host/v1?key=***' --dataset '*** x'"
+
+
+def test_a_command_without_secrets_can_be_typed_again() -> None:
+    words = ["practice", "--config", "a b.yaml", "--set", "practice.grpo_n=4", "--set", "x=${A}"]
+    words += ["--set", "agent.model.model_settings.max_tokens=99"]
+    assert as_typed(argv=words) == (
+        "grpo-practice practice --config 'a b.yaml' --set practice.grpo_n=4 --set 'x=${A}'"
+        " --set agent.model.model_settings.max_tokens=99"
+    )
+
+
+@pytest.mark.parametrize(
+    ("n", "text"),
+    [
+        (None, "unknown"),
+        (0, "0"),
+        (9_999, "9999"),
+        (10_000, "10.0k"),
+        (999_949, "999.9k"),
+        (999_950, "1.00M"),
+    ],
+)
+def test_tokens_are_short_and_never_a_made_up_zero(n: int | None, text: str) -> None:
+    assert tokens(n) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.04, "0.0 s"), (9.96, "10.0 s"), (59.4, "59 s"), (59.6, "1 min 0 s"), (7_500, "2 h 5 min")],
+)
+def test_durations_read_as_people_say_them(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_no_reward_is_not_zero() -> None:
+    assert (reward(None), reward(0.0)) == ("-", "0.000")
+
+
+def test_a_document_cannot_act_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"a": "\x9b31m\u202e\x1b[2J é"})
+    assert capsys.readouterr().out.isascii()
+    with pytest.raises(ValueError, match="JSON compliant"):
+        print_json({"a": float("nan")})

@@ -1,0 +1,126 @@
+"""Datasets: what was found in a file is said, and nothing is half done."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Gp
+
+ROWS = [{"problem": "2+2?", "answer": "4"}, {"problem": "Who?\x1b[2J", "answer": None}]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return str(path)
+
+
+def test_upload_list_show_delete(gp: Gp, file: str) -> None:
+    ran = gp("data", "upload", file, "--name", "d", "--map", "question=problem")
+    assert ran.code == 0
+    assert ran.out.splitlines()[0] == "d (revision 1) holds 2 rows"
+    assert "the question is in 'problem'" in ran.out
+    assert ran.out.splitlines()[-1].startswith("next: grpo-practice eval --model MODEL --dataset d")
+
+    ran = gp("data", "list")
+    assert ran.out.splitlines()[1].split()[:3] == ["d", "2", "1"]
+    ran = gp("data", "show", "d", "--rows", "2")
+    assert r"Who?\x1b[2J" in ran.out
+    assert "\x1b" not in ran.out
+
+    assert gp("data", "delete", "d", "--yes").code == 0
+    assert gp("data", "list", "--json").document["datasets"] == []
+    assert gp("data", "show", "d").code == 4
+
+
+def test_answers_the_verify_function_cannot_use_are_reported_and_kept(gp: Gp, file: str) -> None:
+    ran = gp("data", "upload", file, "--name", "d", "--map", "question=problem")
+    assert "verify math cannot use 1 of 2 answers: row 2: verify math needs an answer" in ran.out
+    ran = gp("data", "upload", file, "--name", "d", "--map", "question=problem", "--verify=judge")
+    assert "verify judge can use every answer" in ran.out
+    assert "holds 2 rows, as before" in ran.out
+
+
+def test_the_upload_document(gp: Gp, file: str) -> None:
+    words = ("data", "upload", file, "--name", "d", "--map", "question=problem", "--json")
+    document = gp(*words).document
+    assert document["schema"] == "grpo-practice.upload/1"
+    assert (document["dataset"]["name"], document["dataset"]["n"]) == ("d", 2)
+    assert [bad["row"] for bad in document["verify"]["unusable"]] == [2]
+    assert (document["new"], gp(*words).document["new"]) == (True, False)
+    rows = gp("data", "show", "d", "--json", "--rows", "1").document["rows"]
+    assert [row["question"] for row in rows] == ["2+2?"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../../etc/x", "a/b", ".", "..", "x\0y", "x" * 101, "", "é", "a b", "x\n", "\u202ex", ".x"],
+)
+def test_a_name_that_could_be_a_path_is_refused(gp: Gp, file: str, name: str) -> None:
+    ran = gp("data", "upload", file, "--name", name)
+    assert ran.code == 2
+    assert "cannot be the name of a dataset" in ran.err
+    assert not Path("grpo-practice.db").exists()
+
+
+def test_a_bad_row_imports_nothing_unless_skipped(gp: Gp, tmp_path: Path) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text('{"question": "2+2?", "answer": "4"}\n{"question": "x", \n')
+    ran = gp("data", "upload", str(path), "--name", "d")
+    assert ran.code == 4
+    assert "bad.jsonl:2" in ran.err
+    assert not Path("grpo-practice.db").exists()
+    ran = gp("data", "upload", str(path), "--name", "d", "--skip-bad")
+    assert ran.out.startswith("d (revision 1) holds 1 row\n")
+
+
+def test_other_rows_under_the_same_name_need_replace(gp: Gp, file: str, tmp_path: Path) -> None:
+    gp("data", "upload", file, "--name", "d", "--map", "question=problem")
+    other = tmp_path / "other.csv"
+    other.write_text("question;answer\n1+1?;2\n")
+    assert gp("data", "upload", str(other), "--name", "d").code == 4
+    ran = gp("data", "upload", str(other), "--name", "d", "--replace", "--delimiter", ";")
+    assert ran.out.startswith("d (revision 2) holds 1 row\n")
+
+
+@pytest.mark.parametrize(("said", "code", "left"), [("n", 1, 1), ("y", 0, 0)])
+def test_a_person_is_asked_and_heard(
+    gp: Gp, file: str, monkeypatch: pytest.MonkeyPatch, said: str, code: int, left: int
+) -> None:
+    gp("data", "upload", file, "--name", "d", "--map", "question=problem")
+    keyboard = io.StringIO(f"{said}\n")
+    monkeypatch.setattr(keyboard, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", keyboard)
+    ran = gp("data", "delete", "d")
+    assert ran.code == code
+    assert "Delete dataset d (2 rows)?" in ran.err
+    assert ("nothing was changed" in ran.err) == bool(left)
+    assert len(gp("data", "list", "--json").document["datasets"]) == left
+
+
+@pytest.mark.parametrize("pair", ["question", "=x", "question="])
+def test_a_mapping_that_is_none_is_refused(gp: Gp, file: str, pair: str) -> None:
+    assert gp("data", "upload", file, "--name", "d", "--map", pair).code == 2
+
+
+def test_deleting_asks_first(gp: Gp, file: str) -> None:
+    gp("data", "upload", file, "--name", "d", "--map", "question=problem")
+    ran = gp("data", "delete", "d")
+    assert ran.code == 2
+    assert "--yes" in ran.err
+    assert gp("data", "show", "d").code == 0
+
+
+def test_the_database_is_named_by_flag_or_environment(
+    gp: Gp, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("data", "upload", file, "--name", "d", "--map", "question=problem")
+    gp(*words, "--db", "flag.db")
+    monkeypatch.setenv("GRPO_PRACTICE_DB", "env.db")
+    gp(*words)
+    assert Path("flag.db").exists()
+    assert Path("env.db").exists()
+    assert not Path("grpo-practice.db").exists()

@@ -1,0 +1,68 @@
+"""The demo does the whole job, says that it is simulated, and leaves what it promises."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Gp
+
+
+def test_the_demo_improves_its_agent_and_says_it_is_simulated(gp: Gp) -> None:
+    ran = gp("demo")
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith("Simulated from end to end")
+    scores = [
+        float(line.split()[1])
+        for line in ran.out.splitlines()
+        if line.split()[:1] in (["before"], ["after"])
+    ]
+    assert len(scores) == 2
+    assert scores[0] < scores[1]
+    assert "(simulated: says nothing about a real model)" in ran.out
+    assert ran.out.splitlines()[-1].startswith("next: grpo-practice init")
+    assert list(Path().iterdir()) == []
+
+
+def test_a_kept_demo_can_be_gone_on_with(demo: Gp) -> None:
+    assert {path.name for path in Path().iterdir()} >= {
+        *("practice.yaml", "practice.jsonl", "test.jsonl", "agent.yaml", "grpo-practice.db")
+    }
+    ran = demo("practice", "--config", "practice.yaml", "--json")
+    assert ran.code == 0, ran.err
+    assert ran.document["requests"] == {"new": 0, "replayed": 0, "failed": 0}
+    assert ran.document["simulated"] is True
+
+
+def test_the_demo_overwrites_nothing(gp: Gp) -> None:
+    Path("full").mkdir()
+    Path("full/mine").write_text("x")
+    ran = gp("demo", "--keep", "full")
+    assert (ran.code, ran.out) == (2, "")
+    assert [path.name for path in Path("full").iterdir()] == ["mine"]
+
+
+@pytest.mark.slow
+def test_the_served_endpoint_answers_until_it_is_stopped() -> None:
+    command = [sys.executable, "-u", "-m", "grpo_practice", "demo", "--serve", "0"]
+    env = {**os.environ, "NO_PROXY": "127.0.0.1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as server:
+        assert server.stdout is not None
+        url = server.stdout.readline().split(" answers at ")[1].split()[0]
+        assert f"UTU_LLM_BASE_URL={url}" in server.stdout.readline()
+        body = {"model": "sim", "messages": [{"role": "user", "content": "What is 2+2?"}]}
+        request = urllib.request.Request(
+            f"{url}/chat/completions",
+            json.dumps(body).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=10) as response:
+            assert json.load(response)["choices"][0]["message"]["role"] == "assistant"
+        server.send_signal(signal.SIGINT)
+        told, _ = server.communicate(timeout=10)
+    assert (server.returncode, told) == (0, "stopped\n")

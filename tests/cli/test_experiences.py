@@ -1,0 +1,91 @@
+"""Experiences and where they come from, on a finished demo."""
+
+import pytest
+
+from tests.cli.conftest import Gp
+
+
+def labels(gp: Gp, *words: str) -> list[str]:
+    found = gp("experiences", "list", *words, "--json").document["experiences"]
+    return [experience["id"] for experience in found]
+
+
+def test_the_latest_practice_run_is_the_default(demo: Gp) -> None:
+    ran = demo("experiences", "list")
+    first, *rest = ran.out.splitlines()
+    assert first.endswith("(demo, after step 3):")
+    assert rest[-1] == f"next: grpo-practice experiences show {labels(demo)[0]} --run demo"
+    assert labels(demo) == labels(demo, "--run", "demo", "--step", "3")
+
+
+def test_earlier_steps_are_still_there(demo: Gp) -> None:
+    assert labels(demo, "--step", "0") == labels(demo, "--run", "demo:0")
+    assert labels(demo, "--step", "0") != labels(demo)
+    assert demo("experiences", "list", "--step", "9").code == 2
+
+
+def test_an_experience_tells_its_groups_and_lessons(demo: Gp) -> None:
+    label = labels(demo, "--step", "0")[0]
+    document = demo("experiences", "show", label, "--json").document
+    assert document["schema"] == "grpo-practice.experience/1"
+    first = document["changes"][0]
+    assert (first["op"], first["step"]) == ("ADD", 0)
+    proposal = first["proposals"][0]
+    assert proposal["op"] == "ADD"
+    assert proposal["lessons"]
+    assert proposal["question"]
+
+    text = demo("experiences", "show", label).out
+    assert text.startswith(f"{label} of demo\n{document['text']}\n")
+    assert "step 0: ADD" in text
+    assert f"group {proposal['slot']}" in text
+
+
+def test_a_removed_experience_is_shown_as_removed(demo: Gp) -> None:
+    kept = set(labels(demo))
+    removed = sorted(set(labels(demo, "--step", "2")) - kept)
+    assert removed, "the demo removes some in its last step"
+    document = demo("experiences", "show", removed[0], "--json").document
+    assert document["text"] is None
+    assert document["changes"][-1]["op"] == "DELETE"
+    assert "\n(removed)\n" in demo("experiences", "show", removed[0]).out
+
+
+def test_only_the_line_the_run_stands_on_counts(demo: Gp) -> None:
+    made_late = sorted(set(labels(demo)) - set(labels(demo, "--step", "1")))
+    assert made_late, "the demo adds some after step 1"
+    words = ("practice", "--config", "practice.yaml", "--restart-step", "2", "--epochs", "1")
+    assert demo(*words, "--set", "practice.do_eval=false").code == 0
+    assert demo("experiences", "show", made_late[0]).code == 2
+    assert demo("experiences", "show", labels(demo)[0]).code == 0
+    branches = demo("runs", "show", "demo", "--json").document["branches"]
+    assert [(b["cause"], b["from_step"], b["is_head"]) for b in branches] == [
+        ("start", 0, False),
+        ("restart", 2, True),
+    ]
+    first, second = (b["id"] for b in branches)
+    shown = f"{first} (start at step 0), {second} (restart at step 2)"
+    assert shown in demo("runs", "show", "demo").out
+
+
+def test_an_experience_that_was_brought_along_says_so(demo: Gp) -> None:
+    brought = labels(demo)
+    words = ("practice", "--config", "practice.yaml", "--exp-id", "second", "--from", "demo")
+    assert demo(*words, "--epochs", "1", "--set", "practice.do_eval=false").code == 0
+    kept = sorted(set(brought) & set(labels(demo, "--run", "second")))
+    document = demo("experiences", "show", kept[0], "--run", "second", "--json").document
+    assert document["run"] == "second"
+    assert document["imported"]
+    text = demo("experiences", "show", kept[0], "--run", "second").out
+    assert "at the start  from another run: " in text
+
+
+@pytest.mark.parametrize("label", ["E0", "foo", "E1x", "", "-1", "E99"])
+def test_what_is_no_experience_is_an_error(demo: Gp, label: str) -> None:
+    ran = demo("experiences", "show", "--", label)
+    assert (ran.code, ran.out) == (2, "")
+
+
+@pytest.mark.parametrize("spelling", ["e1", "1", "E1"])
+def test_labels_may_be_typed_in_small(demo: Gp, spelling: str) -> None:
+    assert demo("experiences", "show", spelling).out.startswith("E1 of demo\n")

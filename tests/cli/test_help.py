@@ -1,0 +1,53 @@
+"""Every command explains itself, with an example that can be typed."""
+
+import re
+import shlex
+from collections.abc import Iterator
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from grpo_practice.cli.main import app
+
+
+def commands(group: typer.Typer, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The words of every command of the program."""
+    for command in group.registered_commands:
+        yield (*above, command.name or str(getattr(command.callback, "__name__", "")))
+    for inner in group.registered_groups:
+        assert inner.typer_instance is not None
+        assert inner.name is not None
+        yield from commands(inner.typer_instance, (*above, inner.name))
+
+
+ALL = list(commands(app))
+
+
+def test_all_commands_are_there() -> None:
+    assert {" ".join(words) for words in ALL} == {
+        *("init", "demo", "verify", "eval", "practice", "export-agent"),
+        *("data upload", "data list", "data show", "data delete"),
+        *("runs list", "runs show", "runs delete"),
+        *("experiences list", "experiences show"),
+        *("config show", "config validate"),
+    }
+
+
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_the_example_in_the_help_is_one_the_command_can_read(words: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(app, [*words, "--help"])
+    assert done.exit_code == 0
+    assert "Example: grpo-practice " in done.output
+    lines = done.output.split("Example: ", 1)[1].split("\n\n")[0]
+    example = shlex.split(" ".join(lines.split()))[1:]
+    assert example[: len(words)] == list(words)
+    known = done.output.split("Options:")[1]
+    for option in (word for word in example if word.startswith("-")):
+        assert re.search(rf"(^|\s){option}[ ,]", known), f"{option}: no option of {words}"
+
+
+def test_the_list_of_commands_is_not_cut_off() -> None:
+    for group in ((), ("data",), ("runs",), ("experiences",), ("config",)):
+        listed = CliRunner().invoke(app, [*group, "--help"]).output.split("Commands:")[1]
+        assert "..." not in listed

@@ -1,0 +1,200 @@
+"""`eval` and `practice` as a person types them, each in a process of its own."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_practice.sim.questions import questions
+from tests.build.project import CONFIG
+
+SERVER = """
+import asyncio
+from grpo_practice.llm.simserver import serve
+asyncio.run(serve(0, latency_s=0.01, on_ready=lambda port: print(port, flush=True)))
+"""
+
+
+class Shell:
+    """A folder in which commands are typed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("UTU_", "OPENAI_"))}
+        self.env = {**kept, "NO_COLOR": "1", "COLUMNS": "100"}
+        samples = questions(24, 0)
+        for name, part in (("train", samples[:12]), ("test", samples[12:])):
+            rows = [json.dumps({"question": s.question, "answer": s.answer}) for s in part]
+            (folder / f"{name}.jsonl").write_text("\n".join(rows))
+        (folder / "math.yaml").write_text(CONFIG)
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "grpo_practice", *words],
+            cwd=self.folder,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def type(self, *words: str, code: int = 0) -> tuple[str, str]:
+        with self.start(*words) as process:
+            out, err = process.communicate(timeout=60)
+        assert process.returncode == code, err
+        return out, err
+
+    def json(self, *words: str, code: int = 0) -> Any:
+        return json.loads(self.type(*words, "--json", code=code)[0])
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        db = sqlite3.connect(self.folder / "grpo-practice.db")
+        try:
+            return db.execute(sql).fetchall()
+        finally:
+            db.close()
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    shell = Shell(tmp_path)
+    for name in ("train", "test"):
+        shell.type("data", "upload", f"{name}.jsonl", "--name", name)
+    return shell
+
+
+def test_the_three_commands_do_the_sensible_thing_as_typed(shell: Shell) -> None:
+    shell.type("practice", "--config", "math.yaml")
+    out, _ = shell.type("eval", "--restart-step", "0")
+    assert "toy/eval" in out
+    out, _ = shell.type("eval", "--restart-step", "1")
+    assert shell.query("SELECT count(*) FROM branches WHERE run_id = 'toy/eval'") == [(2,)]
+    agent, _ = shell.type("export-agent")
+    (shell.folder / "a.yaml").write_text(agent)
+    report = shell.json("eval", "--agent", "a.yaml")
+    assert report["run"] == "toy/eval/a"
+    (sha,) = shell.query(
+        "SELECT DISTINCT t.body FROM rollouts JOIN texts t ON sha256 = system_sha JOIN branches b"
+        " USING (branch_id) WHERE b.run_id = 'toy/eval/a'"
+    )[0]
+    assert "## Experience from practice" in sha
+
+
+def test_the_second_practice_goes_on_with_the_first_without_a_config(shell: Shell) -> None:
+    first = shell.json("practice", "--config", "math.yaml")
+    assert first["requests"]["new"] > 0
+    again = shell.json("practice")
+    assert again["requests"] == {"new": 0, "replayed": 0, "failed": 0}
+    assert again["library"] == first["library"]
+    more = shell.json("practice", "--epochs", "3")
+    assert [s["step"] for s in more["steps"]] == list(range(6))
+    assert [s["status"] for s in shell.json("practice")["steps"]] == ["closed"] * 6
+
+
+def test_a_killed_run_ends_with_the_library_of_one_that_was_not(
+    shell: Shell, tmp_path: Path
+) -> None:
+    whole = shell.json("practice", "--config", "math.yaml", "--exp-id", "whole")
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None
+        url = f"http://127.0.0.1:{server.stdout.readline().strip()}/v1"
+        words = ["practice", "--config", "math.yaml", "--set"]
+        words.append(f"evaluation.agent.model.model_provider.base_url={url}")
+        with shell.start(*words) as process:
+            committed = 0
+            while committed < 40:
+                time.sleep(0.01)
+                sql = "SELECT count(*) FROM calls JOIN branches USING (branch_id)"
+                committed = shell.query(f"{sql} WHERE run_id = 'toy'")[0][0]
+            process.send_signal(signal.SIGKILL)
+        after = shell.json(*words)
+        server.kill()
+    assert after["requests"]["new"] < whole["requests"]["new"]
+    assert shell.query("PRAGMA integrity_check") == [("ok",)]
+    libraries = [
+        shell.query(
+            "SELECT s.step, hex(l.sha256) FROM v_steps s JOIN libraries l"
+            f" ON l.library_id = s.library_out WHERE s.run_id = '{run}' ORDER BY 1"
+        )
+        for run in ("toy", "whole")
+    ]
+    assert libraries[0] == libraries[1] != []
+
+
+def test_a_score_needs_no_config(shell: Shell) -> None:
+    flags = ["--model", "sim", "--dataset", "test", "--verify", "math"]
+    report = shell.json("eval", *flags, "-k", "2")
+    assert report["run"] == "test/eval/model=sim/verify=math"
+    assert report["rollouts"]["planned"] == 24
+    assert report["simulated"] is True
+
+
+def test_a_few_answers_are_shown_and_not_asked_again(shell: Shell) -> None:
+    out, _ = shell.type("eval", "--config", "math.yaml", "--limit", "2", "--show")
+    assert out.count("boxed") >= 2
+    report = shell.json("eval", "--config", "math.yaml")
+    assert report["requests"]["new"] == 10
+
+
+def test_another_library_is_a_start(shell: Shell) -> None:
+    shell.json("practice", "--config", "math.yaml")
+    report = shell.json(
+        "practice", "--config", "math.yaml", "--exp-id", "next", "--epochs", "1", "--from", "toy:1"
+    )
+    assert [s["step"] for s in report["steps"]] == [0, 1]
+    (cause,) = shell.query("SELECT cause FROM libraries WHERE run_id = 'next' ORDER BY 1 LIMIT 1")
+    assert cause == ("import",)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["practice"], 2, "what to practise"),
+        (["eval"], 2, "dataset"),
+        (["practice", "--config", "nope.yaml"], 2, "nope.yaml"),
+        (["practice", "--config", "math.yaml", "--dataset", "gone"], 4, "no dataset 'gone'"),
+        (["practice", "--config", "math.yaml", "--grpo-n", "1"], 2, "grpo"),
+        (["practice", "--config", "math.yaml", "--restart-step", "2"], 2, "0 steps recorded"),
+        (["eval", "--config", "math.yaml", "--verify", "mth"], 2, "math"),
+        (["practice", "--config", "math.yaml", "--set", "practice.grop_n=3"], 2, "grpo_n"),
+        (["practice", "--config", "math.yaml", "--from", "nobody"], 2, "nobody"),
+        (["eval", "--rejudge"], 2, "--verify"),
+    ],
+    ids=lambda v: " ".join(v) if isinstance(v, list) else None,
+)
+def test_bad_input_is_one_sentence_and_its_code(
+    shell: Shell, words: list[str], code: int, said: str
+) -> None:
+    _, err = shell.type(*words, code=code)
+    assert said in err
+    assert "Traceback" not in err
+    document = shell.json(*words, code=code)
+    assert document["schema"] == "grpo-practice.error/1"
+    assert document["exit"] == code
+
+
+def test_an_endpoint_that_is_not_there_ends_with_3_and_what_is_stored_stays(shell: Shell) -> None:
+    nowhere = [
+        "--base-url",
+        "http://127.0.0.1:9/v1",
+        "--set",
+        "agent.model.model_provider.api_key=k",
+    ]
+    _, err = shell.type("eval", "--config", "math.yaml", *nowhere, code=3)
+    assert "127.0.0.1:9" in err
+    assert shell.json("eval", "--config", "math.yaml")["rollouts"]["scored"] == 12
+
+
+def test_what_has_no_effect_is_said_with_v(shell: Shell) -> None:
+    words = ["eval", "--config", "math.yaml", "--set", "db_url=x"]
+    assert "db_url" not in shell.type(*words)[1]
+    assert "db_url is ignored" in shell.type(*words, "-v")[1]

@@ -1,0 +1,72 @@
+"""Runs as a person looks at them, on a finished demo."""
+
+import pytest
+
+from tests.cli.conftest import Gp
+
+EVALS = {"demo/eval"}
+
+
+def test_runs_are_listed_with_what_is_simulated(demo: Gp) -> None:
+    lines = demo("runs", "list").out.splitlines()
+    first = " ".join(lines[1].split())
+    assert first.startswith("demo/eval (simulated) eval done 5 of 5 ")
+    assert lines[-1].startswith("next: grpo-practice runs show demo/eval/L")
+    document = demo("runs", "list", "--json").document
+    assert document["schema"] == "grpo-practice.runs/1"
+    found = {run["run"]: run for run in document["runs"]}
+    assert found["demo"]["kind"] == "practice"
+    assert found["demo"]["steps"] == {"planned": 4, "closed": 4}
+    assert {run["parent"] for name, run in found.items() if "/L" in name} == {"demo"}
+
+
+def test_a_run_shows_steps_scores_and_costs_by_stage(demo: Gp) -> None:
+    lines = demo("runs", "show", "demo").out.splitlines()
+    text = "\n".join(lines)
+    assert lines[0] == "demo (simulated)"
+    assert "240 ok" in text
+    steps = [line.split() for line in lines if line.strip().endswith("closed")]
+    assert [row[0] for row in steps if row[0].isdigit()] == ["0", "1", "2", "3"]
+    evaluations = [line.split()[0] for line in lines if line.startswith("demo/eval")]
+    assert evaluations[0] == "demo/eval"
+    assert len(evaluations) == 3
+    stages = [line.split()[0] for line in lines if " sim " in line]
+    assert stages == ["play", "summarise", "compare", "propose", "merge"]
+    assert lines[-1] == "next: grpo-practice experiences list --run demo"
+
+
+def test_the_document_of_a_run_adds_up(demo: Gp) -> None:
+    document = demo("runs", "show", "demo", "--json").document
+    assert document["schema"] == "grpo-practice.run/1"
+    assert document["outcomes"] == {"ok": 240}
+    assert [step["stats"]["planned"] for step in document["steps"]] == [60] * 4
+    assert {cost["stage"]: cost["calls"] for cost in document["costs"]}["play"] == 240
+    assert [b["cause"] for b in document["branches"]] == ["start"]
+    assert all(0 < s["mean"] < 1 for s in document["scores"].values())
+
+
+def test_an_evaluation_shows_its_own_score_only(demo: Gp) -> None:
+    document = demo("runs", "show", "demo/eval", "--json").document
+    assert list(document["scores"]) == ["demo/eval"]
+
+
+def test_an_unknown_run_is_an_error_that_names_those_there_are(demo: Gp) -> None:
+    ran = demo("runs", "show", "nope")
+    assert ran.code == 2
+    assert "hint: runs: demo/eval, demo, " in ran.err
+
+
+def test_deleting_a_run_takes_its_evaluations_along(demo: Gp) -> None:
+    assert demo("runs", "delete", "demo").code == 2
+    ran = demo("runs", "delete", "demo", "-y")
+    assert ran.out.startswith("deleted 3 runs: demo, demo/eval/L")
+    left = demo("runs", "list", "--json").document["runs"]
+    assert [run["run"] for run in left] == ["demo/eval"]
+
+
+@pytest.mark.parametrize("words", [("runs", "list"), ("experiences", "list"), ("data", "list")])
+def test_looking_makes_no_database(gp: Gp, words: tuple[str, ...]) -> None:
+    ran = gp(*words)
+    assert ran.code == 2
+    assert "there is no database grpo-practice.db yet" in ran.err
+    assert gp("data", "list").code == 2
