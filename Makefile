@@ -1,0 +1,41 @@
+# Needs Python >= 3.11 and make; everything else is installed into .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: demo test check format lint types wheel clean
+
+demo: $(READY)  ## The main job on the simulated endpoint
+	$(BIN)/grpo-practice demo
+
+test: $(READY)  ## The tests
+	$(BIN)/pytest -q
+
+check: format lint types test wheel  ## What has to pass before a commit
+
+format: $(READY)
+	$(BIN)/ruff format --check src tests
+
+lint: $(READY)
+	$(BIN)/ruff check src tests
+
+types: $(READY)
+	$(BIN)/mypy
+
+wheel: $(READY)  ## The wheel works without anything of development
+	rm -rf .wheel && mkdir .wheel
+	$(BIN)/pip wheel -q --no-deps -w .wheel .
+	$(PYTHON) -m venv .wheel/venv
+	.wheel/venv/bin/pip install -q --disable-pip-version-check .wheel/*.whl
+	.wheel/venv/bin/grpo-practice --help
+	cd .wheel && venv/bin/grpo-practice config validate --config math.yaml --set evaluation.agent.model.model_provider.model=sim
+	rm -rf .wheel
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install -q --disable-pip-version-check 'pip>=25.1'
+	$(BIN)/pip install -q --disable-pip-version-check -e . --group dev
+	touch $(READY)
+
+clean:
+	rm -rf .venv .wheel dist
