@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from grpo_practice.build.evaluation import LIMITS
+from grpo_practice.build.specs import DEFAULT_LIMITS
 from grpo_practice.cli.main import run
 from grpo_practice.config.agent import WORKED_OUT, ModelParams, ModelSettings, Reasoning
 from grpo_practice.config.base import Model
@@ -60,7 +60,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
     def noted(self: Model, name: str) -> Any:
         fields = type.__getattribute__(type(self), "__pydantic_fields__")
-        if name in fields and self is not LIMITS and _uses(sys._getframe(1)):
+        if name in fields and self is not DEFAULT_LIMITS and _uses(sys._getframe(1)):
             seen.add(f"{type(self).__name__}.{name}")
         return object.__getattribute__(self, name)
 

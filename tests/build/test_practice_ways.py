@@ -1,11 +1,12 @@
 """Other ways to practise: without the truth, with a selection set, with one's own prompts."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from grpo_practice.build.refs import library_of
-from grpo_practice.errors import ConfigError
+from grpo_practice.errors import ConfigError, RunFailedError
 from grpo_practice.sim.questions import questions
 from grpo_practice.store import Store
 from tests.build.project import Project, served
@@ -98,3 +99,18 @@ async def test_a_prompt_that_holds_the_key_is_refused_without_repeating_it(
     with pytest.raises(ConfigError, match=r"reask\.md holds a secret") as e:
         await project.practise(*key, "practice.prompts_dir=prompts")
     assert "sk-live" not in str(e.value)
+
+
+async def test_an_evaluation_on_the_way_has_the_limits_of_its_run(project: Project) -> None:
+    def no_test(n: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+        evaluating = body.get("temperature") == 0.31
+        return (400, {"error": {"message": "odd"}}) if evaluating and n % 2 else None
+
+    settings = ("evaluation.agent.model.model_settings.temperature=0.31", "practice.do_eval=true")
+    async with served(no_test) as endpoint:
+        with pytest.raises(RunFailedError, match="odd"):
+            await project.practise(endpoint.override(), *settings)
+        report = await project.practise(
+            endpoint.override(), *settings, "practice.max_failed_share=1"
+        )
+    assert report.evals

@@ -11,7 +11,7 @@ from grpo_practice.build.models import Models, endpoint_of
 from grpo_practice.build.reports import EvalReport, eval_report
 from grpo_practice.build.session import Open, Session, open_run
 from grpo_practice.build.specs import Chosen, eval_spec
-from grpo_practice.config.models import EvalConfig, PracticeSettings
+from grpo_practice.config.models import EvalConfig
 from grpo_practice.config.show import collect_secrets
 from grpo_practice.errors import Change, FingerprintError
 from grpo_practice.evaluate import Evaluation, evaluate, plan_eval, unfinished
@@ -26,8 +26,6 @@ from grpo_practice.verify.verifier import Verifier
 
 FEWER = "pass_k"
 """The key of a diff that says fewer rollouts are asked for."""
-LIMITS = PracticeSettings()
-"""`task_timeout` and `max_failed_share` of an evaluation: the defaults of practice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +173,7 @@ async def _play(session: Session, job: EvalJob, run: Open, rows: Sequence[StepRo
             judge=await models.chats(judge, "judge"),
             verify=verifier,
             run_seed=config.seed,
-            task_timeout_s=LIMITS.task_timeout,
+            task_timeout_s=job.chosen.limits.task_timeout,
         )
         evaluation = Evaluation(
             branch=run.branch,
@@ -183,6 +181,6 @@ async def _play(session: Session, job: EvalJob, run: Open, rows: Sequence[StepRo
             system=system_prompt(config.agent.agent.instructions, job.chosen.target.library),
             library_id=job.chosen.target.library.id or None,
             concurrency=config.concurrency,
-            max_failed_share=LIMITS.max_failed_share,
+            max_failed_share=job.chosen.limits.max_failed_share,
         )
         await evaluate(evaluation, session.store, rows, run.emit)

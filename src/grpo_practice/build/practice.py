@@ -247,7 +247,7 @@ async def evaluate_library(
         eval_name(exp_id, *variants), library, role="in_run", parent_run=exp_id, parent_step=step
     )
     limit = None if select else job.config.practice.eval_data_truncate
-    chosen = Chosen(config, job.source, target)
+    chosen = Chosen(config, job.source, target, limits=job.config.practice)
     inner = Session(session.store, session.emit, session.command)
     prepared = prepare_eval(inner, chosen, limit=limit)
     try:

@@ -8,7 +8,7 @@ from typing import Any
 from grpo_practice.canonical import digest
 from grpo_practice.config.agent import ModelConfig, is_sim
 from grpo_practice.config.identity import identity_of
-from grpo_practice.config.models import EvalConfig, PracticeConfig
+from grpo_practice.config.models import EvalConfig, PracticeConfig, PracticeSettings
 from grpo_practice.prompts import Prompt
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.store.records import Branch, DatasetRow, JudgeRecord, RunSpec
@@ -54,6 +54,8 @@ def practice_spec(
 
 
 NO_LIBRARY = Library()
+DEFAULT_LIMITS = PracticeSettings()
+"""An evaluation by itself has the limits that practice has by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,8 @@ class Chosen:
     """What a person should know of the config."""
     ignored: Sequence[str] = ()
     """A sentence for each key of it that has no effect."""
+    limits: PracticeSettings = DEFAULT_LIMITS
+    """Whose `task_timeout` and `max_failed_share` hold: the practice run's that makes it."""
 
 
 def eval_spec(
