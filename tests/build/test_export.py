@@ -142,3 +142,22 @@ async def test_an_evaluation_of_the_file_asks_what_was_measured_in_the_run(tmp_p
     )
     assert again.run == "toy/eval/better"
     assert len(prompts) == 1
+
+
+async def test_the_score_of_the_exported_agent_is_the_score_after(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    await project.evaluate()
+    plain = await project.practise()
+    assert plain.after is None
+    agent = tmp_path / "enhanced.yaml"
+    with Store(project.db) as store:
+        agent.write_text(export_agent(store, "toy", "last", "yaml"), "utf-8")
+    scored = await project.evaluate(flags=EvalFlags(agent=agent))
+    report = await project.practise()
+    assert report.before is not None
+    assert report.after is not None
+    assert (report.after.run, report.after.score) == ("toy/eval/enhanced", scored.score)
+    hotter = "evaluation.agent.model.model_settings.temperature=0.9"
+    other = await project.practise(hotter, restart_step=0)
+    assert other.before is None  # another agent's score is not this one's
+    assert other.after is None

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from grpo_practice.build.refs import Found, library_of
-from grpo_practice.build.reports import measured
-from grpo_practice.build.specs import eval_name, library_variant
+from grpo_practice.build.reports import Known, measured, measured_with
+from grpo_practice.build.specs import eval_name
 from grpo_practice.config.agent import AgentConfig
 from grpo_practice.config.redact import REDACTED
 from grpo_practice.config.yamltext import parse_yaml
@@ -56,20 +56,19 @@ def exported(store: Store, found: Found) -> ExportedAgent:
 
 
 def _provenance(store: Store, found: Found, left_out: tuple[str, ...]) -> Provenance:
-    run, variant = store.run(found.run), library_variant(found.library)
+    run = store.run(found.run)
     return Provenance(
         run=run.name,
         branch=found.branch,
         step=found.step,
         simulated=run.simulated,
-        before=_evidence(store, found, eval_name(run.exp_id)),
-        after=_evidence(store, found, eval_name(run.exp_id, variant)),
+        before=_evidence(measured(store, found.branch, eval_name(run.exp_id))),
+        after=_evidence(measured_with(store, found.branch, run.exp_id, found.library)),
         left_out=left_out,
     )
 
 
-def _evidence(store: Store, found: Found, run: str) -> Measured | None:
-    known = measured(store, found.branch, run)
+def _evidence(known: Known | None) -> Measured | None:
     return None if known is None else Measured(known.run, known.dataset, known.score)
 
 

@@ -7,9 +7,10 @@ from typing import Any
 from grpo_practice import metrics
 from grpo_practice.build.session import Open
 from grpo_practice.build.specs import eval_name, library_variant
+from grpo_practice.canonical import text_sha
 from grpo_practice.config.models import EvalConfig
 from grpo_practice.metrics import Score
-from grpo_practice.prompts.system import library_sha
+from grpo_practice.prompts.system import library_sha, system_prompt
 from grpo_practice.store import Store, branches, datasets, refs, runs, scores
 from grpo_practice.store.records import Branch, DatasetRow, StepRow
 from grpo_practice.store.scores import Requests
@@ -283,6 +284,28 @@ def measured(store: Store, branch_id: int, run: str) -> Known | None:
     return known_score(store, run)
 
 
+def measured_with(store: Store, branch_id: int, exp_id: str, library: Library) -> Known | None:
+    """The score of this branch's agent with a library: on the way, or of the exported agent.
+
+    An exported agent has its library in its instructions: it is found by the prompt it was asked
+    with, and counts when nothing else about it differs.
+    """
+    on_the_way = measured(store, branch_id, eval_name(exp_id, library_variant(library)))
+    if on_the_way is not None:
+        return on_the_way
+    own = _scored(store, branch_id)
+    told = text_sha(system_prompt(str(own.pop(INSTRUCTIONS, "")), library))
+    for run, evaluated in store.read(scores.asked_with, exp_id, told):
+        other = _scored(store, evaluated)
+        other.pop(INSTRUCTIONS, None)
+        if other == own:
+            return known_score(store, run)
+    return None
+
+
+INSTRUCTIONS = "agent.agent.instructions"
+
+
 def _scored(store: Store, branch_id: int) -> dict[str, object]:
     """The part of a branch's identity that says who is scored, and how."""
     identity = store.read(refs.record, branch_id).identity
@@ -309,7 +332,7 @@ def practice_report(store: Store, run: Open, *, exp_id: str, simulated: bool) ->
         evals=evals,
         library=library,
         before=measured(store, tip, eval_name(exp_id)),
-        after=measured(store, tip, eval_name(exp_id, library_variant(library))),
+        after=measured_with(store, tip, exp_id, library),
         usage=usage,
         unpriced=unpriced,
         requests=store.read(scores.requests, run.invocation_id, children=True),

@@ -110,6 +110,17 @@ def missing(db: sqlite3.Connection, branch: Branch) -> int:
     return planned - sum(outcomes(db, branch).values())
 
 
+def asked_with(db: sqlite3.Connection, exp_id: str, system_sha: bytes) -> list[tuple[str, int]]:
+    """The evaluations of an experiment asked with this system prompt, newest first: run, branch."""
+    rows = db.execute(
+        """SELECT run_id, head_branch FROM runs u WHERE exp_id = ? AND kind = 'eval' AND EXISTS
+             (SELECT 1 FROM rollouts r WHERE r.branch_id = u.head_branch AND r.system_sha = ?)
+            ORDER BY u.created_at DESC""",
+        (exp_id, system_sha),
+    )
+    return [(run, branch) for run, branch in rows]
+
+
 def usage(db: sqlite3.Connection, run: str, *, children: bool = False) -> tuple[Usage, int]:
     """Tokens and money of every call that a run made, and how many calls have no price.
 
