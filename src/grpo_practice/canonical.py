@@ -1,6 +1,6 @@
 """One spelling of every value that is hashed: canonical JSON, seeds, request hashes.
 
-Source: LEDGER §4. `gp1` changes when the definition of the request hash does.
+This is a promise to stored runs: `gp1` changes when the definition of the request hash does.
 """
 
 import hashlib

@@ -67,7 +67,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where in a run a call is made (LEDGER §4, "scope")."""
+    """Where in a run a call is made. Not when, by which endpoint, or at which try."""
 
     branch_id: int
     """The branch that holds the step."""

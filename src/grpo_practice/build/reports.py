@@ -1,4 +1,4 @@
-"""What a run came to, as one document (LEDGER §6): stable keys, unknown numbers null."""
+"""What a run came to, as one document: stable keys, unknown numbers null."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -60,7 +60,7 @@ DEFAULT_LIMITS = PracticeSettings()
 
 @dataclass(frozen=True, slots=True)
 class EvalTarget:
-    """Which evaluation run: its full name, and whose it is (LEDGER §1)."""
+    """Which evaluation run: its full name, and whose it is."""
 
     name: str
     library: Library = NO_LIBRARY

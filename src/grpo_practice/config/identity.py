@@ -1,6 +1,6 @@
 """Which config keys a branch of a run is bound to.
 
-Source: LEDGER §2. The caller adds what no config holds: the verify file's hash, the start library,
+The caller adds what no config holds: the verify file's hash, the start library,
 the format version, the planned samples.
 """
 

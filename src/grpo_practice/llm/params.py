@@ -1,6 +1,6 @@
 """A config's `model_settings`, divided into what can change an answer and what cannot.
 
-Source: LEDGER §4 "Request" of the design: only the first part is hashed.
+Only the first part is hashed.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Which branch a command works on: a new one, the newest, or one that starts in the middle.
 
-Source: LEDGER §2 and §3. Pure, so that every case is a row of a test.
+Pure, so that every case is a row of a test.
 """
 
 from collections.abc import Mapping

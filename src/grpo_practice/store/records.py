@@ -29,7 +29,7 @@ class RunSpec:
     exp_id: str
     kind: Kind
     identity: Mapping[str, Any]
-    """Flat, dotted, redacted (LEDGER §2)."""
+    """Flat, dotted, redacted: what a branch is bound to."""
     config_text: str
     base_dir: Path
     dataset_id: int
