@@ -98,7 +98,7 @@ class Recorded:
         await store.save_rollout(branch, step, played, told)
         after = apply(before, merged)
         group = GroupRow(0, sample.id, 1, 1, 1, 1, 1.0, True, "distilled")
-        result = StepResult([group], [], merged, after, library_sha(after), {"mean_reward": 1.0})
+        result = StepResult([group], [], merged, after, {"mean_reward": 1.0})
         return store.library(await store.close_practice(branch, step, result))
 
     async def practised(self, *texts: str, exp_id: str = "m") -> list[Library]:

@@ -7,7 +7,6 @@ import pytest
 
 from grpo_practice.errors import ConfigError, DataError, FingerprintError
 from grpo_practice.practice.merge import apply
-from grpo_practice.prompts.system import library_sha
 from grpo_practice.store import Store, libraries, runs
 from grpo_practice.store.records import Branch, GroupRow, StepResult
 from grpo_practice.types import (
@@ -31,7 +30,6 @@ def result(library: Library, *merged: Operation, failed: str | None = None) -> S
         distilled=[Distilled(0, operations=tuple(merged))],
         merged=merged,
         library=after,
-        library_sha=library_sha(after),
         stats={"mean_reward": 0.5},
         failed=failed,
     )
@@ -72,7 +70,6 @@ async def test_a_failed_closing_leaves_nothing(tmp_path: Path) -> None:
             distilled=broken.distilled,
             merged=broken.merged,
             library=broken.library,
-            library_sha=broken.library_sha,
             stats={},
         )
         with pytest.raises(Exception, match="UNIQUE"):

@@ -19,7 +19,7 @@ from grpo_practice.metrics import correct
 from grpo_practice.practice.distil import At, Teacher, distil
 from grpo_practice.practice.informative import status_of
 from grpo_practice.practice.merge import apply, merge, proposals
-from grpo_practice.prompts.system import library_sha, system_prompt
+from grpo_practice.prompts.system import system_prompt
 from grpo_practice.rollout import GroupJob, Place, Player, play_groups, task_group
 from grpo_practice.store import Store
 from grpo_practice.store.records import Branch, GroupRow, StepResult, StepRow, Told
@@ -94,7 +94,6 @@ class _Step:
             distilled=[d for _, d in sorted(self.distilled.items())],
             merged=merged,
             library=library,
-            library_sha=library_sha(library),
             stats=self._stats(rows, library),
             failed=failed,
         )

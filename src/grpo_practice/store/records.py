@@ -131,7 +131,6 @@ class StepResult:
     distilled: Sequence[Distilled]
     merged: Sequence[Operation]
     library: Library
-    library_sha: bytes
     stats: Mapping[str, Any]
     failed: str | None = None
     """Why the merge failed; `library` is then the one the step began with."""
