@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from grpo_practice.metrics import Question
@@ -68,40 +69,39 @@ def _question(place: tuple[int, int], planned: int, row: sqlite3.Row | None) -> 
     )
 
 
+def _over_line(
+    db: sqlite3.Connection, branch: Branch, select: str, tail: str
+) -> Iterator[sqlite3.Row]:
+    """The rows of a query over every rollout of the branch's line, segment by segment."""
+    for segment in branch.line:
+        place = (segment.branch_id, segment.first, segment.end)
+        yield from db.execute(f"SELECT {select} {_LINE} {tail}", place)
+
+
 def outcomes(db: sqlite3.Connection, branch: Branch) -> dict[str, int]:
     """How many rollouts ended how, by `ok`, `truncated`, `error.provider` and so on."""
     counts: Counter[str] = Counter()
-    for segment in branch.line:
-        for outcome, reason, _, n in db.execute(
-            f"SELECT {JUDGED}, count(*) {_LINE} GROUP BY 1, 2",
-            (segment.branch_id, segment.first, segment.end),
-        ):
-            counts[f"{outcome}.{reason}" if reason else outcome] += n
+    rows = _over_line(db, branch, f"{JUDGED}, count(*)", "GROUP BY 1, 2")
+    for outcome, reason, _, n in rows:
+        counts[f"{outcome}.{reason}" if reason else outcome] += n
     return dict(sorted(counts.items()))
 
 
 def failures(db: sqlite3.Connection, branch: Branch) -> dict[str, int]:
     """The errors of failed rollouts, commonest first, with how often each came."""
     counts: Counter[str] = Counter()
-    for segment in branch.line:
-        for _, _, error, n in db.execute(
-            f"SELECT {JUDGED}, count(*) {_LINE} AND judged_outcome = 'error' GROUP BY 3",
-            (segment.branch_id, segment.first, segment.end),
-        ):
-            counts[str(error)] += n
+    tail = "AND judged_outcome = 'error' GROUP BY 3"
+    for _, _, error, n in _over_line(db, branch, f"{JUDGED}, count(*)", tail):
+        counts[str(error)] += n
     return dict(counts.most_common())
 
 
 def seconds_per_rollout(db: sqlite3.Connection, branch: Branch) -> float | None:
     """Mean seconds that the model took for a scored rollout; None without any."""
-    total = n = 0
-    for segment in branch.line:
-        row = db.execute(
-            f"SELECT coalesce(sum(r.model_ms), 0), count(*) {_LINE} AND v.reward IS NOT NULL",
-            (segment.branch_id, segment.first, segment.end),
-        ).fetchone()
-        total, n = total + row[0], n + row[1]
-    return total / n / 1000 if n else None
+    select = "coalesce(sum(r.model_ms), 0), count(*)"
+    rows = list(_over_line(db, branch, select, "AND v.reward IS NOT NULL"))
+    n = sum(count for _, count in rows)
+    return sum(ms for ms, _ in rows) / n / 1000 if n else None
 
 
 def missing(db: sqlite3.Connection, branch: Branch) -> int:
