@@ -31,6 +31,7 @@ class SqlLedger:
         """`reuses`: for a branch, the branches whose calls may answer for its own."""
         self._reads, self._writer = reads, writer
         self._invocation_id, self._reuses = invocation_id, reuses
+        self._resumed = _resumed(reads, invocation_id)
         self.unused: Counter[str] = Counter()
         """Why stored calls of an unfinished scope could not be used again → how many."""
 
@@ -57,9 +58,13 @@ class SqlLedger:
 
     async def put(self, entry: Entry) -> int:
         """Commit the entry; its `call_id`."""
-        invocation_id = self._invocation_id
-        done = self._writer.submit(lambda db: _insert(db, entry, invocation_id))
-        call_id, unused = await asyncio.wrap_future(done)
+        me, resumed = self._invocation_id, self._resumed
+
+        def work(db: sqlite3.Connection) -> tuple[int, str | None]:
+            unused = _unused(db, entry, me) if resumed else None
+            return _insert(db, entry, me), unused
+
+        call_id, unused = await asyncio.wrap_future(self._writer.submit(work))
         if unused is not None:
             self.unused[unused] += 1
         return call_id
@@ -87,6 +92,16 @@ class SqlLedger:
         await asyncio.wrap_future(self._writer.submit(lambda db: db.execute(sql, row).rowcount))
 
 
+def _resumed(db: sqlite3.Connection, invocation_id: int) -> bool:
+    """True when an earlier invocation worked on the run: only then can its calls be there."""
+    row = db.execute(
+        """SELECT EXISTS (SELECT 1 FROM invocations i JOIN invocations me
+             ON me.invocation_id = ? AND i.run_id = me.run_id WHERE i.invocation_id < ?)""",
+        (invocation_id, invocation_id),
+    ).fetchone()
+    return bool(row[0])
+
+
 def _unused(db: sqlite3.Connection, entry: Entry, invocation_id: int) -> str | None:
     """Why the call an earlier invocation made in this place did not serve; None without one.
 
@@ -111,9 +126,7 @@ def _unused(db: sqlite3.Connection, entry: Entry, invocation_id: int) -> str | N
     return f"the {what} of their requests are no longer the same{made}"
 
 
-def _insert(db: sqlite3.Connection, entry: Entry, invocation_id: int) -> tuple[int, str | None]:
-    """The call's row: its id, and why one that was there before could not serve instead."""
-    unused = _unused(db, entry, invocation_id)
+def _insert(db: sqlite3.Connection, entry: Entry, invocation_id: int) -> int:
     a, reply, usage = entry.address, entry.reply, entry.reply.usage
     cursor = db.execute(
         """INSERT INTO calls (branch_id, step, slot, attempt, stage, request_hash, nth, turn,
@@ -159,7 +172,7 @@ def _insert(db: sqlite3.Connection, entry: Entry, invocation_id: int) -> tuple[i
             codec,
         ),
     )
-    return call_id, unused
+    return call_id
 
 
 def _pack(body: bytes, codec: int) -> bytes:
