@@ -70,10 +70,8 @@ async def run_eval(session: Session, job: EvalJob) -> EvalReport:
         RunFailedError: Too many rollouts failed.
     """
     spec = eval_spec(job.config, job.chosen.source, job.verify, job.dataset, job.chosen.target)
-    session, notices = _following(session, job), list[str]()
-    with open_run(session, spec, partial(_plan, session, job, notices)) as run:
-        for text in notices:
-            session.emit(Notice(text))
+    session = _following(session, job)
+    with open_run(session, spec, partial(_plan, session, job)) as run:
         rows = _rows(session, job, run.branch)
         _announce(session, run, rows, simulated=spec.simulated)
         if any(unfinished(row) for row in rows):
@@ -101,20 +99,17 @@ def _following(session: Session, job: EvalJob) -> Session:
 
 
 def _plan(
-    session: Session, job: EvalJob, notices: list[str], branch: Branch, rows: Sequence[StepRow]
-) -> list[PlannedStep]:
+    session: Session, job: EvalJob, branch: Branch, rows: Sequence[StepRow]
+) -> tuple[list[PlannedStep], list[str]]:
     """The steps it should have: what is planned may grow, and nothing of it may be missing.
 
     Raises:
         FingerprintError: A sample is missing, or fewer rollouts are asked for than planned.
     """
     if job.chosen.rejudge is not None:
-        return []
-    notices.clear()
+        return [], []
     own = [row.plan for row in rows if row.branch_id == branch.id]
-    notice = check_plan(session.store, branch, job.dataset, [i for p in own for i, _ in p.slots])
-    if notice:
-        notices.append(notice)
+    notices = check_plan(session.store, branch, job.dataset, [i for p in own for i, _ in p.slots])
     attempts = max((k for plan in own for _, k in plan.slots), default=0)
     if job.config.pass_k < attempts:
         raise FingerprintError(
@@ -128,7 +123,7 @@ def _plan(
     else:
         ids = [s.id for s in session.store.samples(job.dataset.id)][: job.limit]
     wanted = plan_eval(ids, batch_size=job.config.batch_size, attempts=job.config.pass_k)
-    return grown(stored, wanted)
+    return grown(stored, wanted), notices
 
 
 def grown(stored: Sequence[PlannedStep], wanted: Sequence[PlannedStep]) -> list[PlannedStep]:

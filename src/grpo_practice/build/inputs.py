@@ -87,14 +87,14 @@ def check_texts(texts: Mapping[str, str | None], secrets: Collection[str]) -> No
             )
 
 
-def check_plan(store: Store, branch: Branch, now: DatasetRow, planned: Sequence[int]) -> str | None:
+def check_plan(store: Store, branch: Branch, now: DatasetRow, planned: Sequence[int]) -> list[str]:
     """What a person should know when the dataset changed since the branch was planned.
 
     Raises:
         FingerprintError: A sample of the plan is no longer in the dataset.
     """
     if branch.dataset_id == now.id:
-        return None
+        return []
     here = {s.id for s in store.samples(now.id)}
     missing = [i for i in planned if i not in here]
     if missing:
@@ -104,7 +104,7 @@ def check_plan(store: Store, branch: Branch, now: DatasetRow, planned: Sequence[
             [Change(LOST, was, lost)],
             hint="upload the rows again, or add --restart-step 0 to plan afresh",
         )
-    return (
+    return [
         f"dataset {now.name!r} has changed; {branch.run} goes on with the samples it planned "
         "(--restart-step 0 plans afresh)"
-    )
+    ]

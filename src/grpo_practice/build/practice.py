@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from grpo_practice.agents.simple import play_simple
-from grpo_practice.build.evaluation import FEWER, prepare_eval, run_eval
+from grpo_practice.build.evaluation import FEWER, EvalJob, prepare_eval, run_eval
 from grpo_practice.build.inputs import LOST, check_golds, check_plan, check_texts, dataset_of
 from grpo_practice.build.models import Models, endpoint_of
 from grpo_practice.build.reports import PracticeReport, practice_report
@@ -20,10 +20,10 @@ from grpo_practice.build.specs import (
     practice_spec,
 )
 from grpo_practice.config.agent import ModelConfig
-from grpo_practice.config.models import EvalConfig, PracticeConfig
+from grpo_practice.config.models import PracticeConfig
 from grpo_practice.config.show import collect_secrets
 from grpo_practice.errors import Change, ConfigError, FingerprintError, RunFailedError
-from grpo_practice.events import Notice, RunStarted
+from grpo_practice.events import RunStarted
 from grpo_practice.practice.distil import Teacher
 from grpo_practice.practice.loop import AfterStep, Practice, practise
 from grpo_practice.practice.plan import plan_practice
@@ -47,6 +47,10 @@ class PracticeJob:
     verify: VerifyFunction
     prompts: dict[str, Prompt]
     start: Library | None
+    tests: EvalJob | None = None
+    """What evaluates libraries on the way; None where the configuration does not want that."""
+    selects: EvalJob | None = None
+    """What chooses among them."""
 
 
 def prepare_practice(
@@ -72,10 +76,27 @@ def prepare_practice(
     prompts = load_prompts(folder)
     texts = {f"prompts_dir: {name}.md": prompt.text for name, prompt in prompts.items()}
     check_texts(texts, collect_secrets(config))
-    job = PracticeJob(config, source, dataset, [s.id for s in samples], verify, prompts, start)
-    for evaluation in _evaluations(job):
-        prepare_eval(session, Chosen(evaluation, source, EvalTarget(eval_name(config.exp_id))))
-    return job
+    tested, chosen_on = config.evaluation.data.dataset, settings.select_dataset
+    limit = settings.eval_data_truncate
+    tests = _on_the_way(session, config, source, tested, limit) if settings.do_eval else None
+    selects = _on_the_way(session, config, source, chosen_on) if chosen_on else None
+    ids = [s.id for s in samples]
+    return PracticeJob(config, source, dataset, ids, verify, prompts, start, tests, selects)
+
+
+def _on_the_way(
+    session: Session,
+    config: PracticeConfig,
+    source: Source,
+    dataset: str | None,
+    limit: int | None = None,
+) -> EvalJob:
+    """The evaluation of libraries on a dataset; each library gives it a name of its own."""
+    data = config.evaluation.data.model_copy(update={"dataset": dataset})
+    evaluation = config.evaluation.model_copy(update={"exp_id": config.exp_id, "data": data})
+    target = EvalTarget(eval_name(config.exp_id))
+    chosen = Chosen(evaluation, source, target, limits=config.practice)
+    return prepare_eval(session, chosen, limit=limit)
 
 
 async def run_practice(session: Session, job: PracticeJob) -> PracticeReport:
@@ -104,17 +125,14 @@ class MergeFailedError(RunFailedError):
 async def _run(session: Session, job: PracticeJob) -> PracticeReport:
     config = job.config
     spec = practice_spec(config, job.source, job.verify, job.dataset, job.prompts, job.start)
-    notices = list[str]()
-    with open_run(session, spec, partial(_plan, session, job, notices)) as run:
-        for text in notices:
-            session.emit(Notice(text))
+    with open_run(session, spec, partial(_plan, session, job)) as run:
         rows = session.store.steps(run.branch)
         closed = sum(row.plan.rollouts for row in rows if row.closed)
         planned = sum(row.plan.rollouts for row in rows)
         run.emit(
             RunStarted(run.branch.run, run.branch.id, len(rows), planned, closed, spec.simulated)
         )
-        if any(not row.closed for row in rows) or _evaluations(job):
+        if any(not row.closed for row in rows) or job.tests or job.selects:
             await _work(session, job, run, rows)
         report = practice_report(session.store, run, exp_id=config.exp_id, simulated=spec.simulated)
         if report.merge_failed:
@@ -123,12 +141,8 @@ async def _run(session: Session, job: PracticeJob) -> PracticeReport:
 
 
 def _plan(
-    session: Session,
-    job: PracticeJob,
-    notices: list[str],
-    branch: Branch,
-    rows: Sequence[StepRow],
-) -> list[PlannedStep]:
+    session: Session, job: PracticeJob, branch: Branch, rows: Sequence[StepRow]
+) -> tuple[list[PlannedStep], list[str]]:
     """The steps it should have; of the samples it was started with, if the dataset has changed.
 
     Raises:
@@ -138,7 +152,7 @@ def _plan(
     settings, ids = job.config.practice, job.sample_ids
     own = [row.plan for row in rows if row.branch_id == branch.id]
     played = sorted({i for plan in own for i, _ in plan.slots})
-    notices[:] = filter(None, [check_plan(session.store, branch, job.dataset, played)])
+    notices = check_plan(session.store, branch, job.dataset, played)
     epochs = 1 + max((plan.epoch for plan in own), default=0)
     if own and settings.epochs < epochs:
         raise FingerprintError(
@@ -162,7 +176,7 @@ def _plan(
             f"practice.batch_size {settings.batch_size} with drop_last leaves no step to play",
             hint="make the batch smaller, or drop_last false",
         )
-    return plan
+    return plan, notices
 
 
 async def _work(session: Session, job: PracticeJob, run: Open, rows: list[StepRow]) -> None:
@@ -224,32 +238,26 @@ def _after_step(session: Session, job: PracticeJob, rows: list[StepRow]) -> Afte
             if settings.eval_strategy == "epoch"
             else ((plan.step + 1) % settings.eval_steps == 0)
         )
-        if settings.do_eval and due:
-            await evaluate_library(session, job, library, plan.step)
-        if settings.select_dataset is not None:
+        if job.tests is not None and due:
+            await evaluate_library(session, job.tests, library, plan.step)
+        if job.selects is not None:
+            variant = select_variant(settings.select_dataset or "")
             if plan.step == 0:
-                await evaluate_library(session, job, job.start or Library(), None, select=True)
-            await evaluate_library(session, job, library, plan.step, select=True)
+                await evaluate_library(session, job.selects, job.start or Library(), None, variant)
+            await evaluate_library(session, job.selects, library, plan.step, variant)
 
     return after
 
 
 async def evaluate_library(
-    session: Session, job: PracticeJob, library: Library, step: int | None, *, select: bool = False
+    session: Session, job: EvalJob, library: Library, step: int | None, *variants: str
 ) -> None:
     """The library has its evaluation: a run of its own, so that it is never paid twice."""
     exp_id = job.config.exp_id
-    config = _select_config(job) if select else _eval_config(job)
-    variants = [library_variant(library)]
-    if select:
-        variants.append(select_variant(config.data.dataset or ""))
-    target = EvalTarget(
-        eval_name(exp_id, *variants), library, role="in_run", parent_run=exp_id, parent_step=step
-    )
-    limit = None if select else job.config.practice.eval_data_truncate
-    chosen = Chosen(config, job.source, target, limits=job.config.practice)
+    name = eval_name(exp_id, library_variant(library), *variants)
+    target = EvalTarget(name, library, role="in_run", parent_run=exp_id, parent_step=step)
     inner = Session(session.store, session.emit, session.command)
-    prepared = prepare_eval(inner, chosen, limit=limit)
+    prepared = replace(job, chosen=replace(job.chosen, target=target))
     try:
         await run_eval(inner, prepared)
     except FingerprintError as e:
@@ -263,20 +271,3 @@ async def evaluate_library(
 def select_variant(dataset: str) -> str:
     """The part of an evaluation's name that says it chooses among libraries."""
     return f"data={Path(dataset).stem if '.' in dataset else dataset}"
-
-
-def _evaluations(job: PracticeJob) -> list[EvalConfig]:
-    """The evaluations that this run will make on its way."""
-    settings = job.config.practice
-    wanted = [_eval_config(job)] if settings.do_eval else []
-    return wanted + ([_select_config(job)] if settings.select_dataset else [])
-
-
-def _eval_config(job: PracticeJob) -> EvalConfig:
-    return job.config.evaluation.model_copy(update={"exp_id": job.config.exp_id})
-
-
-def _select_config(job: PracticeJob) -> EvalConfig:
-    config = _eval_config(job)
-    data = config.data.model_copy(update={"dataset": job.config.practice.select_dataset})
-    return config.model_copy(update={"data": data})

@@ -1,6 +1,6 @@
 """What every command that runs something has at hand, and how it is told what happened."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
@@ -8,8 +8,8 @@ from time import monotonic
 from grpo_practice.events import CallFinished, Emit, Event, Notice, tee
 from grpo_practice.store import Store
 from grpo_practice.store.ledger import SqlLedger
-from grpo_practice.store.records import Branch, RunSpec
-from grpo_practice.store.store import Planner
+from grpo_practice.store.records import Branch, RunSpec, StepRow
+from grpo_practice.types import PlannedStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +57,33 @@ class Open:
     emit: Emit
 
 
+Plan = Callable[[Branch, Sequence[StepRow]], tuple[Sequence[PlannedStep], Sequence[str]]]
+"""From a branch and the steps it has: the steps it should have, and what a person should know."""
+
+
 @contextmanager
-def open_run(session: Session, spec: RunSpec, plan: Planner | None = None) -> Iterator[Open]:
+def open_run(session: Session, spec: RunSpec, plan: Plan) -> Iterator[Open]:
     """The run is locked, begun or gone on with, planned, and on record as being worked on.
 
     Args:
         session: The invocation.
         spec: What the command wants of the run.
-        plan: Which steps the branch should have; may raise, and then nothing has changed.
+        plan: Which steps the branch should have; may raise, and then nothing has changed. It may
+            be called twice.
 
     Raises:
         LockedError: Another process works on it.
         FingerprintError: It was started under another identity.
     """
-    store, meter = session.store, Meter()
+    store, meter, notices = session.store, Meter(), list[str]()
+
+    def steps(branch: Branch, rows: Sequence[StepRow]) -> Sequence[PlannedStep]:
+        planned, notices[:] = plan(branch, rows)
+        return planned
+
     with store.lock(spec.name):
-        branch = store.begin(spec, plan, restart_step=session.restart_step, again=session.again)
-        for text in branch.notices:
+        branch = store.begin(spec, steps, restart_step=session.restart_step, again=session.again)
+        for text in [*branch.notices, *notices]:
             session.emit(Notice(text))
         store.renew_config(branch, spec)
         with store.invocation(branch, session.command) as invocation_id:
