@@ -2,11 +2,21 @@
 
 import re
 import unicodedata
+from urllib.parse import urlsplit
 
 SHORTEST_SECRET = 8
 """Shorter "secrets" (`EMPTY`, `ollama`, `1`) are placeholders; hiding such words spoils answers."""
 
 _THINK = re.compile("</?think>")
+
+
+def is_web_address(url: str) -> bool:
+    """True for an http:// or https:// URL with a host."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def strip_think(text: str) -> str | None:

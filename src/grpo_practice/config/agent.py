@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator
 
 from grpo_practice.config.base import Model
+from grpo_practice.text import is_web_address
 
 DEFAULT_TIMEOUT_S = 600.0
 WORKED_OUT = frozenset({"origin", "key_origin"})
@@ -71,14 +72,9 @@ def is_sim(model: object) -> bool:
 
 
 def _base_url(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable:
+    if not is_web_address(url):
         raise ValueError("should be an http:// or https:// URL with a host")
-    if parts.path.rstrip("/").endswith("/chat/completions"):
+    if urlsplit(url).path.rstrip("/").endswith("/chat/completions"):
         raise ValueError("should end before /chat/completions; that part is added")
     return url.rstrip("/")
 

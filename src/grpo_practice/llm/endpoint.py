@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from grpo_practice.errors import ConfigError
-from grpo_practice.text import SHORTEST_SECRET
+from grpo_practice.text import SHORTEST_SECRET, is_web_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +92,7 @@ def host(url: str) -> str:
 
 
 def _check_url(url: str) -> None:
-    try:
-        parts = urlsplit(url)
-        fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        fine = False
-    if not fine:
+    if not is_web_address(url):
         safe = url.partition("?")[0].rpartition("@")[2]
         raise ConfigError(
             f"model_provider.base_url: {safe!r} is not an http:// or https:// address",
