@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from grpo_practice.types import Message, Reply
+from grpo_practice.calls import Message, Reply
 
 Answer = str | Message | httpx.Response | Exception
 Script = Callable[[dict[str, Any]], Answer | Awaitable[Answer]]

@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1] / "src/grpo_practice"
 LAYERS = [
     {"errors", "canonical", "text", "__init__"},
+    {"calls"},
     {"types"},
     {"events", "metrics", "prompts", "config", "sim"},
     {"llm", "data", "store"},

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from grpo_practice.agents.simple import play_simple
+from grpo_practice.calls import Chat, Reply, Scope
 from grpo_practice.errors import (
     ConfigError,
     ContentFilterError,
@@ -18,7 +19,7 @@ from grpo_practice.errors import (
 )
 from grpo_practice.failures import FailureWatch
 from grpo_practice.rollout import GroupJob, Place, Player, play_groups
-from grpo_practice.types import Chat, Played, Reply, Rollout, Sample, Scope, Verdict
+from grpo_practice.types import Played, Rollout, Sample, Verdict
 from tests.fakes import FakeChat
 
 Q = Sample("1+1?", "2", id=1)

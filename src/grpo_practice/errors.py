@@ -7,6 +7,7 @@ GrpoPracticeError          exit 1   base; carries an optional `hint`
 ├── EndpointRefusedError   exit 3   the endpoint refused us for good, or nothing answers there
 ├── DataError              exit 4   a dataset row cannot become a Sample
 ├── LockedError            exit 5   another process writes this run
+├── PausedError            exit 6   a cap of money, tokens or requests was reached
 ├── StoreError             exit 7   the database is full, read-only, corrupt, locked or newer
 └── StepError              recorded, never fatal on its own: one rollout or one model call
     ├── EndpointError      one request got no usable answer, after all retries
@@ -90,6 +91,13 @@ class LockedError(GrpoPracticeError):
 
     exit_code = 5
     kind = "locked"
+
+
+class PausedError(GrpoPracticeError):
+    """A cap was reached; what was paid for is stored, and a higher cap goes on from there."""
+
+    exit_code = 6
+    kind = "paused"
 
 
 class StoreError(GrpoPracticeError):

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
-from grpo_practice.types import Outcome, Rollout, Stage, Usage
+from grpo_practice.calls import Stage, Usage
+from grpo_practice.types import Outcome, Rollout
 
 _log = logging.getLogger(__name__)
 

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from grpo_practice.agents import Agent
+from grpo_practice.calls import Address, Chat, Scope
 from grpo_practice.errors import (
     EndpointError,
     GrpoPracticeError,
@@ -13,17 +14,7 @@ from grpo_practice.errors import (
     VerifyError,
     boundary,
 )
-from grpo_practice.types import (
-    OWN_FAILURES,
-    Address,
-    Chat,
-    Group,
-    Played,
-    Rollout,
-    Sample,
-    Scope,
-    Verdict,
-)
+from grpo_practice.types import OWN_FAILURES, Group, Played, Rollout, Sample, Verdict
 
 STRIKES = 3
 """How often our own deadline may end a rollout before that is final."""

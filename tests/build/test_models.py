@@ -4,11 +4,11 @@ import httpx
 import pytest
 
 from grpo_practice.build.models import endpoint_of
+from grpo_practice.calls import Request
 from grpo_practice.config import load_eval
 from grpo_practice.errors import EndpointRefusedError
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.limit import Limit
-from grpo_practice.types import Request
 from tests.config.files import ENV
 from tests.fakes import FakeEndpoint, FakeSleep, answers
 

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.build.reports import EvalReport, Known, PracticeReport
+from grpo_practice.calls import Usage
 from grpo_practice.cli.reports import show_eval, show_practice
 from grpo_practice.metrics import Question, Score, score
 from grpo_practice.store.records import Branch, DatasetRow, StepRow
 from grpo_practice.store.scores import Requests
-from grpo_practice.types import Experience, Library, PlannedStep, Usage
+from grpo_practice.types import Experience, Library, PlannedStep
 
 HOSTILE = "HTTP 503 \x1b[2J[bold]x"
 LIBRARY = Library(tuple(Experience(i, f"Name {i}: do [this]\x07") for i in range(1, 13)), 13, id=8)

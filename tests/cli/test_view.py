@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 from typing_extensions import override
 
+from grpo_practice.calls import Usage
 from grpo_practice.cli.tally import Tally
 from grpo_practice.cli.view import Lines, block, progress
 from grpo_practice.events import (
@@ -20,7 +21,6 @@ from grpo_practice.events import (
     StepFinished,
     StepStarted,
 )
-from grpo_practice.types import Usage
 
 HOSTILE = "\x1b]0;owned\x07 [red]x[/red] [/INST]\u202e"
 

@@ -8,11 +8,11 @@ from typing import Any
 import httpx
 import pytest
 
+from grpo_practice.calls import Message, Request
 from grpo_practice.errors import EndpointError, EndpointRefusedError
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.limit import FIRST, Limit
-from grpo_practice.types import Message, Request
 from tests.fakes import Answer, FakeEndpoint, FakeSleep, answers, reply
 
 URL = "https://api.example.com/v1"

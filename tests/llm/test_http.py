@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from grpo_practice.calls import Request
 from grpo_practice.errors import ConfigError, EndpointError, EndpointRefusedError
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.limit import Limit
-from grpo_practice.types import Request
 from tests.fakes import FakeSleep
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from grpo_practice.calls import Message, Reply, Usage
 from grpo_practice.llm.answer import Answer
 from grpo_practice.llm.reply import read_reply, read_usage
-from grpo_practice.types import Message, Reply, Usage
 from tests.fakes import completion
 
 URL = "https://api.example.com:8443/v1/chat/completions"

@@ -8,6 +8,7 @@ import httpx
 import pytest
 from httpx_aiohttp import AiohttpTransport
 
+from grpo_practice.calls import Request
 from grpo_practice.errors import EndpointError
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.endpoint import Endpoint
@@ -16,7 +17,6 @@ from grpo_practice.llm.sim import SimTransport
 from grpo_practice.llm.simserver import serve
 from grpo_practice.sim import DEFAULT, World, answer
 from grpo_practice.sim.questions import questions
-from grpo_practice.types import Request
 
 QUESTIONS = [s.question for s in questions(10, seed=0)]
 

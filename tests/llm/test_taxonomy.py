@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
+from grpo_practice.calls import Request
 from grpo_practice.errors import (
     ContentFilterError,
     ContextOverflowError,
@@ -14,7 +15,6 @@ from grpo_practice.errors import (
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.limit import Limit
-from grpo_practice.types import Request
 from tests.fakes import Answer, FakeEndpoint, FakeSleep, answers, completion, reply
 
 URL = "https://api.example.com/v1"

@@ -8,24 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from grpo_practice.calls import Chat, Message, Reply, Scope
 from grpo_practice.errors import ConfigError, EndpointError
 from grpo_practice.practice.distil import At, Teacher, distil
 from grpo_practice.practice.informative import status_of
 from grpo_practice.practice.merge import merge, proposals
 from grpo_practice.prompts import SLOTS, compile_prompt, load_prompts
 from grpo_practice.types import (
-    Chat,
     Distilled,
     Experience,
     Group,
     Library,
-    Message,
     Operation,
     Played,
-    Reply,
     Rollout,
     Sample,
-    Scope,
     Verdict,
 )
 from tests.fakes import FakeChat

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grpo_practice.calls import Reply
 from grpo_practice.errors import ReplyError
 from grpo_practice.practice.merge import apply
 from grpo_practice.practice.replies import LESSON_CHARS, read_lessons, read_operations, read_summary
-from grpo_practice.types import Experience, Library, Operation, Reply
+from grpo_practice.types import Experience, Library, Operation
 
 LIBRARY = Library((Experience(3, "Units: check them."), Experience(7, "Sign: mind it.")), 9)
 

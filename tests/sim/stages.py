@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from grpo_practice.calls import Message
 from grpo_practice.prompts import load_prompts
 from grpo_practice.prompts.system import experience_lines, system_prompt
 from grpo_practice.sim import DEFAULT, World, answer
 from grpo_practice.sim.lore import keys_in, text
 from grpo_practice.sim.questions import solve
-from grpo_practice.types import Experience, Library, Message
+from grpo_practice.types import Experience, Library
 
 PROMPTS = load_prompts()
 INSTRUCTIONS = "Solve the task. Put the final answer into \\boxed{}."

@@ -3,11 +3,11 @@ from random import Random
 import numpy as np
 from scipy.stats import chi2
 
+from grpo_practice.calls import Message
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.sim import DEFAULT, World, answer
 from grpo_practice.sim.questions import find, questions, solve
 from grpo_practice.sim.world import Difficulty
-from grpo_practice.types import Message
 from tests.sim.stages import EMPTY, INSTRUCTIONS, ask, library_of, play, reward
 
 QUESTIONS = [s.question for s in questions(100, seed=0)]

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from grpo_practice.calls import Address, Chat, Message, Reply, Request, Scope, Stage, Usage
 from grpo_practice.canonical import canon
 from grpo_practice.errors import EndpointError
 from grpo_practice.events import CallFinished, Event
 from grpo_practice.llm.ledgered import Model, ledgered
 from grpo_practice.store import Store, rollouts
 from grpo_practice.store.records import Branch
-from grpo_practice.types import Address, Chat, Message, Reply, Request, Scope, Stage, Usage
 from tests.store.helpers import spec, upload
 
 

@@ -2,7 +2,8 @@
 
 from typing import Protocol
 
-from grpo_practice.types import Chat, Played
+from grpo_practice.calls import Chat
+from grpo_practice.types import Played
 
 
 class Agent(Protocol):

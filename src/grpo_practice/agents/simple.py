@@ -1,8 +1,9 @@
 """`type: simple`: one question, one reply."""
 
+from grpo_practice.calls import NO_USAGE, Chat, Message, Reply
 from grpo_practice.errors import ContentFilterError, ContextOverflowError, EndpointError
 from grpo_practice.text import strip_think
-from grpo_practice.types import Chat, Message, Outcome, Played, Reply
+from grpo_practice.types import Outcome, Played
 
 
 async def play_simple(question: str, system: str, chat: Chat, *, limit_s: float) -> Played:
@@ -52,9 +53,6 @@ def _played(
         usage=sum((r.usage for r in replies[1:]), start=replies[0].usage) if replies else NO_USAGE,
         model_s=sum(r.seconds for r in replies),
     )
-
-
-NO_USAGE = Reply({}).usage
 
 
 def _outcome(reply: Reply) -> tuple[Outcome, str | None]:

@@ -159,6 +159,7 @@ async def _play(session: Session, job: EvalJob, run: Open, rows: Sequence[StepRo
         collect_secrets(config),
         concurrency=config.concurrency,
         judge_concurrency=config.judge_concurrency,
+        admission=session.admission,
     )
     async with models, Verifier(job.verify) as verifier:
         judge = config.judge_model or config.agent.model

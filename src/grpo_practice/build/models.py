@@ -5,14 +5,15 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from grpo_practice.calls import Chat, Ledger, Scope
 from grpo_practice.config.agent import DEFAULT_TIMEOUT_S, ModelConfig
 from grpo_practice.events import Emit, Notice
+from grpo_practice.llm.admission import Admission
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.ledgered import Model, ledgered
 from grpo_practice.llm.limit import FIRST, STUDENT, Limit
 from grpo_practice.llm.params import canonical_params
-from grpo_practice.types import Chat, Ledger, Scope
 
 SIM_URL = "http://simulated/v1"
 """Never resolved: the simulated endpoint answers in process."""
@@ -35,8 +36,10 @@ class Models:
         *,
         concurrency: int,
         judge_concurrency: int,
+        admission: Admission,
     ) -> None:
         self._ledger, self._emit, self._secrets = ledger, emit, secrets
+        self._admission = admission
         self._most = {"play": concurrency, "judge": judge_concurrency}
         self._limits = dict[tuple[str, tuple[str, ...]], Limit]()
         self._clients = dict[str, Client]()
@@ -75,6 +78,7 @@ class Models:
                 endpoint,
                 limit,
                 notice=lambda text: self._emit(Notice(text)),
+                admission=self._admission,
                 transport=_transport(config),
             )
             self._clients[key] = await self._stack.enter_async_context(client)

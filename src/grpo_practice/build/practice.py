@@ -188,6 +188,7 @@ async def _work(session: Session, job: PracticeJob, run: Open, rows: list[StepRo
         collect_secrets(config),
         concurrency=settings.rollout_concurrency,
         judge_concurrency=config.evaluation.judge_concurrency,
+        admission=session.admission,
     )
     async with models, Verifier(job.verify) as verifier:
         player = Player(
@@ -256,7 +257,7 @@ async def evaluate_library(
     exp_id = job.config.exp_id
     name = eval_name(exp_id, library_variant(library), *variants)
     target = EvalTarget(name, library, role="in_run", parent_run=exp_id, parent_step=step)
-    inner = Session(session.store, session.emit, session.command)
+    inner = replace(session, restart_step=None, again=False)
     prepared = replace(job, chosen=replace(job.chosen, target=target))
     try:
         await run_eval(inner, prepared)

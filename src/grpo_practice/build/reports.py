@@ -7,6 +7,7 @@ from typing import Any
 from grpo_practice import metrics
 from grpo_practice.build.session import Open
 from grpo_practice.build.specs import eval_name, library_variant
+from grpo_practice.calls import Usage
 from grpo_practice.canonical import text_sha
 from grpo_practice.config.models import EvalConfig
 from grpo_practice.metrics import Score
@@ -14,7 +15,7 @@ from grpo_practice.prompts.system import library_sha, system_prompt
 from grpo_practice.store import Store, branches, datasets, refs, runs, scores
 from grpo_practice.store.records import Branch, DatasetRow, StepRow
 from grpo_practice.store.scores import Requests
-from grpo_practice.types import Library, Usage
+from grpo_practice.types import Library
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from grpo_practice.events import CallFinished, Emit, Event, Notice, tee
+from grpo_practice.llm.admission import Admission
 from grpo_practice.store import Store
 from grpo_practice.store.ledger import SqlLedger
 from grpo_practice.store.records import Branch, RunSpec, StepRow
@@ -22,6 +23,8 @@ class Session:
     """As typed, without secrets: for the record."""
     restart_step: int | None = None
     again: bool = False
+    admission: Admission = field(default_factory=Admission)
+    """What every request of the command has to pass, whichever run it is for."""
 
 
 @dataclass(slots=True)

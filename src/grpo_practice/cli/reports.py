@@ -10,11 +10,12 @@ from grpo_practice.text import brief
 
 if TYPE_CHECKING:
     from grpo_practice.build.reports import EvalReport, Known, PracticeReport
+    from grpo_practice.calls import Message, Usage
     from grpo_practice.metrics import Score
     from grpo_practice.store import Store
     from grpo_practice.store.records import StepRow
     from grpo_practice.store.scores import Requests
-    from grpo_practice.types import Experience, Message, Rollout, Usage
+    from grpo_practice.types import Experience, Rollout
 
 SHOWN = 10
 """Experiences that a report lists."""

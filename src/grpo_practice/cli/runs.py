@@ -115,8 +115,8 @@ class _Found:
 
 def _look_up(store: "Store", name: str) -> _Found:
     from grpo_practice.build.reports import known_score
+    from grpo_practice.calls import ROLE_OF
     from grpo_practice.store import branches, history, runs, scores
-    from grpo_practice.types import ROLE_OF
 
     run, stages = store.run(name), list[str](ROLE_OF)
     branch = store.read(branches.load, run.head_branch) if run.head_branch else None

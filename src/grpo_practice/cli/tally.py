@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
 
+from grpo_practice.calls import Usage
 from grpo_practice.events import (
     CallFinished,
     Event,
@@ -15,7 +16,6 @@ from grpo_practice.events import (
     StepFinished,
     StepStarted,
 )
-from grpo_practice.types import Usage
 
 
 @dataclass(slots=True)

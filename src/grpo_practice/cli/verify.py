@@ -13,8 +13,9 @@ from grpo_practice.cli.tables import facts
 from grpo_practice.errors import ConfigError
 
 if TYPE_CHECKING:
+    from grpo_practice.calls import Address, Entry, Reply
     from grpo_practice.config import ModelConfig
-    from grpo_practice.types import Address, Entry, Reply, Sample, Verdict
+    from grpo_practice.types import Sample, Verdict
     from grpo_practice.verify.resolve import VerifyFunction
 
 
@@ -114,11 +115,19 @@ async def _score(
     function: "VerifyFunction", sample: "Sample", response: str, judge: "ModelConfig | None"
 ) -> "Verdict":
     from grpo_practice.build.models import Models
+    from grpo_practice.calls import Address, Scope
     from grpo_practice.events import silent
-    from grpo_practice.types import Address, Scope
+    from grpo_practice.llm.admission import Admission
     from grpo_practice.verify.verifier import Verifier
 
-    models = Models(_NoLedger(), silent, _secrets(judge), concurrency=1, judge_concurrency=1)
+    models = Models(
+        _NoLedger(),
+        silent,
+        _secrets(judge),
+        concurrency=1,
+        judge_concurrency=1,
+        admission=Admission(),
+    )
     async with models, Verifier(function) as score:
         chat = None
         if judge is not None:

@@ -18,15 +18,16 @@ from tenacity import (
     wait_random_exponential,
 )
 
+from grpo_practice.calls import Reply, Request, Send
 from grpo_practice.canonical import clean_json
 from grpo_practice.errors import EndpointError, EndpointRefusedError
+from grpo_practice.llm.admission import Admission
 from grpo_practice.llm.answer import Answer, Broken
 from grpo_practice.llm.endpoint import Endpoint, shown_url
 from grpo_practice.llm.http import chat_url, open_http, post
 from grpo_practice.llm.limit import STUDENT, Limit
 from grpo_practice.llm.reply import read_reply
 from grpo_practice.llm.taxonomy import Adapt, Decision, Fail, Retry, decide, decide_broken
-from grpo_practice.types import Reply, Request, Send
 
 if TYPE_CHECKING:
     import httpx
@@ -73,6 +74,7 @@ class Client:
         endpoint: Where to, and with what.
         limit: May be shared with other clients.
         notice: Called once for each thing a person should know.
+        admission: What every try has to pass; shared by all clients of a command.
         transport: Answers instead of the network (the simulated endpoint, the tests).
         sleep: Waits between tries.
     """
@@ -83,12 +85,14 @@ class Client:
         limit: Limit,
         *,
         notice: Callable[[str], None],
+        admission: Admission | None = None,
         transport: "httpx.AsyncBaseTransport | None" = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._endpoint = endpoint
         self._limit = limit
         self._notice = notice
+        self._admission = admission or Admission()
         self._sleep = sleep
         self._http = open_http(endpoint, limit.n, transport)
         self._urls = [chat_url(base, endpoint) for base in endpoint.base_urls]
@@ -173,7 +177,7 @@ class Client:
             call.sent += 1
             start = time.perf_counter()
             try:
-                async with asyncio.timeout(call.deadline_s):
+                async with self._admission.enter(), asyncio.timeout(call.deadline_s):
                     came, begun = await post(self._http, url, content, self._endpoint)
             except TimeoutError:
                 if call.own_limit:

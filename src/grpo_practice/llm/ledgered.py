@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from grpo_practice.calls import Chat, Entry, Ledger, Message, Reply, Request, Scope, Send
 from grpo_practice.canonical import Chain, canon, clean_json
 from grpo_practice.errors import StepError
 from grpo_practice.events import CallFinished, Emit
-from grpo_practice.types import Chat, Entry, Ledger, Message, Reply, Request, Scope, Send
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ def ledgered(model: Model, ledger: Ledger, emit: Emit) -> Callable[[Scope], Chat
 
 
 class LedgeredChat:
-    """One play of one scope (a `types.Chat`): counts equal requests, knows what continues what."""
+    """One play of one scope (a `calls.Chat`): counts equal requests, knows what continues what."""
 
     __slots__ = ("_asked", "_emit", "_ledger", "_model", "_scope", "_states", "_turn")
 
@@ -47,7 +47,7 @@ class LedgeredChat:
         r: int = 0,
         limit_s: float | None = None,
     ) -> Reply:
-        """The stored reply, or a new one that is committed. See `types.Chat`."""
+        """The stored reply, or a new one that is committed. See `calls.Chat`."""
         params = {**self._model.params, "seed": self._scope.seed(r)}
         request = Request(self._model.name, params, clean_json(messages), tools)
         chain = Chain(request.head)

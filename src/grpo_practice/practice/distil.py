@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from jinja2 import TemplateError
 
+from grpo_practice.calls import Address, Chat, Message, Reply, Scope, Stage
 from grpo_practice.errors import ConfigError, ReplyError, StepError
 from grpo_practice.metrics import advantages
 from grpo_practice.practice.replies import read_lessons, read_operations, read_summary
@@ -17,20 +18,14 @@ from grpo_practice.prompts import Prompt
 from grpo_practice.prompts.system import experience_lines
 from grpo_practice.rollout import task_group
 from grpo_practice.types import (
-    Address,
     Answer,
-    Chat,
     Distilled,
     Group,
     Lesson,
     Library,
-    Message,
     Operation,
-    Reply,
     Rollout,
     Sample,
-    Scope,
-    Stage,
 )
 
 T = TypeVar("T")

@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from grpo_practice.agents.simple import answer_of
+from grpo_practice.calls import Reply
 from grpo_practice.canonical import clean_json
 from grpo_practice.errors import ReplyError
-from grpo_practice.types import Lesson, Library, Operation, Reply
+from grpo_practice.types import Lesson, Library, Operation
 
 LESSON_CHARS = 600
 """A longer text is no lesson: it is never one sentence."""

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined, Template, TemplateError, meta
 
+from grpo_practice.calls import Message
 from grpo_practice.errors import ConfigError
-from grpo_practice.types import Message
 
 DIVIDER = "\n--- user ---\n"
 FOLDER = Path(__file__).parent

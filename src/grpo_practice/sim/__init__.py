@@ -7,13 +7,13 @@ is learnt here says nothing about a real model; it shows that the machinery work
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from grpo_practice.calls import Stage
 from grpo_practice.sim.judge import grade
 from grpo_practice.sim.librarian import merge, propose
 from grpo_practice.sim.request import Asked, read
 from grpo_practice.sim.student import play
 from grpo_practice.sim.teacher import compare, summarise
 from grpo_practice.sim.world import World
-from grpo_practice.types import Stage
 
 __all__ = ["DEFAULT", "MODEL", "World", "answer", "stage_of"]
 

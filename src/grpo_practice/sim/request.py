@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from grpo_practice.calls import Message, Stage
 from grpo_practice.canonical import digest
 from grpo_practice.sim.lore import MARKER
-from grpo_practice.types import Message, Stage
 
 _FENCE = re.compile(r"<<<(\w+) ([0-9a-f]{8})\n(.*?)\n\2>>>", re.DOTALL)
 _ENTRY = re.compile(r"\b(E\d+)\b[^\n]*?" + MARKER.pattern)

@@ -15,18 +15,27 @@ from grpo_practice.errors import StoreError
 
 APPLICATION_ID = 0x47525043
 """`GRPC`: says whose file it is."""
-VERSION = 1
+VERSION = 2
 
 migrations = Migrations("grpo-practice")
 
 
 @migrations(name="1_initial")
 def _initial(db: Database) -> None:
-    script = resources.files(__package__).joinpath("schema.sql").read_text("utf-8")
+    _run(db, 1)
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+@migrations(name="2_prices")
+def _prices(db: Database) -> None:
+    _run(db, 2)
+
+
+def _run(db: Database, version: int) -> None:
+    script = resources.files(__package__).joinpath("schema", f"{version}.sql").read_text("utf-8")
     for statement in _statements(script):
         db.execute(statement)
-    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    db.execute("PRAGMA user_version = 1")
+    db.execute(f"PRAGMA user_version = {version}")
 
 
 def _statements(script: str) -> Iterator[str]:

@@ -7,19 +7,19 @@ from collections import Counter
 from collections.abc import Mapping
 
 from grpo_practice import __version__
+from grpo_practice.calls import ROLE_OF, Address, Entry, Reply
 from grpo_practice.canonical import canon, text_sha
 from grpo_practice.errors import EndpointError
 from grpo_practice.store.db import now, put_text
 from grpo_practice.store.rollouts import unpack, usage_of
 from grpo_practice.store.writer import Writer
-from grpo_practice.types import ROLE_OF, Address, Entry, Reply
 
 COMPRESS_FROM = 512
 """Bytes from which a body is compressed."""
 
 
 class SqlLedger:
-    """The ledger of one invocation (a `types.Ledger`)."""
+    """The ledger of one invocation (a `calls.Ledger`)."""
 
     def __init__(
         self,
@@ -131,8 +131,9 @@ def _insert(db: sqlite3.Connection, entry: Entry, invocation_id: int) -> int:
     cursor = db.execute(
         """INSERT INTO calls (branch_id, step, slot, attempt, stage, request_hash, nth, turn,
              prev_call_id, role, name, answered_by, finish, tokens_in, tokens_cached, tokens_out,
-             tokens_reasoning, cost_micro, tries, seconds, invocation_id, created_at)
-           VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)""",
+             tokens_reasoning, cost_micro, price, seeded, tries, seconds, invocation_id,
+             created_at)
+           VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)""",
         (
             a.branch_id,
             a.step,
@@ -152,6 +153,8 @@ def _insert(db: sqlite3.Connection, entry: Entry, invocation_id: int) -> int:
             usage.tokens_out,
             usage.tokens_reasoning,
             usage.cost_micro,
+            reply.price,
+            int(reply.seeded),
             reply.tries,
             reply.seconds,
             invocation_id,
@@ -185,6 +188,8 @@ def _reply(row: sqlite3.Row) -> Reply:
         finish=row["finish"],
         usage=usage_of(row),
         answered_by=row["answered_by"] or "",
+        price=row["price"],
+        seeded=bool(row["seeded"]),
         tries=row["tries"],
         seconds=row["seconds"],
         replayed=True,

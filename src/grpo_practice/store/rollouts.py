@@ -6,10 +6,11 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from grpo_practice.calls import Message, Usage
 from grpo_practice.canonical import text_sha
 from grpo_practice.store.db import now, put_text
 from grpo_practice.store.records import Told
-from grpo_practice.types import Message, Played, Rollout, Sample, Usage, Verdict
+from grpo_practice.types import Played, Rollout, Sample, Verdict
 
 HEAD = 160
 """Characters of a response kept in the narrow row."""

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from grpo_practice.calls import Usage
 from grpo_practice.metrics import Question
 from grpo_practice.store.records import Branch
 from grpo_practice.store.rollouts import JUDGED
-from grpo_practice.types import Usage
 
 # `+s.step` keeps SQLite from spreading the range of steps to rollouts, which would read all of them
 # once a step.

@@ -8,11 +8,12 @@ from typing import Any, Protocol
 
 from jinja2 import Environment, TemplateError, meta
 
+from grpo_practice.calls import Chat, Message, Reply
 from grpo_practice.canonical import clean
 from grpo_practice.errors import ConfigError, EndpointError, GrpoPracticeError, JudgeError
 from grpo_practice.prompts import FOLDER, Prompt, compile_prompt, fenced
 from grpo_practice.text import strip_think
-from grpo_practice.types import Chat, Message, Reply, Sample, Verdict
+from grpo_practice.types import Sample, Verdict
 from grpo_practice.verify.answers import gold_texts
 
 SLOTS = frozenset({"question", "answer", "response", "criteria"})

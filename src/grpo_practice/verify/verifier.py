@@ -5,8 +5,9 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, Self
 
+from grpo_practice.calls import Chat
 from grpo_practice.errors import ConfigError, GrpoPracticeError, VerifyError
-from grpo_practice.types import Chat, Sample, Verdict
+from grpo_practice.types import Sample, Verdict
 from grpo_practice.verify import custom, judge, math, simple, worker
 from grpo_practice.verify.answers import gold_texts
 from grpo_practice.verify.pool import Pool, TimedOutError, WorkerDiedError

@@ -1,0 +1,204 @@
+"""One model call, as frozen values, and the Protocols that hold the house together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from grpo_practice.canonical import derive_seed
+
+Message = dict[str, Any]
+"""One chat message as the wire has it; an assistant's is kept verbatim."""
+
+Stage = Literal["play", "tool", "judge", "summarise", "compare", "propose", "merge"]
+
+Role = Literal["student", "teacher", "judge", "tool"]
+
+ROLE_OF: Mapping[Stage, Role] = {
+    "play": "student",
+    "tool": "tool",
+    "judge": "judge",
+    "summarise": "teacher",
+    "compare": "teacher",
+    "propose": "teacher",
+    "merge": "teacher",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where in a run a call is made. Not when, by which endpoint, or at which try."""
+
+    branch_id: int
+    """The branch that holds the step."""
+    step: int
+    slot: int
+    """The group's place in the step's stored plan; -1 for merge."""
+    attempt: int
+    """0 … G-1; -1 for compare, propose, merge."""
+    stage: Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """An address and what the seeds of the calls made there are derived from."""
+
+    address: Address
+    run_seed: int
+    sample_sha: str
+    epoch: int
+
+    def seed(self, r: int = 0) -> int:
+        """The seed of a request made here; `r` > 0 for a deliberate resample."""
+        a = self.address
+        return derive_seed(self.run_seed, a.stage, self.sample_sha, self.epoch, a.attempt, r)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A chat completion, before any adaptation to an endpoint."""
+
+    model: str
+    params: Mapping[str, Any]
+    """Body keys that can change the answer, by canonical name; `seed` always."""
+    messages: Sequence[Message]
+    tools: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """`{model, params, tools}`: what is equal for every request of a stage, but for `seed`."""
+        head: dict[str, Any] = {"model": self.model, "params": dict(self.params)}
+        if self.tools:
+            head["tools"] = list(self.tools)
+        return head
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens and money of one or more calls. None means unknown, never 0."""
+
+    tokens_in: int | None = None
+    tokens_cached: int | None = None
+    tokens_out: int | None = None
+    tokens_reasoning: int | None = None
+    cost_micro: int | None = None
+    """Micro-dollars."""
+
+    def __add__(self, other: Usage) -> Usage:
+        """Sum of the known parts."""
+
+        def plus(a: int | None, b: int | None) -> int | None:
+            return b if a is None else a if b is None else a + b
+
+        return Usage(
+            plus(self.tokens_in, other.tokens_in),
+            plus(self.tokens_cached, other.tokens_cached),
+            plus(self.tokens_out, other.tokens_out),
+            plus(self.tokens_reasoning, other.tokens_reasoning),
+            plus(self.cost_micro, other.cost_micro),
+        )
+
+
+NO_USAGE = Usage()
+"""Nothing is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answered request."""
+
+    message: Message
+    """The assistant message verbatim, after redaction of secrets."""
+    finish: str | None = None
+    usage: Usage = NO_USAGE
+    answered_by: str = ""
+    """Model name in the reply, and the endpoint's host: `model@host`."""
+    price: str | None = None
+    """The price list behind `usage.cost_micro`; None when the price is unknown."""
+    seeded: bool = True
+    """False when the endpoint was asked without the seed, so that it might answer otherwise."""
+    tries: int = 1
+    seconds: float = 0.0
+    """Seconds of the try that was answered."""
+    replayed: bool = False
+    """True when it came from the ledger and cost nothing."""
+    call_id: int = 0
+    """Its row in the ledger; 0 when it has none."""
+
+    @property
+    def content(self) -> str:
+        """The message's text, also where it comes in parts; '' when it has none."""
+        text = self.message.get("content")
+        if isinstance(text, list):
+            parts = (part.get("text") for part in text if isinstance(part, dict))
+            return "".join(part for part in parts if isinstance(part, str))
+        return text if isinstance(text, str) else ""
+
+
+class Chat(Protocol):
+    """A conversation at one scope: what agents, judges and stages hold.
+
+    The model, its settings, the seed and the ledger are behind it. The reply is committed before
+    it is returned.
+
+    Raises:
+        EndpointError: The request got no usable answer.
+        EndpointRefusedError: No request would; the run stops.
+    """
+
+    async def __call__(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+        r: int = 0,
+        limit_s: float | None = None,
+    ) -> Reply:
+        """Ask once; `r` > 0 is a deliberate resample; `limit_s` bounds the request in seconds."""
+        ...
+
+
+class Send(Protocol):
+    """Sends one request to an endpoint, with retries inside."""
+
+    async def __call__(self, request: Request, *, limit_s: float | None = None) -> Reply:
+        """Send it; `limit_s` bounds the seconds of each try, not the waits between them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An answered call as the ledger keeps it."""
+
+    address: Address
+    request_hash: bytes
+    """First 16 bytes of the chained hash."""
+    nth: int
+    """Which answer to this same request in this scope."""
+    turn: int
+    prev_call_id: int | None
+    """The call whose conversation this one continues."""
+    head: bytes
+    """Canonical JSON of `{model, params, tools}`, the seed left out: the same for a whole stage."""
+    messages: bytes
+    """Canonical JSON of the messages added since `prev_call_id`."""
+    name: str
+    """Model or tool name as asked."""
+    reply: Reply
+
+
+class Ledger(Protocol):
+    """Every answered call, stored before it is used."""
+
+    async def get(self, address: Address, request_hash: bytes, nth: int) -> Reply | None:
+        """The stored reply, marked `replayed`, or None."""
+        ...
+
+    async def put(self, entry: Entry) -> int:
+        """Commit the entry; its `call_id`."""
+        ...
+
+    async def fail(self, address: Address, error: Exception) -> None:
+        """Record that a request got no usable answer."""
+        ...
