@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "src/grpo_practice"
 LAYERS = [
+    {"redact"},
     {"errors", "canonical", "text", "__init__"},
     {"calls"},
     {"types"},

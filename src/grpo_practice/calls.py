@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from grpo_practice.canonical import derive_seed
+from grpo_practice.errors import EndpointError
 
 Message = dict[str, Any]
 """One chat message as the wire has it; an assistant's is kept verbatim."""
@@ -163,7 +164,11 @@ class Send(Protocol):
     """Sends one request to an endpoint, with retries inside."""
 
     async def __call__(self, request: Request, *, limit_s: float | None = None) -> Reply:
-        """Send it; `limit_s` bounds the seconds of each try, not the waits between them."""
+        """Send it; `limit_s` bounds the seconds of each try, not the waits between them.
+
+        Where anything but an `EndpointError` ends a request that was sent, a cancellation too, the
+        exception's cause is one that says what is known of the tries.
+        """
         ...
 
 
@@ -196,9 +201,9 @@ class Ledger(Protocol):
         ...
 
     async def put(self, entry: Entry) -> int:
-        """Commit the entry; its `call_id`."""
+        """Commit the entry, also where whoever waits for that is cancelled; its `call_id`."""
         ...
 
-    async def fail(self, address: Address, error: Exception) -> None:
-        """Record that a request got no usable answer."""
+    def fail(self, address: Address, error: EndpointError) -> None:
+        """A request got no usable answer: on disk once anything put after it is."""
         ...

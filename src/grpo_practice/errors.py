@@ -9,6 +9,7 @@ GrpoPracticeError          exit 1   base; carries an optional `hint`
 ├── LockedError            exit 5   another process writes this run
 ├── PausedError            exit 6   a cap of money, tokens or requests was reached
 ├── StoreError             exit 7   the database is full, read-only, corrupt, locked or newer
+├── StoppedError           exit 128 + signal: 129, 130 or 143
 └── StepError              recorded, never fatal on its own: one rollout or one model call
     ├── EndpointError      one request got no usable answer, after all retries
     ├── ContextOverflowError   the request is longer than the model's context
@@ -22,10 +23,13 @@ GrpoPracticeError          exit 1   base; carries an optional `hint`
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from signal import Signals
+
+from grpo_practice.redact import redactor
 
 
 class GrpoPracticeError(Exception):
-    """Base of all expected failures.
+    """Base of all expected failures. Secrets in message and hint are replaced when it is made.
 
     Args:
         message: One sentence naming the thing that is wrong.
@@ -36,8 +40,8 @@ class GrpoPracticeError(Exception):
     kind = "internal"
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.hint = hint
+        super().__init__(redactor.text(message))
+        self.hint = redactor.text(hint) if hint else hint
 
 
 class RunFailedError(GrpoPracticeError):
@@ -105,6 +109,20 @@ class StoreError(GrpoPracticeError):
 
     exit_code = 7
     kind = "store"
+
+
+class StoppedError(GrpoPracticeError):
+    """A signal ended the command, in order; what was paid for is stored.
+
+    Args:
+        number: Of the signal.
+    """
+
+    kind = "interrupted"
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by {Signals(number).name}")
+        self.exit_code = 128 + number
 
 
 class StepError(GrpoPracticeError):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from grpo_practice.events import Emit, RolloutFinished
 from grpo_practice.failures import FailureWatch
@@ -31,6 +32,8 @@ class Evaluation:
     library_id: int | None
     concurrency: int
     max_failed_share: float
+    pilot: int | None = None
+    """Ask only so many of the questions that are left, and close nothing."""
 
 
 def unfinished(row: StepRow) -> bool:
@@ -53,8 +56,12 @@ async def evaluate(job: Evaluation, store: Store, rows: Sequence[StepRow], emit:
         EndpointRefusedError: The endpoint refuses us.
     """
     planned = sum(row.plan.rollouts for row in rows)
+    if job.pilot is not None:
+        sizes = (k for row in rows if unfinished(row) for _, k in row.plan.slots)
+        planned = sum(islice(sizes, job.pilot))
     work = _Work(job, store, emit, FailureWatch(job.branch.run, planned, job.max_failed_share))
-    await play_groups(work.jobs(rows), work.play, concurrency=job.concurrency, on_group=work.finish)
+    jobs = islice(work.jobs(rows), job.pilot)
+    await play_groups(jobs, work.play, concurrency=job.concurrency, on_group=work.finish)
 
 
 @dataclass(slots=True)
@@ -87,7 +94,7 @@ class _Work:
             for slot, (_, attempts) in enumerate(row.plan.slots):
                 known = {a: stored[slot, a][1] for a in range(attempts) if (slot, a) in stored}
                 for rollout in known.values():
-                    if rollout.verdict is not None:
+                    if rollout.settled:
                         self.emit(RolloutFinished.of(row.plan.step, rollout, stored=True))
                 yield GroupJob(
                     row.played_by or row.branch_id,
@@ -132,7 +139,7 @@ class _Work:
         step = self.open[done.step]
         step.left -= 1
         step.failed += sum(r.verdict is None for r in done.done.values())
-        if step.left == 0:
+        if step.left == 0 and self.job.pilot is None:
             del self.open[done.step]
             stats = {"planned": step.row.plan.rollouts, "failed": step.failed}
             await self.store.close_eval(self.job.branch, done.step, stats)

@@ -26,7 +26,7 @@ class RunStarted:
     rollouts: int
     """Planned over all steps."""
     done: int
-    """Of these, already stored."""
+    """Of these, settled before: stored, and not to be played again."""
     simulated: bool = False
 
 
@@ -40,6 +40,8 @@ class StepStarted:
     rollouts: int
     experiences: int
     """In the library it is played with."""
+    done: int = 0
+    """Rollouts settled before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class RolloutFinished:
     reward: float | None
     error: str | None = None
     stored: bool = False
-    """True when its row was already there."""
+    """True when it was settled before, and is counted in `done` already."""
 
     @classmethod
     def of(cls, step: int, rollout: Rollout, *, stored: bool = False) -> Self:

@@ -14,12 +14,13 @@ from grpo_practice.errors import (
     VerifyError,
     boundary,
 )
+from grpo_practice.text import cut
 from grpo_practice.types import OWN_FAILURES, Group, Played, Rollout, Sample, Verdict
 
-STRIKES = 3
-"""How often our own deadline may end a rollout before that is final."""
 UNSCORED = ("verify", "judge")
 """Reasons of errors that came after the answer: it is there, and can be scored again."""
+SAID_CHARS = 4_000
+"""Characters that are kept of what a verify function, a judge or an error says."""
 
 Verify = Callable[[Sample, str, Chat], Awaitable[Verdict]]
 """Scores a response; the chat is for functions that ask a judge. Raises VerifyError, JudgeError."""
@@ -52,7 +53,9 @@ class Player:
         except GrpoPracticeError:
             raise
         except Exception as e:  # noqa: BLE001 - an agent's bug is that rollout's error
-            played = Played("error", reason="agent", error=f"{type(e).__name__}: {e}")
+            played = Played(
+                "error", reason="agent", error=cut(f"{type(e).__name__}: {e}", SAID_CHARS)
+            )
         strikes = place.strikes + (played.reason == "time")
         rollout = Rollout(place.slot, place.attempt, place.sample, played, strikes=strikes)
         return await self.score(rollout, scope)
@@ -71,7 +74,7 @@ class Player:
         try:
             with boundary(VerifyError, "the verify function failed"):
                 verdict = await self.verify(rollout.sample, played.response, judge)
-            return replace(rollout, played=played, verdict=verdict)
+            return replace(rollout, played=played, verdict=_bounded(verdict))
         except (JudgeError, EndpointError) as e:
             reason, error = "judge", str(e)
         except VerifyError as e:
@@ -80,8 +83,18 @@ class Player:
             if _being_cancelled():
                 raise
             reason, error = "verify", "the verify function raised CancelledError"
-        failed = replace(played, outcome="error", reason=reason, error=error)
+        failed = replace(played, outcome="error", reason=reason, error=cut(error, SAID_CHARS))
         return replace(rollout, played=failed)
+
+
+def _bounded(verdict: Verdict) -> Verdict:
+    """The verdict; foreign code may have said megabytes."""
+    critique, extracted = verdict.critique, verdict.extracted
+    return replace(
+        verdict,
+        critique=cut(critique, SAID_CHARS) if critique else critique,
+        extracted=cut(extracted, SAID_CHARS) if extracted else extracted,
+    )
 
 
 def _being_cancelled() -> bool:
@@ -123,14 +136,14 @@ class GroupJob:
     sample: Sample
     attempts: int
     stored: Mapping[int, Rollout] = field(default_factory=dict)
-    """Attempt → rollout. One without a verdict is played again, unless it struck out."""
+    """Attempt → rollout. What is not settled is played again."""
     done: dict[int, Rollout] = field(default_factory=dict)
 
     def places(self) -> Iterator[Place]:
         """The attempts that have to be played; `done` then holds the others."""
         for attempt in range(self.attempts):
             known = self.stored.get(attempt)
-            if known is not None and (known.verdict is not None or known.strikes >= STRIKES):
+            if known is not None and known.settled:
                 self.done[attempt] = known
                 continue
             strikes = known.strikes if known else 0

@@ -4,9 +4,6 @@ import re
 import unicodedata
 from urllib.parse import urlsplit
 
-SHORTEST_SECRET = 8
-"""Shorter "secrets" (`EMPTY`, `ollama`, `1`) are placeholders; hiding such words spoils answers."""
-
 _THINK = re.compile("</?think>")
 
 
@@ -50,6 +47,12 @@ def brief(text: str, chars: int) -> str:
     """The text in one line of at most `chars` characters, `…` where it was cut; see `visible`."""
     line = visible(" ".join(text[: 4 * chars].split()))
     return line if len(line) <= chars and len(text) <= 4 * chars else f"{line[: chars - 1]}…"
+
+
+def cut(text: str, chars: int) -> str:
+    """The text, or its first `chars` characters and how many were left out."""
+    left = len(text) - chars
+    return text if left <= 0 else f"{text[:chars]} … [{left:,} more characters]"
 
 
 def _shown(char: str) -> str:

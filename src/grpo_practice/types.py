@@ -23,6 +23,9 @@ OWN_FAILURES: frozenset[Outcome] = frozenset(
 )
 """Outcomes that are the model's own doing: reward 0 with the reason kept, and not teachable."""
 
+STRIKES = 3
+"""How often our own deadline may end a rollout before that is final."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -105,12 +108,17 @@ class Rollout:
     played: Played
     verdict: Verdict | None = None
     strikes: int = 0
-    """Times our own deadline ended it; three are final."""
+    """Times our own deadline ended it; `STRIKES` are final."""
 
     @property
     def reward(self) -> float | None:
         """The reward in [0, 1]; None when it failed or could not be scored."""
         return None if self.verdict is None else self.verdict.reward
+
+    @property
+    def settled(self) -> bool:
+        """True when nothing is left to do: it has a verdict, or our own deadline ended it."""
+        return self.verdict is not None or self.strikes >= STRIKES
 
     @property
     def teachable(self) -> bool:
@@ -184,6 +192,8 @@ class Operation:
     """For a merged operation: which proposals it stands for, by position in the merge prompt."""
     refused: str | None = None
     """Why it was not taken; None when it was."""
+    quarantined: bool = False
+    """True when `refused` says what is suspicious about its text."""
     call_id: int = 0
 
 

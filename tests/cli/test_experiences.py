@@ -89,3 +89,11 @@ def test_what_is_no_experience_is_an_error(demo: Gp, label: str) -> None:
 @pytest.mark.parametrize("spelling", ["e1", "1", "E1"])
 def test_labels_may_be_typed_in_small(demo: Gp, spelling: str) -> None:
     assert demo("experiences", "show", spelling).out.startswith("E1 of demo\n")
+
+
+def test_2_28_nothing_of_an_ordinary_run_is_quarantined(demo: Gp) -> None:
+    document = demo("experiences", "list", "--quarantined", "--json").document
+    assert document["quarantined"] == []
+    assert "quarantined" not in demo("experiences", "list", "--json").document
+    assert "\nnothing quarantined\n" in demo("experiences", "list", "--quarantined").out
+    assert "quarantined" not in demo("runs", "show", "demo").out

@@ -26,11 +26,12 @@ ALL = list(commands(app))
 
 def test_all_commands_are_there() -> None:
     assert {" ".join(words) for words in ALL} == {
-        *("init", "demo", "verify", "eval", "practice", "export-agent"),
+        *("init", "demo", "doctor", "verify", "eval", "practice", "export-agent"),
         *("data upload", "data list", "data show", "data delete"),
         *("runs list", "runs show", "runs delete"),
         *("experiences list", "experiences show"),
         *("config show", "config validate"),
+        *("db backup", "db check"),
     }
 
 

@@ -9,6 +9,7 @@ from grpo_practice.build.reports import EvalReport, Known, PracticeReport
 from grpo_practice.calls import Usage
 from grpo_practice.cli.reports import show_eval, show_practice
 from grpo_practice.metrics import Question, Score, score
+from grpo_practice.store.health import Health, Shrunk
 from grpo_practice.store.records import Branch, DatasetRow, StepRow
 from grpo_practice.store.scores import Requests
 from grpo_practice.types import Experience, Library, PlannedStep
@@ -37,11 +38,12 @@ REPORT = EvalReport(
     outcomes={"ok": 105, "truncated": 12, "error.provider": 3},
     failures={HOSTILE: 2, "other": 1},
     usage=Usage(1_234_567, 300_000, 45_678, None),
-    unpriced=0,
+    unpriced={"gpt-x": 120},
     requests=Requests(120, 3),
     replayed=7,
     seconds=190.0,
     seconds_per_rollout=1.5,
+    health=Health(),
 )
 
 
@@ -87,13 +89,118 @@ def test_a_score_without_an_interval_says_so(capsys: pytest.CaptureFixture[str])
     assert "95 % interval none: too few questions" in capsys.readouterr().out
 
 
-def test_money_is_shown_when_it_is_known(capsys: pytest.CaptureFixture[str]) -> None:
-    show_eval(REPORT)
-    assert "cost" not in capsys.readouterr().out
-    show_eval(replace(REPORT, usage=Usage(None, None, 1, None, 2_900_000), unpriced=2))
-    text = capsys.readouterr().out
-    assert "$2.90, and 2 calls without a price" in text
+@pytest.mark.parametrize(
+    ("micro", "unpriced", "uncounted", "said"),
+    [
+        (None, {"gpt-x": 120}, 0, "unknown: no price for gpt-x (120 calls); add prices"),
+        (None, {"a": 3, "b": 1}, 0, "unknown: no price for a, b (4 calls); add prices"),
+        (None, {"m": 9}, 9, "unknown: the endpoint did not say the tokens of 9 calls"),
+        (
+            None,
+            {"m": 9},
+            1,
+            "unknown: no price for m (8 calls) and the endpoint did not say the tokens of 1 call;"
+            " add prices",
+        ),
+        (2_900_000, {}, 0, "$2.90"),
+        (2_900_000, {"j": 2}, 0, "$2.90 and more: no price for j (2 calls); add prices"),
+        (31, {}, 0, "$0.000031"),
+        (0, {}, 0, "$0.00"),
+        (None, {}, 0, "nothing was asked"),
+    ],
+)
+def test_1_42_a_cost_that_is_not_known_is_neither_blank_nor_nothing(
+    capsys: pytest.CaptureFixture[str],
+    micro: int | None,
+    unpriced: dict[str, int],
+    uncounted: int,
+    said: str,
+) -> None:
+    usage = Usage(None, None, 1, None, micro)
+    health = Health(uncounted=uncounted)
+    show_eval(replace(REPORT, usage=usage, unpriced=unpriced, health=health))
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"cost {said} time" in text
     assert "unknown tokens in, 1 out" in text
+
+
+def test_1_35_answers_that_never_began_are_counted_apart_with_what_to_do(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show_eval(replace(REPORT, health=Health(mute=4)))
+    text = " ".join(capsys.readouterr().out.split())
+    assert (
+        "10 % of the answers ran out of tokens: raise max_tokens;"
+        " 4 answers never began, since reasoning used all tokens: raise max_tokens"
+    ) in text
+    few = {"ok": 200, "truncated": 1}
+    show_eval(replace(REPORT, outcomes=few, health=Health(mute=1)))
+    text = capsys.readouterr().out
+    assert "ran out of tokens" not in text
+    assert "1 answer never began" in text
+
+
+def test_requests_that_were_retried_or_given_up_are_told_by_kind(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    unwell = Health(unanswered={"provider": 2, "time": 1}, maybe_paid=1, retried=7)
+    show_eval(replace(REPORT, health=unwell))
+    text = " ".join(capsys.readouterr().out.split())
+    assert (
+        "7 requests answered only at a later try;"
+        " 3 requests given up (2 provider, 1 time), 1 of them perhaps billed"
+    ) in text
+
+
+def test_what_voids_the_promise_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    show_eval(REPORT)
+    assert "reproducible" not in capsys.readouterr().out
+    unwell = Health(
+        timed_out=3,
+        lost=1,
+        seedless=120,
+        answered_by={
+            "gpt-x": {"gpt-x-2\x1b[2J@h": 100, "gpt-x@h": 19, "a@h": 1, "b@h": 1, "c@h": 1},
+            "same": {"same@h": 5},
+        },
+    )
+    show_eval(replace(REPORT, health=unwell))
+    lines = capsys.readouterr().out.splitlines()
+    assert (
+        "not reproducible: 3 rollouts ended by time; 1 rollout without a reward for an error;"
+        " 120 replies asked for without a seed: the endpoint does not take one, or send_seed is off"
+    ) in lines
+    told = "gpt-x-2\\x1b[2J@h (100), gpt-x@h (19), a@h (1), 2 others"
+    assert f"note: gpt-x was answered by {told}" in lines
+    assert len([line for line in lines if line.startswith("note: ")]) == 1
+
+
+def test_1_58_groups_that_shrank_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    shrunk = [Shrunk(0, 5, 3, 3), Shrunk(1, 5, 3, 1), Shrunk(1, 5, 0, 2)]
+    show_practice(replace(PRACTICE, health=Health(shrunk=shrunk)))
+    text = " ".join(capsys.readouterr().out.split())
+    assert "groups 3 of 5 attempts count in 4 groups; 0 of 5 attempts count in 2 groups" in text
+
+
+def test_a_practice_report_tells_failures_by_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    outcomes = {"ok": 10, "error.judge": 6, "error.provider": 2, "truncated": 2}
+    unwell = replace(PRACTICE, outcomes=outcomes, failures={HOSTILE: 6, "other": 2})
+    show_practice(replace(unwell, health=Health(untaught=1)))
+    text = " ".join(capsys.readouterr().out.split())
+    assert "outcomes 6 error.judge, 2 error.provider, 2 truncated" in text
+    assert r"errors 6 times HTTP 503 \x1b[2J[bold]x; and 1 other" in text
+    assert "17 % of the answers ran out of tokens: raise max_tokens" in text
+    assert "not reproducible: 1 comparison failed for a request without an answer" in text
+
+
+def test_what_was_quarantined_is_counted_with_the_way_to_see_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = [step(0, "closed", 7), step(1, "closed", 8, quarantined=2)]
+    show_practice(replace(PRACTICE, steps=rows))
+    text = " ".join(capsys.readouterr().out.split())
+    look = "grpo-practice experiences list --quarantined --run math"
+    assert f"quarantined 2 proposed texts kept out of the library: {look}" in text
 
 
 def test_mixed_datasets_are_reported_by_source(capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,8 +210,9 @@ def test_mixed_datasets_are_reported_by_source(capsys: pytest.CaptureFixture[str
     assert "\x1b" not in text
 
 
-def step(n: int, status: str, out: int) -> StepRow:
-    stats = {"mean_reward": 0.5, "informative": 3, "experiences": 12}
+def step(n: int, status: str, out: int, **more: object) -> StepRow:
+    stats = {"mean_reward": 0.5, "informative": 3, "experiences": 12, "planned": 10, "scored": 9}
+    stats |= more  # type: ignore[arg-type]
     return StepRow(1, PlannedStep(n, 0, n, ((1, 5), (2, 5))), status, None, out, None, stats)
 
 
@@ -118,12 +226,15 @@ PRACTICE = PracticeReport(
     before=Known("math/eval", "AIME24", scored()),
     after=Known("math/eval/L1", "AIME24", scored(30, 25)),
     usage=Usage(10, 0, 20),
-    unpriced=0,
+    unpriced={},
     requests=Requests(1, 0),
     replayed=0,
     seconds=1.0,
     hashes={},
     costs={},
+    outcomes={"ok": 20},
+    failures={},
+    health=Health(),
 )
 
 
@@ -133,12 +244,12 @@ def test_a_practice_report_shows_steps_before_and_after_and_the_library(
     show_practice(PRACTICE)
     lines = capsys.readouterr().out.splitlines()
     rows = [line.split() for line in lines]
-    assert rows[2] == ["0", "0", "0.500", "3", "of", "2", "12", "L7", "closed"]
-    assert rows[3][:9] == ["1", "0", "0.500", "3", "of", "2", "12", "L8", "closed"]
-    assert rows[3][9] == "0.875"
+    assert " ".join(rows[2]) == "0 0 0.500 9 of 10 3 of 2 12 L7 closed"
+    assert " ".join(rows[3]).startswith("1 0 0.500 9 of 10 3 of 2 12 L8 closed 0.875")
     text = "\n".join(lines)
     assert "before  0.750   95 % interval" in text
     assert "after   0.875   95 % interval" in text
+    assert "30 questions of AIME24 (coverage 100.0 %)" in text
     assert "other questions" not in text
     assert "12 experiences in L8" in text
     assert r"E10  Name 10: do [this]\x07" in text
@@ -158,10 +269,11 @@ def test_scores_of_other_questions_are_not_compared(
 
 
 def test_a_failed_merge_never_passes_as_success(capsys: pytest.CaptureFixture[str]) -> None:
-    show_practice(replace(PRACTICE, steps=[step(0, "closed", 7), step(1, "merge_failed", 7)]))
+    failed = step(1, "merge_failed", 7, merge_failed=f"EndpointError: {HOSTILE}")
+    show_practice(replace(PRACTICE, steps=[step(0, "closed", 7), failed]))
     text = capsys.readouterr().out
-    assert "merge failed" in text
-    assert "step 1: the merge failed and the library is unchanged" in text
+    why = r"EndpointError: HTTP 503 \x1b[2J[bold]x"
+    assert f"step 1: the merge failed and the library is unchanged: {why}" in text
     assert text.splitlines()[-1] == "next: grpo-practice practice --restart-step 1"
 
 

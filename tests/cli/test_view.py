@@ -108,7 +108,7 @@ def test_stored_rollouts_are_counted_but_not_reported_one_by_one() -> None:
     events: list[Event] = [RunStarted("e", 1, steps=1, rollouts=10, done=5)]
     events += [rollout(i, stored=True) for i in range(4)]
     assert shown_as_lines(events) == ["e: 1 step, 10 rollouts, 5 of them there already"]
-    assert shown_as_lines([*events, rollout(9)])[1].startswith("  10/10 rollouts")
+    assert shown_as_lines([*events, rollout(9)])[1].startswith("  6/10 rollouts, mean reward 1.000")
 
 
 def test_a_failed_merge_is_not_shown_as_a_closed_step() -> None:
@@ -158,7 +158,20 @@ def test_the_time_left_follows_from_what_was_played_not_from_what_was_stored() -
     tally.clock = lambda: 8.0
     for i in range(4):
         tally.see(rollout(i))
-    assert tally.left_s == pytest.approx(8.0 / 4 * 16)
+    assert tally.left_s == pytest.approx(8.0 / 4 * 46)
+
+
+def test_what_is_stored_of_a_step_is_counted_once_in_the_run_and_in_the_step() -> None:
+    tally = Tally(clock=Clock())
+    tally.see(RunStarted("math", 1, steps=2, rollouts=8, done=3))
+    tally.see(StepStarted(0, 0, groups=2, rollouts=4, experiences=0, done=3))
+    for event in (rollout(0, stored=True), rollout(0, None, stored=True), rollout(1, stored=True)):
+        tally.see(event)
+    assert tally.run is not None
+    assert tally.part is not None
+    assert (tally.run.done, tally.part.done, tally.part.failed) == (3, 3, 1)
+    tally.see(rollout(1))
+    assert (tally.run.done, tally.part.done, tally.part.mean) == (4, 4, 1.0)
 
 
 @pytest.mark.parametrize(("terminal", "json"), [(True, False), (True, True), (False, False)])

@@ -6,6 +6,7 @@ from grpo_practice.config.identity import CLASSES, identity_of
 from grpo_practice.config.load import load_eval, load_practice
 from grpo_practice.config.models import PracticeConfig, VerifySpec
 from grpo_practice.config.problems import keys_of
+from grpo_practice.errors import ConfigError
 from grpo_practice.store.lineage import diff
 from tests.config.files import EVAL, PRACTICE, write
 
@@ -66,6 +67,10 @@ def test_what_changes_results_changes_the_identity(tmp_path: Path, flag: str) ->
         "evaluation.agent.model.model_settings.extra_headers={X: y}",
         "evaluation.agent.model.model_settings.extra_args={timeout: 9}",
         "evaluation.agent.model.model_provider.base_url=http://h/v1",
+        "evaluation.agent.model.model_provider.requests_per_minute=60",
+        "evaluation.agent.model.model_provider.tokens_per_minute=90000",
+        "evaluation.agent.model.model_provider.stream=true",
+        "evaluation.agent.model.model_provider.send_seed=false",
     ],
 )
 def test_what_only_changes_how_it_is_done_does_not(tmp_path: Path, flag: str) -> None:
@@ -83,12 +88,13 @@ def test_an_evaluation_is_bound_to_its_own_seed_and_its_judge(tmp_path: Path) ->
     assert all(key.startswith(("judge_model.", "seed", "verify.name")) for key in changed)
 
 
-def test_an_identity_holds_no_secret(tmp_path: Path) -> None:
+@pytest.mark.parametrize("body", ["{api_key: sk-body-000}", "{n: sk-model-000}"])
+def test_a_body_that_holds_a_secret_is_refused(tmp_path: Path, body: str) -> None:
     flags = [
-        "evaluation.agent.model.model_settings.extra_body={api_key: sk-body-000, n: sk-model-000}",
+        f"evaluation.agent.model.model_settings.extra_body={body}",
         "evaluation.agent.model.model_provider.base_url=http://h/v1",
         "evaluation.agent.model.model_provider.api_key=sk-model-000",
     ]
-    text = str(identity(tmp_path, *flags))
-    assert "sk-body-000" not in text
-    assert "sk-model-000" not in text
+    with pytest.raises(ConfigError, match=r"extra_body\.\w+: it holds a secret") as e:
+        identity(tmp_path, *flags)
+    assert "-000" not in str(e.value)

@@ -5,10 +5,11 @@ import pytest
 from grpo_practice.config.agent import ModelConfig
 from grpo_practice.config.load import load_practice
 from grpo_practice.config.problems import Problem, raise_problems
-from grpo_practice.config.redact import redact
-from grpo_practice.config.show import collect_secrets, redact_url, show
+from grpo_practice.config.redact import redact, secrets_in
+from grpo_practice.config.show import show
 from grpo_practice.config.yamltext import Tree, parse_yaml
 from grpo_practice.errors import ConfigError
+from grpo_practice.redact import Redactor, redact_url, redactor
 from tests.config.files import PRACTICE, write
 
 AT = "evaluation.agent.model"
@@ -55,8 +56,8 @@ def test_the_resolved_config_is_shown_without_secrets(tmp_path: Path) -> None:
 
 
 def test_all_secret_texts_are_collected_but_not_short_ones(tmp_path: Path) -> None:
-    config = load_practice(write(tmp_path, {"p.yaml": PRACTICE}), FLAGS, {}).config
-    assert collect_secrets(config) == {
+    load_practice(write(tmp_path, {"p.yaml": PRACTICE}), FLAGS, {})
+    assert redactor.known == {
         "sk-0123456789",
         "user:p%40ssw0rd",
         "user:p@ssw0rd",
@@ -76,6 +77,8 @@ def test_all_secret_texts_are_collected_but_not_short_ones(tmp_path: Path) -> No
         ("practice.agent_objective", "sk-0123456789"),
         ("practice.learning_objective", "the token is token-token"),
         ("evaluation.verify", "{name: judge, criteria: sk-0123456789}"),
+        ("data.practice_dataset_name", "sk-0123456789"),
+        ("evaluation.agent.agent.name", "the one of token-token"),
     ],
 )
 def test_a_text_for_the_model_that_holds_a_secret_is_refused_by_name(
@@ -137,6 +140,6 @@ def test_an_error_never_shows_a_secret_and_makes_control_characters_visible(
 def test_the_words_of_a_header_are_no_secrets_by_themselves() -> None:
     settings = {"extra_headers": {"X-Title": "competition mathematics", "A": "Bearer tok-123456"}}
     config = ModelConfig.model_validate({"model_settings": settings})
-    found = collect_secrets(config)
+    found = Redactor(secrets_in(config.model_dump())).known
     assert {"competition mathematics", "tok-123456"} <= found
     assert not {"competition", "mathematics", "Bearer"} & found

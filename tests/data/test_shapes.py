@@ -135,7 +135,7 @@ def test_a_mapping_to_no_role_is_a_config_error(key: str) -> None:
 def test_a_mapping_of_a_column_that_is_not_there_shows_those_that_are() -> None:
     with pytest.raises(ConfigError, match="no 'txt'") as caught:
         find_columns(["text", "id"], {"question": "txt"})
-    assert "text, id" in str(caught.value.hint)
+    assert "'text', 'id'" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("answer", [0, False, 0.5, "0", [1, "one", False], [""" x"""]])
@@ -168,7 +168,7 @@ def test_the_text_of_a_question_is_never_touched(question: str) -> None:
 
 
 def test_a_label_that_is_no_scalar_is_an_error_and_can_go_to_meta() -> None:
-    with pytest.raises(DataError, match="the source \\('source'\\) is a dict") as caught:
+    with pytest.raises(DataError, match="the source \\('source'\\) is of type dict") as caught:
         sample({"question": "q", "source": {"a": 1}})
     assert "--map meta.source=source" in str(caught.value.hint)
     s = sample({"question": "q", "source": {"a": 1}}, meta__source="source")

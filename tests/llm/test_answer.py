@@ -6,14 +6,19 @@ import pytest
 
 from grpo_practice.llm.answer import decode, shown
 
+LOGPROBS = {"logprobs": {"content": [{"p": None}, {"p": None}]}}
+"""What is left where numbers beyond JSON's stood."""
+
 
 @pytest.mark.parametrize(
     ("raw", "value"),
     [
         (b'{"p": -0.25, "n": 12, "s": "\xc3\xa9"}', {"p": -0.25, "n": 12, "s": "é"}),
         (b'["a\\ud800"]', ["a\ufffd"]),
-        (b'{"p": -Infinity}', None),
-        (b'{"p": 1e999}', None),
+        (b'{"p": -Infinity}', {"p": None}),
+        (b'{"logprobs": {"content": [{"p": NaN}, {"p": 1e999}]}}', LOGPROBS),
+        (b'{"message": {"content": NaN}}', None),
+        (b'{"message": {"content": -1e400}}', None),
         (b"", None),
     ],
 )

@@ -10,10 +10,13 @@ import pytest
 
 from grpo_practice.calls import Message, Request
 from grpo_practice.errors import EndpointError, EndpointRefusedError
+from grpo_practice.llm.admission import Admission
+from grpo_practice.llm.budget import Account, Caps
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.limit import FIRST, Limit
 from tests.fakes import Answer, FakeEndpoint, FakeSleep, answers, reply
+from tests.llm.virtual import virtual
 
 URL = "https://api.example.com/v1"
 HI: list[Message] = [{"role": "user", "content": "hi"}]
@@ -31,15 +34,19 @@ def connect(
     endpoint: Endpoint | None = None,
     *,
     n: int = 8,
+    limit: Limit | None = None,
+    max_tries: int = 5,
     notice: Callable[[str], None] = lambda _: None,
     sleep: Callable[[float], Awaitable[None]] | None = None,
+    admission: Admission | None = None,
 ) -> Client:
     return Client(
-        endpoint or Endpoint((URL,)),
-        Limit(n),
+        endpoint or Endpoint((URL,), max_tries=max_tries),
+        limit or Limit(n),
         notice=notice,
         transport=server.transport,
         sleep=sleep or FakeSleep(),
+        admission=admission,
     )
 
 
@@ -88,14 +95,35 @@ async def test_without_tools_nothing_about_tools_is_sent() -> None:
     assert server.seen == [{"model": "m-1", "messages": HI, "seed": 5}]
 
 
-async def test_send_seed_false_keeps_the_seed_off_the_wire() -> None:
+async def test_send_seed_false_keeps_the_seed_off_the_wire_and_the_reply_says_so() -> None:
     server = FakeEndpoint(answers("24"))
     async with connect(server, Endpoint((URL,), send_seed=False)) as client:
-        await client.send(ask())
+        assert not (await client.send(ask())).seeded
     assert "seed" not in server.seen[0]
+    async with connect(server) as client:
+        assert (await client.send(ask())).seeded
+    assert "seed" in server.seen[1]
 
 
-async def test_45_lone_surrogates_are_replaced_on_the_way_out_and_in() -> None:
+async def test_a_reply_after_the_seed_was_refused_is_not_seeded() -> None:
+    refusal = down(400, message="Unrecognized request argument supplied: seed")
+    server = FakeEndpoint(lambda body: refusal if "seed" in body else "24")
+    async with connect(server) as client:
+        assert [(await client.send(ask())).seeded for _ in range(2)] == [False, False]
+
+
+async def test_numbers_beyond_json_outside_the_text_cost_no_reply() -> None:
+    body = (
+        b'{"choices":[{"message":{"role":"assistant","content":"24","score":NaN},'
+        b'"logprobs":{"content":[{"logprob":-Infinity,"p":1e400}]}}]}'
+    )
+    server = FakeEndpoint(answers(httpx.Response(200, content=body)))
+    async with connect(server) as client:
+        got = await client.send(ask())
+    assert (got.content, got.tries, got.message["score"]) == ("24", 1, None)
+
+
+async def test_1_45_lone_surrogates_are_replaced_on_the_way_out_and_in() -> None:
     body = b'{"choices":[{"message":{"role":"assistant","content":"b\\ud800\\u0000"}}]}'
     server = FakeEndpoint(answers(httpx.Response(200, content=body)))
     async with connect(server) as client:
@@ -104,7 +132,7 @@ async def test_45_lone_surrogates_are_replaced_on_the_way_out_and_in() -> None:
     assert got.content == "b\ufffd\0"
 
 
-async def test_45_ten_megabytes_are_read_whole() -> None:
+async def test_1_45_ten_megabytes_are_read_whole() -> None:
     server = FakeEndpoint(answers("x" * 10_000_000))
     async with connect(server) as client:
         assert len((await client.send(ask())).content) == 10_000_000
@@ -169,23 +197,7 @@ async def test_our_own_backoff_is_random_and_grows() -> None:
     assert max(slept[3] for slept in waits) > 8 > max(slept[1] for slept in waits)
 
 
-async def test_9_after_many_429s_at_once_nobody_comes_back_in_step() -> None:
-    server = FakeEndpoint(
-        lambda body: (
-            httpx.Response(429, headers={"retry-after": "2"})
-            if sum(body == b for b in server.seen) == 1
-            else "24"
-        )
-    )
-    sleep = FakeSleep()
-    async with connect(server, n=100, sleep=sleep) as client:
-        await asyncio.gather(*(client.send(ask(text=str(i))) for i in range(100)))
-    assert len(server.seen) == 200
-    assert len(set(sleep.slept)) == 100
-    assert all(2 <= s <= 2.2 for s in sleep.slept)
-
-
-async def test_28_no_more_requests_are_in_flight_than_the_limit_lets_through() -> None:
+async def test_1_28_no_more_requests_are_in_flight_than_the_limit_lets_through() -> None:
     inside = most = 0
 
     async def slow(_: dict[str, Any]) -> str:
@@ -246,7 +258,25 @@ async def test_seconds_are_those_of_the_answered_try_without_waits() -> None:
         start = time.perf_counter()
         got = await asyncio.gather(*(client.send(ask()) for _ in range(4)))
         elapsed = time.perf_counter() - start
-    assert 0.2 <= sum(reply.seconds for reply in got) <= elapsed
+    assert 0.2 <= sum(reply.seconds for reply in got) <= elapsed + 0.001
+
+
+def test_seconds_are_without_the_wait_for_the_admission() -> None:
+    """One request may be paid for at a time, so the second waits until the first is settled."""
+
+    async def slow(_: dict[str, Any]) -> str:
+        await asyncio.sleep(10)
+        return "24"
+
+    async def story() -> list[float]:
+        admission = Admission(Account(Caps(tokens=300)))
+        async with connect(FakeEndpoint(slow), admission=admission) as client:
+            got = await asyncio.gather(
+                *(client.send(ask(text=text, max_tokens=200), limit_s=11) for text in "abc")
+            )
+        return [reply.seconds for reply in got]
+
+    assert virtual(story()) == [10, 10, 10]
 
 
 # Deadlines
@@ -257,7 +287,7 @@ async def forever(_: dict[str, Any]) -> str:
     return "never"
 
 
-async def test_22_a_reply_that_never_ends_is_ended_tried_again_and_maybe_paid() -> None:
+async def test_1_22_a_reply_that_never_ends_is_ended_tried_again_and_maybe_paid() -> None:
     server = FakeEndpoint(forever)
     async with connect(server, Endpoint((URL,), timeout_s=0.01, max_tries=2)) as client:
         with pytest.raises(EndpointError, match=r"no complete answer in time: .*0\.01 s") as caught:
@@ -306,90 +336,3 @@ async def test_a_reply_that_began_well_may_have_been_paid_whatever_came_after() 
         with pytest.raises(EndpointError) as caught:
             await client.send(ask())
     assert caught.value.maybe_paid
-
-
-# What is remembered
-
-
-async def test_13_after_a_refusal_nothing_more_is_sent() -> None:
-    server = FakeEndpoint(answers("24", down(401, message="revoked")))
-    async with connect(server, n=4) as client:
-        assert (await client.send(ask())).content == "24"
-        results = await asyncio.gather(
-            *(client.send(ask()) for _ in range(50)), return_exceptions=True
-        )
-    assert {type(r) for r in results} == {EndpointRefusedError}
-    assert {str(r) for r in results} == {str(results[0])}
-    assert len(server.seen) <= 1 + 4
-
-
-async def test_a_refusal_reaches_those_that_wait_for_their_next_try() -> None:
-    server = FakeEndpoint(lambda b: down(401) if b["messages"][0]["content"] == "x" else down(503))
-    asleep, wake = asyncio.Event(), asyncio.Event()
-
-    async def sleep(_: float) -> None:
-        asleep.set()
-        await wake.wait()
-
-    async with connect(server, sleep=sleep) as client:
-        waiting = asyncio.create_task(client.send(ask()))
-        await asleep.wait()
-        with pytest.raises(EndpointRefusedError):
-            await client.send(ask(text="x"))
-        wake.set()
-        with pytest.raises(EndpointRefusedError):
-            await waiting
-    assert len(server.seen) == 2
-
-
-async def test_41_an_adaptation_is_learnt_once_and_said_once() -> None:
-    told = list[str]()
-
-    def strict(body: dict[str, Any]) -> Answer:
-        if "seed" in body:
-            return down(400, message="Unrecognized request argument supplied: seed")
-        if "max_tokens" in body:
-            return down(400, message="'max_tokens' is not supported", param="max_tokens")
-        return "24"
-
-    server, request = FakeEndpoint(strict), ask(max_tokens=9)
-    async with connect(server, notice=told.append) as client:
-        await asyncio.gather(*(client.send(request) for _ in range(6)))
-        sent = len(server.seen)
-        got = await client.send(request)
-    assert server.seen[-1] == {"model": "m-1", "messages": HI, "max_completion_tokens": 9}
-    assert (len(server.seen), got.tries) == (sent + 1, 1)
-    assert request == ask(max_tokens=9)
-    assert len(told) == 2
-    assert any("`seed`: it is left out" in t for t in told)
-    assert any("`max_tokens`: it is sent as `max_completion_tokens`" in t for t in told)
-
-
-async def test_41_what_one_model_does_not_take_is_still_sent_to_another() -> None:
-    def picky(body: dict[str, Any]) -> Answer:
-        if body["model"] == "m-1" and "seed" in body:
-            return down(400, message="unknown parameter: seed")
-        return "24"
-
-    server = FakeEndpoint(picky)
-    async with connect(server) as client:
-        await client.send(ask())
-        await client.send(Request("m-2", {"seed": 5}, HI))
-    assert [b.get("seed") for b in server.seen] == [5, None, 5]
-
-
-async def test_27_cancelled_requests_leave_the_client_usable() -> None:
-    block = True
-
-    async def script(body: dict[str, Any]) -> str:
-        return await forever(body) if block else "24"
-
-    async with connect(FakeEndpoint(script), n=4) as client:
-        tasks = [asyncio.create_task(client.send(ask())) for _ in range(200)]
-        await asyncio.sleep(0.01)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        block = False
-        async with asyncio.timeout(2):
-            assert (await client.send(ask())).content == "24"

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -89,14 +90,30 @@ async def test_a_reply_comes_over_a_real_socket() -> None:
     assert (got.content, got.answered_by) == ("24", "m-1@127.0.0.1")
 
 
-async def test_18_a_refused_connection_is_cannot_reach() -> None:
+async def test_the_login_in_a_url_goes_with_the_request_and_the_url_without_it() -> None:
+    heads: list[bytes] = []
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await read_request(reader))
+        writer.write(OK % len(BODY) + BODY)
+        await writer.drain()
+
+    async with serving(listen) as address, connect(f"http://ann:p%2Fw@{address}/v1") as client:
+        got = await client.send(ASK)
+    assert got.content == "24"
+    assert b"uthorization: Basic " + b64encode(b"ann:p/w") + b"\r\n" in heads[0]
+    assert heads[0].startswith(b"POST /v1/chat/completions ")
+    assert b"ann" not in heads[0]
+
+
+async def test_1_18_a_refused_connection_is_cannot_reach() -> None:
     address = await closed_port()
     async with connect(f"http://{address}/v1") as client:
         with pytest.raises(EndpointRefusedError, match=f"cannot reach http://{address}/v1"):
             await client.send(ASK)
 
 
-async def test_21_a_body_that_is_cut_is_retried_and_may_have_been_paid() -> None:
+async def test_1_21_a_body_that_is_cut_is_retried_and_may_have_been_paid() -> None:
     connections = 0
 
     async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -113,7 +130,7 @@ async def test_21_a_body_that_is_cut_is_retried_and_may_have_been_paid() -> None
     assert connections == 2
 
 
-async def test_21_a_connection_closed_before_the_answer_is_retried_and_was_not_paid() -> None:
+async def test_1_21_a_connection_closed_before_the_answer_is_retried_and_was_not_paid() -> None:
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
 
@@ -137,7 +154,7 @@ async def test_an_answer_that_is_not_http_is_retried() -> None:
 
 
 @pytest.mark.parametrize("drip", [b"{", b"\n", b": keep-alive\n\n"])
-async def test_22_a_body_that_drips_for_ever_is_ended_by_the_total_deadline(drip: bytes) -> None:
+async def test_1_22_a_body_that_drips_for_ever_is_ended_by_the_total_deadline(drip: bytes) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
         writer.write(OK % 10**9)
@@ -157,7 +174,7 @@ async def test_22_a_body_that_drips_for_ever_is_ended_by_the_total_deadline(drip
     assert caught.value.tries == 2
 
 
-async def test_24_an_unknown_certificate_stops_the_run_and_the_hint_is_true(
+async def test_1_24_an_unknown_certificate_stops_the_run_and_the_hint_is_true(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with serving(answer, tls=True) as address:
@@ -171,7 +188,7 @@ async def test_24_an_unknown_certificate_stops_the_run_and_the_hint_is_true(
             assert (await client.send(ASK)).content == "24"
 
 
-async def test_24_https_to_a_server_without_tls_is_not_retried() -> None:
+async def test_1_24_https_to_a_server_without_tls_is_not_retried() -> None:
     connections = 0
 
     async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -188,7 +205,7 @@ async def test_24_https_to_a_server_without_tls_is_not_retried() -> None:
     assert connections == 1
 
 
-async def test_25_a_proxy_that_is_not_there_is_named_and_no_proxy_is_honoured(
+async def test_1_25_a_proxy_that_is_not_there_is_named_and_no_proxy_is_honoured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     proxy = await closed_port()
@@ -203,7 +220,7 @@ async def test_25_a_proxy_that_is_not_there_is_named_and_no_proxy_is_honoured(
             assert (await client.send(ASK)).content == "24"
 
 
-async def test_25_a_proxy_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_1_25_a_proxy_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     async def forbid(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
@@ -216,6 +233,35 @@ async def test_25_a_proxy_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch)
                 await client.send(ASK)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+async def test_1_25_the_password_of_a_proxy_is_shown_nowhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def login(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Login\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+
+    async with serving(login) as proxy:
+        dead = await closed_port()
+        for address, target in (
+            (proxy, "https://127.0.0.1:9/v1"),
+            (proxy, "http://127.0.0.1:9/v1"),
+            (dead, "https://127.0.0.1:9/v1"),
+            (dead, "http://127.0.0.1:9/v1"),
+        ):
+            for scheme in ("HTTP_PROXY", "HTTPS_PROXY"):
+                monkeypatch.setenv(scheme, f"http://someone:pass-77-word@{address}")
+            async with connect(target) as client:
+                with pytest.raises(EndpointRefusedError, match=f"proxy.*{address}") as caught:
+                    await client.send(ASK)
+            assert "pass-77-word" not in f"{caught.value} {caught.value.hint}"
+    monkeypatch.setenv("HTTP_PROXY", "ftp://someone:pass-77-word@127.0.0.1:9")
+    with pytest.raises(ConfigError, match="network settings") as unusable:
+        connect("http://127.0.0.1:9/v1")
+    assert "pass-77-word" not in str(unusable.value)
+
+
 async def test_network_settings_that_cannot_be_used_are_a_config_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -225,7 +271,7 @@ async def test_network_settings_that_cannot_be_used_are_a_config_error(
     assert "SSL_CERT_FILE" in str(caught.value.hint)
 
 
-async def test_27_after_many_cancelled_requests_the_next_one_succeeds() -> None:
+async def test_1_27_after_many_cancelled_requests_the_next_one_succeeds() -> None:
     hang = True
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -146,17 +146,17 @@ async def test_a_refusal_for_good_stops_the_run_after_one_request(fault: Answer,
     came, server, _ = await run(fault, "24")
     assert type(came) is EndpointRefusedError
     assert says in str(came)
-    assert came.hint or "proxy" in says
+    assert came.hint
     assert len(server.seen) == 1
 
 
-async def test_15_an_unknown_model_comes_with_the_way_to_list_the_known_ones() -> None:
+async def test_1_15_an_unknown_model_comes_with_the_way_to_list_the_known_ones() -> None:
     came, _, _ = await run(error(404, code="model_not_found"))
     assert isinstance(came, EndpointRefusedError)
     assert "GET /models" in str(came.hint)
 
 
-async def test_12_a_refused_key_is_named_by_where_it_comes_from() -> None:
+async def test_1_12_a_refused_key_is_named_by_where_it_comes_from() -> None:
     came, _, _ = await run(error(401, message="bad key"))
     assert isinstance(came, EndpointRefusedError)
     assert "MY_KEY" in str(came.hint)
@@ -208,7 +208,7 @@ async def test_a_fault_of_the_one_request_fails_it_at_once(
     assert (len(server.seen), slept) == (1, [])
 
 
-async def test_5_a_wait_of_a_day_is_said_and_not_slept() -> None:
+async def test_1_5_a_wait_of_a_day_is_said_and_not_slept() -> None:
     came, _, slept = await run(error(429, {"retry-after": "86400"}, message="later"))
     assert "the server asks to wait 24 h: HTTP 429, later" in str(came)
     assert slept == []
@@ -229,19 +229,19 @@ async def test_the_wait_asked_for_is_slept_and_little_more(
     assert least <= slept[0] <= least * 1.1
 
 
-async def test_18_an_endpoint_that_never_answered_stops_the_run_as_unreachable() -> None:
+async def test_1_18_an_endpoint_that_never_answered_stops_the_run_as_unreachable() -> None:
     came, server, _ = await run(httpx.ConnectError("refused"))
     assert type(came) is EndpointRefusedError
     assert f"cannot reach {URL}/chat/completions" in str(came)
     assert len(server.seen) == 3
 
 
-async def test_18_one_that_did_answer_fails_the_request_only() -> None:
+async def test_1_18_one_that_did_answer_fails_the_request_only() -> None:
     came, _, _ = await run(error(503), httpx.ConnectError("refused"))
     assert type(came) is EndpointError
 
 
-async def test_30_a_page_is_retried_once_and_then_shown_escaped() -> None:
+async def test_1_30_a_page_is_retried_once_and_then_shown_escaped() -> None:
     came, server, _ = await run(HTML, max_tries=5)
     assert type(came) is EndpointRefusedError
     assert "not an OpenAI-compatible answer" in str(came)
@@ -250,7 +250,7 @@ async def test_30_a_page_is_retried_once_and_then_shown_escaped() -> None:
     assert len(server.seen) == 2
 
 
-async def test_30_a_page_after_other_faults_is_still_retried_once() -> None:
+async def test_1_30_a_page_after_other_faults_is_still_retried_once() -> None:
     came, server, _ = await run(error(503), HTML, "24")
     assert (came, len(server.seen)) == ("24", 3)
 
@@ -323,7 +323,7 @@ async def test_an_unsupported_setting_is_adapted(fault: Answer, then: dict[str, 
     assert slept == []
 
 
-async def test_41_a_setting_that_cannot_be_adapted_stops_the_run_with_the_bodys_words() -> None:
+async def test_1_41_a_setting_that_cannot_be_adapted_stops_the_run_with_the_bodys_words() -> None:
     refusal = error(400, message="Unsupported parameter: 'max_completion_tokens'")
     renamed = error(400, message="Unsupported parameter: 'max_tokens'")
     came, server, _ = await run(renamed, refusal)

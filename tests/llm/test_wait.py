@@ -35,6 +35,7 @@ NOW = 1_750_000_000.0  # 2025-06-15 15:06:40 UTC
         pytest.param({"x-ratelimit-reset-tokens": "12.5"}, 12.5, id="6-bare-seconds"),
         pytest.param({"x-ratelimit-reset-tokens": "1750000000123"}, None, id="6-an-epoch"),
         pytest.param({"x-ratelimit-reset-tokens": "soon"}, None, id="6-a-word"),
+        pytest.param({"x-ratelimit-reset-requests": "24h0m0s"}, 120.0, id="6-till-all-is-free"),
         pytest.param({}, None, id="none"),
     ],
 )

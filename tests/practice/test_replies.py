@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from grpo_practice.calls import Reply
 from grpo_practice.errors import ReplyError
 from grpo_practice.practice.merge import apply
-from grpo_practice.practice.replies import LESSON_CHARS, read_lessons, read_operations, read_summary
+from grpo_practice.practice.replies import (
+    EXPERIENCE_CHARS,
+    LESSON_CHARS,
+    LIBRARY_SIZE,
+    read_lessons,
+    read_operations,
+    read_summary,
+)
 from grpo_practice.types import Experience, Library, Operation
 
 LIBRARY = Library((Experience(3, "Units: check them."), Experience(7, "Sign: mind it.")), 9)
@@ -60,7 +67,7 @@ def test_lessons_are_found_in(text: str) -> None:
         ("{" * 5000, "no JSON object"),
     ],
 )
-def test_60_what_cannot_be_read_is_asked_for_again(text: str, why: str) -> None:
+def test_1_60_what_cannot_be_read_is_asked_for_again(text: str, why: str) -> None:
     with pytest.raises(ReplyError, match=why):
         read_lessons(reply(text), limit=2)
 
@@ -103,22 +110,44 @@ def test_a_lesson_about_an_experience_says_so() -> None:
         ({"op": "ADD", "text": "Units:  check them."}, "says exactly this already"),
     ],
 )
-def test_60_an_operation_that_cannot_be_taken_is_kept_with_the_reason(
+def test_1_60_an_operation_that_cannot_be_taken_is_kept_with_the_reason(
     item: dict[str, object], why: str
 ) -> None:
     (op,) = operations(item)
     assert why in (op.refused or "")
 
 
-def test_60_an_unknown_kind_is_asked_for_again() -> None:
+def test_1_60_an_unknown_kind_is_asked_for_again() -> None:
     with pytest.raises(ReplyError, match=r"operations\.0\.op"):
         operations({"op": "REPLACE", "text": "x"})
 
 
-def test_60_ten_thousand_operations_are_capped() -> None:
+def test_1_60_ten_thousand_operations_are_capped() -> None:
     ops = operations(*[dict[str, object](op="ADD", text=f"t{i}") for i in range(10_000)], limit=3)
     assert sum(op.refused is None for op in ops) == 3
     assert ops[3].refused == "more than 3 operations"
+
+
+def test_a_full_library_grows_only_where_something_goes() -> None:
+    full = Library(tuple(Experience(i, f"N: {i}.") for i in range(1, LIBRARY_SIZE + 1)), 900)
+    items = [
+        {"op": "ADD", "text": "N: too many."},
+        {"op": "UPDATE", "id": "E2", "text": "N: changed."},
+        {"op": "DELETE", "id": "E1"},
+        {"op": "ADD", "text": "N: in its place."},
+        {"op": "ADD", "text": "N: too many again."},
+    ]
+    ops = read_operations(reply(json.dumps({"operations": items})), full, limit=9)
+    why = f"the library is full ({LIBRARY_SIZE} experiences)"
+    assert [op.refused for op in ops] == [why, None, None, None, why]
+    assert not any(op.quarantined for op in ops)
+    assert len(apply(full, ops)) == LIBRARY_SIZE
+
+
+def test_1_60_a_refused_text_is_kept_in_part() -> None:
+    (op,) = operations({"op": "ADD", "text": "x" * 1_000_000})
+    assert op.refused == f"its text has 1000000 characters (at most {EXPERIENCE_CHARS})"
+    assert op.text == "x" * EXPERIENCE_CHARS + " … [999,500 more characters]"
 
 
 def test_one_operation_per_experience() -> None:
@@ -169,7 +198,7 @@ def test_any_list_of_operations_leaves_a_sound_library(raw: list[tuple[str, int,
     assert all(e.text and e.text == " ".join(e.text.split()) for e in after.experiences)
 
 
-def test_45_a_lone_surrogate_inside_the_json_is_replaced() -> None:
+def test_1_45_a_lone_surrogate_inside_the_json_is_replaced() -> None:
     (op,) = read_operations(
         reply('{"operations": [{"op": "ADD", "text": "N: a \\ud800"}]}'), LIBRARY, limit=2
     )

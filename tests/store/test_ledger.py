@@ -1,5 +1,6 @@
 """The ledger: found again by where and what was asked; committed before it is used."""
 
+import asyncio
 import sqlite3
 from pathlib import Path
 
@@ -21,11 +22,16 @@ class Endpoint:
     def __init__(self) -> None:
         self.seen: list[Request] = []
         self.broken = False
+        self.cancels = False
+        """Everything is cancelled in the moment the answer is there."""
 
     async def __call__(self, request: Request, *, limit_s: float | None = None) -> Reply:
         self.seen.append(request)
         if self.broken:
             raise EndpointError("down", maybe_paid=True, tries=3, status=503)
+        if self.cancels:
+            for task in asyncio.all_tasks():
+                task.cancel()
         text = f"answer {len(self.seen)} " + "long " * 200
         return Reply(
             {"role": "assistant", "content": text, "reasoning_content": "hm"},
@@ -124,10 +130,24 @@ async def test_the_settings_of_a_stage_are_stored_once(run: Run) -> None:
     assert heads == [canon({"model": "m", "params": {"temperature": 0.7}}).decode()]
 
 
+def test_what_was_answered_is_stored_though_everything_is_cancelled_then(run: Run) -> None:
+    run.endpoint.cancels = True
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(ask(run))
+    run.endpoint.cancels = False
+    asyncio.run(ask(run))
+    assert len(run.endpoint.seen) == 1
+
+
+async def ask(run: Run) -> None:
+    await run.play()(Q)
+
+
 async def test_an_unanswered_request_is_on_record_and_asked_again(run: Run) -> None:
     run.endpoint.broken = True
     with pytest.raises(EndpointError):
         await run.play()(Q)
+    run.store.flush()
     row = run.store.read(
         lambda db: tuple(
             db.execute("SELECT kind, http_status, tries, maybe_paid FROM failures").fetchone()

@@ -149,7 +149,7 @@ def test_what_a_function_needs_is_known_before_the_run(tmp_path: Path) -> None:
     math, judge = resolve("math", {}, None, tmp_path), resolve("judge", {}, None, tmp_path)
     assert [f.is_judge for f in (sync, asking, math, judge)] == [False, True, False, True]
     assert [f.needs_answer for f in (sync, asking, math, judge)] == [False, False, True, False]
-    assert [f.timeout_s for f in (sync, asking, math, judge)] == [2.0, None, 2.0, None]
+    assert [f.timeout_s for f in (sync, asking, math, judge)] == [2.0, 3600.0, 2.0, None]
     assert check_gold(sync, Sample("q")) is None
     assert check_gold(resolve("exact", {}, None, tmp_path), Sample("q", 0)) is None
 

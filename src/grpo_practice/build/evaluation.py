@@ -1,25 +1,25 @@
 """An evaluation from its configuration: dataset, plan, models, rollouts, report."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 
 from grpo_practice.agents.simple import play_simple
-from grpo_practice.build.inputs import check_golds, check_plan, eval_dataset
+from grpo_practice.build.inputs import check_golds, check_plan, check_texts, eval_dataset
 from grpo_practice.build.models import Models, endpoint_of
 from grpo_practice.build.reports import EvalReport, eval_report
-from grpo_practice.build.session import Open, Session, open_run
+from grpo_practice.build.session import Open, PilotOverError, Session, open_run, to_the_end
 from grpo_practice.build.specs import Chosen, eval_spec
 from grpo_practice.config.models import EvalConfig
-from grpo_practice.config.show import collect_secrets
 from grpo_practice.errors import Change, FingerprintError
 from grpo_practice.evaluate import Evaluation, evaluate, plan_eval, unfinished
 from grpo_practice.events import Notice, RunStarted
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.rollout import Player
-from grpo_practice.store import branches, runs
-from grpo_practice.store.records import Branch, DatasetRow, StepRow
+from grpo_practice.store import branches, runs, scores
+from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
 from grpo_practice.types import PlannedStep
 from grpo_practice.verify.resolve import VerifyFunction, resolve
 from grpo_practice.verify.verifier import Verifier
@@ -37,6 +37,8 @@ class EvalJob:
     verify: VerifyFunction
     limit: int | None = None
     """Ask only so many questions of the dataset."""
+    pilot: int | None = None
+    """Ask only so many of the questions that are left, and close nothing."""
 
     @property
     def config(self) -> EvalConfig:
@@ -56,6 +58,7 @@ def prepare_eval(session: Session, chosen: Chosen, *, limit: int | None = None) 
         if model is not None:
             endpoint_of(model)  # what is wrong with it is said before anything is recorded
     verify = resolve(config.verify.name, config.verify.params, config.verify.timeout_s, folder)
+    check_texts({f"the file of verify {verify.name}": verify.source})
     dataset = eval_dataset(session, config.data, folder)
     check_golds(session.store.samples(dataset.id), verify, dataset.name)
     return EvalJob(chosen, dataset, verify, limit)
@@ -69,17 +72,35 @@ async def run_eval(session: Session, job: EvalJob) -> EvalReport:
         EndpointRefusedError: The endpoint refuses us.
         RunFailedError: Too many rollouts failed.
     """
-    spec = eval_spec(job.config, job.chosen.source, job.verify, job.dataset, job.chosen.target)
-    session = _following(session, job)
-    with open_run(session, spec, partial(_plan, session, job)) as run:
-        rows = _rows(session, job, run.branch)
+    spec = spec_of(job)
+    session = following(session, job)
+    with open_run(session, spec, partial(planned, session, job)) as run:
+        rows = steps_of(session, job, run.branch)
         _announce(session, run, rows, simulated=spec.simulated)
-        if any(unfinished(row) for row in rows):
+        left = any(unfinished(row) for row in rows)
+        if left:
             await _play(session, job, run, rows)
+        if left and job.pilot is not None:
+            raise PilotOverError
         return eval_report(session.store, job.config, run, simulated=spec.simulated)
 
 
-def _following(session: Session, job: EvalJob) -> Session:
+async def play_pilot(session: Session, job: EvalJob, questions: int) -> None:
+    """The first questions that are left are asked and scored, and kept; no step is closed.
+
+    Raises: as `run_eval` does.
+    """
+    with suppress(PilotOverError):
+        await run_eval(session, replace(job, pilot=questions))
+
+
+def spec_of(job: EvalJob) -> RunSpec:
+    """The run that the job is."""
+    chosen = job.chosen
+    return eval_spec(job.config, chosen.source, job.verify, job.dataset, chosen.target)
+
+
+def following(session: Session, job: EvalJob) -> Session:
     """The session; for a re-judgement whose source was played on since, one that begins it anew.
 
     What was judged before is not judged again: verdicts belong to rollouts.
@@ -98,7 +119,7 @@ def _following(session: Session, job: EvalJob) -> Session:
     return replace(session, restart_step=0, again=True)
 
 
-def _plan(
+def planned(
     session: Session, job: EvalJob, branch: Branch, rows: Sequence[StepRow]
 ) -> tuple[list[PlannedStep], list[str]]:
     """The steps it should have: what is planned may grow, and nothing of it may be missing.
@@ -137,7 +158,7 @@ def grown(stored: Sequence[PlannedStep], wanted: Sequence[PlannedStep]) -> list[
     return list(steps.values())
 
 
-def _rows(session: Session, job: EvalJob, branch: Branch) -> list[StepRow]:
+def steps_of(session: Session, job: EvalJob, branch: Branch) -> list[StepRow]:
     """The steps of the evaluation, or of the one whose rollouts it scores again."""
     if job.chosen.rejudge is not None:
         return session.store.plan_rejudge(branch, session.store.steps(job.chosen.rejudge))
@@ -145,10 +166,9 @@ def _rows(session: Session, job: EvalJob, branch: Branch) -> list[StepRow]:
 
 
 def _announce(session: Session, run: Open, rows: Sequence[StepRow], *, simulated: bool) -> None:
-    left = [row for row in rows if unfinished(row)]
-    planned = sum(row.plan.rollouts for row in rows)
-    done = planned - sum(row.plan.rollouts for row in left)
-    session.emit(RunStarted(run.branch.run, run.branch.id, len(rows), planned, done, simulated))
+    total = sum(row.plan.rollouts for row in rows)
+    done = sum(session.store.read(scores.there, run.branch).values())
+    session.emit(RunStarted(run.branch.run, run.branch.id, len(rows), total, done, simulated))
 
 
 async def _play(session: Session, job: EvalJob, run: Open, rows: Sequence[StepRow]) -> None:
@@ -156,10 +176,9 @@ async def _play(session: Session, job: EvalJob, run: Open, rows: Sequence[StepRo
     models = Models(
         run.ledger,
         run.emit,
-        collect_secrets(config),
-        concurrency=config.concurrency,
-        judge_concurrency=config.judge_concurrency,
+        concurrency=(config.concurrency, config.judge_concurrency),
         admission=session.admission,
+        prices=config.prices,
     )
     async with models, Verifier(job.verify) as verifier:
         judge = config.judge_model or config.agent.model
@@ -167,7 +186,7 @@ async def _play(session: Session, job: EvalJob, run: Open, rows: Sequence[StepRo
             agent=play_simple,
             student=await models.chats(config.agent.model, "student"),
             judge=await models.chats(judge, "judge"),
-            verify=verifier,
+            verify=to_the_end(session, verifier),
             run_seed=config.seed,
             task_timeout_s=job.chosen.limits.task_timeout,
         )
@@ -178,5 +197,6 @@ async def _play(session: Session, job: EvalJob, run: Open, rows: Sequence[StepRo
             library_id=job.chosen.target.library.id or None,
             concurrency=config.concurrency,
             max_failed_share=job.chosen.limits.max_failed_share,
+            pilot=job.pilot,
         )
         await evaluate(evaluation, session.store, rows, run.emit)

@@ -7,11 +7,11 @@ from grpo_practice.build.refs import Found, library_of
 from grpo_practice.build.reports import Known, measured, measured_with
 from grpo_practice.build.specs import eval_name
 from grpo_practice.config.agent import AgentConfig
-from grpo_practice.config.redact import REDACTED
 from grpo_practice.config.yamltext import parse_yaml
 from grpo_practice.errors import ConfigError
 from grpo_practice.export import ExportedAgent, Format, Measured, Provenance, render
 from grpo_practice.prompts.system import system_prompt
+from grpo_practice.redact import REDACTED
 from grpo_practice.store import Store, refs
 
 _AGENT = "evaluation.agent."

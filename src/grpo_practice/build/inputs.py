@@ -1,6 +1,6 @@
 """The data a run plays, checked before anything is paid: datasets, files, golds."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from grpo_practice.build.session import Session
@@ -9,6 +9,7 @@ from grpo_practice.config.models import EvalData, is_data_file
 from grpo_practice.data.read import read_samples
 from grpo_practice.errors import Change, ConfigError, DataError, FingerprintError
 from grpo_practice.events import Notice
+from grpo_practice.redact import redactor
 from grpo_practice.store import Store
 from grpo_practice.store.records import Branch, DatasetRow
 from grpo_practice.types import Sample
@@ -73,16 +74,16 @@ def check_golds(samples: Iterable[Sample], verify: VerifyFunction, dataset: str)
         )
 
 
-def check_texts(texts: Mapping[str, str | None], secrets: Collection[str]) -> None:
-    """None of these texts, which are stored with the run, holds a secret of its configuration.
+def check_texts(texts: Mapping[str, str | None]) -> None:
+    """None of these texts, which are stored with the run, holds a secret.
 
     Raises:
         ConfigError: One does; the message names the text and not the secret.
     """
     for name, text in texts.items():
-        if text and any(secret in text for secret in secrets):
+        if text and redactor.holds(text):
             raise ConfigError(
-                f"{name} holds a secret of the configuration",
+                f"{name} holds a secret (an API key, a header, a part of a URL)",
                 hint="take it out: this text is stored with the run",
             )
 

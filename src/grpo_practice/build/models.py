@@ -1,12 +1,14 @@
 """The clients behind student, teacher and judge, opened once per endpoint and closed together."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self
 
 from grpo_practice.calls import Chat, Ledger, Scope
 from grpo_practice.config.agent import DEFAULT_TIMEOUT_S, ModelConfig
+from grpo_practice.config.models import ModelPrice
 from grpo_practice.events import Emit, Notice
 from grpo_practice.llm.admission import Admission
 from grpo_practice.llm.client import Client
@@ -14,9 +16,13 @@ from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.ledgered import Model, ledgered
 from grpo_practice.llm.limit import FIRST, STUDENT, Limit
 from grpo_practice.llm.params import canonical_params
+from grpo_practice.llm.prices import Prices
 
 SIM_URL = "http://simulated/v1"
 """Never resolved: the simulated endpoint answers in process."""
+
+LISTED = Prices({})
+"""Nobody has said what anything costs."""
 
 Caller = Literal["student", "teacher", "judge"]
 
@@ -26,21 +32,27 @@ class Models:
 
     Student and teacher share one limit per endpoint, the teacher going first; the judge has its
     own.
+
+    Args:
+        ledger: What every call is looked up in, and committed to.
+        emit: Told of calls, and of what a person should know.
+        concurrency: Calls in flight at once: of student and teacher, and of the judge.
+        admission: What every try has to pass.
+        prices: What models cost, where the configuration says it.
     """
 
     def __init__(
         self,
         ledger: Ledger,
         emit: Emit,
-        secrets: frozenset[str],
         *,
-        concurrency: int,
-        judge_concurrency: int,
+        concurrency: tuple[int, int],
         admission: Admission,
+        prices: Mapping[str, ModelPrice],
     ) -> None:
-        self._ledger, self._emit, self._secrets = ledger, emit, secrets
-        self._admission = admission
-        self._most = {"play": concurrency, "judge": judge_concurrency}
+        self._ledger, self._emit = ledger, emit
+        self._admission, self._prices = admission, Prices(prices)
+        self._most = dict(zip(("play", "judge"), concurrency, strict=True))
         self._limits = dict[tuple[str, tuple[str, ...]], Limit]()
         self._clients = dict[str, Client]()
         self._stack = AsyncExitStack()
@@ -62,7 +74,7 @@ class Models:
         Raises:
             ConfigError: Its settings or its endpoint cannot be used.
         """
-        params, endpoint = endpoint_of(config, self._secrets)
+        params, endpoint = endpoint_of(config, self._prices)
         client = await self._client(endpoint, config, caller)
         send = client.sender(STUDENT if caller == "student" else FIRST)
         model = Model(config.model_provider.model, params, send)
@@ -71,7 +83,8 @@ class Models:
     async def _client(self, endpoint: Endpoint, config: ModelConfig, caller: Caller) -> Client:
         pool = "judge" if caller == "judge" else "play"
         key = repr((pool, endpoint.base_urls, endpoint.api_key, endpoint.headers, endpoint.query))
-        key += repr((endpoint.unhashed, endpoint.timeout_s))
+        key += repr((endpoint.unhashed, endpoint.timeout_s, endpoint.send_seed))
+        key += repr((endpoint.stream, endpoint.stream_usage))
         if key not in self._clients:
             limit = self._limits.setdefault((pool, endpoint.base_urls), Limit(self._most[pool]))
             client = Client(
@@ -85,9 +98,7 @@ class Models:
         return self._clients[key]
 
 
-def endpoint_of(
-    config: ModelConfig, secrets: frozenset[str] = frozenset()
-) -> tuple[dict[str, Any], Endpoint]:
+def endpoint_of(config: ModelConfig, prices: Prices = LISTED) -> tuple[dict[str, Any], Endpoint]:
     """The params of every request to a model, and the endpoint they go to.
 
     Raises:
@@ -101,9 +112,14 @@ def endpoint_of(
         headers=wire.headers,
         query=wire.query,
         unhashed=wire.unhashed,
-        secrets=secrets,
         timeout_s=wire.timeout_s or DEFAULT_TIMEOUT_S,
+        send_seed=provider.send_seed,
+        stream=provider.stream,
+        stream_usage=config.model_settings.include_usage is not False,
+        requests_per_minute=provider.requests_per_minute,
+        tokens_per_minute=provider.tokens_per_minute,
         key_name=provider.key_origin or "agent.model.model_provider.api_key",
+        price=partial(prices.of, simulated=provider.simulated),
     )
     return params, endpoint
 

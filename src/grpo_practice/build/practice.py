@@ -1,6 +1,7 @@
 """A practice run from its configuration: data, plan, models, the loop, evaluations on the way."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ from grpo_practice.build.evaluation import FEWER, EvalJob, prepare_eval, run_eva
 from grpo_practice.build.inputs import LOST, check_golds, check_plan, check_texts, dataset_of
 from grpo_practice.build.models import Models, endpoint_of
 from grpo_practice.build.reports import PracticeReport, practice_report
-from grpo_practice.build.session import Open, Session, open_run
+from grpo_practice.build.session import Open, PilotOverError, Session, open_run, to_the_end
 from grpo_practice.build.specs import (
     Chosen,
     EvalTarget,
@@ -20,8 +21,7 @@ from grpo_practice.build.specs import (
     practice_spec,
 )
 from grpo_practice.config.agent import ModelConfig
-from grpo_practice.config.models import PracticeConfig
-from grpo_practice.config.show import collect_secrets
+from grpo_practice.config.models import PracticeConfig, PracticeSettings
 from grpo_practice.errors import Change, ConfigError, FingerprintError, RunFailedError
 from grpo_practice.events import RunStarted
 from grpo_practice.practice.distil import Teacher
@@ -29,8 +29,8 @@ from grpo_practice.practice.loop import AfterStep, Practice, practise
 from grpo_practice.practice.plan import plan_practice
 from grpo_practice.prompts import Prompt, load_prompts, prompts_from
 from grpo_practice.rollout import Player
-from grpo_practice.store import branches
-from grpo_practice.store.records import Branch, DatasetRow, StepRow
+from grpo_practice.store import branches, scores
+from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
 from grpo_practice.types import Library, PlannedStep
 from grpo_practice.verify.resolve import VerifyFunction, resolve
 from grpo_practice.verify.verifier import Verifier
@@ -51,6 +51,8 @@ class PracticeJob:
     """What evaluates libraries on the way; None where the configuration does not want that."""
     selects: EvalJob | None = None
     """What chooses among them."""
+    pilot: int | None = None
+    """Play only so many groups of the next step, and close nothing."""
 
 
 def prepare_practice(
@@ -64,6 +66,7 @@ def prepare_practice(
     """
     spec, settings = config.evaluation.verify, config.practice
     verify = resolve(spec.name, spec.params, spec.timeout_s, source.base_dir)
+    check_texts({f"the file of verify {verify.name}": verify.source})
     dataset = dataset_of(session, config.data.practice_dataset_name, source.base_dir)
     samples = list(session.store.samples(dataset.id))[: settings.rollout_data_truncate]
     check_golds(samples, verify, dataset.name)
@@ -75,7 +78,7 @@ def prepare_practice(
         start = session.store.read(branches.start_library, config.exp_id)
     prompts = load_prompts(folder)
     texts = {f"prompts_dir: {name}.md": prompt.text for name, prompt in prompts.items()}
-    check_texts(texts, collect_secrets(config))
+    check_texts(texts)
     tested, chosen_on = config.evaluation.data.dataset, settings.select_dataset
     limit = settings.eval_data_truncate
     tests = _on_the_way(session, config, source, tested, limit) if settings.do_eval else None
@@ -113,6 +116,15 @@ async def run_practice(session: Session, job: PracticeJob) -> PracticeReport:
         return e.report
 
 
+async def play_pilot(session: Session, job: PracticeJob, groups: int) -> None:
+    """The first groups of the next step are played and distilled, and kept; no step is closed.
+
+    Raises: as `run_practice` does.
+    """
+    with suppress(PilotOverError, MergeFailedError):
+        await _run(session, replace(job, pilot=groups))
+
+
 class MergeFailedError(RunFailedError):
     """A step's merge failed; the run went on, and is not on record as a success."""
 
@@ -122,25 +134,32 @@ class MergeFailedError(RunFailedError):
         self.report = report
 
 
+def spec_of(job: PracticeJob) -> RunSpec:
+    """The run that the job is."""
+    return practice_spec(job.config, job.source, job.verify, job.dataset, job.prompts, job.start)
+
+
 async def _run(session: Session, job: PracticeJob) -> PracticeReport:
     config = job.config
-    spec = practice_spec(config, job.source, job.verify, job.dataset, job.prompts, job.start)
-    with open_run(session, spec, partial(_plan, session, job)) as run:
+    spec = spec_of(job)
+    with open_run(session, spec, partial(planned, session, job)) as run:
         rows = session.store.steps(run.branch)
-        closed = sum(row.plan.rollouts for row in rows if row.closed)
-        planned = sum(row.plan.rollouts for row in rows)
-        run.emit(
-            RunStarted(run.branch.run, run.branch.id, len(rows), planned, closed, spec.simulated)
-        )
-        if any(not row.closed for row in rows) or job.tests or job.selects:
+        there = session.store.read(scores.there, run.branch)
+        done = sum(r.plan.rollouts if r.closed else there.get(r.plan.step, 0) for r in rows)
+        total = sum(row.plan.rollouts for row in rows)
+        run.emit(RunStarted(run.branch.run, run.branch.id, len(rows), total, done, spec.simulated))
+        left = any(not row.closed for row in rows)
+        if left or job.tests or job.selects:
             await _work(session, job, run, rows)
+        if left and job.pilot is not None:
+            raise PilotOverError
         report = practice_report(session.store, run, exp_id=config.exp_id, simulated=spec.simulated)
         if report.merge_failed:
             raise MergeFailedError(report)
     return report
 
 
-def _plan(
+def planned(
     session: Session, job: PracticeJob, branch: Branch, rows: Sequence[StepRow]
 ) -> tuple[list[PlannedStep], list[str]]:
     """The steps it should have; of the samples it was started with, if the dataset has changed.
@@ -185,17 +204,16 @@ async def _work(session: Session, job: PracticeJob, run: Open, rows: list[StepRo
     models = Models(
         run.ledger,
         run.emit,
-        collect_secrets(config),
-        concurrency=settings.rollout_concurrency,
-        judge_concurrency=config.evaluation.judge_concurrency,
+        concurrency=(settings.rollout_concurrency, config.evaluation.judge_concurrency),
         admission=session.admission,
+        prices=config.evaluation.prices,
     )
     async with models, Verifier(job.verify) as verifier:
         player = Player(
             agent=play_simple,
-            student=await models.chats(_at_practice(config), "student"),
+            student=await models.chats(at_practice(config), "student"),
             judge=await models.chats(judge or agent.model, "judge"),
-            verify=verifier,
+            verify=to_the_end(session, verifier),
             run_seed=settings.seed,
             task_timeout_s=settings.task_timeout,
         )
@@ -216,30 +234,33 @@ async def _work(session: Session, job: PracticeJob, run: Open, rows: list[StepRo
             concurrency=settings.rollout_concurrency,
             max_failed_share=settings.max_failed_share,
             after_step=_after_step(session, job, rows),
+            pilot=job.pilot,
         )
         await practise(practice, session.store, rows, run.emit)
 
 
-def _at_practice(config: PracticeConfig) -> ModelConfig:
+def at_practice(config: PracticeConfig) -> ModelConfig:
     """The agent's model at the practice temperature; evaluation keeps the agent's own."""
     model = config.evaluation.agent.model
     warm = {"temperature": config.practice.rollout_temperature}
     return model.model_copy(update={"model_settings": model.model_settings.model_copy(update=warm)})
 
 
+def due(settings: PracticeSettings, rows: Sequence[StepRow]) -> set[int]:
+    """The steps after which libraries are evaluated, if they are."""
+    if settings.eval_strategy == "epoch":
+        return set({row.plan.epoch: row.plan.step for row in rows}.values())
+    steps = {row.plan.step for row in rows}
+    return {step for step in steps if (step + 1) % settings.eval_steps == 0}
+
+
 def _after_step(session: Session, job: PracticeJob, rows: list[StepRow]) -> AfterStep:
     """Evaluates the library a step made, where the configuration wants that."""
-    last = {row.plan.epoch: row.plan.step for row in rows}
     settings = job.config.practice
+    tested = due(settings, rows)
 
     async def after(plan: PlannedStep, library: Library) -> None:
-        at_end = last[plan.epoch] == plan.step
-        due = (
-            at_end
-            if settings.eval_strategy == "epoch"
-            else ((plan.step + 1) % settings.eval_steps == 0)
-        )
-        if job.tests is not None and due:
+        if job.tests is not None and plan.step in tested:
             await evaluate_library(session, job.tests, library, plan.step)
         if job.selects is not None:
             variant = select_variant(settings.select_dataset or "")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_practice import metrics
+from grpo_practice.build.health import health_document, truncated_share
 from grpo_practice.build.session import Open
 from grpo_practice.build.specs import eval_name, library_variant
 from grpo_practice.calls import Usage
@@ -12,7 +13,8 @@ from grpo_practice.canonical import text_sha
 from grpo_practice.config.models import EvalConfig
 from grpo_practice.metrics import Score
 from grpo_practice.prompts.system import library_sha, system_prompt
-from grpo_practice.store import Store, branches, datasets, refs, runs, scores
+from grpo_practice.store import Store, branches, datasets, health, refs, runs, scores
+from grpo_practice.store.health import Health
 from grpo_practice.store.records import Branch, DatasetRow, StepRow
 from grpo_practice.store.scores import Requests
 from grpo_practice.types import Library
@@ -36,19 +38,15 @@ class EvalReport:
     """Error → how often, commonest first."""
     usage: Usage
     """Of the whole run, all its invocations and branches."""
-    unpriced: int
+    unpriced: Mapping[str, int]
+    """Model → calls of which it is not known what they cost."""
     requests: Requests
     """Of this invocation."""
     replayed: int
     seconds: float
     seconds_per_rollout: float | None
     """Mean seconds that the model took for a scored rollout."""
-
-    @property
-    def truncated_share(self) -> float | None:
-        """The share of the answers that ran out of tokens; None without any answer."""
-        ended = {name: n for name, n in self.outcomes.items() if not name.startswith("error")}
-        return self.outcomes.get("truncated", 0) / sum(ended.values()) if ended else None
+    health: Health
 
     def document(self) -> dict[str, Any]:
         """`grpo-practice.eval/1`."""
@@ -73,13 +71,16 @@ class EvalReport:
                 "correct": s.correct,
                 "coverage": s.coverage,
                 "outcomes": self.outcomes,
-                "truncated_share": self.truncated_share,
+                "truncated_share": truncated_share(self.outcomes),
+                "truncated_before_the_answer": self.health.mute,
                 "seconds_per_rollout": self.seconds_per_rollout,
             },
             "by_source": {name: score_document(part) for name, part in self.by_source.items()},
             "usage": usage_document(self.usage),
             "cost_usd": cost_usd(self.usage),
-            "unpriced_calls": self.unpriced,
+            "unpriced_calls": sum(self.unpriced.values()),
+            "unpriced_models": list(self.unpriced),
+            **health_document(self.health),
             "requests": requests_document(self.requests, self.replayed),
             "seconds": round(self.seconds, 3),
             "exit": 0,
@@ -99,6 +100,7 @@ def score_document(score: Score) -> dict[str, Any]:
         "interval": score.method,
         "pass_at": {str(k): p for k, p in score.pass_at.items()},
         "pass_hat": {str(k): p for k, p in score.pass_hat.items()},
+        "coverage": score.coverage,
         "questions": score.n_questions,
         "questions_scored": score.n_scored_questions,
         "questions_at_k": score.questions_at_k,
@@ -132,7 +134,6 @@ def requests_document(requests: Requests, replayed: int) -> dict[str, int]:
 def eval_report(store: Store, config: EvalConfig, run: Open, *, simulated: bool) -> EvalReport:
     """The report of an evaluation that was just worked on."""
     questions = store.read(scores.questions, run.branch)
-    usage, unpriced = store.read(scores.usage, run.branch.run)
     mixed = config.data.type == "mixed"
     return EvalReport(
         run=run.branch.run,
@@ -146,12 +147,13 @@ def eval_report(store: Store, config: EvalConfig, run: Open, *, simulated: bool)
         by_source=metrics.by_source(questions, config.pass_k) if mixed else {},
         outcomes=store.read(scores.outcomes, run.branch),
         failures=store.read(scores.failures, run.branch),
-        usage=usage,
-        unpriced=unpriced,
+        usage=store.read(scores.usage, run.branch.run),
+        unpriced=store.read(scores.unpriced, run.branch.run),
         requests=store.read(scores.requests, run.invocation_id),
         replayed=run.meter.replayed,
         seconds=run.meter.seconds,
         seconds_per_rollout=store.read(scores.seconds_per_rollout, run.branch),
+        health=store.read(health.of, run.branch),
     )
 
 
@@ -181,7 +183,8 @@ class PracticeReport:
     """The agent with the final library, where it was evaluated."""
     usage: Usage
     """Of the whole run, and of the evaluations on its way."""
-    unpriced: int
+    unpriced: Mapping[str, int]
+    """Model → calls of which it is not known what they cost."""
     requests: Requests
     """Of this invocation, and of the evaluations on its way."""
     replayed: int
@@ -190,6 +193,10 @@ class PracticeReport:
     """Step → hash of the library it made, in hex."""
     costs: Mapping[int, int | None]
     """Step → micro-dollars; None where unknown."""
+    outcomes: Mapping[str, int]
+    failures: Mapping[str, int]
+    """Error → how often, commonest first."""
+    health: Health
 
     @property
     def merge_failed(self) -> list[int]:
@@ -218,10 +225,13 @@ class PracticeReport:
             },
             "before": _known_document(self.before),
             "after": _known_document(self.after),
+            "outcomes": dict(self.outcomes),
             "requests": requests_document(self.requests, self.replayed),
             "usage": usage_document(self.usage),
             "cost_usd": cost_usd(self.usage),
-            "unpriced_calls": self.unpriced,
+            "unpriced_calls": sum(self.unpriced.values()),
+            "unpriced_models": list(self.unpriced),
+            **health_document(self.health),
             "seconds": round(self.seconds, 3),
             "next": self.next_command,
             "exit": 1 if self.merge_failed else 0,
@@ -240,7 +250,13 @@ class PracticeReport:
                 "informative": stats.get("informative"),
                 **dict.fromkeys(("uniform", "failed", "too_few"), 0),
                 **stats.get("groups", {}),
+                "shrunk": [
+                    {"planned": s.planned, "scored": s.scored, "groups": s.groups}
+                    for s in self.health.shrunk
+                    if s.step == row.plan.step
+                ],
             },
+            "quarantined": stats.get("quarantined"),
             "rollouts": {
                 "planned": stats.get("planned", row.plan.rollouts),
                 "scored": stats.get("scored"),
@@ -248,6 +264,7 @@ class PracticeReport:
             },
             "mean_reward": stats.get("mean_reward"),
             "status": row.status,
+            "reason": stats.get("merge_failed"),
             "cost_usd": _usd(self.costs.get(row.plan.step)),
             "eval": known.run if known else None,
         }
@@ -324,7 +341,6 @@ def practice_report(store: Store, run: Open, *, exp_id: str, simulated: bool) ->
         if (known := measured(store, tip, eval_name(exp_id, library_variant(library))))
     }
     library = outs[max(outs)] if outs else run.branch.library
-    usage, unpriced = store.read(scores.usage, run.branch.run, children=True)
     return PracticeReport(
         run=run.branch.run,
         branch=run.branch,
@@ -334,11 +350,14 @@ def practice_report(store: Store, run: Open, *, exp_id: str, simulated: bool) ->
         library=library,
         before=measured(store, tip, eval_name(exp_id)),
         after=measured_with(store, tip, exp_id, library),
-        usage=usage,
-        unpriced=unpriced,
+        usage=store.read(scores.usage, run.branch.run, children=True),
+        unpriced=store.read(scores.unpriced, run.branch.run, children=True),
         requests=store.read(scores.requests, run.invocation_id, children=True),
         replayed=run.meter.replayed,
         seconds=run.meter.seconds,
         hashes={step: library_sha(made).hex() for step, made in outs.items()},
         costs=store.read(scores.step_costs, run.branch),
+        outcomes=store.read(scores.outcomes, run.branch),
+        failures=store.read(scores.failures, run.branch),
+        health=store.read(health.of, run.branch, children=True),
     )

@@ -1,16 +1,20 @@
 """What every command that runs something has at hand, and how it is told what happened."""
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 
+from grpo_practice.calls import Chat
+from grpo_practice.errors import PausedError
 from grpo_practice.events import CallFinished, Emit, Event, Notice, tee
 from grpo_practice.llm.admission import Admission
+from grpo_practice.rollout import Verify
 from grpo_practice.store import Store
 from grpo_practice.store.ledger import SqlLedger
 from grpo_practice.store.records import Branch, RunSpec, StepRow
-from grpo_practice.types import PlannedStep
+from grpo_practice.types import PlannedStep, Sample, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,15 @@ class Open:
     emit: Emit
 
 
+class PilotOverError(PausedError):
+    """A pilot has played what it was to play; the run is left open."""
+
+    exit_code = 0
+
+    def __init__(self) -> None:
+        super().__init__("the pilot is over")
+
+
 Plan = Callable[[Branch, Sequence[StepRow]], tuple[Sequence[PlannedStep], Sequence[str]]]
 """From a branch and the steps it has: the steps it should have, and what a person should know."""
 
@@ -77,6 +90,7 @@ def open_run(session: Session, spec: RunSpec, plan: Plan) -> Iterator[Open]:
     Raises:
         LockedError: Another process works on it.
         FingerprintError: It was started under another identity.
+        GrpoPracticeError: Why the command was to stop, where that ended the block.
     """
     store, meter, notices = session.store, Meter(), list[str]()
 
@@ -85,14 +99,36 @@ def open_run(session: Session, spec: RunSpec, plan: Plan) -> Iterator[Open]:
         return planned
 
     with store.lock(spec.name):
+        for who in store.close_dead(spec.name):
+            session.emit(
+                Notice(
+                    f"the earlier command on {spec.name} ({who}) did not end in order;"
+                    " what it saved is used"
+                )
+            )
         branch = store.begin(spec, steps, restart_step=session.restart_step, again=session.again)
         for text in [*branch.notices, *notices]:
             session.emit(Notice(text))
         store.renew_config(branch, spec)
         with store.invocation(branch, session.command) as invocation_id:
             ledger = store.ledger(branch, invocation_id)
-            yield Open(branch, ledger, invocation_id, meter, tee(meter.see, session.emit))
+            try:
+                yield Open(branch, ledger, invocation_id, meter, tee(meter.see, session.emit))
+            except asyncio.CancelledError:
+                if session.admission.stopped is None:
+                    raise
+                raise session.admission.stopped from None
             for why, count in ledger.unused.items():
                 session.emit(
                     Notice(f"{spec.name}: {count} stored answers could not be used: {why}")
                 )
+
+
+def to_the_end(session: Session, verify: Verify) -> Verify:
+    """The verify function, which a stop of the command waits for."""
+
+    async def scored(sample: Sample, response: str, judge: Chat) -> Verdict:
+        with session.admission.finishing():
+            return await verify(sample, response, judge)
+
+    return scored

@@ -1,16 +1,26 @@
 """What every command shares: options, consoles, the database, and how values are written."""
 
 import json
+import os
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from grpo_practice.errors import ConfigError
+from grpo_practice.redact import (
+    environment_secrets,
+    hide_output,
+    key_shaped,
+    redact_url,
+    redactor,
+    url_logins,
+)
 from grpo_practice.text import visible
 
 if TYPE_CHECKING:
@@ -133,16 +143,25 @@ _SECRET = re.compile(
 """What a word of a command hides from here on: the value of `--set a.api_key=…`, in any form."""
 
 
-def as_typed(secrets: Iterable[str] = (), argv: Sequence[str] | None = None) -> str:
+def as_typed(argv: Sequence[str] | None = None) -> str:
     """The command as it was typed (`argv`: its words after the name), with secrets as `***`."""
-    from grpo_practice.config.redact import redact_url
-
-    words = list(sys.argv[1:] if argv is None else argv)
+    words = [redactor.text(word) for word in (sys.argv[1:] if argv is None else argv)]
     words = [_URL.sub(lambda url: redact_url(url[0]), word) for word in words]
-    text = shlex.join([PROGRAM, *(_SECRET.sub(r"\1=***", word) for word in words)])
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, "***")
-    return text
+    return shlex.join([PROGRAM, *(_SECRET.sub(r"\1=***", word) for word in words)])
+
+
+def keep_secrets(argv: Sequence[str]) -> None:
+    """No secret of the environment, of `.env` or of the command's words is printed from now on."""
+    hide_output()
+    redactor.know(environment_secrets(os.environ))
+    redactor.know(key_shaped("\n".join(argv)))
+    redactor.know(login for word in argv for url in _URL.findall(word) for login in url_logins(url))
+    with suppress(ConfigError, OSError):  # said by the command that needs it
+        here = Path.cwd()
+        if any((folder / ".env").is_file() for folder in (here, *here.parents)):
+            from grpo_practice.config import read_environment
+
+            read_environment(os.environ)
 
 
 def tokens(n: int | None) -> str:

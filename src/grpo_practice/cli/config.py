@@ -22,7 +22,7 @@ from grpo_practice.errors import ConfigError
 from grpo_practice.text import visible
 
 if TYPE_CHECKING:
-    from grpo_practice.config import EvalConfig, Loaded, PracticeConfig
+    from grpo_practice.config import Environment, EvalConfig, Loaded, PracticeConfig
 
     AnyLoaded = Loaded[PracticeConfig] | Loaded[EvalConfig]
 
@@ -38,9 +38,10 @@ def show(config: ConfigOption = None, set_: SetOption = None, db: DbOption = Non
     Example: grpo-practice config show --config math.yaml --set practice.epochs=2
     """
     from grpo_practice.cli.consoles import out
+    from grpo_practice.config import read_environment
     from grpo_practice.config import show as as_yaml
 
-    loaded = _load(config, set_ or [], db)
+    loaded = load(config, set_ or [], db, read_environment(os.environ))
     out.print(visible(as_yaml(loaded.config)), soft_wrap=True, end="")
     _notices(loaded)
 
@@ -53,7 +54,9 @@ def validate(config: ConfigOption = None, set_: SetOption = None, db: DbOption =
 
     Example: grpo-practice config validate --config practice.yaml
     """
-    loaded = _load(config, set_ or [], db)
+    from grpo_practice.config import read_environment
+
+    loaded = load(config, set_ or [], db, read_environment(os.environ))
     say(f"{loaded.path or 'the configuration of the latest run'} can be used", style="bold")
     facts(_used(loaded))
     for text in loaded.ignored:
@@ -63,17 +66,21 @@ def validate(config: ConfigOption = None, set_: SetOption = None, db: DbOption =
     say(f"next: {PROGRAM} {command}{f' --config {config}' if config else ''}")
 
 
-def _load(name: str | None, overrides: Sequence[str], db: Path | None) -> "AnyLoaded":
-    """The configuration, as the command it is for would load it."""
+def load(
+    name: str | None, overrides: Sequence[str], db: Path | None, env: "Environment"
+) -> "AnyLoaded":
+    """The configuration, as the command it is for would load it; that of the latest run for None.
+
+    Raises:
+        ConfigError: There is none, or it cannot be used.
+    """
     from grpo_practice.config import (
         find_config,
         load_eval,
         load_practice,
-        read_environment,
     )
     from grpo_practice.config.compose import compose
 
-    env = read_environment(os.environ)
     if name is None:
         return _latest(overrides, db, env)
     path = find_config(name, "practice")
@@ -82,7 +89,7 @@ def _load(name: str | None, overrides: Sequence[str], db: Path | None) -> "AnyLo
     return load_eval(path, overrides, env)
 
 
-def _latest(overrides: Sequence[str], db: Path | None, env: dict[str, str]) -> "AnyLoaded":
+def _latest(overrides: Sequence[str], db: Path | None, env: "Environment") -> "AnyLoaded":
     from grpo_practice.config import load_eval_text, load_practice_text
     from grpo_practice.store import runs
 
@@ -98,7 +105,8 @@ def _latest(overrides: Sequence[str], db: Path | None, env: dict[str, str]) -> "
 
 
 def _used(loaded: "AnyLoaded") -> list[tuple[str, str]]:
-    from grpo_practice.config import PracticeConfig, redact_url
+    from grpo_practice.config import PracticeConfig
+    from grpo_practice.redact import redact_url
 
     config = loaded.config
     practice = config.practice if isinstance(config, PracticeConfig) else None

@@ -1,16 +1,25 @@
 """stdout and stderr. Imported where something is printed: `--help` would wait for rich."""
 
 import errno
+from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 from typing_extensions import override
+
+from grpo_practice.redact import redactor
 
 
 class _Console(Console):
-    """Prints text as it is: no markup, no highlighting."""
+    """Prints text as it is, but for secrets: no markup, no highlighting."""
 
     def __init__(self, *, stderr: bool) -> None:
         super().__init__(stderr=stderr, markup=False, highlight=False, emoji=False)
+
+    @override
+    def render_str(self, text: str, **how: Any) -> Text:
+        """As Text, secrets replaced before a line break can divide one."""
+        return super().render_str(redactor.text(text), **how)
 
     @override
     def on_broken_pipe(self) -> None:

@@ -55,6 +55,9 @@ def upload(
     replace: Annotated[
         bool, typer.Option("--replace", help="The name may hold other rows now.")
     ] = False,
+    append: Annotated[
+        bool, typer.Option("--append", help="Add the rows to those the name holds.")
+    ] = False,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out.")] = False,
     verify: Annotated[
         str, typer.Option(metavar="NAME", help="Check that this function can use the answers.")
@@ -76,6 +79,8 @@ def upload(
     from grpo_practice.verify.resolve import check_gold, resolve
 
     _check_name(name)
+    if replace and append:
+        raise ConfigError("--replace and --append exclude each other", hint="leave one out")
     function = resolve(verify, {}, None, Path.cwd())
     mapping = _mapping(map_ or [])
     found = read_samples(file, mapping=mapping, dedup=dedup, delimiter=delimiter, skip_bad=skip_bad)
@@ -85,9 +90,12 @@ def upload(
             hint="say which column it is with --map answer=COLUMN, or add --no-answers",
         )
     with open_store(db) as store:
-        origin = str(file.resolve())
-        row, new = store.add_dataset(name, found.samples, origin=origin, replace=replace)
-    why = {n: reason for n, s in enumerate(found.samples, 1) if (reason := check_gold(function, s))}
+        samples = [*store.samples(store.dataset(name).id)] if append else []
+        samples += found.samples
+        row, new = store.add_dataset(
+            name, samples, origin=str(file.resolve()), replace=replace or append
+        )
+    why = {n: reason for n, s in enumerate(samples, 1) if (reason := check_gold(function, s))}
     if json:
         unusable = [{"row": n, "reason": reason} for n, reason in why.items()]
         print_json(
@@ -136,7 +144,7 @@ def list_(db: DbOption = None, json: JsonOption = False) -> None:
 @app.command()
 def show(
     name: NameArgument,
-    rows: Annotated[int, typer.Option(min=0, help="How many.")] = 5,
+    rows: Annotated[int, typer.Option(min=0, max=1_000_000, help="How many.")] = 5,
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:

@@ -143,8 +143,7 @@ def _play(store: "Store", folder: Path) -> None:
 
 
 def _evaluate(store: "Store", config: Path) -> "EvalReport":
-    import asyncio
-
+    from grpo_practice.build.drive import drive
     from grpo_practice.build.evaluation import prepare_eval, run_eval
     from grpo_practice.build.session import Session
     from grpo_practice.build.specs import Chosen, EvalTarget, Source, eval_name
@@ -157,12 +156,11 @@ def _evaluate(store: "Store", config: Path) -> "EvalReport":
     )
     with progress(json=False) as emit:
         session = Session(store, emit, f"{PROGRAM} demo")
-        return asyncio.run(run_eval(session, prepare_eval(session, chosen)))
+        return drive(session, run_eval(session, prepare_eval(session, chosen)))
 
 
 def _practise(store: "Store", config: Path) -> "PracticeReport":
-    import asyncio
-
+    from grpo_practice.build.drive import drive
     from grpo_practice.build.practice import prepare_practice, run_practice
     from grpo_practice.build.session import Session
     from grpo_practice.build.specs import Source
@@ -174,7 +172,7 @@ def _practise(store: "Store", config: Path) -> "PracticeReport":
     with progress(json=False) as emit:
         session = Session(store, emit, f"{PROGRAM} demo")
         job = prepare_practice(session, loaded.config, source)
-        return asyncio.run(run_practice(session, job))
+        return drive(session, run_practice(session, job))
 
 
 def _serve(port: int) -> None:

@@ -5,6 +5,16 @@ from typing import Annotated
 
 import typer
 
+from grpo_practice.cli.budget import (
+    DryRunOption,
+    MaxCostOption,
+    MaxRequestsOption,
+    MaxTokensOption,
+    PilotOption,
+    caps,
+    show_forecast,
+    working_store,
+)
 from grpo_practice.cli.common import (
     AgainOption,
     ConfigOption,
@@ -14,7 +24,6 @@ from grpo_practice.cli.common import (
     SetOption,
     VerboseOption,
     as_typed,
-    open_store,
     print_json,
 )
 
@@ -47,6 +56,11 @@ def evaluate(
     run: Annotated[
         str | None, typer.Option(metavar="RUN", help="With --rejudge: whose rollouts.")
     ] = None,
+    max_cost: MaxCostOption = None,
+    max_tokens: MaxTokensOption = None,
+    max_requests: MaxRequestsOption = None,
+    dry_run: DryRunOption = False,
+    pilot: PilotOption = None,
     restart_step: RestartOption = None,
     again: AgainOption = False,
     set_: SetOption = None,
@@ -61,15 +75,18 @@ def evaluate(
 
     Example: grpo-practice eval --model gpt-4o-mini --dataset mine --verify math -k 4
     """
-    import asyncio
     import os
 
+    from grpo_practice.build import remaining
+    from grpo_practice.build.budget import admission
     from grpo_practice.build.configs import EvalFlags, eval_target, quoted, rejudge_target
-    from grpo_practice.build.evaluation import prepare_eval, run_eval
+    from grpo_practice.build.drive import drive
+    from grpo_practice.build.evaluation import prepare_eval
+    from grpo_practice.build.forecast import Forecast
     from grpo_practice.build.session import Session
     from grpo_practice.cli.reports import show_eval, show_transcripts
     from grpo_practice.cli.view import progress
-    from grpo_practice.config import collect_secrets, read_environment
+    from grpo_practice.config import read_environment
     from grpo_practice.events import Notice
 
     flags = {
@@ -81,7 +98,8 @@ def evaluate(
     }
     overrides = [*(set_ or []), *(f"{k}={v}" for k, v in flags.items() if v is not None)]
     wanted = EvalFlags(agent, model, verify)
-    with open_store(db) as store:
+    allowed = caps(max_cost, max_tokens, max_requests)
+    with working_store(db, dry_run=dry_run, pilot=pilot) as store:
         with progress(json=json) as emit:
             env = read_environment(os.environ)
             if rejudge:
@@ -90,12 +108,16 @@ def evaluate(
                 chosen = eval_target(store, config, wanted, overrides, env)
             for text in [*chosen.notices, *(chosen.ignored if verbose else [])]:
                 emit(Notice(text))
-            command = as_typed(collect_secrets(chosen.config))
-            session = Session(store, emit, command, restart_step, again)
-            report = asyncio.run(run_eval(session, prepare_eval(session, chosen, limit=limit)))
-        if show and not json:
+            command = as_typed()
+            door = admission(store, chosen.target.name, chosen.config, allowed, command)
+            session = Session(store, emit, command, restart_step, again, door)
+            job = prepare_eval(session, chosen, limit=limit)
+            report = drive(session, remaining.evaluate(session, job, dry_run=dry_run, pilot=pilot))
+        if show and not json and not isinstance(report, Forecast):
             show_transcripts(store, report, limit or 3)
     if json:
         print_json(report.document())
+    elif isinstance(report, Forecast):
+        show_forecast(report)
     else:
         show_eval(report)

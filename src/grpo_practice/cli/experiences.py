@@ -1,6 +1,7 @@
 """`experiences`: what was learnt, and where it comes from."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,7 @@ from grpo_practice.cli.common import (
     PROGRAM,
     DbOption,
     JsonOption,
+    count,
     existing_store,
     print_json,
     say,
@@ -19,7 +21,7 @@ from grpo_practice.errors import ConfigError
 from grpo_practice.text import brief
 
 if TYPE_CHECKING:
-    from grpo_practice.store.history import Change, ExperienceHistory
+    from grpo_practice.store.history import Change, ExperienceHistory, Quarantined
 
 app = typer.Typer(no_args_is_help=True, help="What was learnt, and where it comes from.")
 
@@ -41,6 +43,10 @@ def list_(
     step: Annotated[
         str, typer.Option(metavar="last|best|N", help="As they were after that step.")
     ] = "last",
+    quarantined: Annotated[
+        bool,
+        typer.Option("--quarantined", help="Also what was kept out up to then, and why."),
+    ] = False,
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -49,9 +55,12 @@ def list_(
     Example: grpo-practice experiences list --run math --step 0
     """
     from grpo_practice.build.refs import library_of
+    from grpo_practice.store import history
 
     with existing_store(db) as store:
         found = library_of(store, run, step)
+        until = -1 if found.step is None else found.step
+        outside = store.read(history.quarantined, found.run, until=until) if quarantined else []
     library = found.library
     if json:
         print_json(
@@ -61,6 +70,7 @@ def list_(
                 "step": found.step,
                 "library": f"L{library.id}" if library.id else None,
                 "experiences": [{"id": e.id, "text": e.text} for e in library.experiences],
+                **({"quarantined": [asdict(one) for one in outside]} if quarantined else {}),
                 "exit": 0,
             }
         )
@@ -69,6 +79,8 @@ def list_(
 
     after = "" if found.step is None else f", after step {found.step}"
     show_library(library.experiences, f"L{library.id} ({found.run}{after})", found.run)
+    if quarantined:
+        _show_quarantined(outside)
     if library.experiences:
         first = library.experiences[0].id
         say(f"next: {PROGRAM} experiences show {first} --run {found.run}")
@@ -101,6 +113,21 @@ def show(
         print_json({**document, "text": found.text, "exit": 0})
     else:
         _show(found)
+
+
+def _show_quarantined(found: "Sequence[Quarantined]") -> None:
+    say("")
+    say(f"{count(len(found), 'text')} kept out of the library:" if found else "nothing quarantined")
+    for one in found:
+        came = "the merge" if one.slot is None else f"group {one.slot}"
+        say(f"step {one.step}, from {came}: {one.op} {one.target or ''}".rstrip(), style="bold")
+        facts(
+            [
+                ("text", one.text),
+                ("why not", one.reason),
+                ("question", brief(one.question or "", QUESTION)),
+            ]
+        )
 
 
 def _show(found: "ExperienceHistory") -> None:

@@ -11,6 +11,7 @@ import typer
 
 from grpo_practice.cli.common import PROGRAM, DbOption, existing_store, note
 from grpo_practice.errors import ConfigError
+from grpo_practice.redact import redactor
 
 _FORMATS: Mapping[str, Literal["yaml", "md", "json"]] = {".md": "md", ".json": "json"}
 
@@ -57,7 +58,9 @@ def export_agent(
 
 
 def write_file(path: Path, text: str, *, force: bool = False) -> None:
-    """The file holds this text, or is as it was; a link in its place is replaced, not followed.
+    """The file holds this text, without secrets, or is as it was.
+
+    A link in its place is replaced, not followed.
 
     Raises:
         ConfigError: It is there already and `force` is not set, or it cannot be written.
@@ -71,7 +74,7 @@ def write_file(path: Path, text: str, *, force: bool = False) -> None:
     temporary = Path(name)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
+            file.write(redactor.text(text))
         temporary.chmod(0o644)
         temporary.replace(path)
     except OSError as e:

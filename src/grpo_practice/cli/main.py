@@ -1,6 +1,6 @@
 """`grpo-practice`: all commands, and the one place where an error becomes an exit code."""
 
-import io
+import errno
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,18 +14,21 @@ from grpo_practice import __version__
 from grpo_practice.cli import (
     config,
     data,
+    db,
     demo,
+    doctor,
     evaluate,
     experiences,
     export,
     init,
     practice,
     runs,
+    streams,
     verify,
 )
-from grpo_practice.cli.common import PROGRAM, as_typed, note, print_json, say
+from grpo_practice.cli.common import PROGRAM, as_typed, keep_secrets, note, print_json, say
 from grpo_practice.cli.tables import table
-from grpo_practice.errors import FingerprintError, GrpoPracticeError
+from grpo_practice.errors import FingerprintError, GrpoPracticeError, StoppedError
 from grpo_practice.text import brief
 
 INTERRUPTED = 130
@@ -42,6 +45,7 @@ app = typer.Typer(
 )
 app.command("init")(init.init)
 app.command("demo")(demo.demo)
+app.command("doctor", short_help="Find what would go wrong before it costs.")(doctor.doctor)
 app.command("verify")(verify.verify)
 app.command("eval", short_help="Score an agent on a dataset, with an interval.")(evaluate.evaluate)
 app.command("practice", short_help="Let an agent learn from comparing its attempts.")(
@@ -52,6 +56,7 @@ app.add_typer(data.app, name="data")
 app.add_typer(runs.app, name="runs")
 app.add_typer(experiences.app, name="experiences")
 app.add_typer(config.app, name="config")
+app.add_typer(db.app, name="db")
 
 
 def _version(wanted: bool) -> None:
@@ -80,37 +85,53 @@ def root(
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command in `argv` (default: the process's own) and exit with its code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-    sys.exit(run(words))
+    streams.prepare()
+    sys.exit(streams.finish(run(words)))
 
 
 def run(words: list[str]) -> int:
     """The exit code of a command, after its error, if any, was told."""
+    keep_secrets(words)
+    with _stoppable() as signals:
+        try:
+            return _told(words, signals)
+        except KeyboardInterrupt:  # another one, while something was told
+            return 128 + signals[0]
+        except OSError as e:
+            return streams.lost(e)
+
+
+def _told(words: list[str], signals: list[int]) -> int:
+    out, err = sys.stdout, sys.stderr
     try:
-        with _stoppable() as signals:
-            code = app(args=words, prog_name=PROGRAM, standalone_mode=False)
+        code = app(args=words, prog_name=PROGRAM, standalone_mode=False)
     except typer.TyperException as e:
         return _usage(e, words)
+    except StoppedError as e:
+        return _interrupted(e.exit_code, words)
     except GrpoPracticeError as e:
         return _expected(e, words)
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED
-    except Exception as e:  # noqa: BLE001 - whatever it is, a person gets a sentence
+    except SystemExit:  # typer's word for a pipe that nobody reads
+        sys.stdout, sys.stderr = out, err
+        raise BrokenPipeError(errno.EPIPE, "nobody reads this any more") from None
+    except Exception as e:
+        if streams.is_theirs(e):
+            raise
         return _unexpected(e, words)
     if code == INTERRUPTED:  # typer's word for Ctrl-C
-        return _interrupted(128 + signals[-1], words)
+        return _interrupted(128 + signals[0], words)
     return code if isinstance(code, int) else 0
 
 
 @contextmanager
 def _stoppable() -> Iterator[list[int]]:
-    """SIGTERM and SIGHUP stop the block as Ctrl-C does; the last item is the one that came."""
+    """SIGTERM and SIGHUP stop the block as Ctrl-C does; the first item is the one that came."""
     came = [int(signal.SIGINT)]
 
     def stop(number: int, frame: FrameType | None) -> None:
-        came.append(number)
+        came[0] = number
         interrupt = signal.getsignal(signal.SIGINT)
         if not callable(interrupt):
             raise KeyboardInterrupt

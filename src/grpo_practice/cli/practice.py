@@ -4,6 +4,16 @@ from typing import Annotated
 
 import typer
 
+from grpo_practice.cli.budget import (
+    DryRunOption,
+    MaxCostOption,
+    MaxRequestsOption,
+    MaxTokensOption,
+    PilotOption,
+    caps,
+    show_forecast,
+    working_store,
+)
 from grpo_practice.cli.common import (
     AgainOption,
     ConfigOption,
@@ -13,7 +23,6 @@ from grpo_practice.cli.common import (
     SetOption,
     VerboseOption,
     as_typed,
-    open_store,
     print_json,
 )
 
@@ -33,6 +42,11 @@ def practice(
         str | None,
         typer.Option("--from", metavar="RUN[:STEP]", help="Start from that run's library."),
     ] = None,
+    max_cost: MaxCostOption = None,
+    max_tokens: MaxTokensOption = None,
+    max_requests: MaxRequestsOption = None,
+    dry_run: DryRunOption = False,
+    pilot: PilotOption = None,
     restart_step: RestartOption = None,
     again: AgainOption = False,
     set_: SetOption = None,
@@ -47,17 +61,20 @@ def practice(
 
     Example: grpo-practice practice --config math.yaml
     """
-    import asyncio
     import os
 
+    from grpo_practice.build.budget import admission
     from grpo_practice.build.configs import practice_config, quoted
-    from grpo_practice.build.practice import prepare_practice, run_practice
+    from grpo_practice.build.drive import drive
+    from grpo_practice.build.forecast import Forecast
+    from grpo_practice.build.practice import prepare_practice
     from grpo_practice.build.refs import library_of
+    from grpo_practice.build.remaining import practise
     from grpo_practice.build.session import Session
     from grpo_practice.build.specs import Source
     from grpo_practice.cli.reports import show_practice
     from grpo_practice.cli.view import progress
-    from grpo_practice.config import collect_secrets, read_environment
+    from grpo_practice.config import read_environment
     from grpo_practice.events import Notice
 
     flags = {
@@ -70,22 +87,29 @@ def practice(
         "practice.rollout_data_truncate": truncate,
     }
     overrides = [*(set_ or []), *(f"{k}={v}" for k, v in flags.items() if v is not None)]
-    with open_store(db) as store, progress(json=json) as emit:
+    allowed = caps(max_cost, max_tokens, max_requests)
+    with (
+        working_store(db, dry_run=dry_run, pilot=pilot) as store,
+        progress(json=json) as emit,
+    ):
         loaded = practice_config(store, config, overrides, read_environment(os.environ))
         for text in [*loaded.notices, *(loaded.ignored if verbose else [])]:
             emit(Notice(text))
         start = library_of(store, start_from).library if start_from else None
         if restart_step is None:
             restart_step = loaded.config.practice.restart_step
-        command = as_typed(collect_secrets(loaded.config))
-        session = Session(store, emit, command, restart_step, again)
+        command = as_typed()
+        door = admission(store, loaded.config.exp_id, loaded.config, allowed, command)
+        session = Session(store, emit, command, restart_step, again, door)
         job = prepare_practice(
             session, loaded.config, Source(loaded.text, loaded.base_dir), start=start
         )
-        report = asyncio.run(run_practice(session, job))
+        report = drive(session, practise(session, job, dry_run=dry_run, pilot=pilot))
     if json:
         print_json(report.document())
+    elif isinstance(report, Forecast):
+        show_forecast(report)
     else:
         show_practice(report)
-    if report.merge_failed:
+    if not isinstance(report, Forecast) and report.merge_failed:
         raise typer.Exit(1)

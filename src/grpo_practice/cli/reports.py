@@ -1,28 +1,26 @@
 """What an evaluation and a practice run came to, for a person."""
 
 from collections.abc import Mapping, Sequence
-from itertools import islice
+from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
-from grpo_practice.cli.common import PROGRAM, count, duration, reward, say, tokens
+from grpo_practice.cli.common import PROGRAM, count, duration, reward, say
+from grpo_practice.cli.health import costs, say_reproducible, shrunk_groups, trouble
 from grpo_practice.cli.tables import facts, table
 from grpo_practice.text import brief
 
 if TYPE_CHECKING:
     from grpo_practice.build.reports import EvalReport, Known, PracticeReport
-    from grpo_practice.calls import Message, Usage
+    from grpo_practice.calls import Message
     from grpo_practice.metrics import Score
     from grpo_practice.store import Store
     from grpo_practice.store.records import StepRow
-    from grpo_practice.store.scores import Requests
     from grpo_practice.types import Experience, Rollout
 
 SHOWN = 10
 """Experiences that a report lists."""
 LINE = 160
 """Characters of an error or of a question."""
-MANY = 0.02
-"""Share of truncated answers from which a report says what to do."""
 
 
 def simulated(is_so: bool) -> str:
@@ -41,26 +39,26 @@ def show_eval(report: "EvalReport", *, next_command: str | None = None) -> None:
             ("agent", f"{report.agent}{taught}"),
             ("dataset", f"{dataset.name}, {count(report.score.n_questions, 'question')}"),
             *_scores(report.score, report.k),
-            ("outcomes", _outcomes(report.outcomes)),
-            ("errors", _errors(report.failures)),
-            ("look at", _truncation(report)),
-            *_costs(report.usage, report.unpriced, report.requests, report.replayed),
+            *trouble(report),
+            *costs(report),
             ("time", duration(report.seconds)),
         ]
     )
+    say_reproducible(report.health)
     if report.by_source:
         table(
-            ["source", "score", "95 % interval", "questions"],
+            ["source", "score", "95 % interval", "questions", "coverage"],
             [
-                (name, reward(s.mean), interval(s), str(s.n_questions))
+                (name, reward(s.mean), interval(s), str(s.n_questions), coverage(s))
                 for name, s in report.by_source.items()
             ],
-            right=["score", "questions"],
+            right=["score", "questions", "coverage"],
         )
     if any(name == "error.verify" for name in report.outcomes):
         say("next: mend the verify function, then --restart-step 0 with the mended file")
     elif report.failures:
-        say(f"next: the same command again asks only the {_failed(report)} that failed")
+        failed = count(sum(report.failures.values()), "rollout")
+        say(f"next: the same command again asks only the {failed} that failed")
     else:
         say(f"next: {next_command or f'{PROGRAM} runs show {report.run}'}")
 
@@ -70,6 +68,11 @@ def interval(score: "Score") -> str:
     if score.ci95 is None:
         return "none: too few questions"
     return f"{score.ci95[0]:.3f} to {score.ci95[1]:.3f}"
+
+
+def coverage(score: "Score") -> str:
+    """The share of the planned rollouts that the score rests on: `99.5 %`."""
+    return f"{100 * score.coverage:.1f} %"
 
 
 def _scores(score: "Score", k: int) -> list[tuple[str, str]]:
@@ -82,56 +85,8 @@ def _scores(score: "Score", k: int) -> list[tuple[str, str]]:
         (
             "rollouts",
             f"{score.correct} correct, {score.scored} scored of {score.planned} planned"
-            f" (coverage {100 * score.coverage:.1f} %)",
+            f" (coverage {coverage(score)})",
         ),
-    ]
-
-
-def _outcomes(outcomes: Mapping[str, int]) -> str:
-    ordered = sorted(outcomes.items(), key=lambda item: -item[1])
-    return ", ".join(f"{n} {name}" for name, n in ordered if name != "ok")
-
-
-def _errors(failures: Mapping[str, int]) -> str:
-    if not failures:
-        return ""
-    error, n = next(iter(failures.items()))
-    others = len(failures) - 1
-    return f"{n} times {brief(error, LINE)}" + (f"; and {count(others, 'other')}" if others else "")
-
-
-def _failed(report: "EvalReport") -> str:
-    return count(sum(report.failures.values()), "rollout")
-
-
-def _truncation(report: "EvalReport") -> str:
-    cut = sum(n for name, n in report.outcomes.items() if name.startswith("truncated"))
-    share = cut / max(report.score.planned, 1)
-    if share < MANY:
-        return ""
-    return f"{100 * share:.0f} % of the answers ran out of tokens: raise max_tokens"
-
-
-def _costs(
-    usage: "Usage", unpriced: int, requests: "Requests", replayed: int
-) -> list[tuple[str, str]]:
-    cached = f" ({tokens(usage.tokens_cached)} cached)" if usage.tokens_cached else ""
-    thought = f" ({tokens(usage.tokens_reasoning)} reasoning)" if usage.tokens_reasoning else ""
-    cost = ""
-    if usage.cost_micro is not None:
-        more = f", and {count(unpriced, 'call')} without a price" if unpriced else ""
-        cost = f"${usage.cost_micro / 1e6:.2f}{more}"
-    return [
-        (
-            "requests",
-            f"{requests.new} new, {replayed} replayed from the file, {requests.failed} failed",
-        ),
-        (
-            "in all",
-            f"{tokens(usage.tokens_in)} tokens in{cached}, {tokens(usage.tokens_out)} out{thought},"
-            " this command and earlier ones",
-        ),
-        ("cost", cost),
     ]
 
 
@@ -141,20 +96,35 @@ def show_practice(
     """The steps, before and after, up to `limit` of the library, what it cost, what next."""
     say(f"{report.run}{simulated(report.simulated)}", style="bold")
     show_steps(report.steps, {step: known.score for step, known in report.evals.items()})
-    for step in report.merge_failed:
-        say(f"step {step}: the merge failed and the library is unchanged", style="red")
+    for row in report.steps:
+        if row.status == "merge_failed":
+            why = (row.stats or {}).get("merge_failed")
+            reason = f": {brief(str(why), LINE)}" if why else ""
+            step = row.plan.step
+            say(f"step {step}: the merge failed and the library is unchanged{reason}", style="red")
     _before_and_after(report)
     show_library(report.library.experiences, f"L{report.library.id}", report.run, limit=limit)
     if not report.library.experiences:
         say(f"  {_why_nothing(report)}")
     facts(
         [
-            *_costs(report.usage, report.unpriced, report.requests, report.replayed),
+            *trouble(report),
+            ("groups", shrunk_groups(report.health)),
+            ("quarantined", quarantined(report.steps, report.run)),
+            *costs(report),
             ("time", duration(report.seconds)),
         ]
     )
+    say_reproducible(report.health)
     if next_line:
         say(f"next: {report.next_command}")
+
+
+def quarantined(steps: Sequence["StepRow"], run: str) -> str:
+    """How many texts were kept out of the library, and where to see them; '' when none was."""
+    n = sum((row.stats or {}).get("quarantined") or 0 for row in steps)
+    look = f"{PROGRAM} experiences list --quarantined --run {run}"
+    return f"{count(n, 'proposed text')} kept out of the library: {look}" if n else ""
 
 
 def _why_nothing(report: "PracticeReport") -> str:
@@ -177,6 +147,7 @@ def show_steps(steps: Sequence["StepRow"], scores: Mapping[int, "Score"]) -> Non
         "step",
         "epoch",
         "mean reward",
+        "scored",
         "informative",
         "experiences",
         "library",
@@ -186,17 +157,19 @@ def show_steps(steps: Sequence["StepRow"], scores: Mapping[int, "Score"]) -> Non
     rows = [(*_step(row), _scored(scores.get(row.plan.step))) for row in steps]
     if not any(row[-1] for row in rows):
         headers, rows = headers[:-1], [row[:-1] for row in rows]
-    table(headers, rows, right=headers[:5])
+    table(headers, rows, right=headers[:6])
 
 
 def _step(row: "StepRow") -> tuple[str, ...]:
     stats = row.stats or {}
     informative = stats.get("informative")
     groups = f"{informative} of {len(row.plan.slots)}" if informative is not None else "-"
+    scored = f"{stats['scored']} of {stats['planned']}" if "scored" in stats else "-"
     return (
         str(row.plan.step),
         str(row.plan.epoch),
         reward(stats.get("mean_reward")),
+        scored,
         groups,
         str(stats.get("experiences", "-")),
         f"L{row.library_out}" if row.library_out else "-",
@@ -205,7 +178,10 @@ def _step(row: "StepRow") -> tuple[str, ...]:
 
 
 def _scored(score: "Score | None") -> str:
-    return f"{reward(score.mean)} ({interval(score)})" if score else ""
+    if not score:
+        return ""
+    partly = "" if score.scored == score.planned else f", coverage {coverage(score)}"
+    return f"{reward(score.mean)} ({interval(score)}{partly})"
 
 
 def _before_and_after(report: "PracticeReport") -> None:
@@ -221,6 +197,7 @@ def _known(known: "Known | None") -> str:
         return "not measured"
     score = known.score
     asked = f"{count(score.n_questions, 'question')} of {known.dataset}"
+    asked += f" (coverage {coverage(score)})"
     return f"{reward(score.mean)}   95 % interval {interval(score)}   {asked}   {known.run}"
 
 
@@ -243,20 +220,23 @@ def show_library(
 
 
 def show_transcripts(store: "Store", report: "EvalReport", limit: int) -> None:
-    """The first rollout of the first `limit` questions: every message, the verdict, the gold."""
+    """Every rollout of the first `limit` questions: its messages, the verdict, the gold."""
     found = (
-        rollout
+        (rollout, row.plan.slots[slot][1])
         for row in store.steps(report.branch)
-        for (_, attempt), (_, rollout) in sorted(
+        for (slot, _), (_, rollout) in sorted(
             store.stored(report.branch, row, store.samples_of(row.plan), transcripts=True).items()
         )
-        if attempt == 0
     )
-    for rollout in islice(found, limit):
-        _show(rollout)
+    questions = groupby(found, key=lambda pair: (pair[0].slot, pair[0].sample.id))
+    for _, attempts in islice(questions, limit):
+        for rollout, planned in attempts:
+            _show(rollout, planned)
 
 
-def _show(rollout: "Rollout") -> None:
+def _show(rollout: "Rollout", attempts: int) -> None:
+    if attempts > 1:
+        say(f"attempt {rollout.attempt + 1} of {attempts}", style="bold")
     for message in rollout.played.transcript:
         say(f"[{message.get('role', '?')}]", style="bold")
         say(_text(message))

@@ -23,6 +23,7 @@ from grpo_practice.cli.tables import facts, table
 if TYPE_CHECKING:
     from grpo_practice.metrics import Score
     from grpo_practice.store import Store
+    from grpo_practice.store.health import Health
     from grpo_practice.store.history import BranchRow
     from grpo_practice.store.records import RunRow, StepRow
     from grpo_practice.store.runs import StageCost
@@ -111,12 +112,14 @@ class _Found:
     scores: "dict[str, Score]"
     """Of the run, or of its experiment's evaluations; complete ones only."""
     costs: "list[StageCost]"
+    health: "Health | None"
+    """None for a run that was never begun."""
 
 
 def _look_up(store: "Store", name: str) -> _Found:
     from grpo_practice.build.reports import known_score
     from grpo_practice.calls import ROLE_OF
-    from grpo_practice.store import branches, history, runs, scores
+    from grpo_practice.store import branches, health, history, runs, scores
 
     run, stages = store.run(name), list[str](ROLE_OF)
     branch = store.read(branches.load, run.head_branch) if run.head_branch else None
@@ -131,13 +134,15 @@ def _look_up(store: "Store", name: str) -> _Found:
         store.read(scores.outcomes, branch) if branch else {},
         {n: k.score for n, k in known.items() if k is not None},
         sorted(store.read(runs.costs, name), key=lambda cost: stages.index(cost.stage)),
+        store.read(health.of, branch) if branch else None,
     )
 
 
 def _show(found: _Found) -> None:
-    from grpo_practice.cli.reports import interval, show_steps
+    from grpo_practice.cli.health import retries, say_reproducible, shrunk_groups, stage_cost
+    from grpo_practice.cli.reports import coverage, interval, quarantined, show_steps
 
-    run = found.run
+    run, health = found.run, found.health
     say(f"{run.name}{' (simulated)' if run.simulated else ''}", style="bold")
     many = [f"{b.id} ({b.cause} at step {b.from_step})" for b in found.branches]
     facts(
@@ -146,26 +151,38 @@ def _show(found: _Found) -> None:
             ("branches", ", ".join(many) if len(many) > 1 else ""),
             ("steps", f"{run.steps_closed} of {run.steps} closed"),
             ("rollouts", ", ".join(f"{n} {name}" for name, n in found.outcomes.items())),
+            ("retries", retries(health) if health else ""),
+            ("groups", shrunk_groups(health) if health else ""),
+            ("quarantined", quarantined(found.steps, run.name)),
         ]
     )
     if run.kind == "practice":
         show_steps(found.steps, {})
     table(
-        ["evaluation", "score", "95 % interval", "questions"],
+        ["evaluation", "score", "95 % interval", "questions", "coverage"],
         [
-            (name, reward(score.mean), interval(score), str(score.n_scored_questions))
-            for name, score in found.scores.items()
+            (name, reward(s.mean), interval(s), str(s.n_scored_questions), coverage(s))
+            for name, s in found.scores.items()
         ],
-        right=["score", "questions"],
+        right=["score", "questions", "coverage"],
     )
     table(
-        ["stage", "model", "calls", "tokens in", "tokens out"],
+        ["stage", "model", "calls", "tokens in", "tokens out", "cost"],
         [
-            (c.stage, c.name, str(c.calls), tokens(c.tokens_in), tokens(c.tokens_out))
+            (
+                c.stage,
+                c.name,
+                str(c.calls),
+                tokens(c.tokens_in),
+                tokens(c.tokens_out),
+                stage_cost(c.usd, c.unpriced),
+            )
             for c in found.costs
         ],
-        right=["calls", "tokens in", "tokens out"],
+        right=["calls", "tokens in", "tokens out", "cost"],
     )
+    if health is not None:
+        say_reproducible(health)
     shows = (
         "experiences list --run" if run.kind == "practice" else "eval --rejudge --verify V --run"
     )
@@ -173,6 +190,7 @@ def _show(found: _Found) -> None:
 
 
 def _document(found: _Found) -> dict[str, Any]:
+    from grpo_practice.build.health import health_document
     from grpo_practice.build.reports import score_document
 
     return {
@@ -192,6 +210,7 @@ def _document(found: _Found) -> dict[str, Any]:
         "outcomes": found.outcomes,
         "scores": {name: score_document(score) for name, score in found.scores.items()},
         "costs": [asdict(cost) for cost in found.costs],
+        **(health_document(found.health) if found.health else {}),
         "exit": 0,
     }
 

@@ -55,7 +55,7 @@ class Part:
 
     def see(self, event: RolloutFinished) -> None:
         """Take a rollout in."""
-        self.done += 1
+        self.done += not event.stored
         self.played += not event.stored
         if event.reward is None:
             self.failed += 1
@@ -103,7 +103,8 @@ class Tally:
             case StepStarted():
                 self.step, self.inside = event, False
                 self.groups = self.informative = self.distilled = 0
-                self.part = Part(f"step {event.step}", event.rollouts, started=self.clock())
+                name = f"step {event.step}"
+                self.part = Part(name, event.rollouts, event.done, started=self.clock())
             case RolloutFinished():
                 self._rollout(event)
             case CallFinished():

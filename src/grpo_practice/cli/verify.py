@@ -15,6 +15,7 @@ from grpo_practice.errors import ConfigError
 if TYPE_CHECKING:
     from grpo_practice.calls import Address, Entry, Reply
     from grpo_practice.config import ModelConfig
+    from grpo_practice.errors import EndpointError
     from grpo_practice.types import Sample, Verdict
     from grpo_practice.verify.resolve import VerifyFunction
 
@@ -123,10 +124,9 @@ async def _score(
     models = Models(
         _NoLedger(),
         silent,
-        _secrets(judge),
-        concurrency=1,
-        judge_concurrency=1,
+        concurrency=(1, 1),
         admission=Admission(),
+        prices={},
     )
     async with models, Verifier(function) as score:
         chat = None
@@ -134,12 +134,6 @@ async def _score(
             scope = Scope(Address(0, 0, 0, 0, "judge"), 0, sample.sha, 0)
             chat = (await models.chats(judge, "judge"))(scope)
         return await score(sample, response, chat)
-
-
-def _secrets(model: "ModelConfig | None") -> frozenset[str]:
-    from grpo_practice.config import collect_secrets
-
-    return frozenset() if model is None else collect_secrets(model)
 
 
 class _NoLedger:
@@ -151,5 +145,5 @@ class _NoLedger:
     async def put(self, entry: "Entry") -> int:
         return 0
 
-    async def fail(self, address: "Address", error: Exception) -> None:
+    def fail(self, address: "Address", error: "EndpointError") -> None:
         pass

@@ -12,7 +12,7 @@ from grpo_practice.config.load import (
     load_practice_text,
 )
 from grpo_practice.config.models import EvalConfig, PracticeConfig, VerifySpec
-from grpo_practice.config.show import collect_secrets, redact_url, show
+from grpo_practice.config.show import show
 
 __all__ = [
     "AgentConfig",
@@ -24,7 +24,6 @@ __all__ = [
     "ModelSettings",
     "PracticeConfig",
     "VerifySpec",
-    "collect_secrets",
     "find_config",
     "load_eval",
     "load_eval_text",
@@ -32,6 +31,5 @@ __all__ = [
     "load_practice_text",
     "packaged_configs",
     "read_environment",
-    "redact_url",
     "show",
 ]

@@ -28,6 +28,14 @@ class ModelProvider(Model):
     """URL before `/chat/completions`, or a list of equal replicas. Else `UTU_LLM_BASE_URL`."""
     api_key: SecretStr | None = None
     """The key for that URL; better `${oc.env:NAME}` than the key itself. Else `UTU_LLM_API_KEY`."""
+    requests_per_minute: int | None = Field(None, ge=1)
+    """Most requests sent there in a minute, spread evenly, by all roles together."""
+    tokens_per_minute: int | None = Field(None, ge=1)
+    """Most tokens in a minute, of requests and replies together."""
+    stream: bool = False
+    """Receive replies in pieces, where a proxy or server ends connections that are long silent."""
+    send_seed: bool = True
+    """Send each request's seed; false for an endpoint that does not take one."""
     origin: str = ""
     """Where the URL came from, for people; worked out, never configured."""
     key_origin: str = ""
@@ -116,7 +124,7 @@ class ModelSettings(Model):
     prompt_cache_retention: str | None = None
     """How long the provider keeps the prompt's cache."""
     include_usage: bool | None = None
-    """Ask for token counts when streaming; no effect yet, as streaming comes in a later version."""
+    """Ask for token counts when streaming, which has none otherwise; null is the same as true."""
     extra_query: dict[str, Any] | None = None
     """Query parameters of the request's URL."""
     extra_body: dict[str, Any] | None = None

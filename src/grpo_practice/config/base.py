@@ -36,12 +36,18 @@ class Model(BaseModel):
         kinds = {annotation} if get_origin(annotation) is dict else set(get_args(annotation))
         kinds = kinds or {annotation}
         if any(get_origin(kind) is dict for kind in kinds):
-            return _without_marks(value)
+            return value if _models_by_name(annotation) else _without_marks(value)
         if isinstance(value, EnvText) and kinds & {int, float, bool}:
             return plain(value)
         if type(value) is int and str in kinds and not kinds & {int, float}:
             return str(value)
         return value
+
+
+def _models_by_name(annotation: Any) -> bool:
+    """True for `dict[str, SomeModel]`: the models read their own values."""
+    kinds = get_args(annotation) if get_origin(annotation) is dict else ()
+    return any(isinstance(kind, type) and issubclass(kind, BaseModel) for kind in kinds)
 
 
 def _without_marks(value: Any) -> Any:

@@ -25,6 +25,14 @@ def packaged_configs() -> Path:
     return inside if inside.is_dir() else Path(__file__).resolve().parents[3] / "configs"
 
 
+def is_file(path: Path) -> bool:
+    """True when there is such a file; False also for a name that no file can have."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
 def compose(path: Path) -> Tree:
     """The file with everything its `defaults:` include, uninterpolated.
 
@@ -85,7 +93,7 @@ def _find(name: str, including: Path, place: Place) -> Path:
     for folder in folders:
         for suffix in (".yaml", ".yml"):
             candidate = folder / f"{name}{suffix}"
-            if candidate.is_file():
+            if is_file(candidate):
                 return candidate
     raise ConfigError(
         f"{place.shown}: no file /{name}.yaml",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from grpo_practice.config.compose import packaged_configs
+from grpo_practice.config.compose import is_file, packaged_configs
 from grpo_practice.config.problems import did_you_mean
 from grpo_practice.errors import ConfigError
 
@@ -22,7 +22,7 @@ def find_config(name: str, command: Command, cwd: Path | None = None) -> Path:
     """
     cwd = cwd or Path.cwd()
     typed = cwd / name
-    if typed.is_file():
+    if is_file(typed):
         return Path(name) if cwd == Path.cwd() else typed
     for folder in (cwd / "configs", packaged_configs()):
         hits = list(_candidates(folder, name, command))
@@ -41,7 +41,7 @@ def _candidates(folder: Path, name: str, command: Command) -> Iterator[Path]:
     for part in (command, other, "."):
         for spelling in (name, f"{name}.yaml"):
             path = folder / part / spelling
-            if path.is_file():
+            if is_file(path):
                 yield path
 
 

@@ -11,8 +11,8 @@ from grpo_practice.config.agent import ModelProvider, is_sim
 from grpo_practice.config.env import Environment
 from grpo_practice.config.interpolate import interpolate, variables
 from grpo_practice.config.problems import Problem, dotted
-from grpo_practice.config.redact import REDACTED, redact_url
 from grpo_practice.config.yamltext import Key
+from grpo_practice.redact import REDACTED, redact_url
 
 OPENAI_URL = "https://api.openai.com/v1"
 

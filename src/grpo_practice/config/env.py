@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from grpo_practice.errors import ConfigError
+from grpo_practice.redact import environment_secrets, redactor
 
 PREFIXES = ("UTU_", "JUDGE_", "OPENAI_", "GRPO_PRACTICE_", "SERPER_", "JINA_", "HF_")
 """Names a `.env` may set; a `PATH` or `LD_PRELOAD` in one is not ours to load."""
@@ -45,12 +46,15 @@ def as_environment(env: Mapping[str, str]) -> Environment:
 def read_environment(process: Mapping[str, str], cwd: Path | None = None) -> Environment:
     """The process's variables, and the known ones of the nearest `.env` of the project.
 
+    The secrets among all of them are known to the redactor then, used or not.
+
     The search goes up from `cwd` and ends at the project's root: the nearest folder with `.git`
     or `pyproject.toml`, or `cwd` itself where there is none.
 
     Raises:
         ConfigError: There is a `.env` that cannot be read.
     """
+    redactor.know(environment_secrets(process))
     path = _find(cwd or Path.cwd())
     if path is None:
         return Environment(process)
@@ -61,7 +65,9 @@ def read_environment(process: Mapping[str, str], cwd: Path | None = None) -> Env
         values = dotenv_values(path, interpolate=False, encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as e:
         raise ConfigError(f"cannot read {path}: {e}") from e
-    known = {k: v for k, v in values.items() if v is not None and k.startswith(PREFIXES)}
+    given = {k: v for k, v in values.items() if v is not None}
+    redactor.know(environment_secrets(given))
+    known = {k: v for k, v in given.items() if k.startswith(PREFIXES)}
     notices = []
     if readable_by_others and known:
         notices.append(f"{path} can be read by others; chmod 600 keeps its keys to you")

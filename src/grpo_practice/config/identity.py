@@ -33,6 +33,7 @@ def _model(prefix: str, params: Class = "elsewhere") -> dict[str, Class]:
     return {
         **_of("identity", provider, "type model"),
         **_of("operational", provider, "base_url api_key origin key_origin"),
+        **_of("operational", provider, "requests_per_minute tokens_per_minute stream send_seed"),
         **_of(
             "identity",
             settings,
@@ -77,7 +78,7 @@ CLASSES: Mapping[str, Class] = {
     **_of("identity", "evaluation.verify.", "name params"),
     "evaluation.verify.timeout_s": "operational",
     "evaluation.pass_k": "extend",
-    **_of("operational", "evaluation.", "concurrency judge_concurrency"),
+    **_of("operational", "evaluation.", "concurrency judge_concurrency prices"),
     **_model("evaluation.judge_model"),
     **_of("eval", "evaluation.", "batch_size seed"),
 }

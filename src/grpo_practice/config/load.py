@@ -7,13 +7,15 @@ from typing import Generic, TypeVar
 
 from grpo_practice.config.agent import AgentConfig
 from grpo_practice.config.compose import compose, lay_over, nest, override
-from grpo_practice.config.env import as_environment
+from grpo_practice.config.env import Environment, as_environment
 from grpo_practice.config.models import EvalConfig, PracticeConfig, is_data_file
 from grpo_practice.config.problems import Problem
+from grpo_practice.config.redact import secrets_in
 from grpo_practice.config.roles import Roles
 from grpo_practice.config.work import Source, Work
 from grpo_practice.config.yamltext import Key, Tree, parse_yaml
 from grpo_practice.errors import ConfigError
+from grpo_practice.redact import redact_url, redactor
 
 C = TypeVar("C", PracticeConfig, EvalConfig)
 
@@ -165,9 +167,26 @@ def _eval(source: Source, overrides: Sequence[str], agent: Path | None) -> Loade
 
 
 def _loaded(work: Work, config: C) -> Loaded[C]:
+    redactor.know(secrets_in(config.model_dump()))  # with what the environment gave
     work.refuse_secrets(config)
-    source, text = work.source, work.text(config)
+    source, text = work.source, work.text()
+    work.notices += _named_by_dotenv(config, source.env)
     return Loaded(config, source.path, source.base_dir, text, work.ignored, work.notices)
+
+
+def _named_by_dotenv(config: PracticeConfig | EvalConfig, env: Environment) -> list[str]:
+    """A sentence for each URL that a `.env` names: who wrote that file is sent every request."""
+    practice = config if isinstance(config, PracticeConfig) else None
+    evaluation = practice.evaluation if practice else config
+    assert isinstance(evaluation, EvalConfig)
+    teacher = practice.practice.teacher_model if practice else None
+    models = (evaluation.agent.model, evaluation.judge_model, teacher)
+    said = []
+    for provider in (model.model_provider for model in models if model):
+        if provider.base_url and f" in {env.path}" in provider.origin:
+            urls = ", ".join(map(redact_url, provider.base_url))
+            said.append(f"{provider.model} is asked at {urls} ({provider.origin})")
+    return list(dict.fromkeys(said))
 
 
 def _eval_models(config: EvalConfig, roles: Roles, at: Key) -> tuple[AgentConfig, EvalConfig]:

@@ -10,6 +10,8 @@ from pydantic import Field, field_validator, model_validator
 from grpo_practice.config.agent import AgentConfig, ModelConfig
 from grpo_practice.config.base import NAME, Model
 
+MOST = 10_000
+"""Epochs, rollouts of one question, requests at once: more is a slip of the finger."""
 DATA_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv")
 REFERENCE_FILES: Mapping[str, Literal["math", "judge"]] = {
     "math.py": "math",
@@ -84,6 +86,19 @@ class EvalData(Model):
     _check = field_validator("dataset")(_dataset)
 
 
+class ModelPrice(Model):
+    """What a model costs, in USD per million tokens; 0 where nobody is paid."""
+
+    input: float = Field(ge=0)
+    """Tokens of the request."""
+    cached_input: float | None = Field(None, ge=0)
+    """Those of them that the provider had in its cache; null is the same as `input`."""
+    output: float = Field(ge=0)
+    """Tokens of the reply."""
+    reasoning: float | None = Field(None, ge=0)
+    """Those of them that went into thinking; null is the same as `output`."""
+
+
 class EvalConfig(Model):
     """How to evaluate an agent."""
 
@@ -95,11 +110,11 @@ class EvalConfig(Model):
     """What is asked."""
     verify: VerifySpec
     """How answers are scored."""
-    pass_k: int = Field(1, ge=1)
+    pass_k: int = Field(1, ge=1, le=MOST)
     """Rollouts per question."""
-    concurrency: int = Field(16, ge=1)
+    concurrency: int = Field(16, ge=1, le=MOST)
     """Rollouts in flight at once."""
-    judge_concurrency: int = Field(16, ge=1)
+    judge_concurrency: int = Field(16, ge=1, le=MOST)
     """Judge calls in flight at once."""
     judge_model: ModelConfig | None = None
     """The model behind `judge`: this, else `JUDGE_LLM_*`, else the agent's. Null when none asks."""
@@ -107,6 +122,13 @@ class EvalConfig(Model):
     """Questions per recorded step."""
     seed: int = 0
     """What the seeds of all requests are derived from."""
+    prices: dict[str, ModelPrice] = {}  # noqa: RUF012 - pydantic copies defaults
+    """Model → `{input, cached_input, output, reasoning}`, USD per million tokens; else a list's."""
+
+    @field_validator("prices", mode="before")
+    @classmethod
+    def _no_prices(cls, value: Any) -> Any:
+        return {} if value is None else value
 
 
 class DataSettings(Model):
@@ -121,13 +143,13 @@ class DataSettings(Model):
 class PracticeSettings(Model):
     """How to practise."""
 
-    epochs: int = Field(3, ge=1)
+    epochs: int = Field(3, ge=1, le=MOST)
     """Passes over the practice data."""
     batch_size: int = Field(64, ge=1)
     """Samples per step; each becomes one group."""
-    grpo_n: int = Field(5, ge=2)
+    grpo_n: int = Field(5, ge=2, le=MOST)
     """Rollouts per sample (G in the paper); with one there is nothing to compare."""
-    rollout_concurrency: int = Field(4, ge=1)
+    rollout_concurrency: int = Field(4, ge=1, le=MOST)
     """Rollouts in flight at once."""
     rollout_temperature: float = Field(0.7, ge=0)
     """Sampling temperature of practice rollouts; evaluation keeps the agent's own."""

@@ -1,9 +1,10 @@
 """Everything wrong with a config, said at once: file, line, key, value, and the way out."""
 
 import difflib
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -11,7 +12,13 @@ from grpo_practice.config.agent import WORKED_OUT
 from grpo_practice.config.redact import redact
 from grpo_practice.config.yamltext import Key, Tree
 from grpo_practice.errors import ConfigError
+from grpo_practice.redact import redactor
+from grpo_practice.text import brief
 
+SHOWN = 20
+"""Problems named in one message."""
+KEY = 100
+"""Characters of a key that are shown."""
 _ABSENT = object()
 _BOOLS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
@@ -35,14 +42,13 @@ def raise_problems(problems: Sequence[Problem], tree: Tree, name: str) -> None:
     """
     if not problems:
         return
-    lines = [_line(p, tree) for p in dict.fromkeys(problems)]
-    if len(lines) == 1:
-        raise ConfigError(lines[0], hint=problems[0].hint)
-    hinted = [
-        f"  {line}{f' ({p.hint})' if p.hint else ''}"
-        for line, p in zip(lines, dict.fromkeys(problems), strict=True)
-    ]
-    raise ConfigError(f"{len(lines)} problems in {name}:\n" + "\n".join(hinted))
+    different = list(dict.fromkeys(problems))
+    if len(different) == 1:
+        raise ConfigError(_line(different[0], tree), hint=different[0].hint)
+    lines = [f"  {_line(p, tree)}{f' ({p.hint})' if p.hint else ''}" for p in different[:SHOWN]]
+    if len(different) > SHOWN:
+        lines.append(f"  and {len(different) - SHOWN:,} more")
+    raise ConfigError(f"{len(different):,} problems in {name}:\n" + "\n".join(lines))
 
 
 def _line(problem: Problem, tree: Tree) -> str:
@@ -50,7 +56,7 @@ def _line(problem: Problem, tree: Tree) -> str:
     if not problem.key:
         return f"{place.file}: {problem.text}" if place else problem.text
     where = f"{place.shown}: " if place else ""
-    key = dotted((*tree.prefix, *problem.key))
+    key = brief(dotted((*tree.prefix, *problem.key)), KEY)
     value = _find(tree.data, problem.key)
     shown = "" if problem.private or value is _ABSENT else f" = {_shown(value, problem.key)}"
     return f"{where}{key}{shown}: {problem.text}"
@@ -74,17 +80,18 @@ def _find(data: Any, key: Key) -> Any:
 
 def _shown(value: Any, key: Key) -> str:
     """The value, short, with control characters visible and secrets hidden."""
-    value = redact(value, key)
+    value = redactor.value(redact(value, key))
     text = ascii(value) if not str(value).isprintable() else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 
 def problems_of(error: ValidationError, model: type[BaseModel], data: Any) -> Iterable[Problem]:
     """The problems pydantic found, in our words."""
-    for found in error.errors(include_url=False, include_context=False):
+    for n, found in enumerate(error.errors(include_url=False, include_context=False)):
         key = _key(found["loc"], data, found["type"])
         if found["type"] == "extra_forbidden":
-            yield Problem(key, "unknown key", _unknown(str(key[-1]), key, model))
+            near = _unknown(str(key[-1]), key, model) if n < SHOWN else None  # costs milliseconds
+            yield Problem(key, "unknown key", near)
         elif found["type"] == "missing":
             yield Problem(key, "is missing", f"add {dotted(key)} to the config")
         else:
@@ -154,9 +161,11 @@ def coercion_hint(kind: str, value: object) -> str | None:
 def _number_hint(text: str) -> str:
     try:
         number = float(text.replace("_", ""))
-        return f"write {int(number) if number.is_integer() else number}"
-    except (ValueError, OverflowError):
+    except ValueError:
+        number = math.inf
+    if not math.isfinite(number):
         return "write a plain decimal number"
+    return f"write {int(number) if number.is_integer() else number}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
@@ -180,7 +189,9 @@ def _fields(model: type[BaseModel], key: Key) -> list[str]:
 
 
 def model_in(annotation: Any) -> type[BaseModel] | None:
-    """The config model a field holds, if it holds one."""
+    """The config model a field holds, if it holds one and not several by name."""
+    if get_origin(annotation) is dict:
+        return None
     for kind in get_args(annotation) or (annotation,):
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             return kind

@@ -1,14 +1,13 @@
 """Secrets in config values become `***`, by the key they stand under and by what URLs look like."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
-from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from pydantic import SecretStr
 
 from grpo_practice.config.yamltext import Key
-
-REDACTED = "***"
+from grpo_practice.redact import REDACTED, redact_url, url_secrets
 
 _SECRET_KEYS = frozenset(
     {"api_key", "headers", "extra_headers", "env", "extra_query", "password", "token"}
@@ -37,36 +36,20 @@ def redact(value: Any, key: Key = ()) -> Any:
             return value
 
 
-def redact_url(url: str) -> str:
-    """The URL with its user, password and query values hidden; any other text as it is."""
-    parts = _split(url)
-    if parts is None:
-        return url
-    host = parts.netloc.rpartition("@")[2]
-    netloc = f"{REDACTED}@{host}" if "@" in parts.netloc else host
-    query = re.sub(r"(?<==)[^&;]+", REDACTED, parts.query)
-    if "=" not in parts.query and parts.query:
-        query = REDACTED
-    return urlunsplit(parts._replace(netloc=netloc, query=query))
-
-
-def url_secrets(url: str) -> set[str]:
-    """The user, the password and the query values of a URL, as they stand in it."""
-    parts = _split(url)
-    if parts is None:
-        return set()
-    user, at, _ = parts.netloc.rpartition("@")
-    found = {user, *user.split(":", 1)} if at else set()
-    found |= {pair.partition("=")[2] or pair for pair in parts.query.split("&")}
-    return found - {""}
-
-
-def _split(url: str) -> SplitResult | None:
-    """The URL's parts; None when the text is not one address with a host."""
-    if any(c.isspace() for c in url):
-        return None
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return None
-    return parts if parts.netloc else None
+def secrets_in(value: Any, key: Key = ()) -> Iterator[str]:
+    """Every secret in config values, as `redact` finds them; variables filled in."""
+    match value:
+        case dict():
+            for name, inner in value.items():
+                yield from secrets_in(inner, (*key, name))
+        case list() | tuple():
+            for inner in value:
+                yield from secrets_in(inner, key)
+        case SecretStr():
+            yield value.get_secret_value()
+        case str() if any(part in _SECRET_KEYS for part in key):
+            yield value
+        case str() if "://" in value:
+            yield from url_secrets(value)
+        case _:
+            return

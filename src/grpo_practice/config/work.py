@@ -14,10 +14,10 @@ from grpo_practice.config.env import Environment
 from grpo_practice.config.interpolate import LITERAL, interpolate
 from grpo_practice.config.models import REFERENCE_FILES, VerifySpec
 from grpo_practice.config.problems import Problem, problems_of, raise_problems
-from grpo_practice.config.redact import REDACTED, redact, url_secrets
+from grpo_practice.config.redact import redact, secrets_in
 from grpo_practice.config.roles import Roles
-from grpo_practice.config.show import collect_secrets, mask
 from grpo_practice.config.yamltext import Key, Tree, dump_yaml
+from grpo_practice.redact import REDACTED, redactor, url_secrets
 
 M = TypeVar("M", bound=BaseModel)
 Kind = Literal["eval", "practice"]
@@ -69,6 +69,7 @@ class Work:
             ):
                 self.hidden.add(key)
         values = interpolate(self.data, self.source.env, self.problems)
+        redactor.know(secrets_in(values))
         self.problems += _hidden_values(values)
         unfilled = {p.key for p in self.problems}
         try:
@@ -88,22 +89,23 @@ class Work:
         return Roles(self.source.env, self.problems, self.notices, frozenset(self.hidden))
 
     def refuse_secrets(self, config: BaseModel) -> None:
-        """Nothing when no secret stands in a text that models are shown: those are stored as is.
+        """Nothing when no secret stands in a text that is stored as it is, to be used again.
 
         Raises:
             ConfigError: One does; the message names the key.
         """
-        secrets = collect_secrets(config)
-        for key, text in _shown_to_models(config.model_dump()):
-            if any(secret in text for secret in secrets):
-                said = "it holds a secret of this config (an API key, a header, a part of a URL)"
-                hint = "take it out: this text is sent to models and stored in clear"
+        for key, text in _stored_in_clear(config.model_dump()):
+            if redactor.holds(text):
+                said = "it holds a secret (an API key, a header, a part of a URL)"
+                hint = "take it out: this text is stored in clear"
+                if "extra_body" in key or "extra_args" in key:
+                    hint = "send it in extra_headers: the body of a request is stored"
                 self.problems.append(Problem(key, said, hint, private=True))
         self.check()
 
-    def text(self, config: BaseModel) -> str:
+    def text(self) -> str:
         """The composed config as YAML, variables not filled in, secrets hidden."""
-        return dump_yaml(mask(redact(self.stored), collect_secrets(config)))
+        return dump_yaml(redactor.value(redact(self.stored)))
 
     def section(self, key: Key) -> dict[str, Any] | None:
         """The mapping at a place of the data, if there is one."""
@@ -155,15 +157,22 @@ class Work:
             section["verify"] = f"{file}:{func}"
 
 
-def _shown_to_models(values: Any, key: Key = ()) -> Iterator[tuple[Key, str]]:
-    """Instructions, objectives and the parameters of verify functions, with their keys."""
+_NAMES = frozenset(
+    {"exp_id", "name", "model", "dataset", "practice_dataset_name", "select_dataset"}
+)
+"""Keys whose text names a row of the database, or who answered."""
+_STORED_WITH = frozenset({"verify", "extra_body", "extra_args"})
+
+
+def _stored_in_clear(values: Any, key: Key = ()) -> Iterator[tuple[Key, str]]:
+    """Names, texts for models, the parameters of verify functions, and what goes into the body."""
     if isinstance(values, dict):
         for name, value in values.items():
-            yield from _shown_to_models(value, key if name == "params" else (*key, name))
+            yield from _stored_in_clear(value, key if name == "params" else (*key, name))
     elif isinstance(values, list):
         for value in values:
-            yield from _shown_to_models(value, key)
-    elif isinstance(values, str) and (key[-1] in LITERAL or "verify" in key):
+            yield from _stored_in_clear(value, key)
+    elif isinstance(values, str) and (key[-1] in LITERAL | _NAMES or _STORED_WITH & {*key}):
         yield key, values
 
 

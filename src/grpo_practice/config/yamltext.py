@@ -1,9 +1,11 @@
 """YAML text as plain values, each key with the place it stands at.
 
 Stricter than YAML 1.1, which turns `no` into False, `010` into 8 and `12:30` into 750: only `true`,
-`false`, `null` and decimal numbers mean something; everything else is the text that was typed.
+`false`, `null` and decimal numbers mean something; everything else is the text that was typed,
+numbers too large to hold among it.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +16,7 @@ import yaml
 
 from grpo_practice.canonical import clean
 from grpo_practice.errors import ConfigError
+from grpo_practice.redact import key_shaped, redactor
 
 Key = tuple[str | int, ...]
 """Where a value stands: `("practice", "epochs")`."""
@@ -22,6 +25,8 @@ MAX_BYTES = 1 << 20
 MAX_DEPTH = 64
 MAX_REPEATED = 1_000
 """Nodes that aliases may add to a document."""
+MAX_DIGITS = 640
+"""Of a whole number; Python can be set to read no longer ones."""
 
 _SCALARS = {
     "tag:yaml.org,2002:null": re.compile(r"~|null|Null|NULL|"),
@@ -98,9 +103,9 @@ def _scalar(tag: str, text: str) -> Any:
         case "bool":
             return text.lower() == "true"
         case "int":
-            return int(text)
+            return int(text) if len(text) <= MAX_DIGITS else text
         case "float":
-            return float(text)
+            return float(text) if math.isfinite(float(text)) else text
         case _:
             return clean(text)
 
@@ -112,6 +117,8 @@ def read_yaml(path: Path) -> Tree:
         ConfigError: It cannot be read, is too large, or is not a YAML mapping.
     """
     try:
+        if path.exists() and not path.is_file():  # a pipe may never end, or never begin
+            raise ConfigError(f"{path} is not a regular file")
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except OSError as e:
@@ -133,6 +140,7 @@ def parse_yaml(text: str, name: str) -> Tree:
         ConfigError: It is not YAML, has a duplicate key, a tag, a cycle, or too much nesting or
             repetition, or is not a mapping.
     """
+    redactor.know(key_shaped(text))  # wherever one was pasted
     value, places = _parse(text, name)
     if value is None:
         return Tree({})

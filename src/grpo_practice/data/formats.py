@@ -15,6 +15,10 @@ UTF8_MARK = b"\xef\xbb\xbf"
 WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
 RUNS_CODE = frozenset({".pkl", ".pickle", ".pt", ".pth", ".py"})
 SPACE = " \t\r\n"
+MAX_LINE = 1 << 28
+"""Bytes of a line; a longer one is no row of text."""
+CUT = ("Expecting", "Unterminated", "Invalid \\")
+"""How a decoder's messages begin that could mean the rest is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +70,12 @@ def at(path: Path, place: object, message: str, *, hint: str | None = None) -> D
 def _lines(path: Path) -> Iterator[str]:
     """The file's lines with their ends, without the byte order mark."""
     try:
+        if path.exists() and not path.is_file():  # a pipe may never end, or never begin
+            raise DataError(f"{path} is not a regular file", hint="save it as a file first")
         with path.open("rb") as file:
-            for number, raw in enumerate(file, 1):
+            for number, raw in enumerate(iter(lambda: file.readline(MAX_LINE + 1), b""), 1):
+                if len(raw) > MAX_LINE:
+                    raise at(path, number, f"the line is longer than {MAX_LINE >> 20} MiB")
                 yield _text(path, number, raw)
     except OSError as e:
         raise DataError(f"cannot read {path}: {e.strerror or e}") from e
@@ -91,6 +99,14 @@ def _convert(path: Path, encoding: str) -> str:
     return f"iconv -f {encoding} -t UTF-8 {path.name} > utf8-{path.name}"
 
 
+_IS_IT_CUT = " (the file's last line: is it cut off?)"
+
+
+def _said(message: str) -> str:
+    """The decoder's message without the words that a place would follow."""
+    return message.removesuffix(" starting at").removesuffix(" at")
+
+
 def _jsonl(path: Path) -> Iterator[Row | DataError]:
     for number, line in enumerate(_lines(path), 1):
         start = _skip(line, 0)
@@ -102,8 +118,8 @@ def _jsonl(path: Path) -> Iterator[Row | DataError]:
             if end < len(line):
                 raise json.JSONDecodeError("Extra data", line, end)
         except json.JSONDecodeError as e:
-            cut = "" if line.endswith("\n") else " (the file's last line: is it cut off?)"
-            yield at(path, number, f"not valid JSON: {e.msg} at column {e.pos + 1}{cut}")
+            cut = "" if line.endswith("\n") or not e.msg.startswith(CUT) else _IS_IT_CUT
+            yield at(path, number, f"not valid JSON: {_said(e.msg)} at column {e.pos + 1}{cut}")
         else:
             yield _row(path, str(number), value)
 
@@ -119,7 +135,7 @@ def _json(path: Path) -> Iterator[Row | DataError]:
         raise at(
             path,
             e.lineno,
-            f"not one JSON list: {e.msg} at column {e.colno}",
+            f"not one JSON list: {_said(e.msg)} at column {e.colno}",
             hint="a .json file holds one list of objects; a file of one object a line is .jsonl",
         ) from e
 
@@ -205,7 +221,7 @@ def _csv(path: Path, delimiter: str | None) -> Iterator[Row | DataError]:
         try:
             cells = next(reader, None)
         except csv.Error as e:
-            problem = at(path, line, f"not valid CSV: {e}", hint="is a quote here never closed?")
+            problem = at(path, line, f"not valid CSV: {e}", hint=_csv_hint(path, str(e)))
             if not header or reader.line_num > line:  # it took other lines with it
                 raise problem from e
             yield problem
@@ -221,6 +237,12 @@ def _csv(path: Path, delimiter: str | None) -> Iterator[Row | DataError]:
         else:
             message = f"{len(cells)} fields, but the header has {len(header)}"
             yield at(path, line, message, hint="quote fields that hold the delimiter")
+
+
+def _csv_hint(path: Path, message: str) -> str:
+    if "new-line character" in message:
+        return f"does a line end in CR alone? tr '\\r' '\\n' < {path.name} > lf-{path.name}"
+    return "is a quote here never closed?"
 
 
 def _delimiter(path: Path, given: str | None) -> str:

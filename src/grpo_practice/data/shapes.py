@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from grpo_practice.errors import ConfigError, DataError
@@ -27,6 +28,8 @@ later set counts only where the earlier ones have none (a row with `answer` and 
 answer apart from the worked solution)."""
 
 MAP_HINT = "say which with --map {role}=COLUMN"
+SHOWN, CHARS = 20, 60
+"""Columns a message names, and the characters it shows of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +62,27 @@ def find_columns(first: Collection[str], mapping: Mapping[str, str]) -> Columns:
         if column not in first:
             raise ConfigError(
                 f"--map {key}={column}: the first row has no {column!r}",
-                hint=f"it has {', '.join(first)}",
+                hint=f"it has {_listed(first)}",
             )
     taken = set(mapping.values())
     free = [c for c in first if c not in taken]
     role = {r: mapping.get(r) or _guess(r, free) for r in ROLES}
     role = {r: c for r, c in role.items() if r in mapping or c not in taken}
     if role.get("question") not in first:
-        has = ", ".join(map(repr, first)) or "no columns"
+        has = _listed(first) or "no columns"
         raise DataError(
             f"no column for the question: the first row has {has}",
             hint=MAP_HINT.format(role="question"),
         )
     meta = {key.removeprefix("meta."): c for key, c in mapping.items() if key not in ROLES}
     return Columns(role, meta)
+
+
+def _listed(columns: Collection[str]) -> str:
+    named = [repr(column) for column in islice(columns, SHOWN)]
+    shown = [name if len(name) <= CHARS else f"{name[:CHARS]}…" for name in named]
+    more = len(columns) - len(shown)
+    return ", ".join(shown) + (f", and {more:,} more" if more else "")
 
 
 def _guess(role: str, columns: Collection[str]) -> str:
@@ -180,7 +190,7 @@ def to_sample(fields: Mapping[str, Any], columns: Columns, form: Form) -> Sample
     column = columns.role["question"]
     question = fields.get(column)
     if not isinstance(question, str):
-        kind = "missing" if question is None else f"a {type(question).__name__}, not text"
+        kind = "missing" if question is None else f"of type {type(question).__name__}, not text"
         raise DataError(f"the question ({column!r}) is {kind}")
     if not question.strip():
         raise DataError(f"the question ({column!r}) is empty")
@@ -208,11 +218,11 @@ def _read(text: str, column: str, form: Form) -> tuple[str, str]:
 def _label(fields: Mapping[str, Any], columns: Columns, role: str) -> str | None:
     column = columns.role.get(role, "")
     value = fields.get(column)
-    if value is None or value == "":
+    if value is None or (isinstance(value, str) and not value.strip()):
         return None
     if not _scalar(value):
         raise DataError(
-            f"the {role} ({column!r}) is a {type(value).__name__}, not a text or a number",
+            f"the {role} ({column!r}) is of type {type(value).__name__}, not a text or a number",
             hint=f"--map meta.{column}={column} keeps it as it is, in meta",
         )
     return str(value)

@@ -42,23 +42,40 @@ class Broken:
 
 
 def decode(raw: bytes) -> Any:
-    """The JSON value in `raw`, lone surrogates replaced; None when there is none.
+    """The JSON value in `raw`, as `plain`; None when there is none.
 
-    Strict: UTF-8 without a byte-order mark, and no NaN or infinity, which have no canonical
-    form and so could not be stored.
+    Strict: UTF-8 without a byte-order mark.
     """
     try:
-        text = raw.decode()
-        return clean_json(json.loads(text, parse_constant=_finite, parse_float=_finite))
+        return plain(json.loads(raw.decode()))
     except (ValueError, RecursionError):
         return None
 
 
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text} is not a finite number")
-    return number
+def plain(value: Any) -> Any:
+    """The decoded JSON with lone surrogates replaced, and numbers beyond JSON's as null.
+
+    NaN and infinities, which servers write among log-probabilities, have no canonical form and
+    so could not be stored.
+
+    Raises:
+        ValueError: One of them stands where the message's text should.
+    """
+    return clean_json(_finite(value))
+
+
+def _finite(value: Any, key: str = "") -> Any:
+    match value:
+        case float() if not math.isfinite(value):
+            if key == "content":
+                raise ValueError(f"{value} is no text")
+            return None
+        case dict():
+            return {k: _finite(v, k) for k, v in value.items()}
+        case list():
+            return [_finite(v) for v in value]
+        case _:
+            return value
 
 
 def shown(text: str) -> str:

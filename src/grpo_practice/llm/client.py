@@ -3,10 +3,8 @@
 import asyncio
 import itertools
 import json
-import random
-import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,22 +17,26 @@ from tenacity import (
 )
 
 from grpo_practice.calls import Reply, Request, Send
-from grpo_practice.canonical import clean_json
-from grpo_practice.errors import EndpointError, EndpointRefusedError
-from grpo_practice.llm.admission import Admission
+from grpo_practice.errors import EndpointError, EndpointRefusedError, GrpoPracticeError
+from grpo_practice.llm.admission import Admission, Try
 from grpo_practice.llm.answer import Answer, Broken
+from grpo_practice.llm.body import Bodies
+from grpo_practice.llm.budget import Ask
 from grpo_practice.llm.endpoint import Endpoint, shown_url
 from grpo_practice.llm.http import chat_url, open_http, post
 from grpo_practice.llm.limit import STUDENT, Limit
-from grpo_practice.llm.reply import read_reply
+from grpo_practice.llm.pace import Address, Route, Sleep, now
+from grpo_practice.llm.prices import Price, priced
+from grpo_practice.llm.reply import read_reply, read_usage
 from grpo_practice.llm.taxonomy import Adapt, Decision, Fail, Retry, decide, decide_broken
+from grpo_practice.llm.wait import in_words
 
 if TYPE_CHECKING:
     import httpx
 
 _backoff = wait_random_exponential(multiplier=2, max=60)  # full jitter: 0 to 2, 4, 8 … 60 s
-_NEED_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})
-"""Settings that endpoints refuse in a request without tools."""
+_POSTPONED = 3
+"""How often in a row, at least, an endpoint asks for a day or so before the run is stopped."""
 
 
 @dataclass(slots=True)
@@ -49,10 +51,20 @@ class _Call:
     """True when that deadline is the caller's, and reaching it is no fault of the endpoint."""
     start: int
     """Which address its first try goes to; further tries go on from there, round and round."""
+    since: float = 0.0
+    """When it is at the earliest: the end of what it has waited for."""
     sent: int = 0
     maybe_paid: bool = False
     warned: bool = False
     """True after an answer that gets one more try only."""
+    address: Address | None = None
+    """Where the last try went; so with all that follows."""
+    price: Price | None = None
+    cuts: int = 0
+    """How often the limit had been cut by then."""
+    under_way: bool = False
+    status: int | None = None
+    seconds: float = 0.0
 
 
 class _AgainError(Exception):
@@ -76,7 +88,7 @@ class Client:
         notice: Called once for each thing a person should know.
         admission: What every try has to pass; shared by all clients of a command.
         transport: Answers instead of the network (the simulated endpoint, the tests).
-        sleep: Waits between tries.
+        sleep: Waits, between tries and for an endpoint that asked for it.
     """
 
     def __init__(
@@ -87,7 +99,7 @@ class Client:
         notice: Callable[[str], None],
         admission: Admission | None = None,
         transport: "httpx.AsyncBaseTransport | None" = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._endpoint = endpoint
         self._limit = limit
@@ -95,11 +107,15 @@ class Client:
         self._admission = admission or Admission()
         self._sleep = sleep
         self._http = open_http(endpoint, limit.n, transport)
-        self._urls = [chat_url(base, endpoint) for base in endpoint.base_urls]
+        paces = self._admission.paces
+        urls = [str(chat_url(base, endpoint)) for base in endpoint.base_urls]
+        self._route = Route([paces.address(url) for url in urls], sleep)
+        self._rate = paces.rate(endpoint.base_urls)
+        self._rate.cap(endpoint.requests_per_minute, endpoint.tokens_per_minute)
         self._turns = itertools.count()
-        self._adapted: dict[tuple[str, str], str | None] = {}
-        """(model, setting) → the name it is sent under; None when it is left out."""
+        self._bodies = Bodies(endpoint)
         self._answered = False
+        self._postponed = 0
         self._refusal: EndpointRefusedError | None = None
 
     async def __aenter__(self) -> Self:
@@ -119,25 +135,36 @@ class Client:
 
         Args:
             request: What to ask; it is adapted on the wire to what the endpoint takes.
-            limit_s: The most seconds the caller has for the answered try. Waits for a slot,
-                between tries and for tries that failed do not count.
+            limit_s: The most seconds the caller has for the answered try. Waits for a slot, for
+                the endpoint, between tries and for tries that failed do not count.
             priority: Lower goes first.
 
         Raises:
             TimeoutError: `limit_s` was reached; the request may have been billed.
             EndpointError: This request got no usable answer.
             EndpointRefusedError: No request will.
+
+        Where anything but an `EndpointError` ends a request that was sent, a cancellation too, the
+        exception's cause is one: it says what is known of the tries.
         """
         if limit_s is not None and limit_s <= 0:
             raise TimeoutError("no time left for a request")
         own_limit = limit_s is not None and limit_s <= self._endpoint.timeout_s
         deadline_s = limit_s if limit_s is not None and own_limit else self._endpoint.timeout_s
         call = _Call(request, priority, deadline_s, own_limit, next(self._turns))
+        try:
+            return await self._retried(call)
+        except BaseException as e:
+            if call.sent and not isinstance(e, EndpointError):
+                e.__cause__ = _lost(e, call)
+            raise
+
+    async def _retried(self, call: _Call) -> Reply:
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(_AgainError),
             stop=stop_after_attempt(self._endpoint.max_tries),
             wait=_wait_s,
-            sleep=self._sleep,
+            sleep=self._rest,
             reraise=True,
         )
         try:
@@ -145,70 +172,115 @@ class Client:
         except _AgainError as e:
             raise self._final(e.retry.error, call) from None
 
+    async def _rest(self, seconds: float) -> None:
+        if seconds:
+            await self._sleep(seconds)
+
     async def _try(self, call: _Call) -> Reply:
         """One try, repeated only to adapt the request to the endpoint."""
         while True:
-            body = self._body(call.request)
-            came, seconds = await self._exchange(call, body)
-            decision: Decision | None
-            if isinstance(came, Broken):
-                decision = decide_broken(came, answered=self._answered)
-            else:
-                self._answered = True
-                decision = decide(came, body, self._endpoint.key_name)
-                if decision is None:
-                    asked = call.request.model
-                    return read_reply(came, asked=asked, tries=call.sent, seconds=seconds)
-            match decision:
-                case Adapt():
-                    self._adapt(call.request.model, decision)
-                case Retry(once=once) if not (once and call.warned):
+            body = self._bodies.of(call.request)
+            came = await self._exchange(call, body)
+            match self._read(call, came, body):
+                case Reply() as reply:
+                    return reply
+                case Adapt() as change:
+                    self._adapt(call.request.model, change)
+                case Retry(once=once) as again if not (once and call.warned):
                     call.warned |= once
-                    raise _AgainError(decision)
+                    raise _AgainError(again)
                 case Retry(error=error) | Fail(error=error):
                     raise self._final(error, call)
 
-    async def _exchange(self, call: _Call, body: dict[str, Any]) -> tuple[Answer | Broken, float]:
-        """What one POST brought, and the seconds it took without the wait for a slot."""
+    async def _exchange(self, call: _Call, body: dict[str, Any]) -> Answer | Broken:
+        """What one POST brought, after all the waits there are."""
         content = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
-        async with self._limit.slot(call.priority):
-            self._raise_refusal()
-            url = self._urls[(call.start + call.sent) % len(self._urls)]
-            call.sent += 1
-            start = time.perf_counter()
-            try:
-                async with self._admission.enter(), asyncio.timeout(call.deadline_s):
-                    came, begun = await post(self._http, url, content, self._endpoint)
-            except TimeoutError:
-                if call.own_limit:
-                    raise TimeoutError(f"no answer within {call.deadline_s:g} s") from None
-                text = f"{call.deadline_s:g} s are over"
-                came, begun = Broken("deadline", text, shown_url(str(url))), True
-        call.maybe_paid |= begun
-        return came, time.perf_counter() - start
+        while True:
+            call.since = await self._route.opened(call.since)
+            async with self._limit.slot(call.priority):
+                self._raise_refusal()
+                address = self._route.pick(call.start + call.sent, call.since)
+                if address is None:  # all were closed while this one waited for its slot
+                    continue
+                ask = self._ask(call, address.url, len(content))
+                tokens = self._admission.account.estimate(ask).tokens
+                await self._rate.turn(tokens, call.priority, self._sleep)
+                async with self._admission.enter(ask) as tried:
+                    self._raise_refusal()  # it may have come while this one waited
+                    if address.opens > max(call.since, now()):  # and so may this
+                        continue
+                    call.address = address
+                    came = await self._post(call, content, tried)
+                self._rate.came_to(tried.came_to.tokens, tokens)
+                return came
 
-    def _body(self, request: Request) -> dict[str, Any]:
-        """The request as this endpoint takes it."""
-        skipped = set() if request.tools else set(_NEED_TOOLS)
-        if not self._endpoint.send_seed:
-            skipped.add("seed")
-        body: dict[str, Any] = {"model": request.model, "messages": list(request.messages)}
-        if request.tools:
-            body["tools"] = list(request.tools)
-        for name, value in request.params.items():
-            sent_as = self._adapted.get((request.model, name), name)
-            if sent_as is not None and name not in skipped:
-                body[sent_as] = value
-        result: dict[str, Any] = clean_json(body | dict(self._endpoint.unhashed))
-        return result
+    async def _post(self, call: _Call, content: bytes, tried: Try) -> Answer | Broken:
+        """What the POST brought; the call says what is known of it."""
+        assert call.address is not None
+        url, call.cuts, call.under_way = call.address.url, self._limit.cuts, True
+        tried.sent()
+        call.sent += 1
+        start = now()
+        try:
+            async with asyncio.timeout(call.deadline_s):
+                came, begun = await post(self._http, url, content)
+        except TimeoutError:
+            if call.own_limit:
+                raise TimeoutError(f"no answer within {call.deadline_s:g} s") from None
+            text = f"{call.deadline_s:g} s are over"
+            came, begun = Broken("deadline", text, shown_url(url)), True
+        call.seconds, call.under_way = now() - start, False
+        call.status = came.status if isinstance(came, Answer) else None
+        call.maybe_paid |= begun
+        _settle(tried, came, begun=begun)
+        return came
+
+    def _read(self, call: _Call, came: Answer | Broken, body: dict[str, Any]) -> Reply | Decision:
+        """The reply in an answer, or what to do without one; who is concerned learns of it."""
+        assert call.address is not None
+        if isinstance(came, Broken):
+            if came.kind in ("connect", "proxy"):
+                self._route.unreachable(call.address)
+            return decide_broken(came, answered=self._answered)
+        self._answered = True
+        call.address.answered()
+        decision = decide(came, body, self._endpoint.key_name)
+        if decision is None:
+            return self._reply(call, came, body)
+        if isinstance(decision, Retry) and decision.after_s is not None:
+            call.address.asked_to_wait(decision.after_s)
+        if isinstance(decision, Fail) and decision.after_s is not None:
+            decision = self._postpone(decision, decision.after_s)
+        if call.status == 429 or _status(decision) == 429:
+            self._limit.cut(call.cuts)
+        return decision
+
+    def _reply(self, call: _Call, came: Answer, body: dict[str, Any]) -> Reply:
+        self._postponed = 0
+        asked = call.request.model
+        reply = read_reply(came, asked=asked, tries=call.sent, seconds=call.seconds)
+        seeded = "seed" in body or "seed" not in call.request.params
+        return priced(replace(reply, seeded=seeded), call.price)
+
+    def _postpone(self, told: Fail, after_s: float) -> Fail:
+        """The one request fails; when the endpoint says so to every request, the run stops."""
+        self._postponed += 1
+        if self._postponed < max(_POSTPONED, self._limit.held):
+            return told
+        hint = f"run the same command again in {in_words(after_s)}"
+        return Fail(EndpointRefusedError(str(told.error), hint=hint))
+
+    def _ask(self, call: _Call, url: str, size: int) -> Ask:
+        """What the admission has to know of a try."""
+        model, most = call.request.model, call.request.params.get("max_tokens")
+        call.price = self._endpoint.price(model, url)
+        return Ask(model, size, most if isinstance(most, int) else None, call.price)
 
     def _adapt(self, model: str, change: Adapt) -> None:
-        if (model, change.name) in self._adapted:  # by a request that was in flight meanwhile
-            return
-        self._adapted[model, change.name] = change.to
-        what = "is left out" if change.to is None else f"is sent as `{change.to}`"
-        where = shown_url(str(self._urls[0]))
-        self._notice(f"{model} at {where} does not take `{change.name}`: it {what} from now on")
+        if self._bodies.adapt(model, change):
+            what = "is left out" if change.to is None else f"is sent as `{change.to}`"
+            where = shown_url(self._route.addresses[0].url)
+            self._notice(f"{model} at {where} does not take `{change.name}`: it {what} from now on")
 
     def _final(
         self, error: EndpointError | EndpointRefusedError, call: _Call
@@ -225,10 +297,34 @@ class Client:
             raise EndpointRefusedError(str(self._refusal), hint=self._refusal.hint)
 
 
+def _settle(tried: Try, came: Answer | Broken, *, begun: bool) -> None:
+    """What the try came to is on record; one that broke may have been billed in full."""
+    if begun and isinstance(came, Answer) and isinstance(came.body, dict):
+        tried.answered(read_usage(came.body.get("usage")))
+    elif not begun and not (isinstance(came, Broken) and came.kind == "cut"):
+        tried.refused()
+
+
+def _status(decision: Decision) -> int | None:
+    """The HTTP status behind a decision, also where a 200 hides it."""
+    error = None if isinstance(decision, Adapt) else decision.error
+    return error.status if isinstance(error, EndpointError) else None
+
+
+def _lost(error: BaseException, call: _Call) -> EndpointError:
+    """What is known of the tries of a request that was ended by something else."""
+    lost = EndpointError(
+        str(error) or "it was cancelled",
+        maybe_paid=call.maybe_paid or call.under_way,
+        tries=call.sent,
+        status=call.status,
+    )
+    lost.kind = error.kind if isinstance(error, GrpoPracticeError) else type(error).__name__
+    return lost
+
+
 def _wait_s(state: RetryCallState) -> float:
-    """What the endpoint asked for and up to a tenth more, or a random backoff."""
+    """A random backoff; nothing where the endpoint asked for a wait, which everybody observes."""
     error = state.outcome and state.outcome.exception()
     assert isinstance(error, _AgainError)
-    if error.retry.after_s is None:
-        return _backoff(state)
-    return error.retry.after_s * random.uniform(1.0, 1.1)
+    return _backoff(state) if error.retry.after_s is None else 0.0

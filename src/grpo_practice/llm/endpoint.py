@@ -1,18 +1,20 @@
 """Where requests go, and all that goes with them without changing an answer."""
 
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from grpo_practice.errors import ConfigError
-from grpo_practice.text import SHORTEST_SECRET, is_web_address
+from grpo_practice.llm.prices import Price, unpriced
+from grpo_practice.redact import redactor, url_secrets
+from grpo_practice.text import is_web_address
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An OpenAI-compatible endpoint.
+    """An OpenAI-compatible endpoint; the process's redactor knows its secrets.
 
     Raises:
         ConfigError: A URL is not http(s), or a header cannot be sent as it is.
@@ -30,13 +32,21 @@ class Endpoint:
     connect_timeout_s: float = 10.0
     max_tries: int = 5
     send_seed: bool = True
-    secrets: frozenset[str] = field(default=frozenset(), repr=False)
-    """Exact texts that must not get into a reply or a message; the key is always one of them."""
+    stream: bool = False
+    """Ask for replies in pieces, so that nothing in between takes a long one for a dead one."""
+    stream_usage: bool = True
+    """Ask for the token counts too, which a stream has only then."""
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    """Of requests and replies together."""
     key_name: str = "agent.model.model_provider.api_key"
     """The environment variable or config key the API key comes from, for messages."""
-    _secret: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
+    price: Callable[[str, str], Price | None] = field(default=unpriced, repr=False, compare=False)
+    """What a model costs at a URL; None where that is unknown."""
 
     def __post_init__(self) -> None:
+        redactor.know([self.api_key or "", *self.headers.values(), *self.query.values()])
+        redactor.know(secret for url in self.base_urls for secret in url_secrets(url))
         if not self.base_urls:
             raise ConfigError("model_provider.base_url: there is none")
         for url in self.base_urls:
@@ -54,10 +64,6 @@ class Endpoint:
                     f"{where}: holds a character that no HTTP header can carry",
                     hint="look for a line break, a quotation mark or a space copied with it",
                 )
-        secrets = self.secrets | ({self.api_key} if self.api_key else set())
-        longest_first = sorted(secrets, key=lambda s: (-len(s), s))
-        parts = [re.escape(s) for s in longest_first if len(s) >= SHORTEST_SECRET]
-        object.__setattr__(self, "_secret", re.compile("|".join(parts)) if parts else None)
 
     def request_headers(self) -> dict[str, str]:
         """The headers every request carries."""
@@ -66,18 +72,6 @@ class Endpoint:
             ours["Authorization"] = f"Bearer {self.api_key}"
         theirs = {name.lower() for name in self.headers}
         return {k: v for k, v in ours.items() if k.lower() not in theirs} | dict(self.headers)
-
-    def redact(self, value: Any) -> Any:
-        """The JSON value with every secret in its strings replaced by `***`."""
-        match value:
-            case str():
-                return value if self._secret is None else self._secret.sub("***", value)
-            case dict():
-                return {self.redact(k): self.redact(v) for k, v in value.items()}
-            case list():
-                return [self.redact(v) for v in value]
-            case _:
-                return value
 
 
 def shown_url(url: str) -> str:
@@ -89,6 +83,13 @@ def shown_url(url: str) -> str:
 def host(url: str) -> str:
     """The URL's host name, without the port."""
     return urlsplit(url).hostname or ""
+
+
+def proxy_of(url: str) -> str:
+    """The proxy that the environment names for the URL, without its login; '' without one."""
+    proxies = getproxies()
+    named = proxies.get(urlsplit(url).scheme) or proxies.get("all", "")
+    return urlsplit(named).netloc.rpartition("@")[2]
 
 
 def _check_url(url: str) -> None:

@@ -5,16 +5,29 @@ and slows down with many connections. That transport reports a refused connectio
 one alike, so the cause is read from the chain of exceptions.
 """
 
+import codecs
+import json
+import re
 import ssl
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from typing import Any, cast
 
 import aiohttp
 import httpx
 from httpx_aiohttp import HttpxAiohttpClient
+from httpx_sse import EventSource
 
 from grpo_practice.errors import ConfigError
-from grpo_practice.llm.answer import Answer, Broken, decode
+from grpo_practice.llm.answer import Answer, Broken, decode, plain
 from grpo_practice.llm.endpoint import Endpoint, shown_url
+from grpo_practice.llm.stream import assemble
+from grpo_practice.redact import redactor
+
+_EVENTS = "text/event-stream"
+_END = re.compile(rb"(?:\A|[\r\n])data: ?\[DONE\]\s*\Z")
+_TAIL = 64
+"""Bytes at the end of a stream in which its last event is looked for."""
 
 
 def open_http(
@@ -53,35 +66,69 @@ def chat_url(base_url: str, endpoint: Endpoint) -> httpx.URL:
     return url.copy_merge_params(dict(endpoint.query)) if endpoint.query else url
 
 
-async def post(
-    http: httpx.AsyncClient, url: httpx.URL, content: bytes, endpoint: Endpoint
-) -> tuple[Answer | Broken, bool]:
-    """Send it and read the answer to its end, secrets replaced.
+async def post(http: httpx.AsyncClient, url: str, content: bytes) -> tuple[Answer | Broken, bool]:
+    """Send it and read the answer to its end, secrets replaced; a streamed one put together.
 
     Returns:
         What came back, and whether the beginning of a 2xx arrived: it may have been billed.
     """
-    begun = False
-    where = endpoint.redact(shown_url(str(url)))
+    begun, streamed, raw = False, False, bytearray()
+    where = redactor.text(shown_url(url))
+    lost = Broken("cut", "the stream broke off, or is no text", where)
     try:
-        async with http.stream("POST", url, content=content) as response:
+        bare, auth = _login(httpx.URL(url))
+        async with http.stream("POST", bare, content=content, auth=auth) as response:
             begun = response.is_success
-            raw = await response.aread()
+            kind = response.headers.get("content-type", "")
+            streamed = begun and kind.lower().startswith(_EVENTS)
+            pieces = cast("AsyncGenerator[bytes]", response.aiter_bytes())
+            async with aclosing(pieces) as chunks:
+                async for chunk in chunks:
+                    raw += chunk
+                    if streamed and _END.search(raw, max(0, len(raw) - _TAIL)):
+                        break  # some servers leave the connection open
     except (httpx.HTTPError, aiohttp.ClientError, OSError, ValueError) as e:
         # ValueError: what aiohttp raises for a malformed answer or an unusable proxy
-        return _broken(e, where, endpoint), begun
+        lost = _broken(e, where)
+        if not streamed:
+            return lost, begun
+    body = _streamed(bytes(raw)) if streamed else decode(bytes(raw))
+    if streamed and body is None:
+        return lost, begun
     return Answer(
         status=response.status_code,
-        headers=endpoint.redact({k.lower(): v for k, v in response.headers.items()}),
-        text=endpoint.redact(raw.decode(errors="replace")),
-        body=endpoint.redact(decode(raw)),
+        headers=redactor.value({k.lower(): v for k, v in response.headers.items()}),
+        text=redactor.text(json.dumps(body) if streamed else raw.decode(errors="replace")),
+        body=redactor.value(body),
         url=where,
     ), begun
 
 
-def _broken(error: Exception, where: str, endpoint: Endpoint) -> Broken:
+def _login(url: httpx.URL) -> tuple[httpx.URL, httpx.BasicAuth | None]:
+    """The URL without its user, and what says who that is: aiohttp takes only one of them."""
+    if not url.userinfo:
+        return url, None
+    return url.copy_with(userinfo=b""), httpx.BasicAuth(url.username, url.password)
+
+
+def _streamed(raw: bytes) -> Any:
+    """The body that came as server-sent events; None when it was cut, or is no text.
+
+    Read from its end, so it makes no difference where the network divided it.
+    """
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(raw)  # may be cut inside a character
+        whole = f"{text}\n\n".encode()  # the last event ends where the stream does
+        response = httpx.Response(200, headers={"content-type": _EVENTS}, content=whole)
+        events = EventSource(response).iter_sse()
+        return plain(assemble((event.event, event.data) for event in events if event.data.strip()))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _broken(error: Exception, where: str) -> Broken:
     causes = list(_chain(error))
-    text = endpoint.redact(f"{type(causes[-1]).__name__}: {error}")
+    text = redactor.text(f"{type(causes[-1]).__name__}: {error}")
     if any(_is_tls(e) for e in causes):
         return Broken("tls", text, where)
     proxy = (aiohttp.ClientProxyConnectionError, aiohttp.ClientHttpProxyError, httpx.ProxyError)

@@ -1,6 +1,5 @@
 """Puts the ledger behind every model call: looked up first, committed before it is used."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +7,7 @@ from typing import Any
 
 from grpo_practice.calls import Chat, Entry, Ledger, Message, Reply, Request, Scope, Send
 from grpo_practice.canonical import Chain, canon, clean_json
-from grpo_practice.errors import StepError
+from grpo_practice.errors import EndpointError
 from grpo_practice.events import CallFinished, Emit
 
 
@@ -72,9 +71,7 @@ class LedgeredChat:
                 name=self._model.name,
                 reply=reply,
             )
-            # Whoever waits may be cancelled; what was paid for is written all the same.
-            call_id = await asyncio.shield(self._ledger.put(entry))
-            reply = replace(reply, call_id=call_id)
+            reply = replace(reply, call_id=await self._ledger.put(entry))
         self._states[chain.add(reply.message)] = (reply.call_id, len(request.messages) + 1)
         stage = self._scope.address.stage
         self._emit(CallFinished(stage, reply.usage, reply.seconds, reply.replayed))
@@ -83,8 +80,10 @@ class LedgeredChat:
     async def _send(self, request: Request, limit_s: float | None) -> Reply:
         try:
             return await self._model.send(request, limit_s=limit_s)
-        except (StepError, TimeoutError) as e:
-            await self._ledger.fail(self._scope.address, e)
+        except BaseException as e:
+            lost = e if isinstance(e, EndpointError) else e.__cause__
+            if isinstance(lost, EndpointError):
+                self._ledger.fail(self._scope.address, lost)
             raise
 
     def _continues(self, states: Sequence[bytes]) -> tuple[int | None, int]:

@@ -11,37 +11,75 @@ FIRST = 0
 STUDENT = 1
 """Priority of the calls that play new rollouts."""
 
+START = 16
+"""The first window: a refused key, or a server for few, costs no more than these requests."""
+GROWTH_S = 0.5
+"""Seconds between two growths of the window."""
+PROOF = 8
+"""How many requests come back before a window that was cut grows by one."""
+
 
 class Limit:
-    """At most `n` holders at once; of those that wait, the lowest priority number goes first.
+    """A window of slots; of those that wait for one, the lowest priority number goes first.
 
     Within one priority the order is first come, first served. A waiter that is cancelled holds
     nothing and delays nobody.
+
+    The window finds out how much the endpoint takes. It doubles every `GROWTH_S` while somebody
+    waits, up to `n`, until a server says "too many"; `cut` halves it then. From there it grows by
+    one at a time, and only once `PROOF` requests have come back: the capacity is known to lie
+    between the half and the whole, a step of one oversteps it by one request, and a server of slow
+    replies or small capacity must not be overstepped at every second one. Without waiters it stays
+    as it is, since it was not put to the test.
     """
 
     def __init__(self, n: int) -> None:
         if n < 1:
             raise ValueError(f"a limit of {n} would let nothing through")
         self.n = n
-        self._free = n
+        self.window = min(START, n)
+        self.held = 0
+        self.cuts = 0
+        """How often the window was cut."""
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._turn = count()
+        self._growth: asyncio.TimerHandle | None = None
+        self._back = 0
+        """How many slots were given back since the window last changed."""
 
     @asynccontextmanager
     async def slot(self, priority: int = STUDENT) -> AsyncIterator[None]:
-        """Hold one of the `n` slots for the block."""
+        """Hold one of the slots for the block."""
         await self._take(priority)
         try:
             yield
         finally:
             self._give()
 
+    def cut(self, cuts: int) -> None:
+        """Halve the window, after a server said "too many"; never below one.
+
+        Args:
+            cuts: What `cuts` was when the rejected request was sent. The answers of one wave cut
+                once: those sent before the last cut say nothing about the window since.
+        """
+        if cuts != self.cuts:
+            return
+        self.cuts += 1
+        self.window = (self.window + 1) // 2
+        self._back = 0
+        if self._growth is not None:
+            self._growth.cancel()
+            self._growth = None
+        self._let_in()
+
     async def _take(self, priority: int) -> None:
-        if self._free:  # then nobody waits: a slot given back goes to a waiter first
-            self._free -= 1
+        if self.held < self.window and not self._waiting:
+            self.held += 1
             return
         granted = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (priority, next(self._turn), granted))
+        self._let_in()
         try:
             await granted
         except asyncio.CancelledError:
@@ -50,9 +88,29 @@ class Limit:
             raise
 
     def _give(self) -> None:
+        self.held -= 1
+        self._back += 1
+        self._let_in()
+
+    def _let_in(self) -> None:
+        """Grant what is free; while somebody is left waiting, the window will grow."""
         while self._waiting:
-            _, _, granted = heapq.heappop(self._waiting)
-            if not granted.done():
-                granted.set_result(None)
-                return
-        self._free += 1
+            _, _, first = self._waiting[0]
+            if first.done():
+                heapq.heappop(self._waiting)
+            elif self.held < self.window:
+                heapq.heappop(self._waiting)
+                self.held += 1
+                first.set_result(None)
+            else:
+                break
+        if self._waiting and self._growth is None and self.window < self.n:
+            self._growth = asyncio.get_running_loop().call_later(GROWTH_S, self._grow)
+
+    def _grow(self) -> None:
+        self._growth = None
+        if not self.cuts:
+            self.window = min(self.n, 2 * self.window)
+        elif self._back >= PROOF:
+            self.window, self._back = self.window + 1, 0
+        self._let_in()

@@ -20,7 +20,7 @@ _UNHASHED = frozenset(
 _IGNORED = frozenset(
     {"include_usage", "stream", "stream_options", "truncation", "response_include"}
 )
-"""About streaming, or another API: nothing here reads them, and they change no answer."""
+"""About streaming, or another API: they are no part of what is asked."""
 _RESERVED: Mapping[str, str] = {
     "model": "set `model` beside it instead",
     "messages": "the messages come from the agent",

@@ -16,6 +16,7 @@ from grpo_practice.errors import (
     EndpointRefusedError,
 )
 from grpo_practice.llm.answer import Answer, Broken, shown
+from grpo_practice.llm.endpoint import proxy_of
 from grpo_practice.llm.fault import Fault, read_fault
 from grpo_practice.llm.wait import LONGEST_WAIT_S, asked_wait_s, in_words
 
@@ -23,6 +24,7 @@ ADAPTABLE: Mapping[str, str | None] = {
     "max_tokens": "max_completion_tokens",
     "seed": None,
     "temperature": None,
+    "stream_options": None,
 }
 """Body keys an endpoint may refuse, and the name each is sent under instead; None: left out."""
 
@@ -43,6 +45,8 @@ class Fail:
     """Do not send it again. `EndpointRefusedError` ends the run, any other this one request."""
 
     error: EndpointError | EndpointRefusedError
+    after_s: float | None = None
+    """What the endpoint asks for, where that is longer than anyone would wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +193,8 @@ def _later(case: Case) -> Retry | Fail:
     return Fail(
         EndpointError(
             f"{case.answer.url}: the server asks to wait {wait}: {case.said}", status=case.status
-        )
+        ),
+        after_s,
     )
 
 
@@ -220,6 +225,12 @@ def _bad_key(case: Case) -> Fail:
     return case.refused(what, f"check the key in {case.key_name}, and what it is allowed to do")
 
 
+def _proxy_login(case: Case) -> Fail:
+    proxy = " ".join(part for part in ("the proxy", proxy_of(case.answer.url)) if part)
+    hint = "write user and password into HTTP_PROXY and HTTPS_PROXY: http://user:password@host:port"
+    return case.refused(f"was not reached: {proxy} wants a login", hint)
+
+
 def _bad_parameter(case: Case) -> Adapt | Fail:
     for name in ADAPTABLE:
         if name in case.unsupported:
@@ -246,7 +257,7 @@ ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], Decision]], ...] = (
     (lambda c: c.status == 402 or c.fault.billing, _no_credit),
     (lambda c: c.fault.moderated, _filtered),
     (lambda c: c.status in (401, 403), _bad_key),
-    (lambda c: c.status == 407, lambda c: c.refused("was not reached: the proxy wants a login")),
+    (lambda c: c.status == 407, _proxy_login),
     (_too_large, _overflow),
     (lambda c: c.status in (400, 404) and c.fault.no_model, _no_model),
     (lambda c: c.status in (400, 422) and bool(c.unsupported), _bad_parameter),

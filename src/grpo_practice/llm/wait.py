@@ -18,7 +18,8 @@ def asked_wait_s(headers: Mapping[str, str], status: int, now: float) -> float |
     """Seconds the answer asks us to wait; None when it does not say, or says nonsense.
 
     `Retry-After-ms` goes before `Retry-After`, and that before the larger of
-    `x-ratelimit-reset-*`, which count only with a 429 (they come with every answer). Zero,
+    `x-ratelimit-reset-*`. Those count only with a 429 (they come with every answer), and for at
+    most `LONGEST_WAIT_S`: they say when all is free again, and part of it is free before. Zero,
     negative and past times, and waits of more than a year, are nonsense.
 
     Args:
@@ -59,7 +60,8 @@ def _retry_after_s(text: str, now: float) -> float | None:
 
 def _reset_s(headers: Mapping[str, str]) -> float | None:
     waits = [_duration_s(v) for k, v in headers.items() if k.startswith("x-ratelimit-reset-")]
-    return max((s for s in waits if s is not None and s < _ABSURD_S), default=None)
+    found = [min(s, LONGEST_WAIT_S) for s in waits if s is not None and s < _ABSURD_S]
+    return max(found, default=None)
 
 
 def _duration_s(text: str) -> float | None:

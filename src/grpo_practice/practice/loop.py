@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from grpo_practice.errors import StepError
@@ -18,12 +18,13 @@ from grpo_practice.failures import FailureWatch
 from grpo_practice.metrics import correct
 from grpo_practice.practice.distil import At, Teacher, distil
 from grpo_practice.practice.informative import status_of
+from grpo_practice.practice.lint import Lint, quarantine
 from grpo_practice.practice.merge import apply, merge, proposals
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.rollout import GroupJob, Place, Player, play_groups, task_group
 from grpo_practice.store import Store
 from grpo_practice.store.records import Branch, GroupRow, StepResult, StepRow, Told
-from grpo_practice.types import Distilled, Group, Library, Operation, PlannedStep, Rollout
+from grpo_practice.types import Distilled, Group, Library, Operation, PlannedStep, Rollout, Sample
 
 AfterStep = Callable[[PlannedStep, Library], Awaitable[None]]
 
@@ -40,10 +41,14 @@ class Practice:
     max_failed_share: float
     after_step: AfterStep
     """Awaited for every closed step, also for those an earlier invocation closed."""
+    pilot: int | None = None
+    """Play only so many groups of the next step, and close nothing."""
 
 
 async def practise(job: Practice, store: Store, rows: Sequence[StepRow], emit: Emit) -> None:
     """Every step of `rows` is closed, in order; closed ones are only read.
+
+    In a pilot, the first groups of the next step are played and distilled, and that is all.
 
     Raises:
         RunFailedError: Too many rollouts of a step failed.
@@ -55,8 +60,15 @@ async def practise(job: Practice, store: Store, rows: Sequence[StepRow], emit: E
             library_id = row.library_out or library_id
         else:
             library = store.library(library_id)
-            library_id = await _Step(job, store, emit, row, library).run()
-        await job.after_step(row.plan, store.library(library_id))
+            samples = store.samples_of(row.plan)
+            lint = Lint(sample.answer for sample in samples)
+            step = _Step(job, store, emit, row, library, samples, lint)
+            if job.pilot is not None:
+                await step.open(job.pilot)
+                return
+            library_id = await step.run()
+        if job.pilot is None:
+            await job.after_step(row.plan, store.library(library_id))
 
 
 @dataclass(slots=True)
@@ -68,6 +80,10 @@ class _Step:
     emit: Emit
     row: StepRow
     library: Library
+    samples: Sequence[Sample]
+    """Index = slot."""
+    lint: Lint
+    """What is proposed and what is merged has to pass it."""
     groups: dict[int, Group] = field(default_factory=dict)
     distilled: dict[int, Distilled] = field(default_factory=dict)
 
@@ -76,16 +92,23 @@ class _Step:
         """What the step plays."""
         return self.row.plan
 
+    async def open(self, groups: int | None = None) -> None:
+        """Play and distil its groups, or only the first ones."""
+        plan, size = self.plan, len(self.library)
+        await self.store.open_step(self.job.branch, plan.step, self.library.id)
+        jobs = self._jobs()
+        there = [r for job in jobs for r in job.stored.values() if r.settled]
+        self.emit(
+            StepStarted(plan.step, plan.epoch, len(plan.slots), plan.rollouts, size, len(there))
+        )
+        for rollout in there:
+            self.emit(RolloutFinished.of(plan.step, rollout, stored=True))
+        await self._play_and_distil(jobs[:groups])
+
     async def run(self) -> int:
         """Play, distil, merge, close; the id of the next library."""
         branch, step = self.job.branch, self.plan.step
-        await self.store.open_step(branch, step, self.library.id)
-        self.emit(
-            StepStarted(
-                step, self.plan.epoch, len(self.plan.slots), self.plan.rollouts, len(self.library)
-            )
-        )
-        await self._play_and_distil()
+        await self.open()
         merged, failed = await self._merge()
         library = apply(self.library, merged)
         rows = [self._group_row(slot, group) for slot, group in sorted(self.groups.items())]
@@ -94,7 +117,8 @@ class _Step:
             distilled=[d for _, d in sorted(self.distilled.items())],
             merged=merged,
             library=library,
-            stats=self._stats(rows, library),
+            stats=self._stats(rows, library)
+            | {"quarantined": self._quarantined(merged), "merge_failed": failed},
             failed=failed,
         )
         library_id = await self.store.close_practice(branch, step, result)
@@ -103,11 +127,12 @@ class _Step:
         self.emit(StepFinished(step, mean, informative, len(library), failed))
         return library_id
 
-    async def _play_and_distil(self) -> None:
+    async def _play_and_distil(self, jobs: Sequence[GroupJob]) -> None:
         """Each group is distilled as soon as its last rollout is scored: no barrier between."""
         system = system_prompt(self.job.instructions, self.library)
         what = f"step {self.plan.step}"
-        watch = FailureWatch(what, self.plan.rollouts, self.job.max_failed_share)
+        planned = sum(job.attempts for job in jobs)
+        watch = FailureWatch(what, planned, self.job.max_failed_share)
         async with task_group() as tasks:
 
             async def on_group(done: GroupJob) -> None:
@@ -118,7 +143,7 @@ class _Step:
                     tasks.create_task(self._distil(group))
 
             await play_groups(
-                self._jobs(),
+                jobs,
                 partial(self._play, system=system, watch=watch),
                 concurrency=self.job.concurrency,
                 on_group=on_group,
@@ -127,17 +152,14 @@ class _Step:
     def _jobs(self) -> list[GroupJob]:
         """A job per slot, with what is stored of it."""
         branch, plan = self.job.branch, self.plan
-        samples = self.store.samples_of(plan)
-        stored = self.store.stored(branch, self.row, samples, transcripts=True)
-        for rollout in (r for _, r in stored.values() if r.verdict is not None):
-            self.emit(RolloutFinished.of(plan.step, rollout, stored=True))
+        stored = self.store.stored(branch, self.row, self.samples, transcripts=True)
         return [
             GroupJob(
                 branch.id,
                 plan.step,
                 plan.epoch,
                 slot,
-                samples[slot],
+                self.samples[slot],
                 attempts,
                 {a: stored[slot, a][1] for a in range(attempts) if (slot, a) in stored},
             )
@@ -155,7 +177,9 @@ class _Step:
 
     async def _distil(self, group: Group) -> None:
         at = At(self.job.branch.id, self.plan.step, self.plan.epoch, group.slot)
-        done = self.distilled[group.slot] = await distil(self.job.teacher, group, self.library, at)
+        done = await distil(self.job.teacher, group, self.library, at)
+        done = replace(done, operations=quarantine(done.operations, self.lint))
+        self.distilled[group.slot] = done
         self.emit(
             GroupDistilled(
                 at.step, group.slot, len(done.lessons), len(done.operations), done.failed
@@ -167,9 +191,10 @@ class _Step:
         at = At(self.job.branch.id, self.plan.step, self.plan.epoch)
         proposed = proposals(self.distilled.values())
         try:
-            return await merge(self.job.teacher, self.library, proposed, at), None
+            merged = await merge(self.job.teacher, self.library, proposed, at)
         except StepError as e:
             return (), f"{type(e).__name__}: {e}"
+        return quarantine(merged, self.lint), None
 
     def _group_row(self, slot: int, group: Group) -> GroupRow:
         rewards = [r.reward for r in group.rollouts if r.reward is not None]
@@ -187,6 +212,10 @@ class _Step:
             status=("failed" if done.failed else "distilled") if done else status,
             reason=done.failed if done else None,
         )
+
+    def _quarantined(self, merged: Sequence[Operation]) -> int:
+        proposed = [op for done in self.distilled.values() for op in done.operations]
+        return sum(op.quarantined for op in [*proposed, *merged])
 
     def _stats(self, rows: Sequence[GroupRow], library: Library) -> dict[str, object]:
         """What lists and summaries say of the step without reading its rollouts again."""

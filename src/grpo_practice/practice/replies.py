@@ -10,6 +10,7 @@ from grpo_practice.agents.simple import answer_of
 from grpo_practice.calls import Reply
 from grpo_practice.canonical import clean_json
 from grpo_practice.errors import ReplyError
+from grpo_practice.text import brief, cut
 from grpo_practice.types import Lesson, Library, Operation
 
 LESSON_CHARS = 600
@@ -17,7 +18,12 @@ LESSON_CHARS = 600
 MISSES = 500
 """Braces that begin nothing, before a reply is given up: each costs a look at all that follows."""
 EXPERIENCE_CHARS = 500
-"""A longer text is refused: every rollout pays for it."""
+"""A longer text is refused: every rollout pays for it. Of one refused, so much is kept."""
+ID_CHARS = 40
+"""Characters of an unknown id in the reason that names it."""
+LIBRARY_SIZE = 200
+"""The most experiences of a library: some 10,000 tokens in front of every rollout, and several
+times what the published libraries hold. Beyond it nothing is added before something goes."""
 
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 
@@ -107,10 +113,11 @@ def _operation(
     item: _OperationItem, call_id: int, proposals: int, refused: str | None
 ) -> Operation:
     numbers = (int(p[1:]) for p in item.stands_for if re.fullmatch(r"P[0-9]{1,6}", p))
+    text = _one_line(item.text) if item.text and item.op in ("ADD", "UPDATE") else None
     return Operation(
         op=item.op,
         target=item.id if item.op in ("UPDATE", "DELETE") else None,
-        text=_one_line(item.text) if item.text and item.op in ("ADD", "UPDATE") else None,
+        text=cut(text, EXPERIENCE_CHARS) if text else None,
         from_ops=tuple(n - 1 for n in numbers if 1 <= n <= proposals),
         refused=refused,
         call_id=call_id,
@@ -124,6 +131,7 @@ class _Edits:
         self._library, self._left, self._limit = library, limit, limit
         self._targets = set[str]()
         self._texts = {e.text: "the library" for e in library.experiences}
+        self._room = LIBRARY_SIZE - len(library)
 
     def why_not(self, item: _OperationItem) -> str | None:
         """Why the next operation cannot be taken; None when it is."""
@@ -132,8 +140,11 @@ class _Edits:
         refused = self._bad_target(item) or self._bad_text(text)
         if refused is None and self._left == 0:
             refused = f"more than {self._limit} operations"
+        if refused is None and item.op == "ADD" and self._room <= 0:
+            refused = f"the library is full ({LIBRARY_SIZE} experiences)"
         if refused is None:
             self._left -= 1
+            self._room += {"ADD": -1, "DELETE": 1}.get(item.op, 0)
             self._targets |= {target} if target else set()
             self._texts |= {text: "another operation"} if text else {}
         return refused
@@ -142,7 +153,7 @@ class _Edits:
         if item.op not in ("UPDATE", "DELETE"):
             return None
         if self._library.get(item.id or "") is None:
-            return f"{item.id or 'no id'} is not in the library"
+            return f"{brief(item.id or 'no id', ID_CHARS)} is not in the library"
         return f"{item.id} has an operation already" if item.id in self._targets else None
 
     def _bad_text(self, text: str | None) -> str | None:

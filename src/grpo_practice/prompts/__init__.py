@@ -31,6 +31,16 @@ SLOTS: Mapping[str, frozenset[str]] = {
 }
 """The prompts of distillation, and the values the code fills in each."""
 
+_TRIAL: Mapping[str, object] = {
+    **dict.fromkeys(frozenset[str]().union(*SLOTS.values()), "text"),
+    "attempts": [{"number": 1, "shown": "E1", "summary": "text", "reward": "1", "rank": 1}],
+    "truth": True,
+    "limit": 1,
+    "lessons": ["text"],
+    "proposals": [("E1", [{"id": "P1", "op": "UPDATE", "text": "text"}])],
+}
+"""Values of the shape the code fills in, to find a name that they do not have."""
+
 
 def fenced(text: object, label: str = "text") -> str:
     """The text between two lines that carry a code made from the text itself.
@@ -135,6 +145,10 @@ def load_prompts(folder: Path | None = None) -> dict[str, Prompt]:
         own = folder / f"{name}.md" if folder else None
         path = own if own is not None and own.exists() else FOLDER / f"{name}.md"
         loaded[name] = load_prompt(path, slots)
+        try:
+            loaded[name].render(**{slot: _TRIAL[slot] for slot in slots})
+        except Exception as e:  # a template can raise anything when it is filled
+            raise ConfigError(f"{path}: it cannot be filled: {e}") from e
     return loaded
 
 

@@ -148,8 +148,7 @@ class _Closing:
                     label = op.target or ""
                     held[label] = (held[label][0], self._next_version(held[label][0]))
                 made = replace(made, experience_id=held[label][0], library_id=library_out)
-            status = "applied" if _changes(op) else "proposed"
-            op_id = self._insert(op, (-1, n), status, made)
+            op_id = self._insert(op, (-1, n), "applied" if _changes(op) else "proposed", made)
             if label is not None:
                 libraries.add_text(self.db, *held[label], texts[label], op_id)
 
@@ -158,6 +157,8 @@ class _Closing:
     ) -> int:
         """The operation's row at `place`: (slot, ordinal); slot -1 is the merge."""
         slot, ordinal = place
+        if op.refused is not None:
+            status = "quarantined" if op.quarantined else "refused"
         cursor = self.db.execute(
             """INSERT INTO operations (branch_id, step, slot, ordinal, source, op, target_id, text,
                  status, reason, call_id, from_ops, result_id, library_id)
@@ -171,7 +172,7 @@ class _Closing:
                 op.op,
                 self.targets.get(op.target or ""),
                 op.text,
-                "refused" if op.refused else status,
+                status,
                 op.refused,
                 op.call_id or None,
                 json.dumps(made.stands_for),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from grpo_practice.canonical import digest
 from grpo_practice.errors import DataError
+from grpo_practice.redact import redactor
 from grpo_practice.store.db import now
 from grpo_practice.store.records import DatasetRow
 from grpo_practice.types import Sample
@@ -21,8 +22,10 @@ def add(
     The same content again is the same revision.
 
     Raises:
-        DataError: The name holds other samples and `replace` is not set.
+        DataError: The name holds other samples and `replace` is not set; or there is a secret in
+            the name or in a row, which would be stored and sent.
     """
+    _refuse_secrets(name, samples)
     sha = digest([s.sha for s in samples])
     newest = find(db, name)
     if newest is not None and newest.sha == sha.hex():
@@ -31,7 +34,7 @@ def add(
         raise DataError(
             f"dataset {name!r} is there already, with other rows ({newest.n}; this file has "
             f"{len(samples)})",
-            hint="choose another --name, or --replace it (old runs keep what they used)",
+            hint="choose another --name, or --replace or --append (old runs keep what they used)",
         )
     last = db.execute("SELECT max(revision) FROM datasets WHERE name = ?", (name,)).fetchone()[0]
     cursor = db.execute(
@@ -48,6 +51,16 @@ def add(
     added = find(db, name)
     assert added is not None
     return added, True
+
+
+def _refuse_secrets(name: str, samples: Sequence[Sample]) -> None:
+    hint = "take it out: what is stored here is sent to models"
+    if redactor.holds(name):
+        raise DataError("the name of the dataset holds a secret, such as an API key", hint=hint)
+    for n, s in enumerate(samples, 1):
+        if redactor.holds(f"{s.question}\n{s.answer}\n{s.source}\n{s.level}\n{s.meta}"):
+            what = f"row {n} of dataset {name!r} holds a secret, such as an API key"
+            raise DataError(what, hint=hint)
 
 
 def _put_sample(db: sqlite3.Connection, s: Sample) -> int:

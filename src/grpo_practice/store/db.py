@@ -2,20 +2,26 @@
 
 import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from sqlite_utils import Database, Migrations
+from typing_extensions import override
 
 from grpo_practice.errors import StoreError
+from grpo_practice.redact import redactor
 
 APPLICATION_ID = 0x47525043
 """`GRPC`: says whose file it is."""
 VERSION = 2
+
+WAIT_S = 30.0
+"""Longest wait for another process that is writing."""
 
 migrations = Migrations("grpo-practice")
 
@@ -53,20 +59,38 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def connect(path: Path) -> sqlite3.Connection:
+class _Private(sqlite3.Connection):
+    """Replaces secrets in every text that it is given to store or to look for."""
+
+    @override
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        return super().execute(sql, _private(parameters))
+
+    @override
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> sqlite3.Cursor:
+        return super().executemany(sql, map(_private, parameters))
+
+
+def _private(parameters: Any) -> Any:
+    if isinstance(parameters, dict):
+        return {k: redactor.text(v) if isinstance(v, str) else v for k, v in parameters.items()}
+    return [redactor.text(v) if isinstance(v, str) else v for v in parameters]
+
+
+def connect(path: Path, *, wait_s: float = WAIT_S) -> sqlite3.Connection:
     """A connection in autocommit mode with this project's settings; usable from any one thread."""
-    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=_Private)
     db.row_factory = sqlite3.Row
-    db.execute("PRAGMA busy_timeout = 30000")
+    db.execute(f"PRAGMA busy_timeout = {round(wait_s * 1000)}")
     db.execute("PRAGMA foreign_keys = ON")
     db.execute("PRAGMA synchronous = FULL")
     return db
 
 
-def prepare(path: Path) -> None:
+def prepare(path: Path, *, wait_s: float = WAIT_S) -> None:
     """The file exists, is ours, private, in WAL mode, and at this version's schema.
 
-    An older schema is migrated after a copy of the file was put beside it.
+    An older schema is migrated, all of it or nothing, after a copy of the file was put beside it.
 
     Raises:
         StoreError: It is something else, newer than this program, or cannot be written.
@@ -75,16 +99,22 @@ def prepare(path: Path) -> None:
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        db = connect(path)
+        db = connect(path, wait_s=wait_s)
         try:
-            version = check_ours(db, path)
-            if version < VERSION:
-                db.execute("PRAGMA journal_mode = WAL")
-                if version:
-                    _backup(db, path, version)
-                migrations.apply(Database(db))
+            if check_ours(db, path) < VERSION:
+                _migrate(db, path)
         finally:
             db.close()
+
+
+def _migrate(db: sqlite3.Connection, path: Path) -> None:
+    """The schema is this version's. One process sees to it, and others wait for it."""
+    db.execute("PRAGMA journal_mode = WAL")
+    with transaction(db):
+        version = check_ours(db, path)  # another process may have been faster
+        if 0 < version < VERSION:
+            copy(path, path.with_name(f"{path.name}.v{version}.bak"))
+        migrations.apply(Database(db))
 
 
 def check_ours(db: sqlite3.Connection, path: Path) -> int:
@@ -108,12 +138,66 @@ def check_ours(db: sqlite3.Connection, path: Path) -> int:
     return version
 
 
-def _backup(db: sqlite3.Connection, path: Path, version: int) -> None:
-    copy = path.with_name(f"{path.name}.v{version}.bak")
-    os.close(os.open(copy, os.O_CREAT | os.O_RDWR, 0o600))
-    with sqlite3.connect(copy) as target:
-        db.backup(target)
-    target.close()
+def open_to_look(path: Path) -> sqlite3.Connection:
+    """A connection that changes nothing, not even what a killed process left behind.
+
+    Raises:
+        StoreError: It is not ours, or cannot be opened.
+    """
+    with explained(path):
+        # Only a connection that may write clears away its own log, and the one it finds with it.
+        mode = "ro" if path.with_name(f"{path.name}-wal").exists() else "rw"
+        name = f"{path.absolute().as_uri()}?mode={mode}"
+        db = sqlite3.connect(name, uri=True, isolation_level=None)
+        db.row_factory = sqlite3.Row
+        db.execute("PRAGMA query_only = ON")
+        db.execute(f"PRAGMA busy_timeout = {round(WAIT_S * 1000)}")
+        try:
+            check_ours(db, path)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+
+def copy(path: Path, target: Path) -> None:
+    """`target` is a private copy of the database as it is now; or it is what it was before.
+
+    Others may write the database meanwhile. What is there is replaced, a link not followed.
+
+    Raises:
+        StoreError: The database is damaged, or the copy cannot be written.
+    """
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        temporary = Path(name)
+        os.close(handle)
+        try:
+            with closing(open_to_look(path)) as source, closing(sqlite3.connect(temporary)) as made:
+                source.backup(made)
+                found = made.execute("PRAGMA integrity_check(1)").fetchone()[0]
+            if found != "ok":
+                raise StoreError(
+                    f"the database {path} is damaged ({found}); it was not copied",
+                    hint="grpo-practice db check says what is wrong",
+                )
+            _sync(temporary)
+            temporary.replace(target)
+            _sync(target.parent)
+        finally:
+            for file in (name, f"{name}-wal", f"{name}-shm", f"{name}-journal"):
+                Path(file).unlink(missing_ok=True)
+    except (sqlite3.Error, OSError) as e:
+        raise explain(e, path if "malformed" in str(e) else target) from e
+
+
+def _sync(path: Path) -> None:
+    """What was written to the file, or the folder's list of files, is on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 @contextmanager
@@ -160,7 +244,11 @@ _MEANINGS: tuple[tuple[str, str, str], ...] = (
         "is locked by another process",
         "wait for it to end, or name another file with --db",
     ),
-    ("malformed", "is damaged", "restore a copy; nothing was written to it now"),
+    (
+        "malformed",
+        "is damaged",
+        "grpo-practice db check says what is wrong; go on with a copy made by db backup",
+    ),
     ("not a database", "is not a database", "name another file with --db"),
     ("disk I/O", "cannot be read or written", "check the disk; nothing was written to it now"),
 )

@@ -35,6 +35,23 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True)
+class Quarantined:
+    """A text that was kept out of the library."""
+
+    step: int
+    source: str
+    """`propose`: one group's idea; `merge`: what became of several."""
+    slot: int | None
+    """The group that proposed it; None for a merged text."""
+    question: str | None
+    op: str
+    target: str | None
+    """The experience that it was to rewrite."""
+    text: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """A merged operation that made, rewrote or removed an experience."""
 
@@ -108,6 +125,22 @@ def experience(db: sqlite3.Connection, run: str, label: int) -> ExperienceHistor
         for op, step, branch_id, text, from_ops in changes.fetchall()
     ]
     return ExperienceHistory(f"E{label}", run, row[1], tuple(made))
+
+
+def quarantined(db: sqlite3.Connection, run: str, *, until: int) -> list[Quarantined]:
+    """What was kept out of the libraries of a run's line, up to the step `until`, in order."""
+    rows = db.execute(
+        f"""SELECT o.step, o.source, nullif(o.slot, -1), s.question, o.op, 'E' || e.label, o.text,
+                  o.reason
+             FROM operations o
+             LEFT JOIN groups g USING (branch_id, step, slot)
+             LEFT JOIN samples s ON s.sample_id = g.sample_id
+             LEFT JOIN experiences e ON e.experience_id = o.target_id
+            WHERE o.status = 'quarantined' AND o.step <= :until AND {_ON_LINE.format(row="o")}
+            ORDER BY o.step, o.op_id""",
+        {"run": run, "until": until},
+    )
+    return [Quarantined(*row) for row in rows]
 
 
 def _proposals(db: sqlite3.Connection, op_ids: Sequence[int]) -> tuple[Proposal, ...]:

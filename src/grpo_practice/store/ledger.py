@@ -10,7 +10,8 @@ from grpo_practice import __version__
 from grpo_practice.calls import ROLE_OF, Address, Entry, Reply
 from grpo_practice.canonical import canon, text_sha
 from grpo_practice.errors import EndpointError
-from grpo_practice.store.db import now, put_text
+from grpo_practice.redact import redactor
+from grpo_practice.store.db import explained, now, put_text
 from grpo_practice.store.rollouts import unpack, usage_of
 from grpo_practice.store.writer import Writer
 
@@ -37,6 +38,10 @@ class SqlLedger:
 
     async def get(self, address: Address, request_hash: bytes, nth: int) -> Reply | None:
         """The stored reply, marked `replayed`, or None."""
+        with explained(self._writer.path):
+            return self._found(address, request_hash, nth)
+
+    def _found(self, address: Address, request_hash: bytes, nth: int) -> Reply | None:
         for branch_id in (address.branch_id, *self._reuses.get(address.branch_id, ())):
             row = self._reads.execute(
                 """SELECT c.*, b.reply, b.codec FROM calls c JOIN call_bodies b USING (call_id)
@@ -57,7 +62,7 @@ class SqlLedger:
         return None
 
     async def put(self, entry: Entry) -> int:
-        """Commit the entry; its `call_id`."""
+        """Commit the entry, also where whoever waits for that is cancelled; its `call_id`."""
         me, resumed = self._invocation_id, self._resumed
 
         def work(db: sqlite3.Connection) -> tuple[int, str | None]:
@@ -69,9 +74,11 @@ class SqlLedger:
             self.unused[unused] += 1
         return call_id
 
-    async def fail(self, address: Address, error: Exception) -> None:
-        """Record that a request got no usable answer."""
-        known = error if isinstance(error, EndpointError) else None
+    def fail(self, address: Address, error: EndpointError) -> None:
+        """A request got no usable answer: on disk once anything put after it is.
+
+        It is not waited for, so that a cancellation is not either.
+        """
         row = (
             self._invocation_id,
             address.branch_id,
@@ -79,17 +86,17 @@ class SqlLedger:
             address.slot,
             address.attempt,
             address.stage,
-            known.kind if known else type(error).__name__,
-            known.status if known else None,
+            error.kind,
+            error.status,
             str(error),
-            known.tries if known else 1,
-            int(known.maybe_paid if known else True),
+            error.tries,
+            int(error.maybe_paid),
             now(),
         )
         sql = """INSERT INTO failures (invocation_id, branch_id, step, slot, attempt, stage, kind,
                    http_status, message, tries, maybe_paid, created_at)
                  VALUES (?,?,?,?,?,?,?,?,?,?,?,?)"""
-        await asyncio.wrap_future(self._writer.submit(lambda db: db.execute(sql, row).rowcount))
+        self._writer.submit(lambda db: db.execute(sql, row).rowcount)
 
 
 def _resumed(db: sqlite3.Connection, invocation_id: int) -> bool:
@@ -179,6 +186,7 @@ def _insert(db: sqlite3.Connection, entry: Entry, invocation_id: int) -> int:
 
 
 def _pack(body: bytes, codec: int) -> bytes:
+    body = redactor.text(body.decode()).encode()
     return zlib.compress(body, 1) if codec else body
 
 

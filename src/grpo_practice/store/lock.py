@@ -4,12 +4,18 @@ One lock file serves the whole database; each run locks one byte of it, at a pla
 from its name.
 """
 
+import errno
 import fcntl
 import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from grpo_practice.errors import StoreError
+
+_HELD = (errno.EACCES, errno.EAGAIN)
+"""What the system says of a lock that another process has; all else is a trouble of its own."""
 
 
 def _place(run: str) -> int:
@@ -25,7 +31,14 @@ class RunLocks:
 
     def _file(self) -> int:
         if self._fd is None:
-            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            except OSError as e:
+                raise StoreError(
+                    f"cannot write {self._path}, which keeps two processes from one run:"
+                    f" {e.strerror}",
+                    hint="check the permissions of the file and of its folder",
+                ) from e
         return self._fd
 
     @contextmanager
@@ -33,17 +46,26 @@ class RunLocks:
         """Yields True while this process alone holds the run; False when another one does.
 
         Within one process the lock does not exclude: the caller opens a run once.
+
+        Raises:
+            StoreError: Nothing can be locked there.
         """
         fd = self._file()
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _place(run))
-        except OSError:
-            yield False
-            return
+            mine = True
+        except OSError as e:
+            if e.errno not in _HELD:
+                raise StoreError(
+                    f"cannot lock {self._path}: {e.strerror}",
+                    hint="this folder has no file locks; put the database on a local disk",
+                ) from e
+            mine = False
         try:
-            yield True
+            yield mine
         finally:
-            fcntl.lockf(fd, fcntl.LOCK_UN, 1, _place(run))
+            if mine:
+                fcntl.lockf(fd, fcntl.LOCK_UN, 1, _place(run))
 
     def close(self) -> None:
         """Every lock held here is released."""

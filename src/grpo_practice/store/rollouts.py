@@ -8,6 +8,7 @@ from typing import Any
 
 from grpo_practice.calls import Message, Usage
 from grpo_practice.canonical import text_sha
+from grpo_practice.errors import StoreError
 from grpo_practice.store.db import now, put_text
 from grpo_practice.store.records import Told
 from grpo_practice.types import Played, Rollout, Sample, Verdict
@@ -188,5 +189,15 @@ def transcript(
 
 
 def unpack(blob: bytes, codec: int) -> Any:
-    """A stored JSON body."""
-    return json.loads(zlib.decompress(blob) if codec else blob)
+    """A stored JSON body.
+
+    Raises:
+        StoreError: It is damaged.
+    """
+    try:
+        return json.loads(zlib.decompress(blob) if codec else blob)
+    except (zlib.error, ValueError) as e:
+        raise StoreError(
+            f"a stored message cannot be read ({e}): the database is damaged",
+            hint="grpo-practice db check says what is wrong; go on with a copy made by db backup",
+        ) from e

@@ -6,6 +6,8 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from typing_extensions import override
+
 from grpo_practice.errors import ConfigError
 from grpo_practice.store.db import get_text, now
 from grpo_practice.store.records import RunRow
@@ -45,15 +47,33 @@ class StageCost:
 class Holder:
     """Who has a run open."""
 
+    run: str
     pid: int
     host: str
     started_at: str
+
+    @override
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}, since {self.started_at}"
+
+    @property
+    def may_live(self) -> bool:
+        """False when its process is known to have ended."""
+        if self.host != socket.gethostname():
+            return True
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass
+        return True
 
 
 def every(db: sqlite3.Connection, *, children: bool = True) -> list[RunRow]:
     """All runs, oldest first; without `children`, only those that no other run made."""
     where = "" if children else "WHERE r.parent_run_id IS NULL"
-    return [_run(row) for row in db.execute(f"{_SELECT} {where} ORDER BY r.created_at, r.rowid")]
+    return [_run(row) for row in db.execute(f"{_SELECT} {where} ORDER BY r.rowid")]
 
 
 def find(db: sqlite3.Connection, name: str) -> RunRow | None:
@@ -81,7 +101,7 @@ def latest(db: sqlite3.Connection, kinds: Sequence[str]) -> RunRow | None:
     row = db.execute(
         f"""{_SELECT} WHERE r.kind IN ({marks}) AND r.role = ''
              ORDER BY (SELECT max(invocation_id) FROM invocations i WHERE i.run_id = r.run_id) DESC,
-                      r.created_at DESC LIMIT 1""",
+                      r.rowid DESC LIMIT 1""",
         tuple(kinds),
     ).fetchone()
     return _run(row) if row else None
@@ -107,15 +127,11 @@ def costs(db: sqlite3.Connection, run: str) -> list[StageCost]:
     return [StageCost(*row) for row in rows]
 
 
-def set_status(db: sqlite3.Connection, run: str, status: str) -> None:
-    """The run's status is `status`."""
-    db.execute("UPDATE runs SET status = ? WHERE run_id = ?", (status, run))
-
-
 def open_invocation(
     db: sqlite3.Connection, run: str, branch_id: int, *, version: str, command: str
 ) -> int:
-    """This process is the run's holder; the invocation's id."""
+    """This process is the run's holder, and the run is running; the invocation's id."""
+    db.execute("UPDATE runs SET status = 'running' WHERE run_id = ?", (run,))
     cursor = db.execute(
         """INSERT INTO invocations (run_id, branch_id, version, command, pid, host, started_at)
            VALUES (?,?,?,?,?,?,?)""",
@@ -125,9 +141,14 @@ def open_invocation(
 
 
 def close_invocation(
-    db: sqlite3.Connection, invocation_id: int, *, exit_code: int, reason: str | None
+    db: sqlite3.Connection, invocation_id: int, *, status: str, exit_code: int, reason: str | None
 ) -> None:
-    """The invocation has ended, and how."""
+    """The invocation has ended, and how; its run's status is `status`."""
+    db.execute(
+        """UPDATE runs SET status = ? WHERE run_id =
+             (SELECT run_id FROM invocations WHERE invocation_id = ?)""",
+        (status, invocation_id),
+    )
     db.execute(
         "UPDATE invocations SET ended_at = ?, exit_code = ?, reason = ? WHERE invocation_id = ?",
         (now(), exit_code, reason, invocation_id),
@@ -136,12 +157,31 @@ def close_invocation(
 
 def holder(db: sqlite3.Connection, run: str) -> Holder | None:
     """The newest invocation of the run that has not ended."""
-    row = db.execute(
-        """SELECT pid, host, started_at FROM invocations WHERE run_id = ? AND ended_at IS NULL
-            ORDER BY invocation_id DESC LIMIT 1""",
-        (run,),
-    ).fetchone()
-    return Holder(*row) if row else None
+    return next((who for who in holders(db) if who.run == run), None)
+
+
+def holders(db: sqlite3.Connection) -> list[Holder]:
+    """Every invocation that has not ended, newest first; also of processes that were killed."""
+    rows = db.execute(
+        """SELECT run_id, pid, host, started_at FROM invocations WHERE ended_at IS NULL
+            ORDER BY invocation_id DESC"""
+    )
+    return [Holder(*row) for row in rows]
+
+
+def close_dead(db: sqlite3.Connection, run: str) -> list[Holder]:
+    """Nobody has the run open; who had, and never said that it ended.
+
+    Only for whoever holds the run's lock: that a process has not ended in order is known by that.
+    Such an invocation ends when it is found out, with no exit code and the reason `died`.
+    """
+    dead = [who for who in holders(db) if who.run == run]
+    db.execute(
+        """UPDATE invocations SET ended_at = ?, reason = 'died'
+            WHERE run_id = ? AND ended_at IS NULL""",
+        (now(), run),
+    )
+    return dead
 
 
 def last_command(db: sqlite3.Connection, run: str) -> str:

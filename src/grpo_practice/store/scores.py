@@ -10,6 +10,7 @@ from grpo_practice.calls import Usage
 from grpo_practice.metrics import Question
 from grpo_practice.store.records import Branch
 from grpo_practice.store.rollouts import JUDGED
+from grpo_practice.types import STRIKES
 
 # `+s.step` keeps SQLite from spreading the range of steps to rollouts, which would read all of them
 # once a step.
@@ -110,6 +111,12 @@ def missing(db: sqlite3.Connection, branch: Branch) -> int:
     return planned - sum(outcomes(db, branch).values())
 
 
+def there(db: sqlite3.Connection, branch: Branch) -> dict[int, int]:
+    """Step → its rollouts that are settled, where it has any."""
+    tail = f"AND (v.reward IS NOT NULL OR r.strikes >= {STRIKES}) GROUP BY 1"
+    return {int(step): int(n) for step, n in _over_line(db, branch, "r.step, count(*)", tail)}
+
+
 def asked_with(db: sqlite3.Connection, exp_id: str, system_sha: bytes) -> list[tuple[str, int]]:
     """The evaluations of an experiment asked with this system prompt, newest first: run, branch."""
     rows = db.execute(
@@ -121,19 +128,31 @@ def asked_with(db: sqlite3.Connection, exp_id: str, system_sha: bytes) -> list[t
     return [(run, branch) for run, branch in rows]
 
 
-def usage(db: sqlite3.Connection, run: str, *, children: bool = False) -> tuple[Usage, int]:
-    """Tokens and money of every call that a run made, and how many calls have no price.
+def usage(db: sqlite3.Connection, run: str, *, children: bool = False) -> Usage:
+    """Tokens and money of every call that a run made, as far as they are known.
 
     All branches: money spent is spent. With `children`, also those of the runs that it made.
     """
     row = db.execute(
         """SELECT sum(tokens_in), sum(tokens_cached), sum(tokens_out), sum(tokens_reasoning),
-                  sum(cost_micro), coalesce(sum(cost_micro IS NULL), 0)
+                  sum(cost_micro)
              FROM calls JOIN invocations USING (invocation_id) JOIN runs USING (run_id)
             WHERE run_id = :run OR (:children AND parent_run_id = :run)""",
         {"run": run, "children": children},
     ).fetchone()
-    return Usage(*row[:5]), int(row[5])
+    return Usage(*row)
+
+
+def unpriced(db: sqlite3.Connection, run: str, *, children: bool = False) -> dict[str, int]:
+    """Model → calls of which it is not known what they cost, where there are any; see `usage`."""
+    rows = db.execute(
+        """SELECT name, count(*)
+             FROM calls JOIN invocations USING (invocation_id) JOIN runs USING (run_id)
+            WHERE (run_id = :run OR (:children AND parent_run_id = :run)) AND cost_micro IS NULL
+            GROUP BY 1 ORDER BY 2 DESC, 1""",
+        {"run": run, "children": children},
+    )
+    return {str(name): int(n) for name, n in rows}
 
 
 def step_costs(db: sqlite3.Connection, branch: Branch) -> dict[int, int | None]:

@@ -10,9 +10,15 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from grpo_practice import __version__
-from grpo_practice.errors import DataError, GrpoPracticeError, LockedError
+from grpo_practice.errors import (
+    DataError,
+    GrpoPracticeError,
+    LockedError,
+    PausedError,
+    StoppedError,
+)
 from grpo_practice.store import branches, closing, datasets, libraries, rollouts, runs, steps
-from grpo_practice.store.db import connect, explained, prepare
+from grpo_practice.store.db import WAIT_S, connect, explained, prepare
 from grpo_practice.store.ledger import SqlLedger
 from grpo_practice.store.lock import RunLocks
 from grpo_practice.store.records import (
@@ -32,24 +38,32 @@ T = TypeVar("T")
 Planner = Callable[[Branch, Sequence[StepRow]], Sequence[PlannedStep]]
 
 
+_STATUS = {PausedError: "paused", StoppedError: "stopped"}
+"""What a run is after an error; after any other one it has failed."""
+
+
 class Store:
     """An open database. Reads are plain calls; writes go through the one writer thread.
 
     What is awaited is on disk when it returns.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, wait_s: float = WAIT_S) -> None:
         """Open, creating or migrating first.
+
+        Args:
+            path: The file.
+            wait_s: Longest wait for another process that is writing.
 
         Raises:
             StoreError: The file cannot be used; the message says why and what to do.
         """
         self.path = path
-        prepare(path)
+        prepare(path, wait_s=wait_s)
         with explained(path):
-            self._db = connect(path)
+            self._db = connect(path, wait_s=wait_s)
             self._db.execute("PRAGMA query_only = ON")
-        self._writer = Writer(path)
+        self._writer = Writer(path, wait_s=wait_s)
         self._locks = RunLocks(path)
 
     def __enter__(self) -> Self:
@@ -64,10 +78,16 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Everything written is on disk; locks are released."""
-        self._writer.close()
-        self._db.close()
-        self._locks.close()
+        """Everything written is on disk; locks are released.
+
+        Raises:
+            StoreError: The file was removed or replaced meanwhile.
+        """
+        try:
+            self._writer.close()
+        finally:
+            self._db.close()
+            self._locks.close()
 
     def read(self, question: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """What a function of this package answers, on the reading connection."""
@@ -76,6 +96,14 @@ class Store:
 
     def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return self._writer.submit(work).result()
+
+    def flush(self) -> None:
+        """Everything written up to now is on disk."""
+        self._write(lambda _: None)
+
+    async def flushed(self) -> None:
+        """The same, waited for."""
+        await self._write_soon(lambda _: None)
 
     async def _write_soon(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await asyncio.wrap_future(self._writer.submit(work))
@@ -116,7 +144,8 @@ class Store:
 
     def samples(self, dataset_id: int) -> Iterator[Sample]:
         """The samples of a dataset, in order."""
-        return self.read(datasets.samples, dataset_id)
+        with explained(self.path):  # they are read one by one
+            yield from datasets.samples(self._db, dataset_id)
 
     # Runs
 
@@ -130,12 +159,16 @@ class Store:
         with self._locks.hold(run) as mine:
             if not mine:
                 who = self.read(runs.holder, run)
-                by = f" (process {who.pid} on {who.host}, since {who.started_at})" if who else ""
+                by = f" ({who})" if who else ""
                 raise LockedError(
                     f"another process is working on {run}{by}",
                     hint="wait for it, stop it, or give this run another exp_id",
                 )
             yield
+
+    def close_dead(self, run: str) -> list[runs.Holder]:
+        """Who had the run open and did not end in order; for the holder of its lock."""
+        return self._write(lambda db: runs.close_dead(db, run))
 
     def begin(
         self,
@@ -179,20 +212,22 @@ class Store:
                 command=command,
             )
         )
-        self._write(partial(runs.set_status, run=branch.run, status="running"))
         status, code, reason = "failed", 1, None
         try:
             yield invocation_id
             status, code = "done", 0
         except GrpoPracticeError as e:
+            status = next((s for kind, s in _STATUS.items() if isinstance(e, kind)), "failed")
             code, reason = e.exit_code, str(e)
+            raise
+        except Exception as e:
+            reason = f"{type(e).__name__}: {e}"
             raise
         except BaseException as e:
             status, code, reason = "stopped", 130, type(e).__name__
             raise
         finally:
-            self._write(partial(runs.set_status, run=branch.run, status=status))
-            end = partial(runs.close_invocation, invocation_id=invocation_id)
+            end = partial(runs.close_invocation, invocation_id=invocation_id, status=status)
             self._write(partial(end, exit_code=code, reason=reason))
 
     def delete_run(self, run: str) -> list[str]:
@@ -208,7 +243,8 @@ class Store:
 
     def ledger(self, branch: Branch, invocation_id: int) -> SqlLedger:
         """The ledger that this invocation's calls go through."""
-        return SqlLedger(self._db, self._writer, invocation_id, {branch.id: branch.reuses})
+        with explained(self.path):
+            return SqlLedger(self._db, self._writer, invocation_id, {branch.id: branch.reuses})
 
     def judge(self, judge: JudgeRecord) -> int:
         """The row of a verify function as it is."""

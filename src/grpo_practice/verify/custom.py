@@ -7,6 +7,8 @@ The contract is that of the method's reference implementation:
 import hashlib
 import importlib.util
 import inspect
+import json
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
@@ -18,8 +20,26 @@ from typing import Any
 
 from grpo_practice.canonical import clean
 from grpo_practice.errors import VerifyError
+from grpo_practice.redact import redactor
 from grpo_practice.types import Sample, Verdict
 from grpo_practice.verify.answers import gold_texts
+
+LOAD_S = 60.0
+"""Seconds a file may take to load."""
+_REHEARSAL = """
+import json, os, sys
+report = os.dup(1)
+os.dup2(2, 1)
+sys.path, path, func, text = json.loads(sys.stdin.buffer.read())
+from pathlib import Path
+from grpo_practice.verify.custom import Source
+try:
+    Source(Path(path), func, text).load()
+except BaseException:
+    pass
+os.write(report, b"alive")
+os._exit(0)
+"""
 
 
 @dataclass
@@ -89,6 +109,27 @@ class Source:
             raise TypeError(f"{self.func} is {type(function).__name__}, not a function")
         return function  # type: ignore[no-any-return]
 
+    def rehearse(self) -> str | None:
+        """Why the file cannot be loaded here, as loading it once in a process of its own showed.
+
+        None also for a file that raises: that is said where it is loaded.
+        """
+        told = json.dumps([sys.path, str(self.path), self.func, self.text]).encode()
+        try:
+            done = subprocess.run(
+                [sys.executable, "-c", _REHEARSAL],
+                input=told,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=LOAD_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return f"it takes longer than {LOAD_S:g} s"
+        if done.stdout.endswith(b"alive"):
+            return None
+        return f"its process ended while it was loaded (exit code {done.returncode})"
+
 
 @contextmanager
 def _surroundings(folder: Path) -> Iterator[None]:
@@ -131,7 +172,7 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def read_result(result: Any, where: str) -> Verdict:
-    """The verdict a function returned.
+    """The verdict a function returned, secrets in its texts replaced.
 
     Raises:
         VerifyError: It is not `{"reward": a number in [0, 1], "reasoning": text or None}`; the
@@ -149,13 +190,13 @@ def read_result(result: Any, where: str) -> Verdict:
         text = result.get(key)
         if text is not None and not isinstance(text, str):
             raise VerifyError(f"{where} returned the {key} {_short(text)}, not text or None")
-        texts.append(clean(text) if text else None)
+        texts.append(redactor.text(clean(text)) if text else None)
     return Verdict(reward, *texts)
 
 
 def _short(value: Any) -> str:
     try:
-        text = repr(value)
+        text = redactor.text(repr(value))
     except Exception as e:  # noqa: BLE001 - the repr is the user's too
         text = f"<{type(value).__name__} whose repr raised {type(e).__name__}>"
     return text if len(text) <= 200 else text[:200] + "…"

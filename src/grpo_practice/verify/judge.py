@@ -31,9 +31,12 @@ _MASTER_KEYS = frozenset(
         "final answer",
         "thought process",
         "let's solve this problem step by step",
+        "\u89e3",
+        "\u304b\u3044\u305b\u3064",
+        "respuesta",
     }
 )
-"""Openings without content that judges are known to take for right answers."""
+"""Openings without content that judges are known to take for right answers (arXiv 2507.08794)."""
 
 
 class Judge(Protocol):
@@ -170,7 +173,7 @@ def read_grade(text: str) -> bool | None:
 
 def empty_answer(text: str) -> bool:
     """True for an answer that says nothing: no letter or digit, or a bare opening."""
-    words = text.strip().strip(".:!*# ").casefold()
+    words = _visible(text).strip().strip(".:!# ").casefold().replace("\u2019", "'")
     return words in _MASTER_KEYS or not any(char.isalnum() for char in words)
 
 

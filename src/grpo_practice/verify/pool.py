@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from pebble import ProcessExpired, ProcessPool
 
 from grpo_practice.errors import VerifyError
+from grpo_practice.redact import redactor
 from grpo_practice.verify import worker
 from grpo_practice.verify.custom import Source
 
@@ -79,7 +80,8 @@ class Pool:
         context = multiprocessing.get_context("forkserver")
         if self._source is None:
             context.set_forkserver_preload(["grpo_practice.verify.symbolic"])
-        pool = ProcessPool(self._workers, _TASKS, worker.start, (self._source,), context)
+        given = (self._source, redactor.known)
+        pool = ProcessPool(self._workers, _TASKS, worker.start, given, context)
         try:
             pool.schedule(worker.ping).result(_START_S)
         except (TimeoutError, ProcessExpired, RuntimeError, OSError) as e:

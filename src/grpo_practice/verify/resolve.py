@@ -28,6 +28,8 @@ PARAMS: Mapping[Kind, Mapping[str, type]] = {
 
 TIMEOUT_S = 2.0
 """Seconds for one answer where nothing else is said."""
+ASYNC_TIMEOUT_S = 3_600.0
+"""The same for an async function of the user's: its judge may have to wait for its turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class VerifyFunction:
     kind: Kind
     params: Mapping[str, Any]
     timeout_s: float | None = None
-    """Seconds for one answer; None leaves an async function to its judge's own limits."""
+    """Seconds for one answer; None leaves the built-in judge to the limits of its requests."""
     timeout_score: float | None = None
     """The reward of an answer that ran out of time, where the user set one."""
     file: custom.Source | None = None
@@ -183,10 +185,14 @@ def _custom(
 ) -> VerifyFunction:
     try:
         source = custom.Source(path, func, path.read_text("utf-8"))
+        if problem := source.rehearse():
+            raise ConfigError(f"verify {name}: cannot load {path}: {problem}")
         function = source.load()
     except (OSError, UnicodeDecodeError) as e:
         raise ConfigError(f"verify {name}: cannot read {path}: {e}") from e
-    except (Exception, SystemExit) as e:
+    except (ConfigError, KeyboardInterrupt):
+        raise
+    except BaseException as e:  # whatever a plug-in raises
         hint = None
         if isinstance(e, AttributeError) and not hasattr(e.obj, func):
             names = re.findall(r"^(?:async )?def (\w+)", source.text, re.MULTILINE)
@@ -203,7 +209,7 @@ def _custom(
     on_loop = function if custom.is_async(function) else None
     if problem := custom.accepts(function, given, llm=on_loop is not None):
         raise ConfigError(f"verify {name}: it cannot be called as {func}(sample): {problem}")
-    limit_s = timeout_s or (None if on_loop else TIMEOUT_S)
+    limit_s = timeout_s or (ASYNC_TIMEOUT_S if on_loop else TIMEOUT_S)
     return VerifyFunction(name, "custom", given, limit_s, score, source, on_loop)
 
 

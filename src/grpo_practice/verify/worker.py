@@ -1,7 +1,9 @@
 """What runs in a worker process: it may hang, take memory or die, and nothing else is harmed."""
 
 import asyncio
+import fcntl
 import inspect
+import multiprocessing
 import os
 import signal
 import sys
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_practice.errors import VerifyError
+from grpo_practice.redact import hide_output, redactor
 from grpo_practice.types import Sample, Verdict
 from grpo_practice.verify.custom import EvaluationSample, Source, read_result
 from grpo_practice.verify.math import Question
@@ -20,18 +23,41 @@ MEMORY = 1 << 30
 _function: Callable[..., Any] | None = None
 
 
-def start(source: Source | None) -> None:
-    """Make a fresh process ready: its function loaded, its output apart, its memory limited."""
+def start(source: Source | None, secrets: frozenset[str]) -> None:
+    """Make a fresh process ready: its function loaded, its output apart, its memory limited.
+
+    `secrets` are not printed, and not told in verdicts.
+    """
     global _function
+    os.setpgid(0, 0)  # a signal for all of the command is for its first process to act on
+    _end_with_parent()
     # The loop's handler runs between two bytecodes only; the default one ends C code at once.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.dup2(2, 1)  # what a function prints must not mix with the data on stdout
+    redactor.know(secrets)
+    hide_output()
     sys.stdout = sys.stderr
     if source is None:
         from grpo_practice.verify import symbolic  # noqa: F401
     else:
         _function = source.load()
     _limit_memory()
+
+
+def _end_with_parent() -> None:
+    """Let the system end this process when the command's has ended, in whatever way.
+
+    Its end closes a pipe, and that sends SIGIO, which ends the process also amid a C function.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+    pipe = parent.sentinel
+    signal.signal(signal.SIGIO, signal.SIG_DFL)
+    fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
+    if not parent.is_alive():  # it was gone before that
+        os._exit(1)
 
 
 def ping() -> None:

@@ -1,0 +1,137 @@
+"""What `doctor` looks at on this machine: Python, SQLite, the database's place, who may read it."""
+
+import os
+import shutil
+import sqlite3
+import sys
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from grpo_practice.config import Environment
+from grpo_practice.errors import GrpoPracticeError, StoreError
+from grpo_practice.store.db import VERSION, check_ours, open_to_look
+
+State = Literal["ok", "warning", "problem"]
+OLDEST_SQLITE = (3, 37, 0)
+"""Older ones have no STRICT tables."""
+LITTLE_BYTES, TOO_LITTLE_BYTES = 1 << 30, 100 << 20
+NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "fuse.", "vboxsf")
+"""How the types of file systems begin that do not share memory, which the database needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at, and what to do about it."""
+
+    about: str
+    state: State
+    text: str
+    hint: str | None = None
+    exit_code: int = 0
+    """What `doctor` ends with when this is the first problem."""
+
+
+def ok(about: str, text: str) -> Finding:
+    """Nothing needs to be done."""
+    return Finding(about, "ok", text)
+
+
+def warning(about: str, text: str, hint: str | None = None) -> Finding:
+    """It works, and a person should know."""
+    return Finding(about, "warning", text, hint)
+
+
+def problem(about: str, error: GrpoPracticeError) -> Finding:
+    """A command would end with this error."""
+    return Finding(about, "problem", str(error), error.hint, error.exit_code)
+
+
+def look_here(database: Path, env: Environment) -> list[Finding]:
+    """The findings that need no configuration."""
+    return [*_programs(), *_database(database), *_place(database.absolute().parent), *_dotenv(env)]
+
+
+def _programs() -> list[Finding]:
+    python = ".".join(map(str, sys.version_info[:3]))
+    found = [ok("python", python)]
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        wanted = ".".join(map(str, OLDEST_SQLITE))
+        text = f"{sqlite3.sqlite_version} is too old: {wanted} or newer is needed"
+        error = StoreError(text, hint="use a Python that is linked with a newer SQLite")
+        return [*found, problem("sqlite", error)]
+    return [*found, ok("sqlite", sqlite3.sqlite_version)]
+
+
+def _database(path: Path) -> list[Finding]:
+    if not path.exists():
+        return [ok("database", f"{path} is not there yet; the first command makes it")]
+    try:
+        with closing(open_to_look(path)) as db:
+            version = check_ours(db, path)
+    except StoreError as e:
+        return [problem("database", e)]
+    found = [ok("database", f"{path}, schema {version}")]
+    if version < VERSION:
+        text = f"{path} has schema {version}; the next command copies it and brings it to {VERSION}"
+        found = [warning("database", text)]
+    beside = sorted(path.parent.glob(f"{path.name}*"))
+    for file in beside:
+        if file.is_file() and file.stat().st_mode & 0o077:
+            text = f"{file} can be read by others"
+            found.append(warning("database", text, f"chmod 600 {file}"))
+    return found
+
+
+def current(path: Path) -> bool:
+    """True when the database can be used as it is, without being brought to this version."""
+    try:
+        with closing(open_to_look(path)) as db:
+            return check_ours(db, path) == VERSION
+    except StoreError:
+        return False
+
+
+def _place(folder: Path) -> list[Finding]:
+    """The folder the database is in, or will be in."""
+    while not folder.is_dir():
+        folder = folder.parent
+    found = []
+    if not os.access(folder, os.W_OK):
+        error = StoreError(f"{folder} cannot be written", hint="name another place with --db")
+        found.append(problem("folder", error))
+    if folder.stat().st_mode & 0o022 and not folder.stat().st_mode & 0o1000:
+        text = f"others can replace the files in {folder}"
+        found.append(warning("folder", text, f"chmod go-w {folder}"))
+    kind = file_system(folder)
+    if kind and kind.startswith(NETWORK):
+        text = f"{folder} is on {kind}: a database can be damaged when two machines use it"
+        found.append(warning("folder", text, "name a place on a local disk with --db"))
+    free = shutil.disk_usage(folder).free
+    said = f"{free / 1e9:.1f} GB free in {folder}"
+    if free < TOO_LITTLE_BYTES:
+        found.append(problem("disk", StoreError(said, hint="free some space, or use --db")))
+    else:
+        found.append(ok("disk", said) if free >= LITTLE_BYTES else warning("disk", said))
+    return found
+
+
+def file_system(folder: Path, mounts: Path = Path("/proc/mounts")) -> str | None:
+    """The type of file system a folder is on; None where the system does not say."""
+    try:
+        lines = mounts.read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return None
+    kinds = {}
+    for line in lines:
+        point, kind = line.split(" ")[1:3]
+        kinds[Path(point.encode().decode("unicode_escape"))] = kind  # spaces stand as \040
+    here = folder.resolve()
+    return next((kinds[place] for place in (here, *here.parents) if place in kinds), None)
+
+
+def _dotenv(env: Environment) -> list[Finding]:
+    if env.path is None:
+        return [ok(".env", "none here")]
+    return [ok(".env", f"{env.path} is read"), *(warning(".env", text) for text in env.notices)]

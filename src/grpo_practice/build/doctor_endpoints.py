@@ -1,0 +1,147 @@
+"""What `doctor` asks of the endpoints: two tiny requests each, kept in no ledger."""
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from dataclasses import replace
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from grpo_practice.build.doctor import Finding, ok, problem, warning
+from grpo_practice.build.models import endpoint_of
+from grpo_practice.calls import Reply, Request
+from grpo_practice.config.agent import ModelConfig
+from grpo_practice.config.models import EvalConfig, PracticeConfig
+from grpo_practice.errors import EndpointError, EndpointRefusedError, GrpoPracticeError
+from grpo_practice.llm.client import Client
+from grpo_practice.llm.endpoint import Endpoint, host, shown_url
+from grpo_practice.llm.limit import Limit
+from grpo_practice.llm.prices import Prices
+
+HERE = ("localhost", "127.0.0.1", "::1")
+DEADLINE_S = 30.0
+TRIES = 2
+REQUESTS = 2
+"""For each model at each address."""
+_ASKED = [{"role": "user", "content": "Reply with the number 4."}]
+_CALL = [{"role": "user", "content": "Call the tool `add` with a=2 and b=2."}]
+_NUMBER = {"type": "number"}
+_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "add",
+        "description": "Adds two numbers.",
+        "parameters": {"type": "object", "properties": {"a": _NUMBER, "b": _NUMBER}},
+    },
+}
+
+
+def models_of(config: PracticeConfig | EvalConfig) -> list[tuple[str, ModelConfig]]:
+    """Who is asked under this configuration, each model at each address once."""
+    evaluation = config.evaluation if isinstance(config, PracticeConfig) else config
+    roles = [("student", evaluation.agent.model), ("judge", evaluation.judge_model)]
+    if isinstance(config, PracticeConfig):
+        roles.insert(1, ("teacher", config.practice.teacher_model))
+    found: dict[tuple[object, ...], tuple[str, ModelConfig]] = {}
+    for role, model in roles:
+        for url in (model.model_provider.base_url or ("",)) if model else ():
+            assert model is not None
+            at = model.model_provider.model_copy(update={"base_url": (url,) if url else ()})
+            key = (at.model, url, at.key)
+            name, known = found.get(key, (role, model.model_copy(update={"model_provider": at})))
+            found[key] = (name if role in name else f"{name}, {role}", known)
+    return list(found.values())
+
+
+def asked_for(models: Sequence[tuple[str, ModelConfig]]) -> int:
+    """How many requests `look_at_models` makes, when nothing goes wrong."""
+    return REQUESTS * sum(not model.model_provider.simulated for _, model in models)
+
+
+async def look_at_models(
+    models: Sequence[tuple[str, ModelConfig]], prices: Prices
+) -> list[Finding]:
+    """What each endpoint answers, and how."""
+    parts = await asyncio.gather(*(_model(role, model, prices) for role, model in models))
+    return [finding for part in parts for finding in part]
+
+
+async def _model(role: str, model: ModelConfig, prices: Prices) -> list[Finding]:
+    provider = model.model_provider
+    if provider.simulated:
+        return [ok(role, f"{provider.model} is simulated in this program; nothing was asked")]
+    try:
+        params, endpoint = endpoint_of(model, prices)
+    except GrpoPracticeError as e:
+        return [problem(role, e)]
+    endpoint = replace(endpoint, max_tries=TRIES, timeout_s=min(DEADLINE_S, endpoint.timeout_s))
+    url = endpoint.base_urls[0]
+    found = [*_in_clear(role, endpoint), *await _resolved(role, url)]
+    if any(f.state == "problem" for f in found):
+        return found
+    where = f"{provider.model} at {shown_url(url)} (from {provider.origin})"
+    notices: list[str] = []
+    request = Request(provider.model, {**params, "seed": 1}, _ASKED)
+    async with Client(endpoint, Limit(1), notice=notices.append) as client:
+        try:
+            reply = await client.send(request)
+            called = await _called(client, replace(request, messages=_CALL, tools=[_TOOL]))
+        except (EndpointError, EndpointRefusedError) as e:
+            return [*found, problem(role, _refused(e))]
+    found.append(ok(role, f"{where} answers in {reply.seconds:.1f} s"))
+    found += [warning(role, text) for text in notices]
+    return [*found, *_reply(role, provider.model, url, reply, prices), ok(role, called)]
+
+
+def _refused(error: EndpointError | EndpointRefusedError) -> GrpoPracticeError:
+    """Whatever a run would make of it: an endpoint that does not answer once is a problem."""
+    return EndpointRefusedError(str(error), hint=error.hint)
+
+
+async def _called(client: Client, request: Request) -> str:
+    try:
+        reply = await client.send(request)
+    except (EndpointError, EndpointRefusedError) as e:
+        return f"refuses a request with a tool, which nothing here needs yet: {e}"
+    calls = reply.message.get("tool_calls")
+    return "calls tools" if calls else "did not call a tool, which nothing here needs yet"
+
+
+def _reply(role: str, asked: str, url: str, reply: Reply, prices: Prices) -> list[Finding]:
+    usage, answered = reply.usage, reply.answered_by.rpartition("@")[0]
+    found = []
+    if usage.tokens_in is None or usage.tokens_out is None:
+        found.append(warning(role, "tells no token counts: what calls cost will be unknown"))
+    elif usage.tokens_reasoning:
+        thought = f"{usage.tokens_reasoning} of {usage.tokens_out} tokens"
+        found.append(ok(role, f"thinks before it answers ({thought}): leave max_tokens room"))
+    if answered != asked:
+        found.append(warning(role, f"was asked for {asked!r} and answers as {answered!r}"))
+    if not reply.seeded:
+        found.append(warning(role, "takes no seed: runs cannot be repeated exactly"))
+    price = prices.of(asked, url)
+    if price is None:
+        hint = f"add prices: {{{asked}: {{input: …, output: …}}}} (USD per million tokens)"
+        found.append(warning(role, "its price is unknown: no budget in money will work", hint))
+    else:
+        found.append(ok(role, f"price known ({price.source})"))
+    return found
+
+
+def _in_clear(role: str, endpoint: Endpoint) -> list[Finding]:
+    url = endpoint.base_urls[0]
+    secret = endpoint.api_key or "@" in urlsplit(url).netloc or endpoint.headers
+    if urlsplit(url).scheme == "https" or not secret or host(url) in HERE:
+        return []
+    return [warning(role, f"the key goes to {shown_url(url)} in clear", "use https://")]
+
+
+async def _resolved(role: str, url: str) -> list[Finding]:
+    if getproxies().get(urlsplit(url).scheme):
+        return []  # the proxy looks the name up
+    try:
+        await asyncio.to_thread(socket.getaddrinfo, host(url), None)
+    except (OSError, UnicodeError) as e:
+        error = EndpointRefusedError(f"no address is known for {host(url)}: {e}", hint="base_url?")
+        return [problem(role, error)]
+    return []

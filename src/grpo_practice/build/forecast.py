@@ -1,0 +1,256 @@
+"""What is left of a run, in calls, tokens, money and time; each a range, and what it rests on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any, NamedTuple
+
+from grpo_practice.build.models import endpoint_of
+from grpo_practice.calls import Stage, Usage
+from grpo_practice.config.agent import ModelConfig
+from grpo_practice.llm.budget import FLAGS, Account
+from grpo_practice.llm.prices import Price, Prices
+from grpo_practice.store import Store, spending
+from grpo_practice.store.spending import Figures
+
+ENOUGH = 3
+"""Calls from which a spread can be told; with fewer, half and twice the mean are the range."""
+LEAST_SPREAD = 0.1
+"""Of a mean: the calls to come are never quite like those that were."""
+
+
+class Range(NamedTuple):
+    """The least and the most that is likely."""
+
+    low: float = 0.0
+    high: float = 0.0
+
+    def times(self, other: "Range") -> "Range":
+        """The range of the product."""
+        return Range(self.low * other.low, self.high * other.high)
+
+    def plus(self, other: "Range") -> "Range":
+        """The range of the sum."""
+        return Range(self.low + other.low, self.high + other.high)
+
+    def rounded(self) -> list[int]:
+        """As whole numbers, the upper one rounded up."""
+        return [int(self.low), -int(-self.high // 1)]
+
+
+ASSUMED_SECONDS = Range(2, 30)
+"""Of one call, where none was made yet."""
+CHARS_PER_TOKEN = Range(5, 3)
+"""Of common text: many characters make few tokens."""
+ASSUMED: dict[Stage, tuple[Range, Range]] = {
+    "play": (Range(), Range(200, 2_000)),
+    "judge": (Range(500, 3_000), Range(50, 500)),
+    "summarise": (Range(700, 4_000), Range(200, 800)),
+    "compare": (Range(1_000, 6_000), Range(100, 600)),
+    "propose": (Range(500, 3_000), Range(100, 500)),
+    "merge": (Range(800, 8_000), Range(100, 2_000)),
+}
+"""Tokens in and out of one call, where none was made yet; those into a rollout are its text's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """Calls of one stage that are still to be made."""
+
+    part: str
+    """`practice` or `evaluation`."""
+    stage: Stage
+    model: ModelConfig
+    calls: Range
+    at_once: int
+    """How many of them are in flight at once."""
+    chars: float = 0.0
+    """Of one request, where that is known beforehand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The forecast of one stage."""
+
+    part: str
+    stage: Stage
+    model: str
+    calls: Range
+    tokens_in: Range
+    tokens_out: Range
+    usd: Range | None
+    """None when the price is unknown."""
+    call_s: Range
+    """Seconds of one call."""
+    seconds: Range
+    """Of all of them, as many at once as may be."""
+    history: int
+    """Calls of this stage to this model in the database; 0: the numbers are assumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What is left to do of a run."""
+
+    run: str
+    simulated: bool
+    lines: Sequence[Line]
+    account: Account
+    """Caps, and what was spent under them."""
+    steps: int = 0
+    """Steps of a practice that are not closed; each waits for its slowest group."""
+    share: Range | None = None
+    """Of the groups that teach; None where nothing is distilled."""
+    groups: int = 0
+    """The groups that the share was counted in; 0: it is assumed."""
+    pilot: int | None = None
+    """Questions that were just played for it."""
+
+    def total(self, what: str) -> Range:
+        """The sum over all stages of `calls`, `tokens_in`, `tokens_out`."""
+        found = Range()
+        for line in self.lines:
+            found = found.plus(getattr(line, what))
+        return found
+
+    @property
+    def usd(self) -> Range | None:
+        """Dollars; None when one of the models has no price."""
+        if self.unpriced:
+            return None
+        found = Range()
+        for line in self.lines:
+            found = found.plus(line.usd or Range())
+        return found
+
+    @property
+    def unpriced(self) -> list[str]:
+        """Models that are still to be asked and have no price."""
+        return sorted({x.model for x in self.lines if x.usd is None and x.calls.high > 0})
+
+    @property
+    def seconds(self) -> Range:
+        """How long it takes; at most, every step waits once for a call of each stage."""
+        chain = sum(line.call_s.high for line in self.lines if line.calls.high > 0)
+        work = Range()
+        for line in self.lines:
+            work = work.plus(line.seconds)
+        return Range(work.low, work.high + self.steps * chain)
+
+    @property
+    def caps(self) -> list[tuple[str, float, str]]:
+        """Flag, cap, and whether it would be reached: `no`, `maybe`, `yes`."""
+        tokens = self.total("tokens_in").plus(self.total("tokens_out"))
+        usd = self.usd or Range()
+        needs = {
+            "requests": self.total("calls"),
+            "tokens": tokens,
+            "cost_micro": Range(usd.low * 1e6, usd.high * 1e6),
+        }
+        found = list[tuple[str, float, str]]()
+        for name, flag in FLAGS.items():
+            cap = getattr(self.account.caps, name)
+            if cap is None:
+                continue
+            left = cap - getattr(self.account.spent, name)
+            need = needs[name]
+            said = "yes" if need.low > left else "maybe" if need.high > left else "no"
+            found.append((flag, cap / 1e6 if name == "cost_micro" else cap, said))
+        return found
+
+    def document(self) -> dict[str, Any]:
+        """`grpo-practice.forecast/1`."""
+        usd, share = self.usd, self.share
+        return {
+            "schema": "grpo-practice.forecast/1",
+            "run": self.run,
+            "simulated": self.simulated,
+            "pilot": self.pilot,
+            "stages": [_line_document(line) for line in self.lines],
+            "total": {
+                "calls": self.total("calls").rounded(),
+                "tokens_in": self.total("tokens_in").rounded(),
+                "tokens_out": self.total("tokens_out").rounded(),
+                "cost_usd": None if usd is None else [round(x, 6) for x in usd],
+                "seconds": [round(x, 1) for x in self.seconds],
+            },
+            "unpriced_models": self.unpriced,
+            "informative": None
+            if share is None
+            else {"share": [round(x, 4) for x in share], "groups": self.groups},
+            "caps": [{"flag": flag, "cap": cap, "reached": said} for flag, cap, said in self.caps],
+            "exit": 0,
+        }
+
+
+def _line_document(line: Line) -> dict[str, Any]:
+    return {
+        "part": line.part,
+        "stage": line.stage,
+        "model": line.model,
+        "calls": line.calls.rounded(),
+        "tokens_in": line.tokens_in.rounded(),
+        "tokens_out": line.tokens_out.rounded(),
+        "cost_usd": None if line.usd is None else [round(x, 6) for x in line.usd],
+        "seconds": [round(x, 1) for x in line.seconds],
+        "history_calls": line.history,
+    }
+
+
+def forecast_line(store: Store, prices: Prices, left: Remaining) -> Line:
+    """The forecast of one stage, from the calls of the same stage to the same model so far."""
+    model = left.model.model_provider.model
+    params, endpoint = endpoint_of(left.model, prices=prices)
+    known = store.read(spending.figures, left.stage, model)
+    tokens_in, tokens_out, call_s = (
+        _assumed(left, params.get("max_tokens")) if known is None else _seen(known, left.calls.high)
+    )
+    price = endpoint.price(model, endpoint.base_urls[0])
+    each = None if price is None else _usd(price, tokens_in, tokens_out, known)
+    work = left.calls.times(call_s)
+    return Line(
+        part=left.part,
+        stage=left.stage,
+        model=model,
+        calls=left.calls,
+        tokens_in=left.calls.times(tokens_in),
+        tokens_out=left.calls.times(tokens_out),
+        usd=None if each is None else left.calls.times(each),
+        call_s=call_s,
+        seconds=Range(work.low / left.at_once, work.high / left.at_once),
+        history=known.calls if known else 0,
+    )
+
+
+def _seen(known: Figures, calls: float) -> tuple[Range, Range, Range]:
+    """Tokens in and out, and seconds, of one call: as it was so far."""
+    figures = (known.tokens_in, known.tokens_out, known.seconds)
+    tokens_in, tokens_out, seconds = (_around(*f, known.calls, calls) for f in figures)
+    return tokens_in, tokens_out, seconds
+
+
+def _around(mean: float, spread: float, seen: int, to_come: float) -> Range:
+    """Where the mean of the calls to come is likely to be: two standard errors about this one."""
+    if seen < ENOUGH:
+        return Range(mean / 2, mean * 2)
+    error = 2 * spread * sqrt(1 / seen + 1 / max(to_come, 1.0))
+    width = max(error, LEAST_SPREAD * mean)
+    return Range(max(mean - width, 0.0), mean + width)
+
+
+def _assumed(left: Remaining, max_tokens: object) -> tuple[Range, Range, Range]:
+    tokens_in, tokens_out = ASSUMED[left.stage]
+    if left.chars:
+        low, high = CHARS_PER_TOKEN
+        tokens_in = Range(left.chars / low, left.chars / high)
+    if isinstance(max_tokens, int):
+        tokens_out = Range(min(tokens_out.low, max_tokens), min(tokens_out.high, max_tokens))
+    return tokens_in, tokens_out, ASSUMED_SECONDS
+
+
+def _usd(price: Price, tokens_in: Range, tokens_out: Range, known: Figures | None) -> Range | None:
+    """Dollars of one call; at least, as much of its request was cached as so far."""
+    cached = int(tokens_in.low * (known.cached_share if known else 0.0))
+    least = price.usd(Usage(int(tokens_in.low), cached, int(tokens_out.low)))
+    most = price.usd(Usage(-int(-tokens_in.high // 1), None, -int(-tokens_out.high // 1)))
+    return None if least is None or most is None else Range(float(least), float(most))

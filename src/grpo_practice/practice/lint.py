@@ -1,0 +1,211 @@
+r"""What may not become an experience: text that acts instead of teaching, or gives answers away.
+
+An experience stands in the instructions of every later rollout, and what is in it came out of a
+model that read answers, web pages and tool results. So a text that talks to a model, that a
+program would take for more than words, or that says an answer of the step is set aside, with the
+reason, for a person to look at. Templates need no rule of their own (`{{` is ordinary LaTeX): an
+experience is never rendered, only shown as it is.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from grpo_practice.types import Answer, Operation
+from grpo_practice.verify.answers import gold_texts
+
+LONG_CHARS = 8
+"""Characters from which an answer is too telling to stand anywhere in an experience …"""
+LONG_WORDS = 3
+"""… and words. A shorter one (`42`, `B`) is part of many a sentence that gives nothing away."""
+
+_TAGS = (
+    "a|b|br|button|code|div|em|embed|form|h[1-6]|head|html|i|iframe|img|input|li|link|meta|object|"
+    "p|pre|s|script|span|strong|style|svg|table|textarea|u|video"
+)
+_ROLES = "system|assistant|user|human|developer|tool|function|instructions?|prompt|context"
+_DOMAINS = (
+    "com|org|net|edu|gov|info|biz|xyz|io|ai|co|dev|app|me|ly|gg|tv|sh|site|online|cloud|link|click|"
+    "de|uk|fr|ru|cn|jp|br|nl|eu|us|ca|au|ch"
+)
+_NOT = r"(?<!not )(?<!never )(?<!cannot )(?<!n't )"
+"""What is forbidden is not asked for: "never ignore the instructions of the task"."""
+_WHICH = (
+    "all|any|every|the|these|those|your|my|its|of|previous|prior|above|earlier|preceding|other|and|"
+    "system|developer|user|original|initial|safety|hidden"
+)
+_ORDERS = "instructions?|directives?|guidelines?|guardrails?|rubrics?|prompts?"
+_SHOW = (
+    "reveal|leak|disclose|expose|exfiltrate|print|show|output|repeat|display|share|send|tell|"
+    "give|return|include|quote|recite|write|append|attach"
+)
+_ANSWERS = "answers?|responses?|solutions?|submissions?|outputs?"
+
+_RULES: Sequence[tuple[str, Sequence[str]]] = (
+    (
+        "it holds a web address",
+        (
+            r"[a-z][a-z0-9+.-]*://|\bwww\.\w|\b(?:javascript|vbscript|mailto):\S|\bdata:\w+/\w",
+            rf"\b[\w-]+\.(?:com|org)\b|\b[\w-]+\.(?:{_DOMAINS})(?::\d+)?/|\b[\w.+-]+@[\w-]+\.\w",
+            r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d|/)",
+        ),
+    ),
+    (
+        "it holds a mark that separates the roles of a conversation",
+        (
+            rf"<\|[^\s|<>]{{4,}}\|>|\[/?inst\]|<</?sys>>|\[/?(?:{_ROLES})\]|[\"']role[\"']\s*:",
+            r"(?:^[\s-]*|[.!?;:\"'`|>\]]\s*)[*_#\s]*"
+            r"(?:system|assistant|user|human|developer)(?: message| prompt)?[*_`\"']*\s*:",
+            rf"(?:#{{2,}}\s*|(?:^|\s)#\s+)(?:{_ROLES}|response|input)\b",
+        ),
+    ),
+    ("it holds a code fence", ("```|~~~",)),
+    (
+        "it holds markup",
+        (
+            rf"</\s*[a-z]|<\s*(?:{_ROLES})\s*/?>|<(?:{_ROLES})\s+[\w-]+\s*=",
+            rf"(?<!\w)<(?:{_TAGS})(?:\s+[\w-]+\s*=[^<>]*|\s*/?)>|(?<!\w)<[a-z][\w-]{{2,}}\s*/?>",
+            r"<!--|<!\[cdata|<!doctype|<\?(?:xml|php)|<%|\{%|\$\{[\w.]+:",
+        ),
+    ),
+    (
+        "it tells the reader to set instructions aside",
+        (
+            rf"{_NOT}\b(?:ignore|disregard|forget|override|bypass|neglect|discard|overrule|drop)\b"
+            rf"(?:\s+(?:{_WHICH}))*\s+(?:{_ORDERS})\b",
+            rf"{_NOT}\b(?:ignore|disregard|forget|override|discard)\s+(?:(?:all|any|the|of)\s+)*"
+            r"(?:(?:previous|prior|above|earlier|preceding|other|your)\s+)+"
+            r"(?:rules?|experiences?|messages?|context|text|training|orders|lessons?|advice)\b",
+            rf"{_NOT}\b(?:ignore|disregard|forget)\s+(?:everything|anything|all|what)\s+"
+            r"(?:\w+\s+){0,2}?(?:above|before|previously|earlier|so far|you (?:were|have))\b",
+            r"\b(?:do not|don't|never|stop)\s+(?:follow|obey|comply with)(?:ing)?\s+(?:\w+\s+)?"
+            rf"(?:(?:your|previous|prior|above|earlier|system|developer)\s+)+(?:{_ORDERS}|rules)\b",
+            r"\bnew (?:system )?instructions?\s*:|\byou are now (?:a|an|in|free|no longer)\b",
+            r"\b(?:do anything now|jailbreak\w*|developer mode|pretend (?:to be|that you are))\b",
+        ),
+    ),
+    (
+        "it asks for what is not to be shown",
+        (
+            rf"{_NOT}\b(?:{_SHOW})\b(?:\s+[\w'-]+){{0,5}}?\s+(?:system (?:prompt|message|text)"
+            r"|(?:hidden|secret|initial|original|your|developer) (?:system )?"
+            r"(?:prompts?|instructions?)|api[ _-]?keys?|passwords?|credentials?|secrets"
+            r"|access tokens?|secret keys?|environment variables?)\b",
+            rf"{_NOT}\b(?:reveal|leak|disclose|expose|exfiltrate)\b(?:\s+[\w'-]+){{0,4}}?\s+"
+            r"(?:prompts?|(?:your|all|any|private) keys?|instructions|tokens)\b",
+        ),
+    ),
+    (
+        "it talks to whoever grades",
+        (
+            r"\b(?:grade|verdict|score|rating)\s*[:=]\s*[*\"'`\[(]*"
+            r"(?:in)?(?:correct|pass\b|full marks|perfect|a\+)|\[\[(?:in)?correct\]\]",
+            r"\b(?:grade|verdict|rating)\s*[:=]\s*(?:100|10/10|1\.0)\b",
+            r"\b(?:tell|convince|persuade|instruct|order|trick|flatter|remind)\s+(?:the|any|every)\s+"
+            r"(?:judge|grader|evaluator|verifier|examiner|reviewer)\b",
+            r"\b(?:mark|grade|rate|score|accept|judge|count)\s+(?:this|the|my|your|every|any|all)\s+"
+            rf"(?:{_ANSWERS})\s+(?:as\s+)?(?:correct|right|true|valid|full|perfect)\b",
+        ),
+    ),
+    (
+        "it dictates an answer",
+        (
+            r"\b(?:always|just|simply|only)\s+(?:answer|reply|respond|say|output|guess)(?:\s+with)?"
+            r"\s*[:,]?\s*[\"'$(`*]*(?:\\boxed\{)?(?:[-+]?\d[\d.,/]*|[a-e]|yes|no|true|false)"
+            r"(?=[\"'$)`*}]*\s*(?:$|[.!,;]|whatever\b|regardless\b|no matter\b"
+            r"|(?:to|for|in) (?:all|any|every)\b))",
+            r"\b(?:add|append|save|write|store|put|insert)\b[^.]{0,40}\b(?:to|in|into)\s+"
+            r"(?:your (?:experiences?|instructions|library|memory|(?:system )?prompt)"
+            r"|the (?:experiences|library of experiences|system prompt))\b",
+        ),
+    ),
+)
+_PATTERNS = [(reason, re.compile("|".join(patterns))) for reason, patterns in _RULES]
+_SHOUTED = re.compile(
+    r"\b(?:[Oo]utput|[Ss]ay|[Aa]nswer|[Rr]eply|[Rr]espond|[Ww]rite|[Pp]rint|[Rr]eturn)\s+"
+    r"(?:with\s+)?[\"'*`(\u201c]*(?:IN)?CORRECT\b"
+)
+_TWO_SCRIPTS = re.compile(r"[a-z][\u0400-\u04ff]|[\u0400-\u04ff][a-z]")
+_SAYS = (
+    r"(?:\banswer(?:\s+(?:is|was|equals|must be|will be|should be)|\s*[:=])|\\boxed\s*\{"
+    r"|\bit (?:always )?equals)(?:\s+always|\s+simply)?\s*[:=]?"
+    r"\s*(?:\\boxed\s*\{)?[\s*_$\"'`(\[]*"
+)
+"""What stands before an answer that is given away."""
+_QUOTES = {ord(quote): "'" for quote in "\u2018\u2019"} | {ord(q): '"' for q in "\u201c\u201d"}
+_BLANK = frozenset("\u034f\u115f\u1160\u2800\u3164\uffa0")
+"""Letters and marks that show nothing."""
+
+
+class Lint:
+    """Says of a text why it may not become an experience.
+
+    Args:
+        golds: The answers of every sample of the step; none of them may be given away.
+    """
+
+    def __init__(self, golds: Iterable[Answer]) -> None:
+        texts = {folded for gold in golds for text in gold_texts(gold) if (folded := _fold(text))}
+        long = [t for t in texts if len(t) >= LONG_CHARS or len(t.split()) >= LONG_WORDS]
+        self._long = _any_of(long)
+        self._short = _any_of(texts, before=_SAYS)
+
+    def why_not(self, text: str) -> str | None:
+        """The reason; None when nothing is wrong with the text."""
+        hidden = [f"U+{ord(c):04X}" for i, c in enumerate(text) if _hidden(text, i)]
+        if hidden:
+            return f"it holds characters that are not seen: {', '.join(dict.fromkeys(hidden))}"
+        shown = _fold(text)
+        reasons = [reason for reason, pattern in _PATTERNS if pattern.search(shown)]
+        if _SHOUTED.search(text):
+            reasons.append("it talks to whoever grades")
+        if _TWO_SCRIPTS.search(shown):
+            reasons.append("it mixes Latin and Cyrillic letters in one word")
+        if self._long.search(shown) or self._short.search(shown):
+            reasons.append("it gives away an answer of this step")
+        return reasons[0] if reasons else None
+
+
+def quarantine(operations: Iterable[Operation], lint: Lint) -> tuple[Operation, ...]:
+    """The operations, in order; those whose text may not be kept are refused as quarantined."""
+    return tuple(_checked(op, lint) for op in operations)
+
+
+def _checked(op: Operation, lint: Lint) -> Operation:
+    why_not = lint.why_not(op.text) if op.refused is None and op.text else None
+    return replace(op, refused=why_not, quarantined=True) if why_not else op
+
+
+def _fold(text: str) -> str:
+    """The text in one spelling: compatibility forms, quotes, case and spaces do not count."""
+    plain = unicodedata.normalize("NFKC", text).translate(_QUOTES)
+    return " ".join(plain.casefold().split())
+
+
+def _any_of(texts: Iterable[str], *, before: str = "") -> re.Pattern[str]:
+    """Finds any of the texts, as whole words, behind what has to stand before."""
+    whole = [
+        (r"(?<!\w)" if text[0].isalnum() and not before else "")
+        + re.escape(text)
+        + (r"(?![\w]|[.,]\d)" if text[-1].isalnum() else "")
+        for text in sorted(texts, key=lambda t: (-len(t), t))
+    ]
+    return re.compile(f"{before}(?:{'|'.join(whole)})" if whole else r"(?!)")
+
+
+def _hidden(text: str, i: int) -> bool:
+    """True for a character that shows nothing or changes how others show.
+
+    Joiners are spelling in Persian, in Indian languages and in emoji: between two characters that
+    are not Latin they pass, and so does one variation selector behind such a character.
+    """
+    char, before, after = text[i], text[i - 1 : i], text[i + 1 : i + 2]
+    if char in "\u200c\u200d":
+        return not (before > "\u02ff" and after > "\u02ff")
+    if "\ufe00" <= char <= "\ufe0f":
+        return not (before > "\u02ff" and not "\ufe00" <= before <= "\ufe0f")
+    if "\U000e0000" <= char <= "\U000e0fff" or char in _BLANK:
+        return True
+    category = unicodedata.category(char)
+    return category[0] == "C" or category in ("Zl", "Zp")

@@ -1,0 +1,199 @@
+"""The secrets of this process, and the one place that replaces them by `***`.
+
+Whoever reads a secret makes it known to `redactor`: the environment, a config, an endpoint.
+Errors, stored rows, files and everything printed then pass it, whoever wrote the text.
+"""
+
+import base64
+import html
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
+
+REDACTED = "***"
+SHORTEST_SECRET = 8
+"""Shorter "secrets" (`EMPTY`, `ollama`, `1`) are placeholders; hiding such words spoils answers."""
+
+_SCHEME = re.compile(r"\A(?:Bearer|Basic)\s+", re.IGNORECASE)
+_UNESCAPED = re.compile(r"[A-Za-z0-9_.~-]+")
+"""What stands as it is in every notation."""
+_KEY_NAME = re.compile(r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASS)$", re.IGNORECASE)
+_KEY = re.compile(
+    r"(?<![A-Za-z0-9])(?:(?:sk-|gsk_|hf_|xai-|nvapi-|pplx-|r8_|AIza)(?=\D*\d)[A-Za-z0-9_-]{20,}"
+    r"|eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*)?)"
+)
+
+
+class Redactor:
+    """Replaces every secret it knows, also in the notations that systems echo one in.
+
+    Percent-encoded, escaped as in JSON or HTML, and in base64 wherever in a text it was encoded
+    (as Basic authentication does). A secret below `SHORTEST_SECRET` characters is not known.
+    """
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self.known: frozenset[str] = frozenset()
+        self._hidden: tuple[tuple[str, re.Pattern[str]], ...] = ()
+        self.know(secrets)
+
+    def know(self, secrets: Iterable[str]) -> None:
+        """From now on these are replaced, with what follows `Bearer `, and percent-decoded."""
+        given = set(secrets)
+        given |= {_SCHEME.sub("", text) for text in given}
+        given |= {unquote(text) for text in given}
+        new = {text for text in given if len(text) >= SHORTEST_SECRET} - self.known
+        if not new:
+            return
+        self.known |= new
+        longest_first = sorted(self.known, key=lambda s: (-len(s), s))
+        self._hidden = tuple(form for text in longest_first for form in _forms(text))
+
+    def text(self, text: str) -> str:
+        """The text with every secret in it replaced."""
+        if len(text) < SHORTEST_SECRET:
+            return text
+        for sign, pattern in self._hidden:
+            if sign in text:
+                text = pattern.sub(REDACTED, text)
+        return text
+
+    def holds(self, text: str) -> bool:
+        """True when there is a secret in the text."""
+        return self.text(text) != text
+
+    def value(self, value: Any) -> Any:
+        """The JSON value with every secret in its strings replaced, keys included."""
+        match value:
+            case str():
+                return self.text(value)
+            case dict():
+                return {self.value(k): self.value(v) for k, v in value.items()}
+            case list() | tuple():
+                return [self.value(v) for v in value]
+            case _:
+                return value
+
+
+redactor = Redactor()
+"""The process's own."""
+
+
+def _forms(secret: str) -> Iterator[tuple[str, re.Pattern[str]]]:
+    """What matches the secret in any notation, and what a text must contain for it to be there."""
+    parts = re.findall(r"\\+|[^\\]", secret)
+    yield _sign(secret), re.compile("".join(map(_spelt, parts)))
+    raw = secret.encode("utf-8", "surrogatepass")
+    for before in range(3):  # bytes of the secret's first group of three that stood before it
+        whole = raw[-before % 3 :]
+        code = base64.b64encode(whole[: len(whole) // 3 * 3]).decode()
+        for shown in {code, code.translate(str.maketrans("+/", "-_"))}:
+            rest = "[A-Za-z0-9+/_-]{0,4}=*"
+            yield _sign(shown), re.compile("".join(map(_spelt, shown)) + rest)
+
+
+def _sign(text: str) -> str:
+    return max(_UNESCAPED.findall(text), key=len, default="")
+
+
+def _spelt(part: str) -> str:
+    """A pattern for a character, or for backslashes in a row, as they may be written.
+
+    Each level of escaping doubles the backslashes: there are up to three.
+    """
+    if _UNESCAPED.fullmatch(part):
+        return re.escape(part)
+    char, times, code = part[0], len(part), ord(part[0])
+    percent = "".join(f"%{byte:02x}" for byte in char.encode("utf-8", "surrogatepass"))
+    escapes = [percent, rf"\\{{1,8}}u{code:04x}", f"&#0*{code};", f"&#x0*{code:x};"]
+    for name in sorted({html.escape(char), json.dumps(char)[1:-1], ascii(char)[1:-1]} - {char}):
+        slashed = name.startswith("\\")
+        escapes.append((r"\\{1,8}" if slashed else "") + re.escape(name.lstrip("\\")))
+    if char == "\\":
+        return rf"(?:\\{{{times},{8 * times}}}|(?i:{percent}|&#92;|&#x5c;){{{times}}})"
+    if char == " ":
+        escapes.append(r"\+")
+    return rf"(?:\\{{0,8}}{re.escape(char)}|(?i:{'|'.join(escapes)}))"
+
+
+def key_shaped(text: str) -> list[str]:
+    """What in a text looks like an API key of a known provider: it may stand where none should."""
+    return _KEY.findall(text)
+
+
+def environment_secrets(variables: Mapping[str, str]) -> set[str]:
+    """The secrets among variables: keys and passwords by name, and passwords in URLs.
+
+    A value without a digit is a placeholder (`lm-studio`), unless a config uses it as a key.
+    """
+    named = {v for k, v in variables.items() if _KEY_NAME.search(k) and re.search(r"\d", v)}
+    return named.union(*(url_logins(v) for v in variables.values() if "://" in v))
+
+
+def redact_url(url: str) -> str:
+    """The URL with its user, password and query values hidden; any other text as it is."""
+    parts = _split(url)
+    if parts is None:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    netloc = f"{REDACTED}@{host}" if "@" in parts.netloc else host
+    query = re.sub(r"(?<==)[^&;]+", REDACTED, parts.query)
+    if "=" not in parts.query and parts.query:
+        query = REDACTED
+    return urlunsplit(parts._replace(netloc=netloc, query=query))
+
+
+def url_secrets(url: str) -> set[str]:
+    """The login and the query values of a URL, as they stand in it."""
+    parts = _split(url)
+    if parts is None:
+        return set()
+    found = {pair.partition("=")[2] or pair for pair in parts.query.split("&")}
+    return (url_logins(url) | found) - {""}
+
+
+def url_logins(url: str) -> set[str]:
+    """The password of a URL, alone and with its user; a user without one is a token itself."""
+    parts = _split(url)
+    login = parts.netloc.rpartition("@")[0] if parts else ""
+    return {login, login.partition(":")[2]} - {""}
+
+
+def _split(url: str) -> SplitResult | None:
+    """The URL's parts; None when the text is not one address with a host."""
+    if any(c.isspace() for c in url):
+        return None
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None
+    return parts if parts.netloc else None
+
+
+class PrivateStream:
+    """A text stream through which no secret is written; else the stream it stands for."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write the text, secrets replaced."""
+        self._stream.write(redactor.text(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write the lines, secrets replaced."""
+        self._stream.writelines(map(redactor.text, lines))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def hide_output() -> None:
+    """Whatever this process prints from now on passes the redactor, tracebacks and logs too."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is not None and not isinstance(stream, PrivateStream):
+            setattr(sys, name, PrivateStream(stream))

@@ -1,0 +1,172 @@
+"""Whether a database is whole: the file itself, its references, and what runs rely on."""
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from grpo_practice.canonical import text_sha
+from grpo_practice.errors import StoreError
+from grpo_practice.prompts.system import library_sha
+from grpo_practice.store import datasets, libraries
+from grpo_practice.store.db import open_to_look
+from grpo_practice.store.rollouts import unpack
+
+MOST = 20
+"""Problems of one kind that are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one look came to."""
+
+    name: str
+    n: int
+    """Things looked at."""
+    wrong: list[str]
+    """A sentence each, up to `MOST`."""
+
+
+Look = Callable[[sqlite3.Connection], Iterator[str | None]]
+"""For each thing looked at: None, or what is wrong with it."""
+
+
+def check(path: Path) -> list[Finding]:
+    """Every look at the database as it is at one moment; it is not changed.
+
+    Raises:
+        StoreError: It is not ours, or cannot be opened at all.
+    """
+    with closing(open_to_look(path)) as db:
+        db.execute("BEGIN")
+        return [_find(db, name, look) for name, look in _LOOKS.items()]
+
+
+def _find(db: sqlite3.Connection, name: str, look: Look) -> Finding:
+    n, wrong = 0, list[str]()
+    try:
+        for said in look(db):
+            n += 1
+            if said is not None and len(wrong) < MOST:
+                wrong.append(said)
+    except (sqlite3.Error, StoreError, ValueError, TypeError) as e:
+        wrong.append(f"cannot be looked at to the end: {e}")
+    return Finding(name, n, wrong)
+
+
+def _pages(db: sqlite3.Connection) -> Iterator[str | None]:
+    found = [row[0] for row in db.execute(f"PRAGMA integrity_check({MOST})")]
+    yield from (None for _ in range(db.execute("PRAGMA page_count").fetchone()[0]))
+    yield from (text for text in found if text != "ok")
+
+
+def _references(db: sqlite3.Connection) -> Iterator[str | None]:
+    tables = [r[0] for r in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+    yield from (None for _ in tables)
+    for table, row, parent, _ in db.execute("PRAGMA foreign_key_check"):
+        yield f"row {row} of {table} refers to a row of {parent} that is not there"
+
+
+def _texts(db: sqlite3.Connection) -> Iterator[str | None]:
+    for sha, body in db.execute("SELECT sha256, body FROM texts"):
+        yield None if text_sha(body) == sha else f"text {sha.hex()[:8]} has other contents"
+
+
+def _datasets(db: sqlite3.Connection) -> Iterator[str | None]:
+    for row in db.execute("SELECT dataset_id, name, n FROM datasets"):
+        n = sum(1 for _ in datasets.samples(db, row["dataset_id"]))
+        wrong = f"dataset {row['name']} has {n} of its {row['n']} samples"
+        yield None if n == row["n"] else wrong
+
+
+def _runs(db: sqlite3.Connection) -> Iterator[str | None]:
+    """Each has one line of branches, and that one holds each of its steps once."""
+    rows = db.execute(
+        """SELECT r.run_id, b.run_id AS held, (SELECT count(*) FROM v_line l
+               WHERE l.run_id = r.run_id AND l.to_step = 1 << 30) AS heads,
+             (SELECT count(*) - count(DISTINCT step) FROM v_steps s WHERE s.run_id = r.run_id)
+               AS twice FROM runs r LEFT JOIN branches b ON b.branch_id = r.head_branch"""
+    )
+    for row in rows:
+        if row["held"] != row["run_id"] or row["heads"] != 1:
+            yield f"run {row['run_id']} has no head, or more than one"
+        else:
+            wrong = f"run {row['run_id']} has {row['twice']} steps twice"
+            yield wrong if row["twice"] else None
+
+
+def _steps(db: sqlite3.Connection) -> Iterator[str | None]:
+    """What a closed step of a practice run left: its library, its groups, every rollout."""
+    rows = db.execute(
+        """SELECT b.run_id, s.*, l.library_id AS there,
+             (SELECT count(*) FROM groups g WHERE g.branch_id = s.branch_id AND g.step = s.step)
+               AS groups,
+             (SELECT count(*) FROM rollouts r WHERE r.branch_id = s.branch_id AND r.step = s.step)
+               AS rollouts
+             FROM steps s JOIN branches b USING (branch_id) JOIN runs USING (run_id)
+             LEFT JOIN libraries l ON l.library_id = s.library_out
+            WHERE runs.kind = 'practice' AND s.status IN ('closed', 'merge_failed')"""
+    )
+    for row in rows:
+        plan = json.loads(row["plan"])
+        counts = {"groups": len(plan), "rollouts": sum(attempts for _, attempts in plan)}
+        wrong = [f"{row[name]} of {n} {name}" for name, n in counts.items() if row[name] != n]
+        wrong += [] if row["there"] else ["no library"]
+        wrong += [] if row["stats"] else ["no statistics"]
+        where = f"step {row['step']} of {row['run_id']} is closed with "
+        yield where + ", ".join(wrong) if wrong else None
+
+
+def _libraries(db: sqlite3.Connection) -> Iterator[str | None]:
+    for library_id, sha, n in db.execute("SELECT library_id, sha256, n FROM libraries"):
+        library = libraries.load(db, library_id)
+        whole = len(library) == n and library_sha(library) == sha
+        yield None if whole else f"library L{library_id} is not the one that was made"
+
+
+def _calls(db: sqlite3.Connection) -> Iterator[str | None]:
+    rows = db.execute(
+        """SELECT call_id, request, reply, codec FROM calls
+             LEFT JOIN call_bodies USING (call_id)"""
+    )
+    for row in rows:
+        yield _readable(row)
+
+
+def _readable(row: sqlite3.Row) -> str | None:
+    if row["reply"] is None:
+        return f"call {row['call_id']} has no body"
+    try:
+        unpack(row["request"], row["codec"])
+        unpack(row["reply"], row["codec"])
+    except StoreError as e:
+        return f"call {row['call_id']}: {e}"
+    return None
+
+
+def _rollouts(db: sqlite3.Connection) -> Iterator[str | None]:
+    """Each has its response, and verdicts that are a reward or an error."""
+    rows: Iterable[sqlite3.Row] = db.execute(
+        """SELECT r.rollout_id, b.rollout_id IS NULL AS empty, EXISTS (SELECT 1 FROM verdicts v
+               WHERE v.rollout_id = r.rollout_id AND ((v.reward IS NULL) = (v.error IS NULL)
+                 OR v.reward < 0 OR v.reward > 1)) AS odd
+             FROM rollouts r LEFT JOIN rollout_bodies b USING (rollout_id)"""
+    )
+    for row in rows:
+        wrong = [*(["no response"] if row["empty"] else []), *(["an odd verdict"] * row["odd"])]
+        yield f"rollout {row['rollout_id']} has {' and '.join(wrong)}" if wrong else None
+
+
+_LOOKS: dict[str, Look] = {
+    "pages of the file": _pages,
+    "tables, and what refers to them": _references,
+    "texts": _texts,
+    "datasets": _datasets,
+    "runs": _runs,
+    "closed steps of practice": _steps,
+    "libraries": _libraries,
+    "calls": _calls,
+    "rollouts": _rollouts,
+}

@@ -1,0 +1,36 @@
+"""A store to try things out in: a copy that nobody sees and that is gone afterwards."""
+
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from grpo_practice.store.db import check_ours, connect, explained
+from grpo_practice.store.store import Store
+
+
+@contextmanager
+def rehearsal(path: Path) -> Iterator[Store]:
+    """A store with everything that the database holds; what is written to it is lost.
+
+    The database itself is only read, and need not exist. Its name stands in all messages.
+
+    Raises:
+        StoreError: It cannot be read.
+    """
+    with tempfile.TemporaryDirectory(prefix="grpo-practice-") as folder:
+        copy = Path(folder) / "rehearsal.db"
+        with explained(path):
+            if path.exists():
+                _copy(path, copy)
+        with Store(copy) as store:
+            store.path = path
+            yield store
+
+
+def _copy(path: Path, copy: Path) -> None:
+    with closing(connect(path)) as source, closing(sqlite3.connect(copy)) as target:
+        source.execute("PRAGMA query_only = ON")
+        check_ours(source, path)
+        source.backup(target)

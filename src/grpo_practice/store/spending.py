@@ -1,0 +1,141 @@
+"""What calls took: of one run, for its caps; of the whole database, for what is still to come."""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from grpo_practice.calls import Usage
+
+OF_RUN = """JOIN invocations USING (invocation_id) JOIN runs USING (run_id)
+            WHERE run_id = :run OR parent_run_id = :run"""
+"""Of a run and of the runs that it made, whichever branch and whichever invocation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """The answered calls of one stage to one model at one host."""
+
+    stage: str
+    name: str
+    answered_by: str
+    """`model@host`."""
+    tries: int
+    usage: Usage
+    """Of those that have tokens; the cost of those that have one."""
+    uncounted: int
+    """Calls without tokens."""
+    unpriced: Usage
+    """Of the calls that have tokens and no cost."""
+    most_tokens: int | None
+    """In and out, of the largest call."""
+    most_out: int | None
+    most_micro: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The requests of one stage that gave no usable answer."""
+
+    stage: str
+    tries: int
+    maybe_paid: int
+    """Tries of those that may have been billed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The calls of one stage to one model so far: how many, and means and spreads over them."""
+
+    calls: int
+    tokens_in: tuple[float, float]
+    """Mean and standard deviation."""
+    tokens_out: tuple[float, float]
+    seconds: tuple[float, float]
+    cached_share: float
+    """Of the tokens in."""
+
+
+def spent(db: sqlite3.Connection, run: str) -> list[Spent]:
+    """The answered calls of a run and of the runs it made."""
+    counted = "(tokens_in IS NOT NULL AND tokens_out IS NOT NULL)"
+    bare = f"({counted} AND cost_micro IS NULL)"
+    columns = ("tokens_in", "tokens_cached", "tokens_out", "tokens_reasoning")
+    sums = ", ".join(f"sum(CASE WHEN {counted} THEN {c} END)" for c in columns)
+    unpriced = ", ".join(f"sum(CASE WHEN {bare} THEN {c} END)" for c in columns)
+    rows = db.execute(
+        f"""SELECT stage, name, coalesce(answered_by, ''), sum(tries), {sums}, sum(cost_micro),
+              sum(NOT {counted}), {unpriced}, max(tokens_in + tokens_out), max(tokens_out),
+              max(cost_micro)
+             FROM calls {OF_RUN} GROUP BY 1, 2, 3""",
+        {"run": run},
+    ).fetchall()
+    return [
+        Spent(
+            stage=row[0],
+            name=row[1],
+            answered_by=row[2],
+            tries=row[3],
+            usage=Usage(*row[4:9]),
+            uncounted=row[9],
+            unpriced=Usage(*row[10:14]),
+            most_tokens=row[14],
+            most_out=row[15],
+            most_micro=row[16],
+        )
+        for row in rows
+    ]
+
+
+def lost(db: sqlite3.Connection, run: str) -> list[Lost]:
+    """The requests of a run, and of the runs it made, that gave no usable answer."""
+    rows = db.execute(
+        f"SELECT stage, sum(tries), sum(tries * maybe_paid) FROM failures {OF_RUN} GROUP BY stage",
+        {"run": run},
+    )
+    return [Lost(*row) for row in rows]
+
+
+def figures(db: sqlite3.Connection, stage: str, name: str) -> Figures | None:
+    """What calls at this stage to this model took, over the whole database; None without any."""
+    columns = ("tokens_in", "tokens_out", "seconds")
+    parts = ", ".join(f"avg({c}), avg({c} * {c} * 1.0)" for c in columns)
+    row = db.execute(
+        f"""SELECT count(*), {parts}, coalesce(sum(tokens_cached), 0) * 1.0 / sum(tokens_in)
+             FROM calls WHERE stage = ? AND name = ? AND tokens_in IS NOT NULL
+              AND tokens_out IS NOT NULL""",
+        (stage, name),
+    ).fetchone()
+    if not row[0]:
+        return None
+    means = [(row[i], max(row[i + 1] - row[i] ** 2, 0.0) ** 0.5) for i in (1, 3, 5)]
+    return Figures(row[0], means[0], means[1], means[2], row[7] or 0.0)
+
+
+def informative(db: sqlite3.Connection, run: str) -> tuple[int, int]:
+    """Of a run's groups: how many have two rewards or more, and in how many of these they differ.
+
+    Those of unfinished steps count too.
+    """
+    row = db.execute(
+        """SELECT count(*), coalesce(sum(most > least), 0) FROM (
+             SELECT max(reward) AS most, min(reward) AS least, count(reward) AS n
+               FROM v_rollouts WHERE run_id = ? GROUP BY step, slot) WHERE n >= 2""",
+        (run,),
+    ).fetchone()
+    return int(row[0]), int(row[1])
+
+
+def calls_at(
+    db: sqlite3.Connection, branches: Sequence[int], steps: Sequence[int]
+) -> dict[str, int]:
+    """Stage → how many calls these branches hold of these steps."""
+    marks = ",".join("?" * len(branches))
+    counts = dict[str, int]()
+    for step in steps:
+        for stage, n in db.execute(
+            f"SELECT stage, count(*) FROM calls WHERE branch_id IN ({marks}) AND step = ?"
+            " GROUP BY stage",
+            (*branches, step),
+        ):
+            counts[stage] = counts.get(stage, 0) + n
+    return counts

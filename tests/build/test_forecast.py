@@ -1,0 +1,287 @@
+"""A forecast writes nothing, counts what is left, and says what it rests on; a pilot is kept."""
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_practice.build.configs import EvalFlags, eval_target
+from grpo_practice.build.evaluation import EvalJob, prepare_eval
+from grpo_practice.build.forecast import ASSUMED_SECONDS, Forecast, Line, Range
+from grpo_practice.build.practice import PracticeJob, prepare_practice
+from grpo_practice.build.remaining import evaluate, forecast_eval, forecast_practice, practise
+from grpo_practice.build.session import Session
+from grpo_practice.build.specs import Source
+from grpo_practice.config import load_practice, read_environment
+from grpo_practice.errors import StoreError
+from grpo_practice.llm.admission import Admission
+from grpo_practice.llm.budget import Account, Amount, Caps
+from grpo_practice.store import Store
+from grpo_practice.store.rehearsal import rehearsal
+from tests.build.project import Project, served
+
+PRICED = "evaluation.prices={sim: {input: 10, output: 20}}"
+EVALUATED = ("practice.do_eval=true", "practice.eval_data_truncate=4")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+def practice_job(
+    project: Project, store: Store, *overrides: str, restart_step: int | None = None
+) -> tuple[Session, PracticeJob]:
+    session = project.session(store, restart_step, False)
+    loaded = load_practice(project.config, overrides, read_environment({}, project.folder))
+    source = Source(loaded.text, loaded.base_dir)
+    return session, prepare_practice(session, loaded.config, source)
+
+
+def eval_job(project: Project, store: Store, *overrides: str) -> tuple[Session, EvalJob]:
+    session = project.session(store, None, False)
+    env = read_environment({}, project.folder)
+    chosen = eval_target(store, str(project.config), EvalFlags(), overrides, env)
+    return session, prepare_eval(session, chosen)
+
+
+def ahead(project: Project, *overrides: str, restart_step: int | None = None) -> Forecast:
+    with rehearsal(project.db) as store:
+        return forecast_practice(
+            *practice_job(project, store, *overrides, restart_step=restart_step)
+        )
+
+
+async def pilot(project: Project, n: int, *overrides: str) -> Forecast:
+    with Store(project.db) as store:
+        session, job = practice_job(project, store, *overrides)
+        found = await practise(session, job, dry_run=False, pilot=n)
+    assert isinstance(found, Forecast)
+    return found
+
+
+def calls(forecast: Forecast) -> dict[str, Range]:
+    return {f"{x.part} {x.stage}": x.calls for x in forecast.lines}
+
+
+@contextmanager
+def unchanged(folder: Path) -> Iterator[None]:
+    def state() -> dict[str, str]:
+        return {
+            str(p): hashlib.sha256(p.read_bytes()).hexdigest()
+            for p in sorted(folder.rglob("*"))
+            if p.is_file()
+        }
+
+    before = state()
+    yield
+    assert state() == before
+
+
+def test_a_dry_run_writes_nothing_and_imports_no_file(project: Project) -> None:
+    (project.folder / "new.csv").write_text("question,answer\n1+1?,2\n2+2?,4\n3+3?,6\n")
+    with unchanged(project.folder):
+        forecast = ahead(project, "data.practice_dataset_name=new.csv", "practice.epochs=1")
+    assert calls(forecast)["practice play"] == (9, 9)
+    assert project.query("SELECT count(*) FROM runs") == [(0,)]
+    assert project.query("SELECT name FROM datasets ORDER BY 1") == [("test",), ("train",)]
+
+
+def test_a_dry_run_needs_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "none.db"
+    with rehearsal(path) as store:
+        assert store.path == path
+    assert not path.parent.exists()
+
+
+def test_a_dry_run_names_the_database_it_cannot_read(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE mine (x)")
+    db.close()
+    said = r"other\.db is a database of another program"
+    with pytest.raises(StoreError, match=said), rehearsal(path):
+        pytest.fail("was opened")
+
+
+def test_without_history_the_numbers_are_assumptions_and_say_so(project: Project) -> None:
+    forecast = ahead(project, PRICED)
+    assert calls(forecast) == {
+        "practice play": (72, 72),
+        "practice summarise": pytest.approx((0.1 * 24 * 3, 0.6 * 24 * 3)),
+        "practice compare": pytest.approx((2.4, 14.4)),
+        "practice propose": pytest.approx((2.4, 14.4)),
+        "practice merge": (0, 4),
+    }
+    assert {line.history for line in forecast.lines} == {0}
+    assert (forecast.share, forecast.groups) == ((0.1, 0.6), 0)
+    play = forecast.lines[0]
+    assert play.tokens_out == (72 * 200, 72 * 2_000)
+    assert play.call_s == ASSUMED_SECONDS
+    assert play.seconds == (72 * 2 / 8, 72 * 30 / 8)
+    assert play.usd == pytest.approx(
+        tuple(
+            (10 * i + 20 * o) / 1e6 for i, o in zip(play.tokens_in, play.tokens_out, strict=True)
+        ),
+        rel=0.05,
+    )
+
+
+def test_max_tokens_bounds_an_assumption(project: Project) -> None:
+    forecast = ahead(project, "evaluation.agent.model.model_settings.max_tokens=50")
+    assert forecast.lines[0].tokens_out == (72 * 50, 72 * 50)
+
+
+async def test_history_makes_it_narrow_and_the_truth_lies_inside(project: Project) -> None:
+    await project.practise("exp_id=before", PRICED)
+    forecast = ahead(project, PRICED, "practice.seed=3", "practice.epochs=1")
+    before = project.query("SELECT coalesce(max(call_id), 0) FROM calls")[0][0]
+    report = await project.practise(PRICED, "practice.seed=3", "practice.epochs=1")
+    rows = project.query(
+        """SELECT stage, count(*), sum(tokens_in), sum(tokens_out) FROM calls
+            WHERE call_id > ? GROUP BY stage""",
+        before,
+    )
+    lines = {line.stage: line for line in forecast.lines}
+    assert {stage for stage, *_ in rows} <= lines.keys()
+    for stage, n, tokens_in, tokens_out in rows:
+        line = lines[stage]
+        assert line.history > 0
+        assert line.calls.low <= n <= line.calls.high, stage
+        if stage == "play":
+            assert line.tokens_in.low <= tokens_in <= line.tokens_in.high
+            assert line.tokens_out.low <= tokens_out <= line.tokens_out.high
+    assert forecast.usd is not None
+    assert forecast.usd.low <= (report.usage.cost_micro or 0) / 1e6 <= forecast.usd.high
+
+
+async def test_only_what_is_left_counts(project: Project) -> None:
+    await project.practise("practice.epochs=1", *EVALUATED)
+    assert ahead(project, "practice.epochs=1", *EVALUATED).lines == []
+    forecast = ahead(project, "practice.epochs=2", *EVALUATED)
+    assert calls(forecast)["practice play"] == (36, 36)
+    assert calls(forecast)["evaluation play"] == (4, 4)  # of the second epoch's library
+    assert forecast.groups == 12
+    restarted = ahead(project, "practice.epochs=1", *EVALUATED, restart_step=1)
+    assert calls(restarted)["practice play"] == (18, 18)
+    assert project.query("SELECT count(*) FROM branches WHERE run_id = 'toy'") == [(1,)]
+
+
+async def test_an_evaluation_counts_what_it_has_not_asked(project: Project) -> None:
+    with Store(project.db) as store:
+        session, job = eval_job(project, store, "pass_k=2")
+        found = await evaluate(session, job, dry_run=False, pilot=9)
+        assert isinstance(found, Forecast)
+        assert (found.pilot, calls(found)) == (9, {"evaluation play": (6, 6)})
+    steps = {status for (status,) in project.query("SELECT status FROM steps")}
+    assert steps.isdisjoint({"closed"})
+    report = await project.evaluate("pass_k=2")
+    assert report.requests.new == 6
+    with rehearsal(project.db) as store:
+        assert forecast_eval(*eval_job(project, store, "pass_k=2")).lines == []
+
+
+def test_a_judge_is_counted_where_the_function_asks_one(project: Project) -> None:
+    judged = calls(ahead(project, "evaluation.verify=judge", "practice.epochs=1"))
+    assert judged["practice judge"] == (36, 36)
+    (project.folder / "mine.py").write_text(
+        "async def check(sample, timeout_score=0, **kwargs):\n    return {'reward': 1.0}\n"
+    )
+    may = calls(ahead(project, "evaluation.verify=mine.py:check", "practice.epochs=1"))
+    assert may["practice judge"] == (0, 36)
+
+
+async def test_a_pilot_is_kept_and_nothing_is_paid_twice(project: Project, tmp_path: Path) -> None:
+    whole = Project(tmp_path / "whole")
+    await whole.practise()
+    forecast = await pilot(project, 2)
+    assert forecast.pilot == 2
+    (piloted,) = project.query("SELECT count(*) FROM calls")[0]
+    assert 6 <= piloted < 20
+    assert calls(forecast)["practice play"] == (66, 66)
+    assert forecast.lines[0].history == 6
+    assert project.query("SELECT status, step FROM steps WHERE status <> 'planned'") == [
+        ("open", 0)
+    ]
+    assert project.query("SELECT status FROM runs") == [("paused",)]
+    report = await project.practise()
+    assert project.results() == whole.results()
+    (needed,) = whole.query("SELECT count(*) FROM calls")[0]
+    assert report.requests.new == needed - piloted
+    assert project.query("SELECT count(*) FROM calls") == [(needed,)]
+
+
+async def test_a_pilot_distils_and_its_lessons_are_not_paid_again(project: Project) -> None:
+    async with served() as endpoint:
+        settings = (endpoint.override(), "practice.seed=2", "practice.epochs=1")
+        found, stages = await pilot(project, 6, *settings), endpoint.by_stage
+        assert stages["summarise"] >= 2
+        assert found.share is not None
+        assert calls(found)["practice summarise"].high == pytest.approx(
+            found.share.high * 12 * 3 - stages["summarise"]
+        )
+        await project.practise(*settings)
+        asked = [(b["seed"], str(b["messages"])) for b in endpoint.bodies]
+        assert len(asked) == len(set(asked))
+    assert "merge" not in stages
+
+
+async def test_a_pilot_of_a_run_that_is_done_plays_nothing(project: Project) -> None:
+    await project.practise("practice.epochs=1")
+    before = project.query("SELECT count(*) FROM calls")
+    assert (await pilot(project, 2, "practice.epochs=1")).lines == []
+    assert project.query("SELECT count(*) FROM calls") == before
+    assert project.query("SELECT status FROM runs") == [("done",)]
+
+
+async def test_the_configuration_may_change_after_a_pilot(project: Project) -> None:
+    await pilot(project, 2)
+    report = await project.practise("practice.epochs=1", "practice.num_experiences_per_query=1")
+    assert [row.status for row in report.steps] == ["closed", "closed"]
+    assert report.requests.new == project.query("SELECT count(*) FROM calls")[0][0] - 6
+
+
+def forecast_of(*lines: Line, spent: Amount, caps: Caps) -> Forecast:
+    return Forecast("toy", False, lines, Account(caps, spent))
+
+
+def line(**given: Any) -> Line:
+    some = Range(10, 20)
+    known = Line(
+        "practice", "play", "m", some, Range(100, 200), Range(50, 90), Range(1, 2), some, some, 1
+    )
+    return replace(known, **given)
+
+
+def test_it_says_whether_a_cap_would_be_reached() -> None:
+    spent = Amount(100, 1_000, 500_000)
+    for caps, said in (
+        (Caps(120, 1_290, 2_500_000), ["no", "no", "no"]),
+        (Caps(115, 1_200, 2_000_000), ["maybe"] * 3),
+        (Caps(109, 1_149, 1_499_999), ["yes"] * 3),
+    ):
+        found = forecast_of(line(), spent=spent, caps=caps)
+        assert [s for _, _, s in found.caps] == said
+    assert forecast_of(line(), spent=spent, caps=Caps(requests=5)).caps == [
+        ("--max-requests", 5, "yes")
+    ]
+
+
+def test_one_model_without_a_price_makes_the_cost_unknown() -> None:
+    found = forecast_of(line(), line(model="x", usd=None), spent=Amount(), caps=Caps())
+    assert (found.usd, found.unpriced) == (None, ["x"])
+    assert found.document()["total"]["cost_usd"] is None
+    assert forecast_of(line(), line(), spent=Amount(), caps=Caps()).usd == (2, 4)
+
+
+def test_the_door_of_a_session_is_the_one_the_forecast_looks_at(project: Project) -> None:
+    with rehearsal(project.db) as store:
+        session, job = practice_job(project, store)
+        door = Admission(Account(Caps(requests=10)))
+        found = forecast_practice(replace(session, admission=door), job)
+    assert found.document()["caps"] == [{"flag": "--max-requests", "cap": 10, "reached": "yes"}]

@@ -1,0 +1,83 @@
+"""Caps, dry runs and pilots, as a person uses them."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.build.project import Project
+from tests.cli.conftest import Gp
+
+
+@pytest.fixture
+def toy(gp: Gp, tmp_path: Path) -> Gp:
+    Project(tmp_path)
+    return lambda *words: gp(*words, "--db", "p.db")
+
+
+def test_a_cap_pauses_with_exit_6_and_a_higher_one_goes_on(toy: Gp) -> None:
+    paused = toy("practice", "-c", "c.yaml", "--max-requests", "20", "--json")
+    assert paused.code == 6
+    assert paused.document["error"]["kind"] == "paused"
+    assert paused.document["exit"] == 6
+    assert "--max-requests 20: 20 requests spent so far" in paused.document["error"]["message"]
+    assert "--max-requests 40" in paused.document["error"]["hint"]
+    again = toy("practice", "-c", "c.yaml", "--max-requests", "20", "--json")
+    assert (again.code, again.document["error"]) == (6, paused.document["error"])
+    listed = toy("runs", "list", "--json").document["runs"]
+    assert [run["status"] for run in listed] == ["paused"]
+    done = toy("practice", "-c", "c.yaml", "--max-requests", "1000", "--json")
+    assert (done.code, done.document["cost_usd"]) == (0, 0.0)
+    capped = toy("eval", "-c", "c.yaml", "--max-tokens", "100")
+    assert (capped.code, "paused by --max-tokens 100" in capped.err) == (6, True)
+
+
+def test_money_is_capped_in_the_demo_s_world_too_and_costs_nothing_there(toy: Gp) -> None:
+    done = toy("practice", "-c", "c.yaml", "--max-cost", "0", "--json")
+    assert (done.code, done.document["cost_usd"], done.document["unpriced_calls"]) == (0, 0.0, 0)
+    assert done.document["simulated"] is True
+    priced = ("--set", "evaluation.prices={sim: {input: 1000, output: 1000}}")
+    paused = toy("eval", "-c", "c.yaml", "--max-cost", "0.5", *priced)
+    assert paused.code == 6
+    assert "--max-cost 0.5" in paused.err
+
+
+def test_money_without_a_price_is_refused_and_the_way_out_is_named(toy: Gp) -> None:
+    url = ("--set", "evaluation.agent.model.model_provider.base_url=http://127.0.0.1:9/v1")
+    refused = toy("practice", "-c", "c.yaml", "--max-cost", "1", *url)
+    assert refused.code == 2
+    assert "evaluation.prices" in refused.err
+    assert toy("runs", "list", "--json").document["runs"] == []
+    assert toy("practice", "-c", "c.yaml", "--max-cost", "nan").code == 2
+
+
+def test_a_dry_run_says_what_is_left_and_leaves_no_trace(toy: Gp, tmp_path: Path) -> None:
+    before = {p: p.read_bytes() for p in tmp_path.iterdir()}
+    said = toy("practice", "-c", "c.yaml", "--dry-run", "--max-requests", "10")
+    assert said.code == 0
+    assert "assumption" in said.out
+    assert "will be reached" in said.out
+    document = toy("practice", "-c", "c.yaml", "--dry-run", "--json").document
+    assert document["schema"] == "grpo-practice.forecast/1"
+    assert document["total"]["calls"][0] >= 72
+    assert toy("eval", "-c", "c.yaml", "--dry-run", "--json").document["total"]["calls"] == [12, 12]
+    assert {p: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_a_dry_run_makes_no_database(gp: Gp, tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text("question,answer\n1+1?,2\n")
+    words = ("eval", "--model", "sim", "--dataset", "d.csv", "--verify", "math", "--dry-run")
+    assert gp(*words, "--json").document["total"]["calls"] == [1, 1]
+    assert [p.name for p in tmp_path.iterdir()] == ["d.csv"]
+
+
+def test_a_pilot_plays_and_then_says_what_is_left(toy: Gp) -> None:
+    piloted = toy("practice", "-c", "c.yaml", "--pilot", "2", "--json")
+    assert piloted.code == 0
+    assert (piloted.document["pilot"], piloted.document["stages"][0]["calls"]) == (2, [66, 66])
+    assert piloted.document["stages"][0]["history_calls"] == 6
+    evaluated = toy("eval", "-c", "c.yaml", "--pilot", "3")
+    assert evaluated.code == 0
+    assert "such calls" in evaluated.out
+    done = toy("eval", "-c", "c.yaml", "--json").document
+    assert done["requests"]["new"] == 9
+    assert toy("practice", "-c", "c.yaml", "--pilot", "2", "--dry-run").code == 2

@@ -1,0 +1,172 @@
+"""`db backup` and `db check`."""
+
+import sqlite3
+import stat
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from grpo_practice.store import Store
+from grpo_practice.types import Sample
+from tests.cli.conftest import Gp
+
+DB = "grpo-practice.db"
+
+
+def test_a_copy_is_private_whole_and_never_replaces_anything_unasked(demo: Gp) -> None:
+    ran = demo("db", "backup", "copy.db")
+    assert ran.code == 0, ran.err
+    assert stat.S_IMODE(Path("copy.db").stat().st_mode) == 0o600
+    assert demo("runs", "list", "--db", "copy.db").out == demo("runs", "list").out
+    again = demo("db", "backup", "copy.db")
+    assert again.code == 2
+    assert "is there already" in again.err
+    assert demo("db", "backup", "copy.db", "--force").code == 0
+    assert demo("db", "check", "--db", "copy.db").code == 0
+
+
+def test_a_copy_has_a_name_of_its_own(demo: Gp) -> None:
+    assert demo("db", "backup").code == 0
+    assert Path(f"{DB}.bak").exists()
+    assert not [p for p in Path().iterdir() if p.name.startswith(f".{DB}")]
+
+
+def test_the_database_is_no_copy_of_itself(demo: Gp) -> None:
+    Path("link").symlink_to(DB)
+    for name in (DB, "link"):
+        ran = demo("db", "backup", name, "--force")
+        assert ran.code == 2
+        assert "the database itself" in ran.err
+
+
+def test_a_link_is_replaced_not_followed(demo: Gp) -> None:
+    Path("precious").write_text("mine")
+    Path("link").symlink_to("precious")
+    assert demo("db", "backup", "link", "--force").code == 0
+    assert Path("precious").read_text() == "mine"
+    assert not Path("link").is_symlink()
+
+
+def test_a_database_in_use_is_not_replaced(demo: Gp) -> None:
+    with Store(Path("used.db")):
+        ran = demo("db", "backup", "used.db", "--force")
+    assert (ran.code, "being used" in ran.err) == (2, True)
+
+
+def test_a_folder_that_is_not_there_is_named(demo: Gp) -> None:
+    ran = demo("db", "backup", "nowhere/copy.db")
+    assert ran.code == 7
+    assert "nowhere/copy.db" in ran.err
+
+
+def test_a_copy_made_while_a_run_writes_is_one_moment_of_it(demo: Gp) -> None:
+    stop = threading.Event()
+
+    def write() -> None:
+        with Store(Path(DB)) as store:
+            n = 0
+            while not stop.is_set():
+                rows = [Sample(f"{n} {i}", "1") for i in range(5)]
+                store.add_dataset(f"d{n}", rows, origin="x", replace=False)
+                n += 1
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        for _ in range(5):
+            assert demo("db", "backup", "copy.db", "--force").code == 0
+            assert demo("db", "check", "--db", "copy.db").code == 0
+            assert demo("db", "check").code == 0
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_looking_changes_nothing_also_not_what_a_killed_process_left(demo: Gp) -> None:
+    store = Store(Path(DB))
+    store.add_dataset("d", [Sample("q", "1")], origin="x", replace=False)
+    for name in (DB, f"{DB}-wal"):  # as they are while it is open: a kill would leave this
+        Path(f"left-{name}").write_bytes(Path(name).read_bytes())
+    store.close()
+    left = [Path(f"left-{name}") for name in (DB, f"{DB}-wal")]
+    before = [path.read_bytes() for path in left]
+    ran = demo("db", "check", "--db", f"left-{DB}", "--json")
+    assert ran.code == 0, ran.out
+    assert [path.read_bytes() for path in left] == before
+    looked = {look["name"]: look["looked_at"] for look in ran.document["checks"]}
+    assert looked["datasets"] == 3  # the demo's two, and the one in the log
+
+
+def sql(*statements: str) -> Callable[[], None]:
+    def run() -> None:
+        with closing(sqlite3.connect(DB)) as db:
+            db.execute("PRAGMA ignore_check_constraints = ON")
+            for statement in statements:
+                assert db.execute(statement).rowcount > 0, statement
+            db.commit()
+
+    return run
+
+
+FIRST_STEP = "branch_id = (SELECT min(branch_id) FROM branches JOIN runs USING (run_id)"
+FIRST_STEP += " WHERE kind = 'practice') AND step = 0"
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (sql("DELETE FROM call_bodies WHERE call_id = 3"), "call 3 has no body"),
+        (sql("UPDATE call_bodies SET reply = x'00', codec = 1 WHERE call_id = 3"), "call 3: a"),
+        (sql("UPDATE verdicts SET error = 'x' WHERE rollout_id = 2"), "rollout 2 has an odd"),
+        (sql("UPDATE verdicts SET reward = 1.5 WHERE rollout_id = 2"), "rollout 2 has an odd"),
+        (sql("DELETE FROM rollout_bodies WHERE rollout_id = 2"), "rollout 2 has no response"),
+        (sql(f"UPDATE steps SET library_out = NULL WHERE {FIRST_STEP}"), "with no library"),
+        (sql(f"UPDATE steps SET stats = NULL WHERE {FIRST_STEP}"), "with no statistics"),
+        (sql(f"DELETE FROM groups WHERE {FIRST_STEP} AND slot = 0"), "11 of 12 groups"),
+        (
+            sql(
+                f"DELETE FROM verdicts WHERE rollout_id IN (SELECT rollout_id FROM rollouts WHERE"
+                f" {FIRST_STEP} AND slot = 0 AND attempt = 0)",
+                f"DELETE FROM rollouts WHERE {FIRST_STEP} AND slot = 0 AND attempt = 0",
+            ),
+            "59 of 60 rollouts",
+        ),
+        (sql("UPDATE experience_texts SET text = 'x'"), "is not the one that was made"),
+        (sql("UPDATE runs SET head_branch = 2 WHERE run_id = 'demo/eval'"), "has no head"),
+        (sql("UPDATE texts SET body = 'x'"), "has other contents"),
+        (sql("DELETE FROM dataset_rows WHERE position = 0"), "of its 24 samples"),
+        (sql("DELETE FROM samples"), "refers to a row of samples"),
+    ],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
+def test_what_is_wrong_is_found(demo: Gp, harm: Callable[[], None], said: str) -> None:
+    assert demo("db", "check").code == 0
+    harm()
+    ran = demo("db", "check")
+    assert ran.code == 7
+    assert said in ran.out
+    document = demo("db", "check", "--json").document
+    assert (document["schema"], document["exit"]) == ("grpo-practice.db-check/1", 7)
+    assert any(said in text for look in document["checks"] for text in look["wrong"])
+
+
+@pytest.mark.parametrize("command", ["check", "backup"])
+def test_1_63_what_is_no_database_of_ours_is_a_sentence(gp: Gp, command: str) -> None:
+    assert gp("db", command).code == 2
+    Path("text").write_text("hello" * 1000)
+    with closing(sqlite3.connect("other")) as db:
+        db.execute("CREATE TABLE mine (x)")
+    Store(Path("newer")).close()
+    with closing(sqlite3.connect("newer")) as db:
+        db.execute("PRAGMA user_version = 99")
+    for name, said in (
+        ("text", "not a database"),
+        ("other", "another program"),
+        ("newer", "newer"),
+    ):
+        ran = gp("db", command, "--db", name)
+        assert ran.code == 7, name
+        assert said in ran.err

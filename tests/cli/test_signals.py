@@ -1,0 +1,258 @@
+"""Signals, and outputs that cannot be written: a command ends in order, and keeps what is paid."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+from tests.cli.test_run_commands import Shell
+
+pytestmark = pytest.mark.slow
+
+SERVER = """
+import asyncio, sys
+from grpo_practice.llm.simserver import serve
+ready = lambda port: print(port, flush=True)
+asyncio.run(serve(0, latency_s=float(sys.argv[1]), on_ready=ready))
+"""
+PATIENT = "d.GRACE_S = 1000"
+"""A command that would wait longer than any test."""
+BRIEF = "d.GRACE_S = 0.2; d.LEAVE_S = 0.5"
+
+
+class Slow:
+    """The simulated endpoint, whose replies take their time."""
+
+    def __init__(self, latency_s: float) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SERVER, str(latency_s)], stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        self.root = f"http://127.0.0.1:{self.process.stdout.readline().strip()}"
+
+    def asked(self) -> int:
+        with urlopen(f"{self.root}/stats", timeout=10) as reply:
+            return int(json.load(reply)["requests"])
+
+    def words(self, *more: str) -> list[str]:
+        key = "evaluation.agent.model.model_provider.base_url"
+        return ["practice", "--config", "math.yaml", "--set", f"{key}={self.root}/v1", *more]
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    shell = Shell(tmp_path)
+    for name in ("train", "test"):
+        shell.type("data", "upload", f"{name}.jsonl", "--name", name)
+    return shell
+
+
+@pytest.fixture
+def slow() -> Iterator[Callable[[float], Slow]]:
+    made: list[Slow] = []
+
+    def make(latency_s: float) -> Slow:
+        made.append(Slow(latency_s))
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.process.kill()
+        server.process.communicate()
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def start(shell: Shell, words: list[str], settings: str = "", **how: Any) -> subprocess.Popen[str]:
+    """The command in a process of its own, with the waits of its end as `settings` says."""
+    code = f"import grpo_practice.build.drive as d\n{settings}\n"
+    code += "from grpo_practice.cli.main import main\nmain()"
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *words], cwd=shell.folder, env=shell.env, text=True, **pipes
+    )
+
+
+def ended(shell: Shell) -> list[tuple[Any, ...]]:
+    return shell.query(
+        "SELECT exit_code, reason, r.status FROM invocations JOIN runs r USING (run_id)"
+    )
+
+
+def kept(shell: Shell) -> tuple[int, int]:
+    """Replies, and scored rollouts."""
+    sql = "SELECT (SELECT count(*) FROM calls), (SELECT count(reward) FROM verdicts)"
+    replies, scored = shell.query(sql)[0]
+    return replies, scored
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_1_62_after_one_signal_what_is_in_flight_is_kept(
+    shell: Shell, slow: Callable[[float], Slow], number: signal.Signals
+) -> None:
+    server = slow(1.0)
+    with start(shell, server.words()) as process:
+        until(lambda: server.asked() == 8)
+        process.send_signal(number)
+        _, told = process.communicate(timeout=60)
+    code = 128 + number
+    assert process.returncode == code, told
+    assert "stopping: waiting up to 5 s for 8 requests; Ctrl-C again to leave now" in told
+    assert "stopped; all that was paid for is stored" in told
+    assert "to go on: grpo-practice practice --config math.yaml" in told
+    assert ended(shell) == [(code, f"stopped by {number.name}", "stopped")]
+    assert server.asked() == 8
+    assert kept(shell) == (8, 8)
+    assert shell.type("db", "check")[0].endswith("it is whole\n")
+
+
+def test_1_62_what_takes_too_long_is_cancelled(shell: Shell, slow: Callable[[float], Slow]) -> None:
+    server = slow(1000)
+    with start(shell, server.words(), BRIEF) as process:
+        until(lambda: server.asked() == 8)
+        process.send_signal(signal.SIGTERM)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 143, told
+    assert ended(shell) == [(143, "stopped by SIGTERM", "stopped")]
+
+
+def test_1_62_a_second_signal_leaves_at_once(shell: Shell, slow: Callable[[float], Slow]) -> None:
+    server = slow(1000)
+    with start(shell, server.words(), PATIENT) as process:
+        until(lambda: server.asked() == 8)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        while "stopping" not in process.stderr.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 130, told
+    assert ended(shell) == [(130, "stopped by SIGINT", "stopped")]
+
+
+def test_1_62_a_verify_function_that_blocks_everything_does_not_keep_the_command(
+    shell: Shell, slow: Callable[[float], Slow]
+) -> None:
+    (shell.folder / "v.py").write_text(
+        "import pathlib, time\n"
+        "async def check(sample, **kwargs):\n"
+        "    pathlib.Path('started').touch()\n"
+        "    time.sleep(1000)\n"
+    )
+    words = slow(0.0).words("--set", "evaluation.verify=v.py:check")
+    with start(shell, words, BRIEF) as process:
+        until((shell.folder / "started").exists)
+        process.send_signal(signal.SIGTERM)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert "stopped without waiting for what hangs" in told
+    assert kept(shell)[0] >= 1
+    _, told = start_again(shell, slow(0.0))
+    assert "did not end in order" in told
+    sql = "SELECT exit_code, reason FROM invocations ORDER BY invocation_id"
+    assert shell.query(sql) == [(None, "died"), (0, None)]
+
+
+def start_again(shell: Shell, server: Slow) -> tuple[str, str]:
+    return shell.type(*server.words())
+
+
+def test_1_62_a_signal_during_the_final_report(shell: Shell) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    try:
+        while True:
+            os.write(writing, b"x" * 4096)
+    except BlockingIOError:
+        os.set_blocking(writing, True)
+    with start(shell, ["eval", "--config", "math.yaml"], stdout=writing) as process:
+        os.close(writing)
+        until(lambda: ended(shell) == [(0, None, "done")])
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    os.close(reading)
+    assert process.returncode == 130, told
+    assert "Traceback" not in told
+
+
+@pytest.mark.parametrize(
+    ("redirected", "code", "said"),
+    [
+        ("| true", 141, ""),
+        (">&-", 0, ""),
+        ("2>&-", 0, ""),
+        (">&- 2>&-", 0, ""),
+        ("<&- >&- 2>&-", 0, ""),
+        ("> /dev/full", 1, "error: cannot write the output: No space left on device"),
+        ("2> /dev/full", 0, ""),
+        ("--json | true", 141, ""),
+        ("--json > /dev/full", 1, "error: cannot write the output: No space left on device"),
+    ],
+)
+def test_1_62_an_output_that_cannot_be_written_harms_no_run(
+    shell: Shell, redirected: str, code: int, said: str
+) -> None:
+    gp = f"{sys.executable} -m grpo_practice"
+    command = f"{gp} eval --config math.yaml {redirected}; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=shell.folder, env=shell.env, capture_output=True, text=True
+    )
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert "internal error" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+    assert ended(shell) == [(0, None, "done")]
+    assert shell.query("SELECT count(reward) FROM verdicts") == [(12,)]
+    assert shell.query("PRAGMA integrity_check") == [("ok",)]
+
+
+OWNER = """
+import asyncio, sys
+from pathlib import Path
+from grpo_practice.types import Sample
+from grpo_practice.verify.resolve import resolve
+from grpo_practice.verify.verifier import Verifier
+
+async def main():
+    async with Verifier(resolve(sys.argv[1], {}, 1000.0, Path("."))) as verify:
+        await verify(Sample("q", "1"), "1", None)
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
+BUSY = """
+import os, pathlib
+def check(sample, **kwargs):
+    pathlib.Path("worker").write_text(str(os.getpid()))
+    return 10 ** (10 ** 9)  # one instruction, for minutes
+"""
+
+
+def test_1_62_no_worker_outlives_a_command_that_was_killed(tmp_path: Path) -> None:
+    (tmp_path / "owner.py").write_text(OWNER)
+    (tmp_path / "v.py").write_text(BUSY)
+    worker = tmp_path / "worker"
+    owner = subprocess.Popen(
+        [sys.executable, "owner.py", "v.py:check"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path("src").resolve())},
+        stderr=subprocess.DEVNULL,
+    )
+    with owner:
+        until(lambda: worker.exists() and worker.read_text() != "")
+        owner.kill()
+    process = Path(f"/proc/{worker.read_text()}")
+    until(lambda: not process.exists() or "\nState:\tZ" in (process / "status").read_text())

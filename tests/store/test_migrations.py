@@ -1,0 +1,168 @@
+"""A database of any earlier version becomes one of this version; nothing is lost or paid again."""
+
+import asyncio
+import gzip
+import re
+import sqlite3
+import stat
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_practice.build.export import export_agent
+from grpo_practice.cli.main import run
+from grpo_practice.errors import StoreError
+from grpo_practice.store import Store, db
+from grpo_practice.store.check import check
+from tests.build.project import CONFIG, Project
+from tests.store.test_faults import as_nobody
+
+SCHEMAS = Path(__file__).parent / "schemas"
+OLD = sorted(SCHEMAS.glob("v*.db.gz"))
+RESULTS = {"v1": "2972f09c18dd217eeda660e8a6fc0a852c72c99c5585bb325e93019b4d61a37d"}
+"""`Project.results()` of each, by the code that made it."""
+
+
+def unpacked(old: Path, folder: Path) -> Path:
+    path = folder / "p.db"
+    path.write_bytes(gzip.decompress(old.read_bytes()))
+    return path
+
+
+@pytest.fixture(params=OLD, ids=lambda p: p.name.removesuffix(".db.gz"))
+def old(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return unpacked(request.param, tmp_path)
+
+
+def version(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as it:
+        return int(it.execute("PRAGMA user_version").fetchone()[0])
+
+
+def rows(path: Path) -> dict[str, list[Any]]:
+    """Every row of every table of ours, without the columns that a later version added."""
+    with closing(sqlite3.connect(path)) as it:
+        sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '%sqlite_%'"
+        names = [row[0] for row in it.execute(sql)]
+        added = {"price", "seeded"}
+        found = {}
+        for name in names:
+            columns = [c[1] for c in it.execute(f"PRAGMA table_info({name})") if c[1] not in added]
+            found[name] = it.execute(f"SELECT {', '.join(columns)} FROM {name}").fetchall()
+        return found
+
+
+def test_there_is_a_database_of_every_earlier_version() -> None:
+    made = {int(re.sub(r"\D", "", path.name)) for path in OLD}
+    assert made == set(range(1, db.VERSION)), (
+        f"put a database of version {db.VERSION - 1} there, made before the schema changed"
+    )
+    assert {path.name.removesuffix(".db.gz") for path in OLD} == set(RESULTS)
+
+
+def test_every_row_is_kept_and_a_copy_put_beside_it(old: Path) -> None:
+    before, was = rows(old), version(old)
+    Store(old).close()
+    assert version(old) == db.VERSION
+    assert rows(old) == before
+    copy = old.with_name(f"p.db.v{was}.bak")
+    assert (version(copy), rows(copy)) == (was, before)
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    assert [text for look in check(old) for text in look.wrong] == []
+    assert sorted(p.name for p in old.parent.iterdir()) == ["p.db", f"p.db.v{was}.bak"]
+
+
+@pytest.mark.parametrize("name", RESULTS)
+async def test_the_runs_in_it_go_on_without_a_request(tmp_path: Path, name: str) -> None:
+    project = Project(tmp_path / "p")
+    project.db.unlink()
+    unpacked(SCHEMAS / f"{name}.db.gz", project.folder)
+    practised = await project.practise("practice.do_eval=true")
+    evaluated = await project.evaluate()
+    assert (practised.requests.new, evaluated.requests.new) == (0, 0)
+    assert project.results() == RESULTS[name]
+    with Store(project.db) as store:
+        assert "## Experience from practice" in export_agent(store, "toy", "last", "yaml")
+    more = await project.evaluate("pass_k=2")
+    assert more.requests.new == 12
+
+
+def test_its_runs_are_shown(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["list"], ["show", "toy"]):
+        assert run(["runs", *words, "--db", str(old)]) == 0
+        assert "toy" in capsys.readouterr().out
+
+
+STOP = """
+import os, sys
+from pathlib import Path
+from grpo_practice.store import db
+statements = db._statements
+def stop(script):
+    for n, statement in enumerate(statements(script)):
+        if n == int(sys.argv[2]):
+            os._exit(9)
+        yield statement
+db._statements = stop
+db.prepare(Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_one_that_is_killed_leaves_the_old_database(old: Path, n: int) -> None:
+    before, was = rows(old), version(old)
+    done = subprocess.run([sys.executable, "-c", STOP, str(old), str(n)], check=False)
+    assert done.returncode == 9
+    assert (version(old), rows(old)) == (was, before)
+    Store(old).close()
+    assert (version(old), rows(old)) == (db.VERSION, before)
+
+
+def test_one_that_fails_leaves_the_old_database(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, was = rows(old), version(old)
+    good = db._statements
+    with monkeypatch.context() as patch:
+        patch.setattr(db, "_statements", lambda script: [*good(script), "no SQL"])
+        with pytest.raises(StoreError, match="syntax"):
+            Store(old)
+    assert (version(old), rows(old)) == (was, before)
+
+
+async def many(path: Path) -> list[tuple[int | None, bytes]]:
+    """What became of six processes that open the database at once."""
+    code = "import sys; from pathlib import Path; from grpo_practice.store import Store\n"
+    code += "sys.stdin.read(); Store(Path(sys.argv[1])).close()"
+    pipe = asyncio.subprocess.PIPE
+    started = [
+        await asyncio.create_subprocess_exec(
+            sys.executable, "-c", code, str(path), stdin=pipe, stderr=pipe
+        )
+        for _ in range(6)
+    ]
+    told = await asyncio.gather(*(process.communicate(b"") for process in started))
+    return [(p.returncode, err) for p, (_, err) in zip(started, told, strict=True)]
+
+
+async def test_several_processes_at_once_migrate_once(old: Path) -> None:
+    before, was = rows(old), version(old)
+    assert await many(old) == [(0, b"")] * 6
+    assert rows(old) == before
+    assert version(old.with_name(f"p.db.v{was}.bak")) == was
+
+
+async def test_several_processes_at_once_make_a_new_database(tmp_path: Path) -> None:
+    assert await many(tmp_path / "new.db") == [(0, b"")] * 6
+    assert version(tmp_path / "new.db") == db.VERSION
+
+
+def test_1_63_one_that_may_not_be_written_is_a_sentence(old: Path) -> None:
+    (old.parent / "c.yaml").write_text(CONFIG)
+    old.chmod(0o400)
+    done = as_nobody("runs", "list", "--db", "p.db", folder=old.parent)
+    assert done.returncode == 7
+    assert "is read-only" in done.stderr
+    assert version(old) < db.VERSION
