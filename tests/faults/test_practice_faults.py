@@ -1,0 +1,38 @@
+"""A practice run on a bad day comes to what it would have come to on a good one."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.build.project import Project
+from tests.fakes import FakeSleep
+from tests.faults.actions import Action, Asked, simulated
+from tests.faults.scripts import FAULTS
+from tests.faults.server import FaultServer
+
+LOST = [fault for fault in FAULTS if fault.name != "empty"]
+"""Faults that say nothing: the answer that follows is the answer."""
+SHORT = "evaluation.agent.model.model_settings.extra_args.timeout=0.5"
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+async def test_faults_that_are_retried_away_change_no_result(
+    tmp_path: Path, waits: FakeSleep, seed: int
+) -> None:
+    draw = Random(seed)
+
+    def script(_: Asked) -> Action:
+        return draw.choice(LOST) if draw.random() < 0.2 else simulated()
+
+    calm, stormy = Project(tmp_path / "calm"), Project(tmp_path / "stormy")
+    await calm.practise()
+    async with FaultServer(script) as server:
+        url = f"evaluation.agent.model.model_provider.base_url={server.url}"
+        report = await stormy.practise(url, SHORT)
+    assert stormy.results() == calm.results()
+    assert report.merge_failed == []
+    assert stormy.query("SELECT count(*) FROM failures") == [(0,)]
+    ((calls, tries),) = stormy.query("SELECT count(*), sum(tries) FROM calls")
+    assert calls == calm.query("SELECT count(*) FROM calls")[0][0]
+    assert tries == len(server.asked) > calls
