@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check format lint types wheel clean
+.PHONY: demo test check format lint types wheel kill-test soak canary clean
 
 demo: $(READY)  ## The main job on the simulated endpoint
 	$(BIN)/grpo-practice demo
@@ -30,6 +30,15 @@ wheel: $(READY)  ## The wheel works without anything of development
 	.wheel/venv/bin/grpo-practice --help
 	cd .wheel && venv/bin/grpo-practice config validate --config math.yaml --set evaluation.agent.model.model_provider.model=sim
 	rm -rf .wheel
+
+kill-test: $(READY)  ## SIGKILL at 60 instants of a practice run, resumed each time
+	$(BIN)/python -m tests.endurance.kill
+
+soak: $(READY)  ## 20,000 rollouts against an endpoint where one answer in ten is a fault
+	$(BIN)/python -m tests.endurance.soak
+
+canary: $(READY)  ## Every command under every fault, and no key in anything it leaves behind
+	$(BIN)/python -m tests.canary.matrix
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv .venv
