@@ -14,7 +14,7 @@ STUDENT = 1
 START = 16
 """The first window: a refused key, or a server for few, costs no more than these requests."""
 GROWTH_S = 0.5
-"""Seconds between two growths of the window."""
+"""Seconds between two doublings of a window that was never cut."""
 PROOF = 8
 """How many requests come back before a window that was cut grows by one."""
 
@@ -27,10 +27,11 @@ class Limit:
 
     The window finds out how much the endpoint takes. It doubles every `GROWTH_S` while somebody
     waits, up to `n`, until a server says "too many"; `cut` halves it then. From there it grows by
-    one at a time, and only once `PROOF` requests have come back: the capacity is known to lie
-    between the half and the whole, a step of one oversteps it by one request, and a server of slow
-    replies or small capacity must not be overstepped at every second one. Without waiters it stays
-    as it is, since it was not put to the test.
+    one at a time, once `PROOF` requests have come back: the capacity is known to lie between the
+    half and the whole, a step of one oversteps it by one request, and a server of slow replies or
+    small capacity must not be overstepped at every second one. Counted in requests, a fast server
+    that says so now and then for no reason is not held down either. Without waiters it stays as it
+    is, since it was not put to the test.
     """
 
     def __init__(self, n: int) -> None:
@@ -67,7 +68,7 @@ class Limit:
             return
         self.cuts += 1
         self.window = (self.window + 1) // 2
-        self._back = 0
+        self._back = -self.held  # those in flight prove nothing about the new window
         if self._growth is not None:
             self._growth.cancel()
             self._growth = None
@@ -90,6 +91,8 @@ class Limit:
     def _give(self) -> None:
         self.held -= 1
         self._back += 1
+        if self.cuts and self._waiting and self._back >= PROOF and self.window < self.n:
+            self.window, self._back = self.window + 1, 0
         self._let_in()
 
     def _let_in(self) -> None:
@@ -104,13 +107,11 @@ class Limit:
                 first.set_result(None)
             else:
                 break
-        if self._waiting and self._growth is None and self.window < self.n:
+        growing = not self.cuts and self._growth is None and self.window < self.n
+        if self._waiting and growing:
             self._growth = asyncio.get_running_loop().call_later(GROWTH_S, self._grow)
 
     def _grow(self) -> None:
         self._growth = None
-        if not self.cuts:
-            self.window = min(self.n, 2 * self.window)
-        elif self._back >= PROOF:
-            self.window, self._back = self.window + 1, 0
+        self.window = min(self.n, 2 * self.window)
         self._let_in()
