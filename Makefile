@@ -9,7 +9,7 @@ demo: $(READY)  ## The main job on the simulated endpoint
 	$(BIN)/grpo-practice demo
 
 test: $(READY)  ## The tests
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n auto --dist worksteal
 
 check: format lint types test wheel  ## What has to pass before a commit
 

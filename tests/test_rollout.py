@@ -13,6 +13,7 @@ from grpo_practice.errors import (
     ContextOverflowError,
     EndpointError,
     EndpointRefusedError,
+    GrpoPracticeError,
     JudgeError,
     RunFailedError,
     VerifyError,
@@ -245,15 +246,22 @@ async def test_an_error_cancels_the_others_and_waits_for_them() -> None:
     assert sorted(cleaned) == [1, 2]
 
 
-def test_a_run_stops_when_more_than_the_allowed_share_failed() -> None:
-    watch = FailureWatch("step 3", 10, 0.2)
+async def test_a_run_stops_when_more_than_the_allowed_share_failed() -> None:
+    landed = list[GrpoPracticeError]()
+
+    async def land(error: GrpoPracticeError) -> None:
+        landed.append(error)
+
+    watch = FailureWatch("step 3", 10, 0.2, land)
     bad = Rollout(0, 0, Q, Played("error", reason="provider", error="HTTP 503"))
-    watch.see(ok(place()))
-    watch.see(bad)
-    watch.see(bad)
+    await watch.see(ok(place()))
+    await watch.see(bad)
+    await watch.see(bad)
+    assert landed == []
     with pytest.raises(RunFailedError, match=r"3 of the 10 rollouts of step 3.*HTTP 503") as e:
-        watch.see(bad)
+        await watch.see(bad)
     assert e.value.exit_code == 1
+    assert landed == [e.value]
 
 
 async def test_a_cancellation_that_nobody_asked_for_is_the_verify_functions_error() -> None:

@@ -112,7 +112,7 @@ class StoreError(GrpoPracticeError):
 
 
 class StoppedError(GrpoPracticeError):
-    """A signal ended the command, in order; what was paid for is stored.
+    """A signal ended the command, in order; what was answered is stored.
 
     Args:
         number: Of the signal.
@@ -123,6 +123,8 @@ class StoppedError(GrpoPracticeError):
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {Signals(number).name}")
         self.exit_code = 128 + number
+        self.unanswered = 0
+        """Requests that were under way when the wait for them was over."""
 
 
 class StepError(GrpoPracticeError):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from grpo_practice.events import Emit, RolloutFinished
-from grpo_practice.failures import FailureWatch
+from grpo_practice.failures import FailureWatch, Land
 from grpo_practice.rollout import UNSCORED, GroupJob, Place, Player, play_groups
 from grpo_practice.store import Store
 from grpo_practice.store.records import Branch, StepRow, Told
@@ -32,6 +32,7 @@ class Evaluation:
     library_id: int | None
     concurrency: int
     max_failed_share: float
+    land: Land
     pilot: int | None = None
     """Ask only so many of the questions that are left, and close nothing."""
 
@@ -59,7 +60,9 @@ async def evaluate(job: Evaluation, store: Store, rows: Sequence[StepRow], emit:
     if job.pilot is not None:
         sizes = (k for row in rows if unfinished(row) for _, k in row.plan.slots)
         planned = sum(islice(sizes, job.pilot))
-    work = _Work(job, store, emit, FailureWatch(job.branch.run, planned, job.max_failed_share))
+    work = _Work(
+        job, store, emit, FailureWatch(job.branch.run, planned, job.max_failed_share, job.land)
+    )
     jobs = islice(work.jobs(rows), job.pilot)
     await play_groups(jobs, work.play, concurrency=job.concurrency, on_group=work.finish)
 
@@ -117,7 +120,7 @@ class _Work:
             told = Told(seed, self.job.system, self.job.library_id)
             await self.store.save_rollout(self.job.branch, place.step, rollout, told)
         self.emit(RolloutFinished.of(place.step, rollout))
-        self.watch.see(rollout)
+        await self.watch.see(rollout)
         return rollout
 
     async def _judge(self, step: _Open, place: Place) -> Rollout:

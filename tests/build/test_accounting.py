@@ -65,6 +65,7 @@ async def test_the_steps_of_a_practice_document_are_complete(project: Project) -
         assert groups["planned"] == groups["informative"] - groups["failed"] + sum(counted)
         assert step["cost_usd"] == 0  # the simulated endpoint is paid nothing
     assert document["library"]["sha256"] == hashes[document["library"]["id"]]
+    assert document["library"]["tokens"] is None
 
 
 async def test_what_a_step_cost_is_the_sum_of_its_calls_or_unknown(project: Project) -> None:

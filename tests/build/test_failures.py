@@ -142,8 +142,8 @@ async def test_1_58_a_judge_that_is_down_stops_the_run_and_only_judging_is_left(
         report = await project.evaluate(url, "verify=judge")
         assert endpoint.by_stage == {"judge": 12, "play": 12 - played}
     assert report.score.coverage == 1.0
-    assert report.health.unanswered == {"provider": 3}
-    assert report.document()["failed_requests"] == {"provider": 3}
+    assert report.health.unanswered == {"HTTP 400": 3}
+    assert report.document()["failed_requests"] == {"HTTP 400": 3}
 
 
 async def test_1_59_a_judge_without_a_verdict_gives_no_reward(project: Project) -> None:

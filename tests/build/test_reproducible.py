@@ -99,7 +99,7 @@ async def test_a_failure_that_was_made_good_is_no_reason(project: Project) -> No
     assert first.document()["reproducible"]["holds"] is False
     second = (await project.evaluate()).document()
     assert second["reproducible"]["holds"] is True
-    assert second["failed_requests"] == {"provider": 1}
+    assert second["failed_requests"] == {"HTTP 400": 1}
 
 
 async def test_who_answered_is_noted_when_it_is_not_who_was_asked(project: Project) -> None:

@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import zlib
 from pathlib import Path
 from urllib.parse import quote
@@ -126,10 +127,12 @@ def test_1_54_what_a_verify_function_prints_in_its_worker_holds_no_key(tmp_path:
     done = subprocess.run(
         [sys.executable, "-m", "grpo_practice", *words],
         cwd=place.folder,
-        env=place.env,
+        # The socket of the worker's server stands there, and its name must be short.
+        env=place.env | {"TMPDIR": tempfile.gettempdir()},
         capture_output=True,
-        check=True,
+        check=False,
     )
+    assert done.returncode == 0, done.stderr
     assert b"'UTU_LLM_API_KEY': '***'" in done.stderr
     assert not keys_in(done.stdout + done.stderr)
     assert b"reward 1.000" in done.stdout

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from grpo_practice.cli.budget import goes_on
 from tests.build.project import Project
 from tests.cli.conftest import Gp
 
@@ -63,6 +64,48 @@ def test_a_dry_run_says_what_is_left_and_leaves_no_trace(toy: Gp, tmp_path: Path
     assert {p: p.read_bytes() for p in tmp_path.iterdir()} == before
 
 
+def test_a_forecast_fits_80_columns(toy: Gp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("grpo_practice.cli.consoles.out.width", 80)
+    priced = ("--set", "evaluation.prices={sim: {input: 300, output: 900}}")
+    evaluated = ("--set", "practice.do_eval=true", "--set", "practice.grpo_n=90")
+    said = toy("practice", "-c", "c.yaml", "--dry-run", *priced, *evaluated)
+    lines = said.out.splitlines()
+    assert max(map(len, lines[:-1])) <= 80
+    rows = [line.split("  ")[0] for line in lines[2:8]]
+    assert rows == ["play", "summarise", "compare", "propose", "merge", "eval play"]
+    assert all(line.endswith("assumption") for line in lines[2:8])
+    shown = next(line for line in lines if "still to be learnt" in line)
+    assert "up to 29 experiences; 40 tokens for each" in shown
+
+
+def test_models_of_a_forecast_are_named_with_what_asks_them(toy: Gp) -> None:
+    teacher = (
+        "practice.teacher_model={model_provider: {model: sim, base_url: 'http://h.example/v1'}}"
+    )
+    one = toy("practice", "-c", "c.yaml", "--dry-run", "--set", teacher)
+    assert one.code == 0
+    other = teacher.replace("model: sim", "model: other")
+    two = toy("practice", "-c", "c.yaml", "--dry-run", "--set", other)
+    assert "sim: play; other: summarise, compare, propose, merge" in two.out
+
+
+def test_a_forecast_ends_with_the_command_that_does_it(
+    toy: Gp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["practice", "-c", "c.yaml", "--max-requests", "10", "--dry-run"]
+    monkeypatch.setattr("sys.argv", ["grpo-practice", *words])
+    last = toy(*words).out.splitlines()[-1]
+    assert last == (
+        "next: grpo-practice practice -c c.yaml --max-requests 10"
+        "   (it will pause before the end: raise --max-requests)"
+    )
+    words = ["practice", "--pilot", "1", "-c", "c.yaml"]
+    monkeypatch.setattr("sys.argv", ["grpo-practice", *words])
+    assert toy(*words).out.splitlines()[-1] == "next: grpo-practice practice -c c.yaml"
+    assert goes_on(["eval", "--pilot=3", "-k", "2"]) == "grpo-practice eval -k 2"
+
+
 def test_a_dry_run_makes_no_database(gp: Gp, tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text("question,answer\n1+1?,2\n")
     words = ("eval", "--model", "sim", "--dataset", "d.csv", "--verify", "math", "--dry-run")
@@ -77,7 +120,8 @@ def test_a_pilot_plays_and_then_says_what_is_left(toy: Gp) -> None:
     assert piloted.document["stages"][0]["history_calls"] == 6
     evaluated = toy("eval", "-c", "c.yaml", "--pilot", "3")
     assert evaluated.code == 0
-    assert "such calls" in evaluated.out
+    assert "this run" in evaluated.out
+    assert evaluated.out.startswith("pilot: 3 questions, 3 rollouts, mean reward ")
     done = toy("eval", "-c", "c.yaml", "--json").document
     assert done["requests"]["new"] == 9
     assert toy("practice", "-c", "c.yaml", "--pilot", "2", "--dry-run").code == 2

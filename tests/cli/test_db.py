@@ -42,6 +42,46 @@ def test_the_database_is_no_copy_of_itself(demo: Gp) -> None:
         assert "the database itself" in ran.err
 
 
+PARTS = [f"{DB}{end}" for end in ("-wal", "-shm", "-journal", ".lock")]
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)], ids=["", "force"])
+def test_no_part_of_the_database_is_replaced_by_a_copy(demo: Gp, force: tuple[str, ...]) -> None:
+    store = Store(Path(DB))
+    store.add_dataset("paid", [Sample("q", "1")], origin="x", replace=False)
+    Path("sub").mkdir()
+    Path("to-sub").symlink_to("sub")
+    named: list[str | Path] = []
+    for n, part in enumerate(PARTS):
+        if n == 0:
+            assert Path(part).stat().st_size  # what was just added stands nowhere else
+        Path(f"link{n}").symlink_to(part)  # the journal is not there: a link to nothing yet
+        if Path(part).exists():
+            Path(f"hard{n}").hardlink_to(part)
+            named.append(f"hard{n}")
+        named += [part, f"sub/../{part}", f"to-sub/../{part}", Path(part).absolute(), f"link{n}"]
+        named += [part.upper(), f"other.db{part.removeprefix(DB)}"]
+    before = {path: path.read_bytes() for path in Path().iterdir() if path.is_file()}
+    for name in named:
+        ran = demo("db", "backup", str(name), *force)
+        assert ran.code == 2, name
+        assert "part of" in ran.err
+        assert "hint: name another file" in ran.err
+    assert {path: path.read_bytes() for path in Path().iterdir() if path.is_file()} == before
+    store.close()
+    assert "paid" in demo("data", "list").out
+
+
+def test_a_part_is_known_also_where_the_database_is_named_by_a_link(demo: Gp) -> None:
+    Path("other").mkdir()
+    Path("other/name.db").symlink_to(Path(DB).absolute())
+    with Store(Path(DB)):
+        Path("log").hardlink_to(f"{DB}-wal")
+        for name, said in (("log", "is a part of other/name.db"), (DB, "the database itself")):
+            ran = demo("db", "backup", name, "--force", "--db", "other/name.db")
+            assert (ran.code, said in ran.err) == (2, True), ran.err
+
+
 def test_a_link_is_replaced_not_followed(demo: Gp) -> None:
     Path("precious").write_text("mine")
     Path("link").symlink_to("precious")

@@ -1,5 +1,6 @@
 """`doctor`: each thing that would go wrong is found before it costs, with its exit code."""
 
+import asyncio
 import json
 import sqlite3
 from pathlib import Path
@@ -7,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.build import doctor
-from grpo_practice.build.doctor_data import boxed, look_at_questions, look_at_verify, near_miss
+from grpo_practice.build import doctor, doctor_endpoints
 from grpo_practice.build.doctor_endpoints import models_of
-from grpo_practice.config import load_eval, load_practice
-from grpo_practice.types import Sample
+from grpo_practice.config import load_practice
 from tests.build.project import CONFIG
 from tests.cli.conftest import Gp, Ran, gp
-from tests.faults.actions import Script, always, error, ok
+from tests.faults.actions import Action, Script, Wire, always, error, ok, stall
 from tests.faults.conftest import serving
 
 __all__ = ["gp"]
@@ -51,7 +50,35 @@ def test_an_empty_folder_has_no_problem_and_is_left_empty(gp: Gp, tmp_path: Path
     assert (ran.code, ran.document["exit"], ran.document["requests"]) == (0, 0, {"new": 0})
     assert [text for state, text in found(ran, "config") if state == "warning"]
     assert list(tmp_path.iterdir()) == []
-    assert "0 problems, 1 warning" in gp("doctor").out
+    warnings = 1 + doctor.wal_reset_bug(sqlite3.sqlite_version_info)
+    assert f"0 problems, {warnings} warning" in gp("doctor").out
+
+
+@pytest.mark.parametrize(
+    ("version", "affected"),
+    [
+        ((3, 40, 1), True),
+        ((3, 44, 5), True),
+        ((3, 44, 6), False),
+        ((3, 45, 9), True),
+        ((3, 50, 6), True),
+        ((3, 50, 7), False),
+        ((3, 51, 2), True),
+        ((3, 51, 3), False),
+        ((3, 53, 0), False),
+    ],
+)
+def test_a_sqlite_that_may_damage_its_log_is_pointed_out(
+    gp: Gp, monkeypatch: pytest.MonkeyPatch, version: tuple[int, ...], affected: bool
+) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", version)
+    ran = gp("doctor", "--json")
+    ((state, text),) = found(ran, "sqlite")
+    assert (ran.code, state, "WAL-reset bug" in text) == (
+        0,
+        "warning" if affected else "ok",
+        affected,
+    )
 
 
 def test_an_endpoint_is_asked_two_tiny_requests_that_no_ledger_keeps(
@@ -64,9 +91,12 @@ def test_an_endpoint_is_asked_two_tiny_requests_that_no_ledger_keeps(
     assert "2 tiny requests" in ran.err
     assert [len(a.body.get("tools", [])) for a in server.asked] == [0, 1]
     states = found(ran, "student")
-    assert any(s == "ok" and "answers in" in t for s, t in states)
-    assert ("ok", "calls tools") in states
+    assert any(s == "ok" and "model m-1 at" in t and "answered; latency" in t for s, t in states)
+    assert ("ok", "tool call works") in states
+    assert ("ok", "seed accepted") in states
     assert any(s == "warning" and "price is unknown" in t for s, t in states)
+    (hint,) = (f["hint"] for f in ran.document["findings"] if "price is unknown" in f["text"])
+    assert hint.startswith("add prices: {'m-1': ")
     assert any(s == "warning" and "token counts" in t for s, t in states)
     assert not list(tmp_path.glob("*.db"))
 
@@ -94,6 +124,8 @@ def test_what_an_endpoint_does_otherwise_than_it_was_asked_is_a_warning(
     assert "does not take `seed`" in told
     assert "takes no seed" in told
     assert "answers as 'another-model'" in told
+    assert "tokens counted (9 in, 30 out)" in told
+    assert "seed accepted" not in told
     assert "25 of 30 tokens" in told
     assert "did not call a tool" in told
 
@@ -118,6 +150,65 @@ def test_an_endpoint_that_is_not_there_is_exit_3(gp: Gp, tmp_path: Path) -> None
         ran = gp("doctor", "--json", "-c", "e.yaml", *(w for text in sets for w in ("--set", text)))
         assert ran.code == 3
         assert any(said in text for _, text in found(ran, "student")), ran.out
+
+
+def hurried(monkeypatch: pytest.MonkeyPatch, one_s: float, whole_s: float) -> None:
+    monkeypatch.setattr(doctor_endpoints, "DEADLINE_S", one_s)
+    monkeypatch.setattr(doctor_endpoints, "WHOLE_S", whole_s)
+
+
+def test_an_endpoint_that_hangs_is_asked_once_and_keeps_no_other_from_being_asked(
+    gp: Gp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hurried(monkeypatch, 3.0, 60.0)
+    write(tmp_path)
+    with serving(always(ok("4"))) as well:
+        at = "judge_model.model_provider"
+        other = [f"{at}.base_url={well.url}", f"{at}.model=m-2", f"{at}.api_key={KEY}"]
+        ran, hangs = ask(gp, always(stall()), *other, "verify=judge")
+    assert (ran.code, len(hangs.asked)) == (3, 1)
+    assert any(s == "problem" and "gave no answer in" in t for s, t in found(ran, "student"))
+    assert any("answered; latency" in t for _, t in found(ran, "judge"))
+
+
+def test_endpoints_are_asked_at_the_same_time(
+    gp: Gp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hurried(monkeypatch, 10.0, 20.0)
+    write(tmp_path)
+    with serving(always(ok("4"))) as judge:
+        at = "judge_model.model_provider"
+        other = [f"{at}.base_url={judge.url}", f"{at}.model=m-2", f"{at}.api_key={KEY}"]
+
+        async def play(wire: Wire) -> bool:
+            while not judge.asked:  # noqa: ASYNC110 - it is another thread's
+                await asyncio.sleep(0.01)
+            return await ok("4").play(wire)
+
+        ran, _ = ask(gp, always(Action("after the judge", play)), *other, "verify=judge")
+    assert ran.code == 0, ran.out
+
+
+def test_an_endpoint_that_asks_for_a_long_wait_does_not_get_it(
+    gp: Gp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hurried(monkeypatch, 30.0, 3.0)
+    write(tmp_path)
+    ran, server = ask(gp, always(error(503, "later", {"Retry-After": "60"})))
+    assert (ran.code, len(server.asked)) == (3, 1)
+    assert any("gave no answer in" in t for _, t in found(ran, "student")), ran.out
+
+
+def test_a_tool_that_makes_the_endpoint_hang_is_no_problem(
+    gp: Gp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hurried(monkeypatch, 3.0, 60.0)
+    write(tmp_path)
+    ran, server = ask(gp, lambda a: stall() if "tools" in a.body else ok("4"))
+    assert (ran.code, len(server.asked)) == (0, 2)
+    told = " ".join(text for _, text in found(ran, "student"))
+    assert "did not answer a request with a tool in time" in told
+    assert "latency" in told
 
 
 def test_a_key_that_goes_out_in_clear_is_a_warning(tmp_path: Path) -> None:
@@ -221,80 +312,3 @@ def test_the_file_system_is_that_of_the_nearest_mount(
     mounts.write_text(lines.format(at=at))
     assert doctor.file_system(folder, mounts) == kind
     assert doctor.file_system(folder, tmp_path / "none") is None
-
-
-def samples(*pairs: tuple[str, Any]) -> list[Sample]:
-    return [Sample(question, answer) for question, answer in pairs]
-
-
-def test_questions_that_stand_twice_are_counted_without_case_and_spaces() -> None:
-    data = {
-        "practice": samples(("What is  1+1?", 2), ("what is 1+1?", 2), ("b", 1)),
-        "evaluation": samples(("WHAT IS 1+1? ", 2), ("c", 1)),
-        "selection": samples(("d", 1)),
-    }
-    told = [(f.about, f.state, f.text) for f in look_at_questions(data)]
-    assert told == [
-        ("practice data", "warning", "1 questions are there again"),
-        ("evaluation data", "warning", "1 of 2 questions are in the practice data too"),
-    ]
-
-
-SCORES = """
-def said(sample):
-    return sample.response.rpartition("{")[2].partition("}")[0] or sample.response
-def lax(sample):
-    return {"reward": 1.0}
-def begins(sample):
-    return {"reward": float(said(sample)[:1] == str(sample.correct_answer)[:1])}
-def deaf(sample):
-    return {"reward": 0.0}
-def fragile(sample):
-    return {"reward": float(int(said(sample)) == int(sample.correct_answer))}
-"""
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("verify", "state", "said"),
-    [
-        ("math", "ok", "tried on 3 golds"),
-        ("exact", "ok", "tried on 3 golds"),
-        ("contains", "ok", "tried on 3 golds"),
-        ("s.py:lax", "problem", "counts as right: an empty answer"),
-        ("s.py:begins", "warning", "near misses count as right"),
-        ("s.py:deaf", "warning", "3 of 3 golds are not right answers to themselves"),
-        ("s.py:fragile", "warning", "raised"),
-        ("s.py:gone", "problem", "cannot load"),
-        ("judge", "ok", "not tried"),
-    ],
-)
-async def test_a_verify_function_is_tried_on_golds_near_misses_and_hostile_answers(
-    tmp_path: Path, verify: str, state: str, said: str
-) -> None:
-    (tmp_path / "s.py").write_text(SCORES)
-    flags = ["data.dataset=d", f"verify={verify}", "agent.model.model_provider.model=sim"]
-    config = load_eval(None, flags, {}).config
-    data = {"evaluation": samples(("a", 123), ("b", 145), ("c", 77))}
-    findings = await look_at_verify(config, data, tmp_path)
-    assert any(f.state == state and said in f.text for f in findings), findings
-    if state == "ok":
-        assert {f.state for f in findings} == {"ok"}
-
-
-@pytest.mark.anyio
-async def test_golds_that_a_function_cannot_read_are_exit_4(tmp_path: Path) -> None:
-    flags = ["data.dataset=d", "verify=choice", "agent.model.model_provider.model=sim"]
-    config = load_eval(None, flags, {}).config
-    data = {"evaluation": samples(("a", "neither of them"), ("b", "B"))}
-    (finding,) = await look_at_verify(config, data, tmp_path)
-    assert (finding.state, finding.exit_code) == ("problem", 4)
-    assert "1 golds cannot be used" in finding.text
-
-
-@pytest.mark.parametrize(
-    ("gold", "miss"), [("24", "25"), ("1.9", "1.0"), ("Paris", "Parit"), ("Z", "Y"), ("?", "??7")]
-)
-def test_a_near_miss_differs_in_one_place(gold: str, miss: str) -> None:
-    assert near_miss(Sample("q", gold)) == miss
-    assert boxed("1") == r"The answer is \boxed{1}."

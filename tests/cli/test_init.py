@@ -1,5 +1,8 @@
 """`init`, `config` and `verify`: what needs neither a database nor an endpoint."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -127,3 +130,21 @@ def test_a_judge_needs_a_model_and_uses_the_one_in_the_environment(
     ran = gp(*words, "--response", "It is Paris, I am sure.", "--json")
     assert ran.code == 0, ran.err
     assert ran.document["reward"] in (0.0, 1.0)
+
+
+def test_a_folder_for_sockets_whose_name_is_too_long_is_said(tmp_path: Path) -> None:
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    (tmp_path / "score.py").write_text("def check(sample):\n    return {'reward': 1.0}\n")
+    words = ("verify", "score.py:check", "--answer", "1", "--response", "1")
+    done = subprocess.run(
+        [sys.executable, "-m", "grpo_practice", *words],
+        cwd=tmp_path,
+        env=os.environ | {"TMPDIR": str(long)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "the verify workers cannot start: OSError: AF_UNIX path too long" in done.stderr
+    assert "hint: set TMPDIR to a folder with a short name" in done.stderr

@@ -140,7 +140,7 @@ def test_a_stopped_run_says_how_to_go_on(gp: Gp, monkeypatch: pytest.MonkeyPatch
     ran = gp("practice", "--config", "a b.yaml", "--again", "--set", "a.api_key=sk-123456789")
     assert ran.code == 130
     assert ran.err.splitlines() == [
-        "stopped; all that was paid for is stored",
+        "stopped; all that was answered is stored",
         "hint: to go on: grpo-practice practice --config 'a b.yaml' --set 'a.api_key=***'",
     ]
 

@@ -25,6 +25,7 @@ def scored(n: int = 30, right: int = 20, k: int = 4) -> Score:
     return score((Question(str(i), k, c, float(c), float(c), k) for i, c in enumerate(counts)), k)
 
 
+KEY = "evaluation.prices (in an evaluation's file: prices)"
 REPORT = EvalReport(
     run="math/eval",
     branch=BRANCH,
@@ -92,18 +93,18 @@ def test_a_score_without_an_interval_says_so(capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("micro", "unpriced", "uncounted", "said"),
     [
-        (None, {"gpt-x": 120}, 0, "unknown: no price for gpt-x (120 calls); add prices"),
-        (None, {"a": 3, "b": 1}, 0, "unknown: no price for a, b (4 calls); add prices"),
+        (None, {"gpt-x": 120}, 0, f"unknown: no price for gpt-x (120 calls); add {KEY}"),
+        (None, {"a": 3, "b": 1}, 0, f"unknown: no price for a, b (4 calls); add {KEY}"),
         (None, {"m": 9}, 9, "unknown: the endpoint did not say the tokens of 9 calls"),
         (
             None,
             {"m": 9},
             1,
             "unknown: no price for m (8 calls) and the endpoint did not say the tokens of 1 call;"
-            " add prices",
+            f" add {KEY}",
         ),
         (2_900_000, {}, 0, "$2.90"),
-        (2_900_000, {"j": 2}, 0, "$2.90 and more: no price for j (2 calls); add prices"),
+        (2_900_000, {"j": 2}, 0, f"$2.90 and more: no price for j (2 calls); add {KEY}"),
         (31, {}, 0, "$0.000031"),
         (0, {}, 0, "$0.00"),
         (None, {}, 0, "nothing was asked"),
@@ -143,13 +144,20 @@ def test_1_35_answers_that_never_began_are_counted_apart_with_what_to_do(
 def test_requests_that_were_retried_or_given_up_are_told_by_kind(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    unwell = Health(unanswered={"provider": 2, "time": 1}, maybe_paid=1, retried=7)
+    unwell = Health(unanswered={"HTTP 503": 2, "deadline": 1}, maybe_paid=1, retried=7)
     show_eval(replace(REPORT, health=unwell))
     text = " ".join(capsys.readouterr().out.split())
     assert (
         "7 requests answered only at a later try;"
-        " 3 requests given up (2 provider, 1 time), 1 of them perhaps billed"
+        " 3 requests given up (2 HTTP 503, 1 deadline), 1 of them perhaps billed"
     ) in text
+
+
+def test_where_nothing_was_asked_no_token_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    show_eval(replace(REPORT, usage=Usage(), unpriced={}))
+    text = " ".join(capsys.readouterr().out.split())
+    assert "in all 0 tokens in, 0 out" in text
+    assert "cost nothing was asked" in text
 
 
 def test_what_voids_the_promise_is_said(capsys: pytest.CaptureFixture[str]) -> None:

@@ -103,7 +103,7 @@ def kept(shell: Shell) -> tuple[int, int]:
 def test_1_62_after_one_signal_what_is_in_flight_is_kept(
     shell: Shell, slow: Callable[[float], Slow], number: signal.Signals
 ) -> None:
-    server = slow(1.0)
+    server = slow(2.5)
     with start(shell, server.words()) as process:
         until(lambda: server.asked() == 8)
         process.send_signal(number)
@@ -111,7 +111,7 @@ def test_1_62_after_one_signal_what_is_in_flight_is_kept(
     code = 128 + number
     assert process.returncode == code, told
     assert "stopping: waiting up to 5 s for 8 requests; Ctrl-C again to leave now" in told
-    assert "stopped; all that was paid for is stored" in told
+    assert "stopped; all that was answered is stored" in told
     assert "to go on: grpo-practice practice --config math.yaml" in told
     assert ended(shell) == [(code, f"stopped by {number.name}", "stopped")]
     assert server.asked() == 8

@@ -135,6 +135,17 @@ def test_the_block_shows_step_rewards_groups_failures_and_tokens() -> None:
     assert "left" in text
 
 
+def test_tokens_are_none_before_the_first_answer_and_unknown_after_one_without_a_count() -> None:
+    tally = Tally(clock=Clock())
+    tally.see(RunStarted("e", 1, steps=1, rollouts=2, done=0, simulated=False))
+    tally.see(CallFinished("play", Usage(900, 0, 90), 1.0, replayed=True))
+    assert "tokens 0 in, 0 out   requests 0 new, 1 replayed" in drawn(tally)
+    tally.see(CallFinished("play", Usage(), 1.0, replayed=False))
+    assert "tokens unknown in, unknown out   requests 1 new" in drawn(tally)
+    tally.see(CallFinished("play", Usage(7, 0, 2), 1.0, replayed=False))
+    assert "tokens 7 in, 2 out   requests 2 new" in drawn(tally)
+
+
 def test_an_evaluation_on_the_way_is_counted_apart() -> None:
     tally = Tally(clock=Clock())
     for event in practised():

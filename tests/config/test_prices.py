@@ -44,3 +44,10 @@ def test_a_price_that_is_none_is_named(tmp_path: Path, prices: str, key: str) ->
     path = write(tmp_path, {"e.yaml": f"{EVAL}prices: {prices}\n"})
     with pytest.raises(ConfigError, match=key):
         load_eval(path, [], read_environment({}, tmp_path))
+
+
+def test_prices_at_the_top_of_a_practice_config_are_shown_their_place(tmp_path: Path) -> None:
+    path = write(tmp_path, {"p.yaml": PRACTICE + "prices: {m: {input: 1, output: 2}}\n"})
+    with pytest.raises(ConfigError, match="unknown key") as e:
+        load_practice(path, [], read_environment({}, tmp_path))
+    assert e.value.hint == "did you mean evaluation.prices?"

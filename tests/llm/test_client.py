@@ -139,7 +139,7 @@ async def test_1_45_ten_megabytes_are_read_whole() -> None:
 
 
 async def test_requests_and_their_tries_go_round_the_addresses() -> None:
-    server = FakeEndpoint(answers(down(), down(), "24"))
+    server = FakeEndpoint(answers(down(409), down(409), "24"))
     endpoint = Endpoint(("https://a.example/v1", "https://b.example/v1"))
     async with connect(server, endpoint) as client:
         got = [await client.send(ask()) for _ in range(3)]

@@ -82,6 +82,36 @@ def test_a_body_that_names_no_model_counts_as_the_one_asked(model: Any) -> None:
             Usage(12, None, 9),
             id="43-null-details",
         ),
+        pytest.param(
+            {
+                "prompt_tokens": 12,
+                "completion_tokens": 9,
+                "prompt_tokens_details": {"cached_tokens": 13},
+                "completion_tokens_details": {"reasoning_tokens": 10},
+            },
+            Usage(12, None, 9, None),
+            id="43-a-part-above-its-whole",
+        ),
+        pytest.param(
+            {
+                "prompt_tokens": 12,
+                "completion_tokens": 9,
+                "prompt_tokens_details": {"cached_tokens": 12},
+                "completion_tokens_details": {"reasoning_tokens": 9},
+            },
+            Usage(12, 12, 9, 9),
+            id="43-a-part-that-is-the-whole",
+        ),
+        pytest.param(
+            {
+                "prompt_tokens": 12,
+                "completion_tokens": 9,
+                "prompt_tokens_details": {"cached_tokens": -1},
+                "completion_tokens_details": {"reasoning_tokens": -5},
+            },
+            Usage(12, None, 9, None),
+            id="43-negative-parts",
+        ),
     ],
 )
 def test_what_is_not_counted_is_unknown_and_never_zero(usage: Any, read: Usage) -> None:

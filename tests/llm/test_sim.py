@@ -131,7 +131,7 @@ async def test_latency_delays_each_request_and_not_their_sum() -> None:
         url = f"{address}/v1/chat/completions"
         await asyncio.gather(*(http.post(url, json=body(q, 0)) for q in QUESTIONS))
         took = time.monotonic() - start
-    assert 0.2 <= took < 1.0
+    assert 0.2 <= took < 0.2 * len(QUESTIONS)
 
 
 async def test_a_port_in_use_is_an_error() -> None:

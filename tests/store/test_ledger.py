@@ -3,15 +3,18 @@
 import asyncio
 import sqlite3
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from grpo_practice.calls import Address, Chat, Message, Reply, Request, Scope, Stage, Usage
 from grpo_practice.canonical import canon
-from grpo_practice.errors import EndpointError
+from grpo_practice.errors import ContextOverflowError, EndpointError
 from grpo_practice.events import CallFinished, Event
+from grpo_practice.llm.answer import Broken
 from grpo_practice.llm.ledgered import Model, ledgered
-from grpo_practice.store import Store, rollouts
+from grpo_practice.llm.taxonomy import decide_broken
+from grpo_practice.store import Store, health, rollouts
 from grpo_practice.store.records import Branch
 from tests.store.helpers import spec, upload
 
@@ -157,6 +160,49 @@ async def test_an_unanswered_request_is_on_record_and_asked_again(run: Run) -> N
     run.endpoint.broken = False
     await run.play()(Q)
     assert len(run.endpoint.seen) == 2
+
+
+def broken(kind: Literal["tls", "proxy", "connect", "cut", "deadline"]) -> EndpointError:
+    error = decide_broken(Broken(kind, "why", "http://h/v1"), answered=True).error
+    return error if isinstance(error, EndpointError) else ended("endpoint", str(error))
+
+
+def ended(kind: str, message: str = "", status: int | None = None) -> EndpointError:
+    """The record of a request that another exception ended."""
+    error = EndpointError(message, status=status)
+    error.kind = kind
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (EndpointError("http://h/v1: HTTP 503, busy", status=503), "HTTP 503"),
+        (EndpointError("http://h/v1: HTTP 400, odd", status=400), "HTTP 400"),
+        (EndpointError("http://h/v1: HTTP 200 with no choices"), "no usable answer"),
+        (broken("cut"), "cut"),
+        (broken("deadline"), "deadline"),
+        (broken("connect"), "refused"),
+        (broken("proxy"), "refused"),
+        (broken("tls"), "refused"),
+        (ended("endpoint", "http://h/v1 refused the API key", 401), "HTTP 401"),
+        (ContextOverflowError("too long", status=400), "context overflow"),
+        (ended("TimeoutError", "no answer within 5 s"), "deadline"),
+        (ended("CancelledError", "it was cancelled", 503), "cancelled"),
+        (ended("interrupted", "stopped by SIGINT"), "cancelled"),
+        (ended("paused", "--max-cost"), "paused"),
+        (ended("KeyError", "oops"), "internal"),
+    ],
+)
+async def test_a_failure_is_told_by_what_the_endpoint_did(
+    run: Run, error: EndpointError, said: str
+) -> None:
+    with run.store.invocation(run.branch, "t") as invocation_id:
+        ledger = run.store.ledger(run.branch, invocation_id)
+        ledger.fail(Address(run.branch.id, 0, 0, 0, "play"), error)
+        ledger.fail(Address(run.branch.id, 0, 1, 0, "play"), error)
+    run.store.flush()
+    assert run.store.read(health.of, run.branch).unanswered == {said: 2}
 
 
 async def test_lone_surrogates_are_replaced_before_they_are_sent_or_hashed(run: Run) -> None:

@@ -92,10 +92,10 @@ def test_without_a_box_the_stated_answer_or_the_last_expression_is_read(
     ids=lambda text: str(text[:8]),
 )
 def test_hostile_text_of_megabytes_is_read_in_linear_time(text: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     read_answer(text)
     last_line(text)
-    assert time.perf_counter() - started < 1.5
+    assert time.process_time() - started < 10  # below 1 s; were it quadratic, hours
 
 
 def test_golds_are_spelled_as_text_and_lists_are_alternatives() -> None:

@@ -188,7 +188,7 @@ async def test_a_hanging_function_is_killed_and_the_pool_goes_on(
             with pytest.raises(VerifyError, match=r"took longer than 0\.5 s"):
                 await task
         assert (await rest).reward == 1.0
-        assert time.perf_counter() - started < 3
+        assert time.perf_counter() - started < 20  # it would hang for ever
 
 
 async def test_the_timeout_score_is_used_only_where_it_is_set(tmp_path: Path) -> None:

@@ -25,9 +25,9 @@ from grpo_practice.verify.limits import too_costly
     ],
 )
 def test_towers_factorials_and_long_texts_are_refused_without_computing_them(text: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     assert too_costly(text) is not None
-    assert time.perf_counter() - started < 0.1
+    assert time.process_time() - started < 0.5
 
 
 @pytest.mark.parametrize(

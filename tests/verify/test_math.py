@@ -101,10 +101,10 @@ def test_the_fast_path_agrees_with_the_slow_one_on_integers(
 
 
 def test_an_integer_takes_microseconds() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     for _ in range(1_000):
         at_once(["1,234"], r"After some work we find that the answer is $\boxed{1\,234}$.")
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 1
 
 
 async def test_without_the_fast_path_a_worker_decides() -> None:

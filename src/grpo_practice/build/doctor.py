@@ -17,6 +17,10 @@ State = Literal["ok", "warning", "problem"]
 OLDEST_SQLITE = (3, 37, 0)
 """Older ones have no STRICT tables."""
 LITTLE_BYTES, TOO_LITTLE_BYTES = 1 << 30, 100 << 20
+WAL_RESET_FIXED = (3, 51, 3)
+"""Since 3.7.0 two connections at one write-ahead log can lose part of it (sqlite.org/wal.html)."""
+WAL_RESET_MENDED = ((3, 44, 6), (3, 50, 7))
+"""Where older lines have the fix: from that patch on."""
 NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "fuse.", "vboxsf")
 """How the types of file systems begin that do not share memory, which the database needs."""
 
@@ -61,7 +65,24 @@ def _programs() -> list[Finding]:
         text = f"{sqlite3.sqlite_version} is too old: {wanted} or newer is needed"
         error = StoreError(text, hint="use a Python that is linked with a newer SQLite")
         return [*found, problem("sqlite", error)]
+    if wal_reset_bug(sqlite3.sqlite_version_info):
+        text = (
+            f"{sqlite3.sqlite_version} has the WAL-reset bug: two commands that write to one"
+            " database at the same instant can, very rarely, damage it"
+        )
+        fixed = ".".join(map(str, WAL_RESET_FIXED))
+        hint = (
+            f"use a Python that is linked with SQLite {fixed} or newer; until then one command"
+            " at a time on a database, and db backup now and then"
+        )
+        return [*found, warning("sqlite", text, hint)]
     return [*found, ok("sqlite", sqlite3.sqlite_version)]
+
+
+def wal_reset_bug(version: tuple[int, ...]) -> bool:
+    """Whether this SQLite can lose a part of the write-ahead log that two connections reset."""
+    mended = any(version[:2] == since[:2] and version >= since for since in WAL_RESET_MENDED)
+    return version < WAL_RESET_FIXED and not mended
 
 
 def _database(path: Path) -> list[Finding]:

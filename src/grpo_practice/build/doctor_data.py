@@ -20,6 +20,7 @@ from grpo_practice.verify.verifier import Verifier
 GOLDS = 20
 """How many golds are tried, spread over the dataset."""
 RIGHT = 1 - 1e-9
+MISS = "a near miss"
 _DIGITS = dict(zip("0123456789", "1234567890", strict=True))
 _LETTERS = {c: chr(ord(c) + (-1 if c in "zZ" else 1)) for c in ascii_letters}
 HOSTILE: Mapping[str, str] = {
@@ -136,8 +137,9 @@ class _Trial:
 
     async def tell(self, samples: Sequence[Sample]) -> list[Finding]:
         """What became of golds, near misses and hostile answers."""
-        refused = [s for s in samples if not await self._accepts_gold(s)]
-        taken = [s for s in samples if await self._right(s, boxed(near_miss(s)), "a near miss")]
+        refused = [s for s in samples if not await self._accepts(s, _gold(s), "a gold")]
+        misses = [(s, miss) for s in samples for miss in near_misses(s)]
+        taken = [(miss, _gold(s)) for s, miss in misses if await self._accepts(s, miss, MISS)]
         fooled = [
             name
             for name, text in HOSTILE.items()
@@ -148,8 +150,9 @@ class _Trial:
         if refused:
             found.append(self._refused(f"{len(refused)} of {n}", _gold(refused[0])))
         if taken:
-            pair = f"{near_miss(taken[0])!r} for {_gold(taken[0])!r}"
-            text = f"{len(taken)} of {n} near misses count as right, as {pair}"
+            miss, gold = taken[0]
+            text = f"{len(taken)} of {len(misses)} near misses count as right"
+            text += f", as {miss!r} for {gold!r}"
             found.append(warning(self._about, text, "see whether it compares whole answers"))
         if fooled:
             text = f"counts as right: {', '.join(fooled)}"
@@ -157,7 +160,7 @@ class _Trial:
         for name, why in self._errors.items():
             found.append(warning(self._about, f"{name}: {why}", "such a rollout counts as failed"))
         seconds, name = self._slowest
-        tried = f"tried on {n} golds, {n} near misses, {len(HOSTILE)} hostile answers"
+        tried = f"tried on {n} golds, {len(misses)} near misses, {len(HOSTILE)} hostile answers"
         found.append(ok(self._about, f"{tried}; the slowest was {name} ({seconds:.2f} s)"))
         return found
 
@@ -169,10 +172,10 @@ class _Trial:
             return warning(self._about, text, hint)
         return problem(self._about, DataError(text, hint=hint))
 
-    async def _accepts_gold(self, sample: Sample) -> bool:
-        gold = _gold(sample)
-        bare = await self._right(sample, gold, "a gold")
-        return bare or await self._right(sample, boxed(gold), "a gold")
+    async def _accepts(self, sample: Sample, answer: str, name: str) -> bool:
+        """Whether the answer counts as right, bare or boxed."""
+        bare = await self._right(sample, answer, name)
+        return bare or await self._right(sample, boxed(answer), name)
 
     async def _right(self, sample: Sample, response: str, name: str) -> bool:
         started = monotonic()
@@ -195,12 +198,17 @@ def boxed(answer: str) -> str:
     return f"The answer is \\boxed{{{answer}}}."
 
 
-def near_miss(sample: Sample) -> str:
-    """Almost the gold: its last digit, else its last letter, is another one."""
+def near_misses(sample: Sample) -> list[str]:
+    """Almost the gold: its last digit, else its last letter, is another one, or has a 7 after it.
+
+    One digit more in a decimal number may be no error, so such a gold has one near miss only.
+    """
     gold = _gold(sample)
     spots = list(re.finditer(r"\d", gold)) or list(re.finditer(r"[A-Za-z]", gold))
     if not spots:
-        return f"{gold}?7"
+        return [f"{gold}?7"]
     at, char = spots[-1].start(), spots[-1][0]
     other = (_DIGITS if char.isdigit() else _LETTERS).get(char, "7")
-    return gold[:at] + other + gold[at + 1 :]
+    before, after = gold[:at], gold[at + 1 :]
+    longer = [] if "." in gold else [f"{before}{char}7{after}"]
+    return [f"{before}{other}{after}", *longer]

@@ -16,10 +16,13 @@ from grpo_practice.errors import EndpointError, EndpointRefusedError, GrpoPracti
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.endpoint import Endpoint, host, shown_url
 from grpo_practice.llm.limit import Limit
-from grpo_practice.llm.prices import Prices
+from grpo_practice.llm.prices import Price, Prices
 
 HERE = ("localhost", "127.0.0.1", "::1")
 DEADLINE_S = 30.0
+"""For one answer; nothing is sent again after it."""
+WHOLE_S = 35.0
+"""For all that is asked of a model at an address, waits the endpoint asks for included."""
 TRIES = 2
 REQUESTS = 2
 """For each model at each address."""
@@ -59,14 +62,20 @@ def asked_for(models: Sequence[tuple[str, ModelConfig]]) -> int:
 
 
 async def look_at_models(
-    models: Sequence[tuple[str, ModelConfig]], prices: Prices
+    models: Sequence[tuple[str, ModelConfig]], prices: Prices, key: str
 ) -> list[Finding]:
-    """What each endpoint answers, and how."""
-    parts = await asyncio.gather(*(_model(role, model, prices) for role, model in models))
+    """What each endpoint answers, and how; all are asked at once.
+
+    Args:
+        models: As `models_of` has them.
+        prices: What is known of what they cost.
+        key: Where the configuration would say what a model costs.
+    """
+    parts = await asyncio.gather(*(_model(role, model, prices, key) for role, model in models))
     return [finding for part in parts for finding in part]
 
 
-async def _model(role: str, model: ModelConfig, prices: Prices) -> list[Finding]:
+async def _model(role: str, model: ModelConfig, prices: Prices, key: str) -> list[Finding]:
     provider = model.model_provider
     if provider.simulated:
         return [ok(role, f"{provider.model} is simulated in this program; nothing was asked")]
@@ -82,15 +91,28 @@ async def _model(role: str, model: ModelConfig, prices: Prices) -> list[Finding]
     where = f"{provider.model} at {shown_url(url)} (from {provider.origin})"
     notices: list[str] = []
     request = Request(provider.model, {**params, "seed": 1}, _ASKED)
+    clock = asyncio.get_running_loop().time
+    until = clock() + WHOLE_S
     async with Client(endpoint, Limit(1), notice=notices.append) as client:
         try:
-            reply = await client.send(request)
-            called = await _called(client, replace(request, messages=_CALL, tools=[_TOOL]))
+            reply = await _ask(client, request, endpoint.timeout_s, until)
+            tool = replace(request, messages=_CALL, tools=[_TOOL])
+            called = await _called(client, tool, endpoint.timeout_s, until)
+        except TimeoutError:
+            text = f"{where} gave no answer in {clock() - until + WHOLE_S:.0f} s"
+            return [*found, problem(role, EndpointRefusedError(text, hint="does the server run?"))]
         except (EndpointError, EndpointRefusedError) as e:
             return [*found, problem(role, _refused(e))]
-    found.append(ok(role, f"{where} answers in {reply.seconds:.1f} s"))
+    found.append(ok(role, f"model {where} answered; latency {reply.seconds:.1f} s"))
     found += [warning(role, text) for text in notices]
-    return [*found, *_reply(role, provider.model, url, reply, prices), ok(role, called)]
+    found += [*_reply(role, provider.model, reply), ok(role, called)]
+    return [*found, _price(role, provider.model, prices.of(provider.model, url), key)]
+
+
+async def _ask(client: Client, request: Request, limit_s: float, until: float) -> Reply:
+    """The reply, within the time that is left; TimeoutError without one."""
+    async with asyncio.timeout_at(until):
+        return await client.send(request, limit_s=limit_s)
 
 
 def _refused(error: EndpointError | EndpointRefusedError) -> GrpoPracticeError:
@@ -98,34 +120,41 @@ def _refused(error: EndpointError | EndpointRefusedError) -> GrpoPracticeError:
     return EndpointRefusedError(str(error), hint=error.hint)
 
 
-async def _called(client: Client, request: Request) -> str:
+async def _called(client: Client, request: Request, limit_s: float, until: float) -> str:
     try:
-        reply = await client.send(request)
+        reply = await _ask(client, request, limit_s, until)
+    except TimeoutError:
+        return "did not answer a request with a tool in time, which nothing here needs yet"
     except (EndpointError, EndpointRefusedError) as e:
         return f"refuses a request with a tool, which nothing here needs yet: {e}"
     calls = reply.message.get("tool_calls")
-    return "calls tools" if calls else "did not call a tool, which nothing here needs yet"
+    return "tool call works" if calls else "did not call a tool, which nothing here needs yet"
 
 
-def _reply(role: str, asked: str, url: str, reply: Reply, prices: Prices) -> list[Finding]:
+def _reply(role: str, asked: str, reply: Reply) -> list[Finding]:
     usage, answered = reply.usage, reply.answered_by.rpartition("@")[0]
     found = []
     if usage.tokens_in is None or usage.tokens_out is None:
         found.append(warning(role, "tells no token counts: what calls cost will be unknown"))
-    elif usage.tokens_reasoning:
+    else:
+        found.append(ok(role, f"tokens counted ({usage.tokens_in} in, {usage.tokens_out} out)"))
+    if usage.tokens_reasoning:
         thought = f"{usage.tokens_reasoning} of {usage.tokens_out} tokens"
         found.append(ok(role, f"thinks before it answers ({thought}): leave max_tokens room"))
     if answered != asked:
         found.append(warning(role, f"was asked for {asked!r} and answers as {answered!r}"))
-    if not reply.seeded:
-        found.append(warning(role, "takes no seed: runs cannot be repeated exactly"))
-    price = prices.of(asked, url)
-    if price is None:
-        hint = f"add prices: {{{asked}: {{input: …, output: …}}}} (USD per million tokens)"
-        found.append(warning(role, "its price is unknown: no budget in money will work", hint))
+    if reply.seeded:
+        found.append(ok(role, "seed accepted"))
     else:
-        found.append(ok(role, f"price known ({price.source})"))
+        found.append(warning(role, "takes no seed: runs cannot be repeated exactly"))
     return found
+
+
+def _price(role: str, model: str, price: Price | None, key: str) -> Finding:
+    if price is not None:
+        return ok(role, f"price known ({price.source})")
+    hint = f"add {key}: {{{model!r}: {{input: …, output: …}}}} (USD per million tokens)"
+    return warning(role, "its price is unknown: no budget in money will work", hint)
 
 
 def _in_clear(role: str, endpoint: Endpoint) -> list[Finding]:

@@ -12,12 +12,11 @@ from typing import Any, TypeVar
 from grpo_practice.build.session import Session
 from grpo_practice.errors import StoppedError
 from grpo_practice.events import Notice
+from grpo_practice.llm.admission import GRACE_S
 
 T = TypeVar("T")
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-GRACE_S = 5.0
-"""Longest wait for the requests under way."""
 LEAVE_S = 3.0
 """Longest wait for tasks to end once they are cancelled; then the process ends without them."""
 _TURNS = 5
@@ -108,11 +107,14 @@ class _Stop:
         self._cancel()
 
     def _cancel(self) -> None:
+        reason, left = self._session.admission.stopped, self._session.admission.in_flight
+        if isinstance(reason, StoppedError):
+            reason.unanswered = left
         if self._task is not None:
             self._task.cancel()
 
     def _leave(self) -> None:
         """The loop is blocked, or a task does not let itself be cancelled: end without them."""
         self._session.store.flush()
-        os.write(2, b"stopped without waiting for what hangs; all that was paid for is stored\n")
+        os.write(2, b"stopped without waiting for what hangs; all that was answered is stored\n")
         os._exit(128 + self._came[0])

@@ -197,6 +197,7 @@ async def _play(session: Session, job: EvalJob, run: Open, rows: Sequence[StepRo
             library_id=job.chosen.target.library.id or None,
             concurrency=config.concurrency,
             max_failed_share=job.chosen.limits.max_failed_share,
+            land=session.admission.land,
             pilot=job.pilot,
         )
         await evaluate(evaluation, session.store, rows, run.emit)

@@ -11,11 +11,9 @@ from grpo_practice.config.agent import ModelConfig
 from grpo_practice.llm.budget import FLAGS, Account
 from grpo_practice.llm.prices import Price, Prices
 from grpo_practice.store import Store, spending
-from grpo_practice.store.spending import Figures
+from grpo_practice.store.spending import ENOUGH, Figures, Likeness, Piloted
 
-ENOUGH = 3
-"""Calls from which a spread can be told; with fewer, half and twice the mean are the range."""
-LEAST_SPREAD = 0.1
+LEAST_SPREAD = 0.25
 """Of a mean: the calls to come are never quite like those that were."""
 
 
@@ -33,11 +31,16 @@ class Range(NamedTuple):
         """The range of the sum."""
         return Range(self.low + other.low, self.high + other.high)
 
-    def rounded(self) -> list[int]:
-        """As whole numbers, the upper one rounded up."""
-        return [int(self.low), -int(-self.high // 1)]
+    def whole(self) -> "Range":
+        """The same in whole numbers, the upper one rounded up.
+
+        Done once, where a line is made: what is printed then adds up.
+        """
+        return Range(int(self.low), -int(-self.high // 1))
 
 
+EXPERIENCE_TOKENS = 40
+"""Of one experience in a prompt, at most: a name and a sentence."""
 ASSUMED_SECONDS = Range(2, 30)
 """Of one call, where none was made yet."""
 CHARS_PER_TOKEN = Range(5, 3)
@@ -66,6 +69,12 @@ class Remaining:
     """How many of them are in flight at once."""
     chars: float = 0.0
     """Of one request, where that is known beforehand."""
+    held: int = 0
+    """Experiences in those characters."""
+    experiences: float = 0.0
+    """In the prompts of these calls, at most; the mean over them."""
+    system: bytes = b""
+    """sha256 of the system prompt that is followed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +94,9 @@ class Line:
     seconds: Range
     """Of all of them, as many at once as may be."""
     history: int
-    """Calls of this stage to this model in the database; 0: the numbers are assumed."""
+    """Calls that the numbers rest on; 0: they are assumed."""
+    of: Likeness = "run"
+    """Whose calls these are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +114,12 @@ class Forecast:
     """Of the groups that teach; None where nothing is distilled."""
     groups: int = 0
     """The groups that the share was counted in; 0: it is assumed."""
+    learnable: int = 0
+    """Experiences that may yet be learnt, at most; later prompts are longer by them."""
     pilot: int | None = None
-    """Questions that were just played for it."""
+    """Questions that were to be played for it."""
+    piloted: Piloted | None = None
+    """What that did."""
 
     def total(self, what: str) -> Range:
         """The sum over all stages of `calls`, `tokens_in`, `tokens_out`."""
@@ -166,11 +181,12 @@ class Forecast:
             "run": self.run,
             "simulated": self.simulated,
             "pilot": self.pilot,
+            "piloted": None if self.piloted is None else _pilot_document(self.piloted),
             "stages": [_line_document(line) for line in self.lines],
             "total": {
-                "calls": self.total("calls").rounded(),
-                "tokens_in": self.total("tokens_in").rounded(),
-                "tokens_out": self.total("tokens_out").rounded(),
+                "calls": list(self.total("calls").whole()),
+                "tokens_in": list(self.total("tokens_in").whole()),
+                "tokens_out": list(self.total("tokens_out").whole()),
                 "cost_usd": None if usd is None else [round(x, 6) for x in usd],
                 "seconds": [round(x, 1) for x in self.seconds],
             },
@@ -178,9 +194,22 @@ class Forecast:
             "informative": None
             if share is None
             else {"share": [round(x, 4) for x in share], "groups": self.groups},
+            "learnable_experiences": self.learnable,
             "caps": [{"flag": flag, "cap": cap, "reached": said} for flag, cap, said in self.caps],
             "exit": 0,
         }
+
+
+def _pilot_document(did: Piloted) -> dict[str, Any]:
+    micro = did.usage.cost_micro
+    return {
+        "questions": did.questions,
+        "rollouts": did.rollouts,
+        "mean_reward": did.reward,
+        "tokens_in": did.usage.tokens_in,
+        "tokens_out": did.usage.tokens_out,
+        "cost_usd": None if micro is None else micro / 1e6,
+    }
 
 
 def _line_document(line: Line) -> dict[str, Any]:
@@ -188,51 +217,67 @@ def _line_document(line: Line) -> dict[str, Any]:
         "part": line.part,
         "stage": line.stage,
         "model": line.model,
-        "calls": line.calls.rounded(),
-        "tokens_in": line.tokens_in.rounded(),
-        "tokens_out": line.tokens_out.rounded(),
+        "calls": list(line.calls),
+        "tokens_in": list(line.tokens_in),
+        "tokens_out": list(line.tokens_out),
         "cost_usd": None if line.usd is None else [round(x, 6) for x in line.usd],
         "seconds": [round(x, 1) for x in line.seconds],
         "history_calls": line.history,
+        "history_of": line.of if line.history else None,
     }
 
 
-def forecast_line(store: Store, prices: Prices, left: Remaining) -> Line:
-    """The forecast of one stage, from the calls of the same stage to the same model so far."""
+def forecast_line(store: Store, prices: Prices, run: str, left: Remaining) -> Line:
+    """The forecast of one stage of a run, from the calls so far that are most like those to come.
+
+    What may yet be learnt makes later prompts longer; that counts at the upper end.
+    """
     model = left.model.model_provider.model
     params, endpoint = endpoint_of(left.model, prices=prices)
-    known = store.read(spending.figures, left.stage, model)
-    tokens_in, tokens_out, call_s = (
-        _assumed(left, params.get("max_tokens")) if known is None else _seen(known, left.calls.high)
+    known = store.read(
+        spending.figures, left.stage, model, run=run, part=left.part, system=left.system
     )
+    tokens_in, tokens_out, call_s = (
+        _assumed(left, params.get("max_tokens")) if known is None else _seen(known, left)
+    )
+    shown = known.experiences if known else left.held
+    longer = EXPERIENCE_TOKENS * max(left.experiences - shown, 0.0)
+    tokens_in = tokens_in.plus(Range(0, longer))
     price = endpoint.price(model, endpoint.base_urls[0])
     each = None if price is None else _usd(price, tokens_in, tokens_out, known)
-    work = left.calls.times(call_s)
+    calls = left.calls.whole()
+    work = calls.times(call_s)
     return Line(
         part=left.part,
         stage=left.stage,
         model=model,
-        calls=left.calls,
-        tokens_in=left.calls.times(tokens_in),
-        tokens_out=left.calls.times(tokens_out),
-        usd=None if each is None else left.calls.times(each),
+        calls=calls,
+        tokens_in=calls.times(tokens_in).whole(),
+        tokens_out=calls.times(tokens_out).whole(),
+        usd=None if each is None else calls.times(each),
         call_s=call_s,
         seconds=Range(work.low / left.at_once, work.high / left.at_once),
         history=known.calls if known else 0,
+        of=known.of if known else "run",
     )
 
 
-def _seen(known: Figures, calls: float) -> tuple[Range, Range, Range]:
+def _seen(known: Figures, left: Remaining) -> tuple[Range, Range, Range]:
     """Tokens in and out, and seconds, of one call: as it was so far."""
     figures = (known.tokens_in, known.tokens_out, known.seconds)
+    if known.of == "model" or known.calls < ENOUGH:  # prompts of another length, or too few
+        tokens_in, tokens_out, seconds = (Range(mean / 2, mean * 2) for mean, _ in figures)
+        if known.of == "model" and left.chars:
+            by_text = _by_text(left)
+            tokens_in = Range(min(tokens_in.low, by_text.low), max(tokens_in.high, by_text.high))
+        return tokens_in, tokens_out, seconds
+    calls = left.calls.high
     tokens_in, tokens_out, seconds = (_around(*f, known.calls, calls) for f in figures)
     return tokens_in, tokens_out, seconds
 
 
 def _around(mean: float, spread: float, seen: int, to_come: float) -> Range:
     """Where the mean of the calls to come is likely to be: two standard errors about this one."""
-    if seen < ENOUGH:
-        return Range(mean / 2, mean * 2)
     error = 2 * spread * sqrt(1 / seen + 1 / max(to_come, 1.0))
     width = max(error, LEAST_SPREAD * mean)
     return Range(max(mean - width, 0.0), mean + width)
@@ -241,11 +286,15 @@ def _around(mean: float, spread: float, seen: int, to_come: float) -> Range:
 def _assumed(left: Remaining, max_tokens: object) -> tuple[Range, Range, Range]:
     tokens_in, tokens_out = ASSUMED[left.stage]
     if left.chars:
-        low, high = CHARS_PER_TOKEN
-        tokens_in = Range(left.chars / low, left.chars / high)
+        tokens_in = _by_text(left)
     if isinstance(max_tokens, int):
         tokens_out = Range(min(tokens_out.low, max_tokens), min(tokens_out.high, max_tokens))
     return tokens_in, tokens_out, ASSUMED_SECONDS
+
+
+def _by_text(left: Remaining) -> Range:
+    low, high = CHARS_PER_TOKEN
+    return Range(left.chars / low, left.chars / high)
 
 
 def _usd(price: Price, tokens_in: Range, tokens_out: Range, known: Figures | None) -> Range | None:

@@ -233,6 +233,7 @@ async def _work(session: Session, job: PracticeJob, run: Open, rows: list[StepRo
             instructions=agent.agent.instructions,
             concurrency=settings.rollout_concurrency,
             max_failed_share=settings.max_failed_share,
+            land=session.admission.land,
             after_step=_after_step(session, job, rows),
             pilot=job.pilot,
         )

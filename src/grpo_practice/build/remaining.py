@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from math import sqrt
+from math import ceil, sqrt
 
 from grpo_practice.build import evaluation, practice
 from grpo_practice.build.evaluation import EvalJob
@@ -15,6 +15,7 @@ from grpo_practice.build.reports import EvalReport, PracticeReport
 from grpo_practice.build.session import Plan, Session
 from grpo_practice.build.specs import eval_name, library_variant
 from grpo_practice.calls import Stage
+from grpo_practice.canonical import text_sha
 from grpo_practice.config.models import EvalConfig
 from grpo_practice.evaluate import unfinished
 from grpo_practice.events import Notice
@@ -43,11 +44,14 @@ def forecast_practice(session: Session, job: PracticeJob) -> Forecast:
     branch = _begun(session, spec, partial(practice.planned, session, job))
     rows = [row for row in store.steps(branch) if not row.closed]
     share, groups = _share(store, branch.run, truth=config.practice.given_ground_truth)
-    left = [*_practice_calls(store, job, branch, rows, share), *_evaluations(session, job, branch)]
+    learning = _learning(store, job, branch, share)
+    left = _practice_calls(store, job, branch, rows, share, learning)
+    left += _evaluations(session, job, branch, learning)
     return Forecast(
         run=spec.name,
         simulated=spec.simulated,
-        lines=_lines(store, config.evaluation, left),
+        lines=_lines(store, config.evaluation, spec.name, left),
+        learnable=ceil(learning.most - len(learning.now)),
         steps=len(rows),
         share=share,
         groups=groups,
@@ -65,12 +69,12 @@ def forecast_eval(session: Session, job: EvalJob) -> Forecast:
     missing = _missing(session.store, branch, rows)
     asked = 0 if played else missing
     left = _scored(job.config, job.verify, Range(asked, asked), Range(missing, missing))
-    chars = _chars(session.store, job.dataset.id, job.config, job.chosen.target.library)
-    left = [replace(x, chars=chars) if x.stage == "play" else x for x in left]
+    library = job.chosen.target.library
+    left = _told(session.store, job.dataset.id, job.config, library, len(library), left)
     return Forecast(
         run=spec.name,
         simulated=spec.simulated,
-        lines=_lines(session.store, job.config, left),
+        lines=_lines(session.store, job.config, spec.name, left),
         account=session.admission.account,
     )
 
@@ -89,8 +93,10 @@ async def practise(
         return forecast_practice(session, job)
     if pilot is None:
         return await practice.run_practice(session, job)
+    mark = session.store.read(spending.newest)
     await practice.play_pilot(session, job, pilot)
-    return replace(forecast_practice(_gone_on(session), job), pilot=pilot)
+    did = session.store.read(spending.since, practice.spec_of(job).name, mark)
+    return replace(forecast_practice(_gone_on(session), job), pilot=pilot, piloted=did)
 
 
 async def evaluate(
@@ -104,8 +110,10 @@ async def evaluate(
         return forecast_eval(session, job)
     if pilot is None:
         return await evaluation.run_eval(session, job)
+    mark = session.store.read(spending.newest)
     await evaluation.play_pilot(session, job, pilot)
-    return replace(forecast_eval(_gone_on(session), job), pilot=pilot)
+    did = session.store.read(spending.since, evaluation.spec_of(job).name, mark)
+    return replace(forecast_eval(_gone_on(session), job), pilot=pilot, piloted=did)
 
 
 def _gone_on(session: Session) -> Session:
@@ -126,9 +134,9 @@ def _begun(session: Session, spec: RunSpec, plan: Plan) -> Branch:
     return branch
 
 
-def _lines(store: Store, config: EvalConfig, left: Sequence[Remaining]) -> list[Line]:
+def _lines(store: Store, config: EvalConfig, run: str, left: Sequence[Remaining]) -> list[Line]:
     prices = Prices(config.prices)
-    return [forecast_line(store, prices, x) for x in left if x.calls.high > 0]
+    return [forecast_line(store, prices, run, x) for x in left if x.calls.high > 0]
 
 
 def _share(store: Store, run: str, *, truth: bool) -> tuple[Range, int]:
@@ -143,15 +151,52 @@ def _share(store: Store, run: str, *, truth: bool) -> tuple[Range, int]:
     return Range(max(share - width, 0.0), min(share + width, 1.0)), groups
 
 
+@dataclass(frozen=True, slots=True)
+class _Learning:
+    """How the library may grow in the steps that are not closed."""
+
+    now: Library
+    after: dict[int, float]
+    """Step → experiences that there may be after it, at most."""
+    shown: float
+    """Experiences in the prompts of these steps, at most; the mean over their rollouts."""
+
+    @property
+    def most(self) -> float:
+        """Experiences at the end of the run, at most."""
+        return max(self.after.values(), default=len(self.now))
+
+
+def _learning(store: Store, job: PracticeJob, branch: Branch, share: Range) -> _Learning:
+    """Every group that teaches may add as many experiences as it may have lessons."""
+    now, after, shown, rollouts = branch.library, dict[int, float](), 0.0, 0
+    rows = store.steps(branch)
+    for row in rows:
+        now = store.library(row.library_out) if row.closed else now
+    most = float(len(now))
+    each = share.high * job.config.practice.num_experiences_per_query
+    for row in rows:
+        if not row.closed:
+            shown += most * row.plan.rollouts
+            rollouts += row.plan.rollouts
+            most += each * len(row.plan.slots)
+            after[row.plan.step] = most
+    return _Learning(now, after, shown / rollouts if rollouts else most)
+
+
 def _practice_calls(
-    store: Store, job: PracticeJob, branch: Branch, rows: Sequence[StepRow], share: Range
+    store: Store,
+    job: PracticeJob,
+    branch: Branch,
+    rows: Sequence[StepRow],
+    share: Range,
+    learning: _Learning,
 ) -> list[Remaining]:
     """Of the steps that are not closed; what the ledger has of them already is not made again."""
     config, settings = job.config, job.config.practice
     at_once, n = settings.rollout_concurrency, _missing(store, branch, rows)
-    chars = _chars(store, job.dataset.id, config.evaluation, job.start or Library())
     student = practice.at_practice(config)
-    left = [Remaining("practice", "play", student, Range(n, n), at_once, chars)]
+    left = [Remaining("practice", "play", student, Range(n, n), at_once)]
     left += [
         replace(x, part="practice")
         for x in _scored(config.evaluation, job.verify, Range(n, n))
@@ -170,7 +215,8 @@ def _practice_calls(
     for stage, wanted in calls.items():
         new = Range(max(wanted.low - made[stage], 0.0), max(wanted.high - made[stage], 0.0))
         left.append(Remaining("practice", stage, teacher, new, 1 if stage == "merge" else at_once))
-    return left
+    shown = learning.shown
+    return _told(store, job.dataset.id, config.evaluation, learning.now, shown, left)
 
 
 def _made(store: Store, branch: Branch, rows: Sequence[StepRow]) -> Counter[str]:
@@ -198,25 +244,57 @@ def _missing(store: Store, branch: Branch, rows: Sequence[StepRow]) -> int:
     return sum(row.plan.rollouts - there.get(row.plan.step, 0) for row in rows)
 
 
-def _evaluations(session: Session, job: PracticeJob, branch: Branch) -> list[Remaining]:
+def _evaluations(
+    session: Session, job: PracticeJob, branch: Branch, learning: _Learning
+) -> list[Remaining]:
     """The evaluations of libraries, made and to come; one that is there is not made again."""
     store, settings = session.store, job.config.practice
     rows = store.steps(branch)
-    wanted = list[tuple[EvalJob, Library | None, tuple[str, ...]]]()
+    left = list[Remaining]()
     if job.tests is not None:
         tested = practice.due(settings, rows)
-        wanted += [(job.tests, _made_by(store, r), ()) for r in rows if r.plan.step in tested]
+        wanted = [row for row in rows if row.plan.step in tested]
+        left += _on_the_way(store, job.tests, None, wanted, (), learning)
     if job.selects is not None:
         variant = (practice.select_variant(settings.select_dataset or ""),)
-        wanted += [(job.selects, job.start or Library(), variant)]
-        wanted += [(job.selects, _made_by(store, row), variant) for row in rows]
-    left = list[Remaining]()
-    for evaluated, library, variants in wanted:
-        n = _of_evaluation(store, evaluated, library, variants)
-        scored = _scored(evaluated.config, evaluated.verify, Range(n, n))
-        chars = _chars(store, evaluated.dataset.id, evaluated.config, library or Library())
-        left += [replace(x, chars=chars) if x.stage == "play" else x for x in scored]
+        start = job.start or Library()
+        left += _on_the_way(store, job.selects, start, rows, variant, learning)
     return _together(left)
+
+
+def _on_the_way(
+    store: Store,
+    job: EvalJob,
+    start: Library | None,
+    rows: Sequence[StepRow],
+    variants: Sequence[str],
+    learning: _Learning,
+) -> list[Remaining]:
+    """The evaluations of the library before the first step, where wanted, and after these steps.
+
+    A step may leave the library as it was; then there is nothing to play.
+    """
+    left = list[Remaining]()
+    known = set[str]()
+    prefix = eval_name(job.config.exp_id)
+    evaluated = any(row.name.startswith(f"{prefix}/") for row in store.read(runs.every))
+    wanted = [(start, float(len(start)))] if start is not None else []
+    made = [(_made_by(store, row), learning.after.get(row.plan.step, 0.0)) for row in rows]
+    for library, most in [*wanted, *made]:
+        shown = learning.now if library is None else library
+        name = eval_name(job.config.exp_id, library_variant(shown), *variants)
+        if library is None:
+            n = _planned(job)
+            found = known or evaluated
+            new = Range(0 if found else n, n)
+        else:
+            n = 0 if name in known else _of_evaluation(store, job, name)
+            new = Range(n, n)
+            most = len(library)
+        known.add(name)
+        scored = _scored(job.config, job.verify, new)
+        left += _told(store, job.dataset.id, job.config, shown, most, scored)
+    return left
 
 
 def _made_by(store: Store, row: StepRow) -> Library | None:
@@ -224,32 +302,50 @@ def _made_by(store: Store, row: StepRow) -> Library | None:
     return store.library(row.library_out) if row.closed else None
 
 
-def _of_evaluation(
-    store: Store, job: EvalJob, library: Library | None, variants: Sequence[str]
-) -> int:
-    """How many rollouts the evaluation of a library has still to play; None: one yet to be made."""
-    planned = min(job.limit or job.dataset.n, job.dataset.n) * job.config.pass_k
-    if library is None:
-        return planned
-    name = eval_name(job.config.exp_id, library_variant(library), *variants)
+def _of_evaluation(store: Store, job: EvalJob, name: str) -> int:
+    """How many rollouts the evaluation of this name has still to play."""
     found = store.read(runs.find, name)
     if found is None or found.head_branch is None:
-        return planned
+        return _planned(job)
     branch = store.read(branches.load, found.head_branch)
     return _missing(store, branch, store.steps(branch))
 
 
+def _planned(job: EvalJob) -> int:
+    return min(job.limit or job.dataset.n, job.dataset.n) * job.config.pass_k
+
+
 def _together(left: Sequence[Remaining]) -> list[Remaining]:
-    """One line for each stage."""
+    """One line for each stage; the experiences in its prompts are the mean over all its calls."""
     found = dict[str, Remaining]()
     for x in left:
         known = found.get(x.stage)
-        found[x.stage] = x if known is None else replace(known, calls=known.calls.plus(x.calls))
+        if known is None:
+            found[x.stage] = x
+            continue
+        calls = known.calls.plus(x.calls)
+        shown = known.calls.high * known.experiences + x.calls.high * x.experiences
+        mean = shown / calls.high if calls.high else 0.0
+        found[x.stage] = replace(known, calls=calls, experiences=mean)
     return list(found.values())
 
 
-def _chars(store: Store, dataset_id: int, config: EvalConfig, library: Library) -> float:
-    """Characters of a typical request that plays a rollout."""
+def _told(
+    store: Store,
+    dataset_id: int,
+    config: EvalConfig,
+    library: Library,
+    experiences: float,
+    left: Sequence[Remaining],
+) -> list[Remaining]:
+    """The same, with what is known of the prompts: how long they are and how long they may get."""
     lengths = [len(s.question) for s in islice(store.samples(dataset_id), SAMPLED)]
     told = system_prompt(config.agent.agent.instructions, library)
-    return len(told) + sum(lengths) / max(len(lengths), 1)
+    chars = len(told) + sum(lengths) / max(len(lengths), 1)
+    system = text_sha(told)
+    return [
+        replace(x, chars=chars, held=len(library), experiences=experiences, system=system)
+        if x.stage == "play"
+        else replace(x, experiences=experiences if x.part == "practice" else 0.0, system=system)
+        for x in left
+    ]

@@ -222,6 +222,7 @@ class PracticeReport:
                 "id": f"L{self.library.id}",
                 "sha256": library_sha(self.library).hex(),
                 "n": len(self.library),
+                "tokens": None,  # nobody counts them yet; each model counts its own
             },
             "before": _known_document(self.before),
             "after": _known_document(self.after),

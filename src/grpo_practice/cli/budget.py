@@ -1,14 +1,25 @@
 """The options that say what a run may cost, and what it would."""
 
 import math
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from grpo_practice.cli.common import count, database, duration, note, open_store, say, tokens
+from grpo_practice.cli.common import (
+    as_typed,
+    count,
+    database,
+    duration,
+    note,
+    open_store,
+    reward,
+    say,
+    tokens,
+)
 from grpo_practice.cli.tables import facts, table
 from grpo_practice.errors import ConfigError
 
@@ -16,6 +27,7 @@ if TYPE_CHECKING:
     from grpo_practice.build.forecast import Forecast, Line, Range
     from grpo_practice.llm.budget import Caps
     from grpo_practice.store import Store
+    from grpo_practice.store.spending import Piloted
 
 MaxCostOption = Annotated[
     float | None,
@@ -76,63 +88,137 @@ def working_store(db: Path | None, *, dry_run: bool, pilot: int | None) -> Itera
         yield store
 
 
+RESTS_ON = {"run": "this run", "prompt": "same prompt", "model": "other prompts"}
+"""In a forecast: whose calls its numbers rest on."""
+
+
 def show_forecast(forecast: "Forecast") -> None:
-    """What is left of a run by stage, in sum, and what the numbers rest on."""
+    """What a pilot did; what is left of a run by stage, in sum, and what the numbers rest on."""
+    if forecast.piloted is not None:
+        say(f"pilot: {_piloted(forecast.piloted)}")
     if not forecast.lines:
         say(f"{forecast.run}: nothing is left to do")
         return
     said = " (simulated)" if forecast.simulated else ""
     say(f"{forecast.run}{said}: what is left to do", style="bold")
-    headers = ["stage", "model", "calls", "tokens in", "tokens out", "cost", "rests on"]
-    table(headers, map(_row, forecast.lines), right=headers[2:6])
+    headers = ["stage", "calls", "tokens in", "tokens out", "cost", "rests on"]
+    table(headers, map(_row, forecast.lines), right=headers[1:5])
     usd = forecast.usd
     unknown = f"unknown: {', '.join(forecast.unpriced)} has no price (evaluation.prices)"
     facts(
         [
+            ("model", _models(forecast.lines)),
             ("calls", _numbers(forecast.total("calls"))),
             ("tokens in", _tokens(forecast.total("tokens_in"))),
             ("tokens out", _tokens(forecast.total("tokens_out"))),
             ("cost", unknown if usd is None else _money(usd)),
             ("time", " to ".join(dict.fromkeys(duration(s) for s in forecast.seconds))),
             ("groups that teach", _share(forecast)),
+            ("still to be learnt", _learnable(forecast.learnable)),
             *((flag, _reached(cap, said)) for flag, cap, said in forecast.caps),
         ]
     )
     note("retries and questions asked again for want of a readable reply are not counted")
+    say(f"next: {goes_on(sys.argv[1:])}{_cap_hint(forecast)}")
+
+
+def goes_on(argv: Sequence[str]) -> str:
+    """The command without its dry run or pilot: the one that does what was forecast."""
+    words, left = list[str](), iter(argv)
+    for word in left:
+        if word == "--pilot":
+            next(left, None)
+        elif word != "--dry-run" and not word.startswith("--pilot="):
+            words.append(word)
+    return as_typed(words)
+
+
+def _cap_hint(forecast: "Forecast") -> str:
+    reached = [(flag, said) for flag, _, said in forecast.caps if said != "no"]
+    if not reached:
+        return ""
+    flags = " and ".join(flag for flag, _ in reached)
+    surely = "will" if any(said == "yes" for _, said in reached) else "may"
+    return f"   (it {surely} pause before the end: raise {flags})"
+
+
+def _piloted(did: "Piloted") -> str:
+    if not did.rollouts:
+        return "nothing new was played"
+    usage = did.usage
+    cost = "cost unknown" if usage.cost_micro is None else f"${usage.cost_micro / 1e6:.4f}"
+    played = f"{count(did.questions, 'question')}, {count(did.rollouts, 'rollout')}"
+    spent = f"{tokens(usage.tokens_in)} tokens in, {tokens(usage.tokens_out)} out, {cost}"
+    return f"{played}, mean reward {reward(did.reward)}; {spent}"
 
 
 def _row(line: "Line") -> list[str]:
-    part = "" if line.part == "practice" else f" ({line.part})"
+    part = "" if line.part == "practice" else "eval "
     return [
-        f"{line.stage}{part}",
-        line.model,
+        f"{part}{line.stage}",
         _numbers(line.calls),
         _tokens(line.tokens_in),
         _tokens(line.tokens_out),
         "unknown" if line.usd is None else _money(line.usd),
-        f"{count(line.history, 'such call')}" if line.history else "assumption",
+        RESTS_ON[line.of] if line.history else "assumption",
     ]
 
 
+def _models(lines: Sequence["Line"]) -> str:
+    """The model; several each with the stages that ask it."""
+    stages = dict[str, list[str]]()
+    for line in lines:
+        stages.setdefault(line.model, []).append(_row(line)[0])
+    if len(stages) == 1:
+        return next(iter(stages))
+    return "; ".join(f"{model}: {', '.join(asked)}" for model, asked in stages.items())
+
+
+def _range(shown: Sequence[str]) -> str:
+    return "\N{EN DASH}".join(dict.fromkeys(shown))
+
+
 def _numbers(found: "Range") -> str:
-    return " to ".join(dict.fromkeys(str(n) for n in found.rounded()))
+    return _range([str(int(n)) for n in found])
 
 
 def _tokens(found: "Range") -> str:
-    return " to ".join(dict.fromkeys(tokens(n) for n in found.rounded()))
+    return _range([_short(n) for n in found])
+
+
+def _short(n: float) -> str:
+    """`950`, `1.2k`, `65.2k`, `218k`, `1.23M`: as few characters as tell it well."""
+    if n < 1_000:
+        return f"{n:.0f}"
+    if n < 99_950:
+        return f"{n / 1e3:.1f}k"
+    if n < 999_500:
+        return f"{n / 1e3:.0f}k"
+    return f"{n / 1e6:.2f}M" if n < 9_995_000 else f"{n / 1e6:.1f}M"
 
 
 def _money(found: "Range") -> str:
     digits = 2 if found.high >= 1 or found.high == 0 else 4
-    return " to ".join(dict.fromkeys(f"${usd:.{digits}f}" for usd in found))
+    return _range([f"${usd:.{digits}f}" for usd in found])
 
 
 def _share(forecast: "Forecast") -> str:
     if forecast.share is None:
         return ""
     rests = f"as in {count(forecast.groups, 'group')} of this run"
-    shown = " to ".join(dict.fromkeys(f"{x:.0%}" for x in forecast.share))
+    shown = _range([f"{x:.0%}" for x in forecast.share])
     return f"{shown}, {rests if forecast.groups else 'an assumption'}"
+
+
+def _learnable(n: int) -> str:
+    if not n:
+        return ""
+    from grpo_practice.build.forecast import EXPERIENCE_TOKENS
+
+    return (
+        f"up to {count(n, 'experience')}; {EXPERIENCE_TOKENS} tokens for each in later prompts"
+        " are in the upper ends, an assumption"
+    )
 
 
 def _reached(cap: float, said: str) -> str:

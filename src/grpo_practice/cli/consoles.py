@@ -3,7 +3,7 @@
 import errno
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.text import Text
 from typing_extensions import override
 
@@ -31,3 +31,13 @@ out = _Console(stderr=False)
 """stdout: what the command was asked for."""
 err = _Console(stderr=True)
 """stderr: progress, notices, errors."""
+
+
+def as_text(what: RenderableType, width: int | None) -> str:
+    """What is printed of it in so many columns (None: those of the terminal), without styles."""
+    console = _Console(stderr=False)
+    if width is not None:
+        console.width = width
+    with console.capture() as captured:
+        console.print(what)
+    return captured.get()

@@ -36,12 +36,12 @@ def backup(
 
     Example: grpo-practice db backup before-the-change.db
     """
-    from grpo_practice.store.db import copy
+    from grpo_practice.store.db import copy, why_no_copy
 
     source = _existing(db)
     target = file or source.with_name(f"{source.name}.bak")
-    if target.exists() and target.samefile(source):
-        raise ConfigError(f"{target} is the database itself", hint="name another file")
+    if why_not := why_no_copy(source, target):
+        raise ConfigError(f"{target} {why_not}", hint="name another file")
     if os.path.lexists(target) and not force:
         raise ConfigError(f"{target} is there already", hint="name another file, or add --force")
     if target.with_name(f"{target.name}-wal").exists():

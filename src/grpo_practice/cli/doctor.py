@@ -95,7 +95,8 @@ def _configured(
     found.append(ok("config", f"{loaded.path or 'that of the latest run'} can be used"))
     found += [warning("config", text) for text in loaded.notices if text not in env.notices]
     settings = loaded.config
-    evaluation = settings.evaluation if isinstance(settings, PracticeConfig) else settings
+    practice = isinstance(settings, PracticeConfig)
+    prices = (settings.evaluation if isinstance(settings, PracticeConfig) else settings).prices
     with Store(path) if path.exists() else nullcontext() as store:
         data, lacking = samples_of(settings, store, loaded.base_dir)
     found += [*lacking, *look_at_questions(data)]
@@ -104,7 +105,8 @@ def _configured(
     requests = asked_for(models)
     if requests:
         note(f"asking {count(requests, 'tiny request')} of {count(len(models), 'model')}")
-    found += asyncio.run(look_at_models(models, Prices(evaluation.prices)))
+    key = "evaluation.prices" if practice else "prices"
+    found += asyncio.run(look_at_models(models, Prices(prices), key))
     return requests
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from grpo_practice.calls import NO_USAGE
 from grpo_practice.cli.common import count, say, tokens
 from grpo_practice.text import brief
 
@@ -81,6 +82,8 @@ def shrunk_groups(health: "Health") -> str:
 def costs(report: "EvalReport | PracticeReport") -> list[tuple[str, str]]:
     """Requests, tokens and dollars; what is not known is said to be unknown."""
     usage, requests = report.usage, report.requests
+    asked = usage != NO_USAGE or report.unpriced
+    tokens_in, tokens_out = (usage.tokens_in, usage.tokens_out) if asked else (0, 0)
     cached = f" ({tokens(usage.tokens_cached)} cached)" if usage.tokens_cached else ""
     thought = f" ({tokens(usage.tokens_reasoning)} reasoning)" if usage.tokens_reasoning else ""
     return [
@@ -91,7 +94,7 @@ def costs(report: "EvalReport | PracticeReport") -> list[tuple[str, str]]:
         ),
         (
             "in all",
-            f"{tokens(usage.tokens_in)} tokens in{cached}, {tokens(usage.tokens_out)} out{thought},"
+            f"{tokens(tokens_in)} tokens in{cached}, {tokens(tokens_out)} out{thought},"
             " this command and earlier ones",
         ),
         ("cost", _cost(report)),
@@ -111,7 +114,8 @@ def _cost(report: "EvalReport | PracticeReport") -> str:
         why.append(f"no price for {', '.join(models)} ({count(calls - uncounted, 'call')})")
     if uncounted:
         why.append(f"the endpoint did not say the tokens of {count(uncounted, 'call')}")
-    advice = "; add prices" if calls > uncounted else ""
+    key = "evaluation.prices (in an evaluation's file: prices)"
+    advice = f"; add {key}" if calls > uncounted else ""
     beginning = "unknown" if micro is None else f"{known} and more"
     return f"{beginning}: {' and '.join(why)}{advice}"
 

@@ -26,7 +26,15 @@ from grpo_practice.cli import (
     streams,
     verify,
 )
-from grpo_practice.cli.common import PROGRAM, as_typed, keep_secrets, note, print_json, say
+from grpo_practice.cli.common import (
+    PROGRAM,
+    as_typed,
+    count,
+    keep_secrets,
+    note,
+    print_json,
+    say,
+)
 from grpo_practice.cli.tables import table
 from grpo_practice.errors import FingerprintError, GrpoPracticeError, StoppedError
 from grpo_practice.text import brief
@@ -108,7 +116,7 @@ def _told(words: list[str], signals: list[int]) -> int:
     except typer.TyperException as e:
         return _usage(e, words)
     except StoppedError as e:
-        return _interrupted(e.exit_code, words)
+        return _interrupted(e.exit_code, words, e.unanswered)
     except GrpoPracticeError as e:
         return _expected(e, words)
     except (typer.Abort, KeyboardInterrupt):
@@ -181,10 +189,15 @@ def _traceback() -> None:
     note(traceback.format_exc())
 
 
-def _interrupted(code: int, words: list[str]) -> int:
+def _interrupted(code: int, words: list[str], unanswered: int = 0) -> int:
     if {"eval", "practice"} & set(words):
         again = as_typed(argv=[word for word in words if word != "--again"])
-        message = "stopped; all that was paid for is stored"
+        message = "stopped; all that was answered is stored"
+        if unanswered:
+            message += (
+                f", but for {count(unanswered, 'request')} under way: asked again next time, and"
+                " perhaps billed twice"
+            )
         return _tell("interrupted", message, f"to go on: {again}", words, code)
     return _tell("interrupted", "stopped", None, words, code)
 

@@ -49,7 +49,7 @@ def table(
 
 
 def _print(made: "Table", *, stderr: bool = False) -> None:
-    from grpo_practice.cli.consoles import err, out
+    from grpo_practice.cli.consoles import as_text, err, out
 
     console = err if stderr else out
     if not made.row_count:
@@ -57,9 +57,5 @@ def _print(made: "Table", *, stderr: bool = False) -> None:
     if console.is_terminal:
         console.print(made)
         return
-    if "COLUMNS" not in os.environ:
-        console.width = PIPED
-    with console.capture() as captured:
-        console.print(made)
-    lines = captured.get().splitlines()
+    lines = as_text(made, None if "COLUMNS" in os.environ else PIPED).splitlines()
     console.print("\n".join(line.rstrip() for line in lines), soft_wrap=True)

@@ -85,7 +85,8 @@ class Tally:
     """Finished in this step."""
     informative: int = 0
     distilled: int = 0
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = field(default_factory=lambda: Usage(0, 0, 0, 0, 0))
+    """Of the new requests; unknown once they are answered without a count, and 0 before."""
     new: int = 0
     replayed: int = 0
 
@@ -108,10 +109,7 @@ class Tally:
             case RolloutFinished():
                 self._rollout(event)
             case CallFinished():
-                self.new += not event.replayed
-                self.replayed += event.replayed
-                if not event.replayed:
-                    self.usage += event.usage
+                self._call(event)
             case GroupFinished():
                 self.groups += 1
                 self.informative += event.informative
@@ -121,6 +119,13 @@ class Tally:
                 self.steps_closed += 1
             case Notice():
                 pass
+
+    def _call(self, event: CallFinished) -> None:
+        if event.replayed:
+            self.replayed += 1
+            return
+        self.usage = self.usage + event.usage if self.new else event.usage
+        self.new += 1
 
     def _run_started(self, event: RunStarted) -> None:
         part = Part(event.run, event.rollouts, done=event.done, started=self.clock())

@@ -185,7 +185,8 @@ def _named_by_dotenv(config: PracticeConfig | EvalConfig, env: Environment) -> l
     for provider in (model.model_provider for model in models if model):
         if provider.base_url and f" in {env.path}" in provider.origin:
             urls = ", ".join(map(redact_url, provider.base_url))
-            said.append(f"{provider.model} is asked at {urls} ({provider.origin})")
+            where = provider.origin.rpartition(", from ")[2]
+            said.append(f"{provider.model} is asked at {urls} ({where})")
     return list(dict.fromkeys(said))
 
 

@@ -102,7 +102,7 @@ def _unknown(name: str, key: Key, root: type[BaseModel]) -> str | None:
     """Where a key that nobody knows was probably meant to stand."""
     here = _fields(root, key[:-1])
     elsewhere = [k for k in keys_of(root) if k.rpartition(".")[2] == name]
-    if elsewhere and not difflib.get_close_matches(name, here):
+    if len(elsewhere) == 1 or (elsewhere and not difflib.get_close_matches(name, here)):
         return f"did you mean {elsewhere[0]}?"
     return did_you_mean(name, here)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,8 @@ from grpo_practice.errors import GrpoPracticeError
 from grpo_practice.llm.budget import NOTHING, Account, Amount, Ask
 from grpo_practice.llm.pace import Paces
 
+GRACE_S = 5.0
+"""Longest wait for the requests under way, once the command is to stop."""
 ANY = Ask()
 """A try of which nothing is known but that it is one request."""
 
@@ -146,6 +148,19 @@ class Admission:
     def stop(self, reason: GrpoPracticeError) -> None:
         """No further request is sent, for that reason."""
         self.stopped = reason
+
+    async def land(self, reason: GrpoPracticeError) -> None:
+        """No further request is sent, for that reason, and those under way had time to end.
+
+        Whoever ends a run waits for this first: it cancels its siblings, and what they wait for
+        may be paid already.
+        """
+        if self.stopped is None:
+            self.stop(reason)
+        self._finished()  # whoever waits here does not wait for itself
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_S):
+                await self.drained()
 
     async def drained(self) -> None:
         """Nothing is under way: no request, and no block that is finishing."""

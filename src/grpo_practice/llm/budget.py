@@ -132,7 +132,7 @@ class Account:
         return PausedError(
             f"paused by {flag} {_number(name, cap)}: {_shown(name, spent)} spent so far,"
             f" and one more request may need {_shown(name, more)}",
-            hint=f"all that was paid for is stored; to go on: {self._with(flag, name, wanted)}",
+            hint=f"all that was answered is stored; to go on: {self._with(flag, name, wanted)}",
         )
 
     def _with(self, flag: str, name: str, cap: int) -> str:

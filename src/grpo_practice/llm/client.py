@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
 
 from tenacity import (
     AsyncRetrying,
@@ -62,6 +63,8 @@ class _Call:
     price: Price | None = None
     cuts: int = 0
     """How often the limit had been cut by then."""
+    outs: int = 0
+    """How often that address had been put out by then."""
     under_way: bool = False
     status: int | None = None
     seconds: float = 0.0
@@ -157,6 +160,8 @@ class Client:
         except BaseException as e:
             if call.sent and not isinstance(e, EndpointError):
                 e.__cause__ = _lost(e, call)
+            if isinstance(e, EndpointRefusedError):
+                await self._admission.land(e)
             raise
 
     async def _retried(self, call: _Call) -> Reply:
@@ -207,10 +212,11 @@ class Client:
                 await self._rate.turn(tokens, call.priority, self._sleep)
                 async with self._admission.enter(ask) as tried:
                     self._raise_refusal()  # it may have come while this one waited
-                    if address.opens > max(call.since, now()):  # and so may this
+                    if not self._route.takes(address, call.since):  # and so may this
                         continue
                     call.address = address
-                    came = await self._post(call, content, tried)
+                    with address.asked():
+                        came = await self._post(call, content, tried)
                 self._rate.came_to(tried.came_to.tokens, tokens)
                 return came
 
@@ -218,6 +224,7 @@ class Client:
         """What the POST brought; the call says what is known of it."""
         assert call.address is not None
         url, call.cuts, call.under_way = call.address.url, self._limit.cuts, True
+        call.outs = call.address.outs
         tried.sent()
         call.sent += 1
         start = now()
@@ -226,6 +233,7 @@ class Client:
                 came, begun = await post(self._http, url, content)
         except TimeoutError:
             if call.own_limit:
+                self._pass_over(call, "deadline")
                 raise TimeoutError(f"no answer within {call.deadline_s:g} s") from None
             text = f"{call.deadline_s:g} s are over"
             came, begun = Broken("deadline", text, shown_url(url)), True
@@ -239,14 +247,15 @@ class Client:
         """The reply in an answer, or what to do without one; who is concerned learns of it."""
         assert call.address is not None
         if isinstance(came, Broken):
-            if came.kind in ("connect", "proxy"):
-                self._route.unreachable(call.address)
+            self._pass_over(call, came.kind)
             return decide_broken(came, answered=self._answered)
         self._answered = True
-        call.address.answered()
         decision = decide(came, body, self._endpoint.key_name)
         if decision is None:
+            call.address.answered()
             return self._reply(call, came, body)
+        if isinstance(decision, Retry) and (_status(decision) or 0) >= 500:
+            self._pass_over(call, str(_status(decision)))
         if isinstance(decision, Retry) and decision.after_s is not None:
             call.address.asked_to_wait(decision.after_s)
         if isinstance(decision, Fail) and decision.after_s is not None:
@@ -254,6 +263,13 @@ class Client:
         if call.status == 429 or _status(decision) == 429:
             self._limit.cut(call.cuts)
         return decision
+
+    def _pass_over(self, call: _Call, why: str) -> None:
+        """The others are asked meanwhile, if there are any; a person learns of it."""
+        assert call.address is not None
+        if self._route.put_out(call.address, call.outs):
+            where = urlsplit(shown_url(call.address.url)).netloc
+            self._notice(f"{where} does not answer ({why}): the others are asked meanwhile")
 
     def _reply(self, call: _Call, came: Answer, body: dict[str, Any]) -> Reply:
         self._postponed = 0

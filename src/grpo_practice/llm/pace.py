@@ -5,7 +5,8 @@ All times are those of the running event loop, in seconds.
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from grpo_practice.llm.limit import Limit
@@ -13,7 +14,7 @@ from grpo_practice.llm.limit import Limit
 Sleep = Callable[[float], Awaitable[None]]
 
 LONGEST_OUT_S = 60.0
-"""The longest that an address nobody answers at is passed over before it is tried again."""
+"""The longest that an address without a usable answer is passed over before it is tried again."""
 SPREAD = 0.1
 """The part of a wait within which those who waited start again, so that they do not all at once."""
 BURST_S = 1.0
@@ -27,7 +28,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Address:
     """One URL, as all who ask it know it."""
 
@@ -35,10 +36,17 @@ class Address:
     asked_until: float = 0.0
     """It asked not to be sent anything before then."""
     out_until: float = 0.0
-    """It could not be reached, and is not tried again before then."""
+    """It gave no answer, and is not tried again before then."""
     spread_s: float = 0.0
     """The time after its opening within which those who waited start."""
+    outs: int = 0
+    """How often it was put out."""
+    told: bool = False
+    """A person was told that it is passed over."""
     _misses: int = 0
+    """How often it was put out since its last usable answer."""
+    _trials: int = 0
+    """The requests under way that were sent to it while it was in doubt."""
 
     @property
     def opens(self) -> float:
@@ -50,16 +58,38 @@ class Address:
         self.spread_s = max(seconds, self.opens - now()) * SPREAD
         self.asked_until = max(self.asked_until, now() + seconds)
 
-    def unreachable(self) -> None:
-        """Nobody answered there. It is out longer each time; the requests of one wave are one."""
-        if self.out_until <= now():
-            self._misses += 1
-            seconds = min(LONGEST_OUT_S, 0.5 * 2.0 ** min(self._misses, 10))
-            self.spread_s = max(seconds, self.opens - now()) * SPREAD
-            self.out_until = now() + seconds
+    @property
+    def on_trial(self) -> bool:
+        """True while a request finds out whether it is back."""
+        return self._misses > 0 and self._trials > 0
+
+    @contextmanager
+    def asked(self) -> Iterator[None]:
+        """The block sends it a request: a trial, when it was put out and has not answered since."""
+        trial = int(self._misses > 0)
+        self._trials += trial
+        try:
+            yield
+        finally:
+            self._trials -= trial
+
+    def put_out(self, outs: int) -> None:
+        """It gave no answer. It is out longer each time, until it gives one.
+
+        Args:
+            outs: What `outs` was when the request was sent. The requests of one wave put it out
+                once: those sent before say nothing about it since.
+        """
+        if outs != self.outs:
+            return
+        self.outs += 1
+        self._misses += 1
+        seconds = min(LONGEST_OUT_S, 0.5 * 2.0 ** min(self._misses, 10))
+        self.spread_s = max(seconds, self.opens - now()) * SPREAD
+        self.out_until = now() + seconds
 
     def answered(self) -> None:
-        """Something came from there."""
+        """A usable answer came from there."""
         self._misses, self.out_until = 0, 0.0
 
 
@@ -86,15 +116,32 @@ class Route:
             await self.sleep(first.opens - at + random.uniform(0, first.spread_s))
 
     def pick(self, turn: int, at: float) -> Address | None:
-        """The first that is open then, going round from `turn`; None when all are closed."""
-        n = len(self.addresses)
+        """The first that may be asked then, going round from `turn`; None when all are closed."""
+        n, ready = len(self.addresses), self._ready(at)
         around = (self.addresses[(turn + i) % n] for i in range(n))
-        return next((address for address in around if address.opens <= max(at, now())), None)
+        return next((address for address in around if address in ready), None)
 
-    def unreachable(self, address: Address) -> None:
-        """It is passed over for a while, if there is another; alone, it is asked again."""
-        if len(self.addresses) > 1:
-            address.unreachable()
+    def takes(self, address: Address, at: float) -> bool:
+        """True when one more request may be sent there then."""
+        return address in self._ready(at)
+
+    def _ready(self, at: float) -> list[Address]:
+        """Those that are open; where there is a choice, one on trial is left to that trial."""
+        ready = [address for address in self.addresses if address.opens <= max(at, now())]
+        return [address for address in ready if not address.on_trial] or ready
+
+    def put_out(self, address: Address, outs: int) -> bool:
+        """It is passed over for a while, if there is another; alone, it is asked again.
+
+        Returns:
+            Whether a person should be told: once for each address, while another is open.
+        """
+        if len(self.addresses) == 1:
+            return False
+        address.put_out(outs)
+        new = not address.told and any(other.opens <= now() for other in self.addresses)
+        address.told |= new
+        return new
 
 
 @dataclass(slots=True)

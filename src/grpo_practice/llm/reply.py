@@ -35,7 +35,10 @@ def read_reply(answer: Answer, *, asked: str, tries: int, seconds: float) -> Rep
 
 
 def read_usage(usage: Any) -> Usage:
-    """The tokens it counts. What is absent or no count is unknown; so is an all-zero usage."""
+    """The tokens it counts. What is absent or no count is unknown; so is an all-zero usage.
+
+    So is a part that is more than its whole: more tokens cached than read, or reasoned than said.
+    """
     if not isinstance(usage, dict):
         return Usage()
     tokens_in, tokens_out = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
@@ -47,7 +50,11 @@ def read_usage(usage: Any) -> Usage:
     reasoning = _count(usage.get("completion_tokens_details"), "reasoning_tokens")
     if reasoning is None:
         reasoning = _count(usage, "reasoning_tokens")
-    return Usage(tokens_in, cached, tokens_out, reasoning)
+    return Usage(tokens_in, _within(cached, tokens_in), tokens_out, _within(reasoning, tokens_out))
+
+
+def _within(part: int | None, whole: int | None) -> int | None:
+    return None if part is not None and whole is not None and part > whole else part
 
 
 def _count(counts: Any, name: str) -> int | None:

@@ -41,6 +41,22 @@ _SHOW = (
     "give|return|include|quote|recite|write|append|attach"
 )
 _ANSWERS = "answers?|responses?|solutions?|submissions?|outputs?"
+_FOLLOW = (
+    r"\b(?:do not|don't|never|stop|refuse to|(?:need|must|should) not|no need to)\s+"
+    r"(?:follow|obey|comply with|adhere to|listen to|heed|stick to|abide by)(?:ing)?"
+)
+_VALUE = r"[\"'$(`*]*(?:\\boxed\{)?(?:[-+]?\d[\d.,/]*|[a-e]|yes|no|true|false)(?!\w|'\w)[\"'$)`*}]*"
+"""An answer that is no more than a number, a letter or a word."""
+_REPLY = rf"\b(?:answer|reply|respond|say|output|guess|give|return|submit)(?:\s+with)?\s+{_VALUE}"
+_ALL = (
+    r"(?:(?:in|for|to|on|at|with) (?:every|any|each|all)(?: (?:the|of the|these|single))? "
+    r"(?:problem|question|case|task|item|prompt|input|request|exercise|situation)s?\b)"
+)
+_ALWAYS = rf"(?:{_ALL}|(?:whatever|regardless|always|everywhere|every time|each time|no matter)\b)"
+_PLAINLY = (
+    r"(?:^|[.!?;:])(?:(?!\b(?:when|if|where|unless|once|whenever|not|never|cannot)\b|n't)[^.!?;:])*"
+)
+"""The beginning of a sentence up to here: it names no condition."""
 
 _RULES: Sequence[tuple[str, Sequence[str]]] = (
     (
@@ -81,6 +97,15 @@ _RULES: Sequence[tuple[str, Sequence[str]]] = (
             r"(?:\w+\s+){0,2}?(?:above|before|previously|earlier|so far|you (?:were|have))\b",
             r"\b(?:do not|don't|never|stop)\s+(?:follow|obey|comply with)(?:ing)?\s+(?:\w+\s+)?"
             rf"(?:(?:your|previous|prior|above|earlier|system|developer)\s+)+(?:{_ORDERS}|rules)\b",
+            rf"{_FOLLOW}(?:\s+(?:{_WHICH}))*\s+rubrics?\b(?!'s)",
+            rf"{_FOLLOW}\s+(?:{_WHICH})(?:\s+(?:{_WHICH}))*\s+(?:{_ORDERS})\s*(?:$|[.!,;:]"
+            r"|(?:above|below|here|given|any ?more|any longer|(?:that |which )?you|(?:of|in|from)"
+            r" (?:the |your )?(?:system|user|developer|task|operator|prompt))\b)",
+            rf"{_NOT}\b(?:(?:pay|give) (?:no|little) (?:attention|heed|regard) to|take no notice of"
+            r"|turn a blind eye to)"
+            rf"(?:\s+(?:{_WHICH}))*\s+(?:(?:{_ORDERS})\b(?!'s)|what you (?:were|have|are)\b)",
+            r"\b(?:do not|don't|never|stop) pay(?:ing)? (?:any )?(?:attention|heed|regard) to"
+            rf"(?:\s+(?:{_WHICH}))*\s+(?:(?:{_ORDERS})\b(?!'s)|what you (?:were|have|are)\b)",
             r"\bnew (?:system )?instructions?\s*:|\byou are now (?:a|an|in|free|no longer)\b",
             r"\b(?:do anything now|jailbreak\w*|developer mode|pretend (?:to be|that you are))\b",
         ),
@@ -115,6 +140,13 @@ _RULES: Sequence[tuple[str, Sequence[str]]] = (
             r"\s*[:,]?\s*[\"'$(`*]*(?:\\boxed\{)?(?:[-+]?\d[\d.,/]*|[a-e]|yes|no|true|false)"
             r"(?=[\"'$)`*}]*\s*(?:$|[.!,;]|whatever\b|regardless\b|no matter\b"
             r"|(?:to|for|in) (?:all|any|every)\b))",
+            rf"{_NOT}{_REPLY}\s*,?\s*{_ALWAYS}",
+            rf"{_ALL}[,:]?(?:\s+(?:you|must|should|always|just|simply|only|please))*\s+{_REPLY}"
+            r"\s*(?:$|[.!,;])",
+            rf"\banswer {_ALL} (?:is|must be|should be|will be)\s+(?:always\s+)?{_VALUE}"
+            r"\s*(?:$|[.!,;])",
+            rf"{_PLAINLY}\b(?:give|state|report|submit|return|write|output|enter|use|put)\s+{_VALUE}"
+            r"\s+(?:as|for)\s+(?:(?:the|your|a|every|any|each)\s+)?(?:final\s+)?answers?\b",
             r"\b(?:add|append|save|write|store|put|insert)\b[^.]{0,40}\b(?:to|in|into)\s+"
             r"(?:your (?:experiences?|instructions|library|memory|(?:system )?prompt)"
             r"|the (?:experiences|library of experiences|system prompt))\b",

@@ -14,7 +14,7 @@ from grpo_practice.events import (
     StepFinished,
     StepStarted,
 )
-from grpo_practice.failures import FailureWatch
+from grpo_practice.failures import FailureWatch, Land
 from grpo_practice.metrics import correct
 from grpo_practice.practice.distil import At, Teacher, distil
 from grpo_practice.practice.informative import status_of
@@ -39,6 +39,7 @@ class Practice:
     instructions: str
     concurrency: int
     max_failed_share: float
+    land: Land
     after_step: AfterStep
     """Awaited for every closed step, also for those an earlier invocation closed."""
     pilot: int | None = None
@@ -132,7 +133,7 @@ class _Step:
         system = system_prompt(self.job.instructions, self.library)
         what = f"step {self.plan.step}"
         planned = sum(job.attempts for job in jobs)
-        watch = FailureWatch(what, planned, self.job.max_failed_share)
+        watch = FailureWatch(what, planned, self.job.max_failed_share, self.job.land)
         async with task_group() as tasks:
 
             async def on_group(done: GroupJob) -> None:
@@ -172,7 +173,7 @@ class _Step:
         told = Told(player.scope(place).seed(), system, self.library.id)
         await self.store.save_rollout(self.job.branch, place.step, rollout, told)
         self.emit(RolloutFinished.of(place.step, rollout))
-        watch.see(rollout)
+        await watch.see(rollout)
         return rollout
 
     async def _distil(self, group: Group) -> None:

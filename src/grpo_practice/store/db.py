@@ -20,6 +20,9 @@ APPLICATION_ID = 0x47525043
 """`GRPC`: says whose file it is."""
 VERSION = 2
 
+PARTS = ("-wal", "-shm", "-journal", ".lock")
+"""What follows a database's name in the names of the files that belong to it."""
+
 WAIT_S = 30.0
 """Longest wait for another process that is writing."""
 
@@ -158,6 +161,22 @@ def open_to_look(path: Path) -> sqlite3.Connection:
             db.close()
             raise
         return db
+
+
+def why_no_copy(path: Path, target: Path) -> str | None:
+    """What speaks against a copy of the database at `target`; None when nothing does.
+
+    The log holds answers that are in no other file yet, so it is no more to be replaced than the
+    database, under whatever name; and the parts of other databases are left alone as well.
+    """
+    for own in (path, path.resolve()):
+        for part in (own, *(own.with_name(own.name + end) for end in PARTS)):
+            if part.exists() and target.exists() and target.samefile(part):
+                return "is the database itself" if part == own else f"is a part of {path}"
+    names = (target.name, Path(os.path.realpath(target)).name)
+    if any(name.casefold().endswith(PARTS) for name in names):
+        return "has the name of a part of a database"
+    return None
 
 
 def copy(path: Path, target: Path) -> None:

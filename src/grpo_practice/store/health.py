@@ -25,7 +25,10 @@ class Health:
     mute: int = 0
     """Answers that were cut before they began: all tokens went into reasoning."""
     unanswered: Mapping[str, int] = field(default_factory=dict)
-    """Kind → requests that were given up, commonest first; an outage may have passed since."""
+    """`HTTP 503`, `cut`, `deadline`, `refused`, … → requests that were given up, commonest first.
+
+    An outage may have passed since.
+    """
     maybe_paid: int = 0
     """Of these, the ones that the endpoint may have billed."""
     uncounted: int = 0
@@ -121,9 +124,9 @@ def _requests(db: sqlite3.Connection, run: str, *, children: bool) -> Health:
               WHERE (run_id = :run OR (:children AND parent_run_id = :run))"""
     which = {"run": run, "children": children}
     failed = db.execute(
-        f"SELECT failures.kind, count(*), sum(maybe_paid) FROM failures {own} GROUP BY 1", which
+        f"SELECT {_KIND}, count(*), sum(maybe_paid) FROM failures f {own} GROUP BY 1", which
     ).fetchall()
-    kinds = Counter({_KINDS.get(kind, kind): n for kind, n, _ in failed})
+    kinds = Counter({str(kind): int(n) for kind, n, _ in failed})
     uncounted, retried = db.execute(
         f"""SELECT coalesce(sum(cost_micro IS NULL AND tokens_in + tokens_out IS NULL), 0),
                    coalesce(sum(tries > 1), 0) FROM calls {own}""",
@@ -137,5 +140,16 @@ def _requests(db: sqlite3.Connection, run: str, *, children: bool) -> Health:
     )
 
 
-_KINDS = {"TimeoutError": "time"}
-"""How the record names a kind → how it is said."""
+_KIND = """CASE
+  WHEN f.kind = 'TimeoutError' THEN 'deadline'
+  WHEN f.kind IN ('CancelledError', 'KeyboardInterrupt', 'SystemExit', 'interrupted')
+    THEN 'cancelled'
+  WHEN f.kind <> lower(f.kind) THEN 'internal'
+  WHEN f.kind NOT IN ('provider', 'endpoint') THEN replace(f.kind, '_', ' ')
+  WHEN f.http_status >= 300 THEN 'HTTP ' || f.http_status
+  WHEN f.message LIKE 'the connection broke%' THEN 'cut'
+  WHEN f.message LIKE 'no complete answer in time%' THEN 'deadline'
+  WHEN f.message LIKE 'cannot reach%' OR f.message LIKE 'the proxy lets nothing through%'
+    OR f.message LIKE 'no secure connection%' THEN 'refused'
+  ELSE 'no usable answer' END"""
+"""How a failure on record is said. One that another exception ended has that one's class name."""

@@ -3,11 +3,12 @@
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from grpo_practice.calls import Usage
 
 OF_RUN = """JOIN invocations USING (invocation_id) JOIN runs USING (run_id)
-            WHERE run_id = :run OR parent_run_id = :run"""
+            WHERE (run_id = :run OR parent_run_id = :run)"""
 """Of a run and of the runs that it made, whichever branch and whichever invocation."""
 
 
@@ -42,10 +43,18 @@ class Lost:
     """Tries of those that may have been billed."""
 
 
+Likeness = Literal["run", "prompt", "model"]
+"""Calls of the same run; of others under the same system prompt; of any, to the same model."""
+ENOUGH = 3
+"""Calls from which a spread can be told."""
+
+
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The calls of one stage to one model so far: how many, and means and spreads over them."""
+    """Calls of one stage to one model so far: how many, and means and spreads over them."""
 
+    of: Likeness
+    """How like they are to those that are asked about."""
     calls: int
     tokens_in: tuple[float, float]
     """Mean and standard deviation."""
@@ -53,6 +62,20 @@ class Figures:
     seconds: tuple[float, float]
     cached_share: float
     """Of the tokens in."""
+    experiences: float
+    """Mean size of the libraries that they were shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piloted:
+    """What a pilot did."""
+
+    questions: int
+    rollouts: int
+    reward: float | None
+    """Mean of those that have one; None without any."""
+    usage: Usage
+    """Of its answered calls; None where one of them does not say."""
 
 
 def spent(db: sqlite3.Connection, run: str) -> list[Spent]:
@@ -95,20 +118,82 @@ def lost(db: sqlite3.Connection, run: str) -> list[Lost]:
     return [Lost(*row) for row in rows]
 
 
-def figures(db: sqlite3.Connection, stage: str, name: str) -> Figures | None:
-    """What calls at this stage to this model took, over the whole database; None without any."""
+def figures(
+    db: sqlite3.Connection, stage: str, name: str, *, run: str, part: str, system: bytes
+) -> Figures | None:
+    """What calls at this stage to this model took; None without any.
+
+    Calls of this part (`practice`, `evaluation`) of the run count alone where there are enough,
+    else those that follow this system prompt, else all of the database: prompts of other runs may
+    be of another length.
+    """
+    among: dict[Likeness, str] = {
+        "run": """runs.kind = :kind
+                  AND (runs.run_id = :run OR :kind = 'eval' AND runs.parent_run_id = :run)""",
+        "prompt": """EXISTS (SELECT 1 FROM rollouts r WHERE r.branch_id = calls.branch_id
+                       AND r.step = calls.step AND r.slot = calls.slot
+                       AND r.attempt = calls.attempt AND r.system_sha = :system)""",
+        "model": "TRUE",
+    }
+    kind = "practice" if part == "practice" else "eval"
+    asked: dict[str, object] = {"stage": stage, "name": name, "run": run, "kind": kind}
+    asked["system"] = system
+    found: Figures | None = None
+    for of, which in among.items():
+        found = _figures(db, of, which, asked) or found
+        if found and found.calls >= ENOUGH:
+            break
+    return found
+
+
+def _figures(
+    db: sqlite3.Connection, of: Likeness, which: str, asked: dict[str, object]
+) -> Figures | None:
     columns = ("tokens_in", "tokens_out", "seconds")
     parts = ", ".join(f"avg({c}), avg({c} * {c} * 1.0)" for c in columns)
     row = db.execute(
-        f"""SELECT count(*), {parts}, coalesce(sum(tokens_cached), 0) * 1.0 / sum(tokens_in)
-             FROM calls WHERE stage = ? AND name = ? AND tokens_in IS NOT NULL
-              AND tokens_out IS NOT NULL""",
-        (stage, name),
+        f"""SELECT count(*), {parts}, coalesce(sum(tokens_cached), 0) * 1.0 / sum(tokens_in),
+              avg(coalesce(libraries.n, 0))
+             FROM calls JOIN branches USING (branch_id) JOIN runs ON runs.run_id = branches.run_id
+             LEFT JOIN steps ON steps.branch_id = calls.branch_id AND steps.step = calls.step
+             LEFT JOIN libraries
+               ON libraries.library_id = coalesce(steps.library_in, branches.library_id)
+            WHERE calls.stage = :stage AND calls.name = :name AND tokens_in IS NOT NULL
+              AND tokens_out IS NOT NULL AND ({which})""",
+        asked,
     ).fetchone()
     if not row[0]:
         return None
     means = [(row[i], max(row[i + 1] - row[i] ** 2, 0.0) ** 0.5) for i in (1, 3, 5)]
-    return Figures(row[0], means[0], means[1], means[2], row[7] or 0.0)
+    return Figures(of, row[0], means[0], means[1], means[2], row[7] or 0.0, row[8])
+
+
+def newest(db: sqlite3.Connection) -> tuple[int, int]:
+    """The ids of the newest rollout and the newest call; 0 where there is none."""
+    row = db.execute(
+        """SELECT coalesce((SELECT max(rollout_id) FROM rollouts), 0),
+             coalesce((SELECT max(call_id) FROM calls), 0)"""
+    ).fetchone()
+    return int(row[0]), int(row[1])
+
+
+def since(db: sqlite3.Connection, run: str, mark: tuple[int, int]) -> Piloted:
+    """What a run did after these ids were the newest."""
+    rollout, call = mark
+    questions, rollouts, reward = db.execute(
+        """SELECT count(DISTINCT sample_id), count(*), avg(reward) FROM v_rollouts
+            WHERE run_id = ? AND rollout_id > ?""",
+        (run, rollout),
+    ).fetchone()
+    columns = ("tokens_in", "tokens_cached", "tokens_out", "tokens_reasoning", "cost_micro")
+    sums = ", ".join(
+        f"CASE WHEN count({c}) = count(*) THEN coalesce(sum({c}), 0) END" for c in columns
+    )
+    row = db.execute(
+        f"SELECT {sums} FROM calls {OF_RUN} AND call_id > :call",
+        {"run": run, "call": call},
+    ).fetchone()
+    return Piloted(questions, rollouts, reward, Usage(*row))
 
 
 def informative(db: sqlite3.Connection, run: str) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 import asyncio
 import multiprocessing
 from collections.abc import Callable
+from multiprocessing import forkserver
 from typing import Any, TypeVar
 
 from pebble import ProcessExpired, ProcessPool
@@ -83,10 +84,13 @@ class Pool:
         given = (self._source, redactor.known)
         pool = ProcessPool(self._workers, _TASKS, worker.start, given, context)
         try:
+            forkserver.ensure_running()  # the pool would not say why it cannot
             pool.schedule(worker.ping).result(_START_S)
         except (TimeoutError, ProcessExpired, RuntimeError, OSError) as e:
             _end(pool)
-            raise VerifyError(f"the verify workers cannot start: {type(e).__name__}: {e}") from e
+            hint = "set TMPDIR to a folder with a short name" if "path too long" in str(e) else None
+            said = f"the verify workers cannot start: {type(e).__name__}: {e}"
+            raise VerifyError(said, hint=hint) from e
         return pool
 
 
