@@ -11,6 +11,12 @@ def nothing_is_secret_yet() -> None:
     vars(redactor).update(vars(Redactor()))
 
 
+@pytest.fixture(autouse=True)
+def no_width_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are as wide as they are where nothing says otherwise; parallel workers say 80."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
