@@ -2,6 +2,8 @@
 
 import hashlib
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,7 +21,7 @@ from grpo_practice.build.remaining import evaluate, forecast_eval, forecast_prac
 from grpo_practice.build.session import Session
 from grpo_practice.build.specs import Source
 from grpo_practice.config import load_practice, read_environment
-from grpo_practice.errors import StoreError
+from grpo_practice.errors import DataError, StoreError
 from grpo_practice.llm.admission import Admission
 from grpo_practice.llm.budget import Account, Amount, Caps
 from grpo_practice.store import Store
@@ -91,6 +93,18 @@ def test_a_dry_run_writes_nothing_and_imports_no_file(project: Project) -> None:
     assert calls(forecast)["practice play"] == (9, 9)
     assert project.query("SELECT count(*) FROM runs") == [(0,)]
     assert project.query("SELECT name FROM datasets ORDER BY 1") == [("test",), ("train",)]
+
+
+def test_a_dry_run_leaves_what_a_killed_command_left(project: Project) -> None:
+    code = "import os, sys; from pathlib import Path; from grpo_practice.store import Store\n"
+    code += "Store(Path(sys.argv[1])).hide_dataset('test'); os._exit(0)"
+    subprocess.run([sys.executable, "-c", code, str(project.db)], check=True)
+    log = project.db.with_name(f"{project.db.name}-wal")
+    before = project.db.read_bytes(), log.read_bytes()
+    with rehearsal(project.db) as store, pytest.raises(DataError, match="no dataset 'test'"):
+        store.dataset("test")
+    assert (project.db.read_bytes(), log.read_bytes()) == before
+    assert before[1]
 
 
 def test_a_dry_run_needs_no_database(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from grpo_practice.store.records import Branch
+from grpo_practice.store.spending import OF_RUN
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +121,14 @@ def _over_calls(db: sqlite3.Connection, branch: Branch) -> Iterator[sqlite3.Row]
 
 def _requests(db: sqlite3.Connection, run: str, *, children: bool) -> Health:
     """The part that is about requests, of all invocations and branches: spent is spent."""
-    own = """JOIN invocations USING (invocation_id) JOIN runs USING (run_id)
-              WHERE (run_id = :run OR (:children AND parent_run_id = :run))"""
     which = {"run": run, "children": children}
     failed = db.execute(
-        f"SELECT {_KIND}, count(*), sum(maybe_paid) FROM failures f {own} GROUP BY 1", which
+        f"SELECT {_KIND}, count(*), sum(maybe_paid) FROM failures f {OF_RUN} GROUP BY 1", which
     ).fetchall()
     kinds = Counter({str(kind): int(n) for kind, n, _ in failed})
     uncounted, retried = db.execute(
         f"""SELECT coalesce(sum(cost_micro IS NULL AND tokens_in + tokens_out IS NULL), 0),
-                   coalesce(sum(tries > 1), 0) FROM calls {own}""",
+                   coalesce(sum(tries > 1), 0) FROM calls {OF_RUN}""",
         which,
     ).fetchone()
     return Health(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from grpo_practice.store.db import check_ours, connect, explained
+from grpo_practice.store.db import explained, open_to_look
 from grpo_practice.store.store import Store
 
 
@@ -30,7 +30,5 @@ def rehearsal(path: Path) -> Iterator[Store]:
 
 
 def _copy(path: Path, copy: Path) -> None:
-    with closing(connect(path)) as source, closing(sqlite3.connect(copy)) as target:
-        source.execute("PRAGMA query_only = ON")
-        check_ours(source, path)
+    with closing(open_to_look(path)) as source, closing(sqlite3.connect(copy)) as target:
         source.backup(target)

@@ -10,6 +10,7 @@ from grpo_practice.calls import Usage
 from grpo_practice.metrics import Question
 from grpo_practice.store.records import Branch
 from grpo_practice.store.rollouts import JUDGED
+from grpo_practice.store.spending import OF_RUN
 from grpo_practice.types import STRIKES
 
 # `+s.step` keeps SQLite from spreading the range of steps to rollouts, which would read all of them
@@ -134,10 +135,8 @@ def usage(db: sqlite3.Connection, run: str, *, children: bool = False) -> Usage:
     All branches: money spent is spent. With `children`, also those of the runs that it made.
     """
     row = db.execute(
-        """SELECT sum(tokens_in), sum(tokens_cached), sum(tokens_out), sum(tokens_reasoning),
-                  sum(cost_micro)
-             FROM calls JOIN invocations USING (invocation_id) JOIN runs USING (run_id)
-            WHERE run_id = :run OR (:children AND parent_run_id = :run)""",
+        f"""SELECT sum(tokens_in), sum(tokens_cached), sum(tokens_out), sum(tokens_reasoning),
+                   sum(cost_micro) FROM calls {OF_RUN}""",
         {"run": run, "children": children},
     ).fetchone()
     return Usage(*row)
@@ -146,9 +145,7 @@ def usage(db: sqlite3.Connection, run: str, *, children: bool = False) -> Usage:
 def unpriced(db: sqlite3.Connection, run: str, *, children: bool = False) -> dict[str, int]:
     """Model → calls of which it is not known what they cost, where there are any; see `usage`."""
     rows = db.execute(
-        """SELECT name, count(*)
-             FROM calls JOIN invocations USING (invocation_id) JOIN runs USING (run_id)
-            WHERE (run_id = :run OR (:children AND parent_run_id = :run)) AND cost_micro IS NULL
+        f"""SELECT name, count(*) FROM calls {OF_RUN} AND cost_micro IS NULL
             GROUP BY 1 ORDER BY 2 DESC, 1""",
         {"run": run, "children": children},
     )

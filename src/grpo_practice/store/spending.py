@@ -8,8 +8,8 @@ from typing import Literal
 from grpo_practice.calls import Usage
 
 OF_RUN = """JOIN invocations USING (invocation_id) JOIN runs USING (run_id)
-            WHERE (run_id = :run OR parent_run_id = :run)"""
-"""Of a run and of the runs that it made, whichever branch and whichever invocation."""
+            WHERE (run_id = :run OR (:children AND parent_run_id = :run))"""
+"""Of a run, and with `children` of the runs it made, whichever branch and whichever invocation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def spent(db: sqlite3.Connection, run: str) -> list[Spent]:
               sum(NOT {counted}), {unpriced}, max(tokens_in + tokens_out), max(tokens_out),
               max(cost_micro)
              FROM calls {OF_RUN} GROUP BY 1, 2, 3""",
-        {"run": run},
+        {"run": run, "children": True},
     ).fetchall()
     return [
         Spent(
@@ -113,7 +113,7 @@ def lost(db: sqlite3.Connection, run: str) -> list[Lost]:
     """The requests of a run, and of the runs it made, that gave no usable answer."""
     rows = db.execute(
         f"SELECT stage, sum(tries), sum(tries * maybe_paid) FROM failures {OF_RUN} GROUP BY stage",
-        {"run": run},
+        {"run": run, "children": True},
     )
     return [Lost(*row) for row in rows]
 
@@ -191,7 +191,7 @@ def since(db: sqlite3.Connection, run: str, mark: tuple[int, int]) -> Piloted:
     )
     row = db.execute(
         f"SELECT {sums} FROM calls {OF_RUN} AND call_id > :call",
-        {"run": run, "call": call},
+        {"run": run, "children": True, "call": call},
     ).fetchone()
     return Piloted(questions, rollouts, reward, Usage(*row))
 
