@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check format lint types wheel kill-test soak canary clean
+.PHONY: demo test check format lint types wheel kill-test soak canary bench clean
 
 demo: $(READY)  ## The main job on the simulated endpoint
 	$(BIN)/grpo-practice demo
@@ -14,10 +14,10 @@ test: $(READY)  ## The tests
 check: format lint types test wheel  ## What has to pass before a commit
 
 format: $(READY)
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff format --check src tests bench
 
 lint: $(READY)
-	$(BIN)/ruff check src tests
+	$(BIN)/ruff check src tests bench
 
 types: $(READY)
 	$(BIN)/mypy
@@ -39,6 +39,9 @@ soak: $(READY)  ## 20,000 rollouts against an endpoint where one answer in ten i
 
 canary: $(READY)  ## Every command under every fault, and no key in anything it leaves behind
 	$(BIN)/python -m tests.canary.matrix
+
+bench: $(READY)  ## How fast, against what was to be reached; takes most of an hour
+	$(BIN)/python -m bench
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv .venv

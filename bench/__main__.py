@@ -1,0 +1,44 @@
+"""Runs the benchmarks and prints the table: `python -m bench [NAME …] [--runs 5] [--tiny]`.
+
+Each NAME is a module of this folder with `rows(runs, tiny=…)`; all of them without a name. What
+they found lies in `bench/results/NAME.json`.
+"""
+
+import argparse
+from importlib import import_module
+
+from bench.harness import Row, machine, save
+
+NAMES = ("throughput",)
+
+
+def line(row: Row) -> str:
+    """The row as Markdown: what, target, median, spread, whether it is reached."""
+    low, high = min(row.values), max(row.values)
+    spread = f"{low:.4g} to {high:.4g}" if len(row.values) > 1 else ""
+    return f"| {row.name} | {row.target} | {row.median:.4g} | {spread} | {row.verdict} |"
+
+
+def main() -> None:
+    """Run what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
+    parser.add_argument("--runs", type=int, default=5, help="of each, the median is told")
+    parser.add_argument(
+        "--tiny", action="store_true", help="does everything run? times mean nothing"
+    )
+    given = parser.parse_args()
+    print(f"{machine()}; {given.runs} runs of each\n")
+    print("| what | target | median | spread | reached |\n|---|---|---|---|---|")
+    for name in given.names or NAMES:
+        rows = import_module(f"bench.{name}").rows(given.runs, tiny=given.tiny)
+        if not given.tiny:
+            save(name, rows)
+        for row in rows:
+            print(line(row), flush=True)
+            for key, note in row.notes.items():
+                print(f"|   {key} |  | {note} |  |  |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

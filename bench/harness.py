@@ -1,0 +1,180 @@
+"""What every benchmark is made of: an endpoint, a folder, a command under the probe, a row."""
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "bench" / "results"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one command used, and what it said. See `probe` for the figures."""
+
+    figures: Mapping[str, Any]
+    document: Mapping[str, Any]
+
+    def __getattr__(self, name: str) -> float:
+        """A figure by its name."""
+        return float(self.figures[name])
+
+
+@dataclass(slots=True)
+class Row:
+    """One line of the table: what was to be reached, and what each run came to."""
+
+    name: str
+    target: str
+    values: list[float]
+    reached: Callable[[float], bool] | None = None
+    """Of the median; None where a figure is only told."""
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def median(self) -> float:
+        """Of all runs."""
+        return statistics.median(self.values)
+
+    @property
+    def verdict(self) -> str:
+        """`yes`, `no`, or nothing where there is no target."""
+        return "" if self.reached is None else "yes" if self.reached(self.median) else "no"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the JSON results."""
+        told = asdict(self) | {"median": self.median, "verdict": self.verdict}
+        del told["reached"]
+        return told
+
+
+def at_least(least: float) -> Callable[[float], bool]:
+    """Reached by that much or more."""
+    return lambda value: value >= least
+
+
+def at_most(most: float) -> Callable[[float], bool]:
+    """Reached by that much or less."""
+    return lambda value: value <= most
+
+
+@contextmanager
+def endpoint(**options: object) -> Iterator[str]:
+    """A benchmark endpoint with these options, in a process of its own; its base URL."""
+    given = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bench.endpoint", *given],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """An empty folder that is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="grpo-bench-", ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
+def write_tasks(path: Path, n: int, pairs: Sequence[tuple[str, str, str]] | None = None) -> None:
+    """A dataset of `n` questions, each carrying its answer for the endpoint.
+
+    `pairs`: (gold, a right answer, a wrong one), taken in turn; integers when there are none.
+    """
+    with path.open("w", encoding="utf-8") as file:
+        for i in range(n):
+            gold, right, wrong = pairs[i % len(pairs)] if pairs else (str(i), str(i), str(i + 1))
+            question = f"Question {i}: find x. #answer {right}# #wrong {wrong}#"
+            file.write(json.dumps({"question": question, "answer": gold}) + "\n")
+
+
+def write_config(path: Path, url: str, **sections: Mapping[str, Any]) -> None:
+    """A configuration for the endpoint at `url`; `practice`, `evaluation`, … are merged in."""
+    model = {"model": "bench", "base_url": url, "api_key": "EMPTY"}
+    instructions = "Solve the task. Put the answer in \\boxed{}."
+    agent = {
+        "model": {"model_provider": model},
+        "agent": {"name": "bench", "instructions": instructions},
+    }
+    evaluation: dict[str, Any] = {
+        "agent": agent,
+        "verify": "math",
+        "data": {"dataset": "tasks"},
+    }
+    evaluation |= sections.pop("evaluation", {})
+    whole = {"exp_id": "bench", "evaluation": evaluation, **sections}
+    path.write_text(yaml.safe_dump(whole), "utf-8")
+
+
+def run(cwd: Path, *words: str, timeout_s: float = 3600) -> Run:
+    """The command under the probe, in that folder.
+
+    Raises:
+        RuntimeError: It failed; with what it said.
+    """
+    file = cwd / "probe.json"
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.probe", str(file), *words, "--json"],
+        cwd=cwd,
+        env=_environment(),
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(words)} exited {done.returncode}: {done.stderr[-2000:]}")
+    return Run(json.loads(file.read_text("utf-8")), json.loads(done.stdout))
+
+
+def cli(cwd: Path, *words: str) -> str:
+    """What a command printed on stdout."""
+    command = [sys.executable, "-m", "grpo_practice", *words]
+    done = subprocess.run(
+        command, cwd=cwd, env=_environment(), capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(words)} exited {done.returncode}: {done.stderr[-2000:]}")
+    return done.stdout
+
+
+def _environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "COLUMNS": "100"}
+
+
+def machine() -> str:
+    """The machine these figures are of."""
+    cpu = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+            if line.startswith("model name")
+        ),
+        platform.processor(),
+    )
+    return f"{cpu}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
+
+
+def save(name: str, rows: Sequence[Row]) -> None:
+    """The rows of one benchmark as JSON, for `table`."""
+    RESULTS.mkdir(exist_ok=True)
+    told = {"machine": machine(), "rows": [row.as_dict() for row in rows]}
+    (RESULTS / f"{name}.json").write_text(json.dumps(told, indent=1), "utf-8")
