@@ -69,22 +69,26 @@ def at_most(most: float) -> Callable[[float], bool]:
     return lambda value: value <= most
 
 
+def stalls(name: str, runs: Sequence[Run]) -> list[Row]:
+    """How long the event loop stood still in these runs."""
+    p999 = [run.stall_p999_ms for run in runs]
+    return [
+        Row(f"{name}: stall p99.9, ms", "≤ 50", p999, at_most(50)),
+        Row(f"{name}: longest stall, ms", "", [run.stall_max_ms for run in runs]),
+    ]
+
+
 @contextmanager
 def endpoint(**options: object) -> Iterator[str]:
     """A benchmark endpoint with these options, in a process of its own; its base URL."""
     given = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bench.endpoint", *given],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    command = [sys.executable, "-m", "bench.endpoint", *given]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
-    finally:
-        process.kill()
-        process.wait()
+        try:
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
+        finally:
+            process.kill()
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from bench.harness import (
     Row,
     Run,
     at_least,
-    at_most,
     cli,
     endpoint,
     folder,
