@@ -14,6 +14,7 @@ from bench.harness import (
     endpoint,
     folder,
     run,
+    stalls,
     write_config,
     write_tasks,
 )
@@ -43,12 +44,6 @@ def rows(runs: int, *, tiny: bool) -> list[Row]:
         found += [
             Row(f"eval, {verify}: rollouts/s", f"≥ {least}", rate, at_least(least)),
             Row(f"eval, {verify}: CPU ms/rollout", "", [1000 * r.cpu_s / rollouts for r in done]),
-            Row(
-                f"eval, {verify}: stall p99.9, ms",
-                "≤ 50",
-                [r.stall_p999_ms for r in done],
-                at_most(50),
-            ),
-            Row(f"eval, {verify}: longest stall, ms", "", [r.stall_max_ms for r in done]),
+            *stalls(f"eval, {verify}", done),
         ]
     return found
