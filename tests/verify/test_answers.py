@@ -104,3 +104,10 @@ def test_golds_are_spelled_as_text_and_lists_are_alternatives() -> None:
     assert gold_texts(False) == ["False"]
     assert gold_texts(1e-07) == ["0.0000001"]
     assert gold_texts(["a", ["b"], 2]) == ["a", "b", "2"]
+
+
+@pytest.mark.parametrize("text", ["\\" * 50_000, "\\" * 49_990 + "boxed", "\\boxed" * 8_000])
+def test_a_run_of_backslashes_is_read_in_linear_time(text: str) -> None:
+    started = time.process_time()
+    assert isinstance(read_answer(text), str)
+    assert time.process_time() - started < 2

@@ -18,7 +18,10 @@ TAIL = 50_000
 BOXES = 8
 """The most boxes that together can be one answer of several values."""
 
-_BOX_OR_BRACE = re.compile(r"\\+(?:boxed|fbox)\s{0,9}\{|\\.|[{}]", re.DOTALL)
+_BOX = (
+    r"(?<!\\)\\+(?:boxed|fbox)\s{0,9}\{"  # from where the backslashes begin: one try for each run
+)
+_BOX_OR_BRACE = re.compile(rf"{_BOX}|\\.|[{{}}]", re.DOTALL)
 _STATED = re.compile(
     r"^[\W_]*(?:(?:so|thus|hence|therefore),?\s+)?(?:(?:the|my)\s+)?(?:(?:final|correct)\s+)?"
     r"(?:answer|result)[*_]*\s*(?:is|are|:|=)[\s:*_]*|^[*_]*a:[*_\s]*|^#{4}\s*",
@@ -106,10 +109,17 @@ def gold_texts(answer: Answer) -> list[str]:
 
 
 def _boxes(text: str) -> tuple[list[str], bool]:
-    """The last outermost boxes that hold something, and whether one was never closed."""
+    """The last outermost boxes that hold something, and whether one was never closed.
+
+    What stands before the first box closes none, so it is not looked at.
+    """
+    named = [at for at in (text.find("boxed"), text.find("fbox")) if at >= 0]
+    if not named:
+        return [], False
+    begin = len(text[: min(named)].rstrip("\\"))
     open_: list[int | None] = []  # where a box's content starts; None for any other brace
     spans: list[tuple[int, int]] = []
-    for token in _BOX_OR_BRACE.finditer(text):
+    for token in _BOX_OR_BRACE.finditer(text, begin):
         if token[0] == "{":
             open_.append(None)
         elif token[0] == "}":

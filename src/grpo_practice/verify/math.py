@@ -1,8 +1,8 @@
 """The built-in `math`: is the answer the same mathematical value as the gold?
 
-Identical and plain integers are compared here, in microseconds; everything else by math-verify in
-a worker. Both read the same notation, and math-verify takes `-?[0-9]+` for that integer, so the
-two paths agree.
+Identical texts and plain numbers are compared here, in microseconds; everything else by math-verify
+in a worker. Both read the same notation, and math-verify takes `-?[0-9]+` for that integer, so the
+two paths agree; decimals and fractions are compared here where they are clearly equal or not.
 """
 
 import re
@@ -10,11 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from grpo_practice.types import Verdict
+from grpo_practice.verify import numeric
 from grpo_practice.verify.answers import Said, read_answer
 from grpo_practice.verify.limits import too_costly
 from grpo_practice.verify.notation import LONGEST, notation
 
 _INTEGER = re.compile(r"-?[0-9]{1,100}")
+_SPACING = re.compile(r"(?<=[(,=+*/<>\]\-]) (?!\d{3}(?!\d))|(?<!\\) (?=[),=+*/<>\[\-])")
+"""Spaces beside a sign, which say nothing; a space before three digits may have grouped them."""
 _WORDS = re.compile(r"[^\W\d_]+(?:[ '-]+[^\W\d_]+)*\.?")
 
 
@@ -33,7 +36,7 @@ def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> V
     Args:
         golds: The right answers, as the dataset has them; any one will do. Shape: [>= 1].
         response: The model's final text.
-        fast_path: False leaves integers to the worker too.
+        fast_path: False leaves numbers to the worker too.
     """
     answer = read_answer(response)
     if isinstance(answer, str):
@@ -45,8 +48,11 @@ def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> V
     if any(_same_text(gold, said, fast_path=fast_path) for gold in wanted):
         return Verdict(1.0, extracted=said)
     open_ = [gold for gold in wanted if not _is_words(gold)]
-    if fast_path and _INTEGER.fullmatch(said):
-        open_ = [gold for gold in open_ if not _INTEGER.fullmatch(gold)]
+    if fast_path:
+        compared = [(gold, _same_number(gold, said)) for gold in open_]
+        if any(same for _, same in compared):
+            return Verdict(1.0, extracted=said)
+        open_ = [gold for gold, same in compared if same is None]
     if not open_:
         return differs(golds, said)
     if cost := too_costly(said):
@@ -57,7 +63,14 @@ def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> V
 def _same_text(gold: str, said: str, *, fast_path: bool) -> bool:
     if _is_words(gold):
         return gold.casefold() == said.casefold()
-    return fast_path and gold == said
+    return fast_path and _SPACING.sub("", gold) == _SPACING.sub("", said)
+
+
+def _same_number(gold: str, said: str) -> bool | None:
+    """Whether two plain numbers are equal; None where that is left to the worker."""
+    if _INTEGER.fullmatch(gold) and _INTEGER.fullmatch(said):
+        return gold == said
+    return numeric.equal(gold, said)
 
 
 def _is_words(gold: str) -> bool:
@@ -85,7 +98,7 @@ def unusable(gold: str) -> str | None:
     text = notation(gold)
     if not text:
         return "it is empty"
-    if _INTEGER.fullmatch(text) or _is_words(text):
+    if _INTEGER.fullmatch(text) or _is_words(text) or numeric.is_number(text):
         return None
     if cost := too_costly(text):
         return f"it is {cost}"

@@ -5,10 +5,12 @@ Both the exact path and the symbolic one read the result, so that they cannot di
 
 import re
 import unicodedata
+from functools import lru_cache
 
 LONGEST = 2_000
 """Characters of the longest answer that is read as mathematics."""
 
+_PLAIN = re.compile(r"0|-?[1-9][0-9]*")
 _NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|[-+]?\.\d+"
 
 _SIGNS = str.maketrans("\u2212\ufe63\uff0d\uff05\uff1d\uff0e", "---%=.")
@@ -55,8 +57,11 @@ def ascii_digits(text: str) -> str:
     return "".join(str(unicodedata.decimal(c)) if c.isdecimal() else c for c in text)
 
 
+@lru_cache(1_024)  # a gold is read again with each answer to its question
 def notation(text: str) -> str:
     """The text in one notation of LaTeX; the same value, for what is a value."""
+    if _PLAIN.fullmatch(text):
+        return text
     text = _bare(ascii_digits(text).translate(_TRANSLATED).replace("\n", " "))
     text = re.sub(r"\\varnothing\b", r"\\emptyset", text).replace("**", "^")
     text = re.sub(r"(?<![A-Za-z\\])sqrt\(([^()]*)\)", r"\\sqrt{\1}", text)

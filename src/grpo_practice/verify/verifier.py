@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Self
 
 from grpo_practice.calls import Chat
@@ -10,6 +11,7 @@ from grpo_practice.errors import ConfigError, GrpoPracticeError, VerifyError
 from grpo_practice.types import Sample, Verdict
 from grpo_practice.verify import custom, judge, math, simple, worker
 from grpo_practice.verify.answers import gold_texts
+from grpo_practice.verify.known import Known
 from grpo_practice.verify.pool import Pool, TimedOutError, WorkerDiedError
 from grpo_practice.verify.resolve import TIMEOUT_S, VerifyFunction
 
@@ -29,6 +31,7 @@ class Verifier:
             workers=workers,
             timeout_s=function.timeout_s or TIMEOUT_S,
         )
+        self._known = Known()
 
     async def __aenter__(self) -> Self:
         return self
@@ -78,7 +81,7 @@ class Verifier:
         if isinstance(found, Verdict):
             return found
         try:
-            equal = await self._pool.run(worker.ask_math, found)
+            equal = await self._known.get(found, partial(self._pool.run, worker.ask_math, found))
         except TimedOutError:
             equal = f"comparing it took longer than {self.function.timeout_s:g} s"
         except WorkerDiedError as e:

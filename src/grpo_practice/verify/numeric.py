@@ -1,0 +1,52 @@
+"""Plain decimals and fractions, compared exactly and without computer algebra.
+
+What the two numbers are decides only where math-verify cannot say otherwise: it rounds decimals
+to six places and drops differences below 1e-15, so a close call is left to it.
+"""
+
+import re
+
+_FAR = 10_000
+"""Numbers that are more than 1 / this apart are different, whatever is rounded."""
+_PLACES = 6
+"""Decimals that math-verify compares."""
+_NUMBER = re.compile(
+    r"(?P<sign>-?)(?:(?P<whole>[0-9]{1,9})(?:\.(?P<places>[0-9]{1,40}))?"
+    r"|(?P<above>[0-9]{1,6})/(?P<below>[0-9]{1,6})"
+    r"|\\[dt]?frac\{(?P<top>-?[0-9]{1,6})\}\{(?P<bottom>[0-9]{1,6})\})"
+)
+
+
+def is_number(text: str) -> bool:
+    """True for a plain decimal or fraction."""
+    return _read(text) is not None
+
+
+def equal(gold: str, said: str) -> bool | None:
+    """Whether two plain numbers are equal; None when one is none, or it is too close to tell.
+
+    Both are in the notation of `notation`.
+    """
+    one, other = _read(gold), _read(said)
+    if one is None or other is None:
+        return None
+    (a, b, exact), (c, d, also_exact) = one, other
+    difference = abs(a * d - c * b)
+    if difference * _FAR > b * d:
+        return False
+    return True if difference == 0 and exact and also_exact else None
+
+
+def _read(text: str) -> tuple[int, int, bool] | None:
+    """Numerator, denominator, and whether math-verify rounds nothing away; None for other text."""
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        return None
+    places = match["places"] or ""
+    if match["whole"]:
+        above, below = int(match["whole"] + places), 10 ** len(places)
+    else:
+        above, below = int(match["above"] or match["top"]), int(match["below"] or match["bottom"])
+    if below == 0:
+        return None
+    return -above if match["sign"] else above, below, len(places) <= _PLACES

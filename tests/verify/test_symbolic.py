@@ -1,0 +1,63 @@
+import sys
+from importlib import import_module
+
+import pytest
+import sympy
+from latex2sympy2_extended import latex2sympy2
+from math_verify.parser import LatexExtractionConfig, normalize_latex
+
+from grpo_practice.verify import pool, symbolic
+from grpo_practice.verify.answers import Said, gold_texts, read_answer
+from grpo_practice.verify.limits import too_costly
+from grpo_practice.verify.notation import notation
+from tests.verify.hard_answers import PAIRS
+
+ONLY_FULL = "x^{2}+3x+2"
+CONFIG = LatexExtractionConfig().normalization_config
+
+
+def texts() -> list[str]:
+    said = [read_answer(p.response[-200:]) for p in PAIRS]
+    written = [s.text for s in said if isinstance(s, Said)]
+    written += [gold for p in PAIRS for gold in gold_texts(p.gold)]
+    written += [
+        r"\int_0^1 x^2 dx",
+        r"\lim_{x \to 0} \frac{\sin x}{x}",
+        r"2 \cdot 3^{n-1} \pm \sqrt{x}",
+    ]
+    written += [r"x^2+y^2=1", r"\{x \in \mathbb{R} : x > 2\}", r"|x-3| \le 2", r"\binom{5}{2}"]
+    return list(dict.fromkeys(t for t in map(notation, written) if t and too_costly(t) is None))
+
+
+@pytest.mark.parametrize("text", texts())
+def test_the_quick_reader_gives_the_same_tree_as_the_full_one_or_an_error(text: str) -> None:
+    latex = normalize_latex(text, CONFIG)
+    try:
+        quick = symbolic._Quick(None, True, False).parse(latex)
+    except Exception:  # noqa: BLE001 - the reader raises Exception itself
+        return
+    full = latex2sympy2.latex2sympy(
+        latex, is_real=True, convert_degrees=False, normalization_config=None
+    )
+    assert sympy.srepr(quick) == sympy.srepr(full)
+
+
+def test_what_the_quick_reader_cannot_read_is_read_the_full_way() -> None:
+    with pytest.raises(Exception, match="expected"):
+        symbolic._Quick(None, True, False).parse(ONLY_FULL)
+    assert symbolic.readable(ONLY_FULL)
+
+
+def test_math_verify_uses_it() -> None:
+    assert sys.modules["math_verify.parser"].latex2sympy is symbolic._latex2sympy
+
+
+def test_warming_reads_every_kind() -> None:
+    from grpo_practice.verify import warm
+
+    assert all(symbolic.readable(text) for kind in warm._KINDS for text in kind)
+
+
+def test_what_workers_start_from_exists() -> None:
+    for name in pool._PRELOADED:  # the process they are copied from is silent about a wrong name
+        import_module(name)
