@@ -1,11 +1,22 @@
 """What is wrong with a prompt of one's own is said before any call is paid."""
 
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
 
 from grpo_practice.errors import ConfigError
-from grpo_practice.prompts import FOLDER, load_prompts
+from grpo_practice.prompts import FOLDER, SLOTS, load_prompts
+
+LIBRARY = "\n".join(f"[E{i}] Units: write down every unit." for i in range(1, 21))
+SAME: dict[str, object] = {
+    "agent_objective": "Add.",
+    "learning_objective": "Be exact.",
+    "experiences": LIBRARY,
+    "truth": True,
+    "limit": 2,
+}
+"""What is equal for all calls of a step."""
 
 
 @pytest.mark.parametrize(
@@ -33,3 +44,25 @@ def test_the_shipped_prompts_can_be_filled_from_any_folder(tmp_path: Path) -> No
         if path.stem != "judge":
             (tmp_path / path.name).write_text(path.read_text("utf-8"), "utf-8")
     assert load_prompts(tmp_path).keys() == load_prompts().keys()
+
+
+def rendered(stage: str, one: str) -> str:
+    """The prompt of a stage about one task."""
+    attempt = {"number": 1, "shown": "E1", "summary": one, "reward": "1", "rank": 1}
+    values = SAME | {
+        **dict.fromkeys(("question", "answer", "critique", "transcript"), one),
+        "attempts": [attempt],
+        "lessons": [one],
+        "proposals": [(one, [{"id": "P1", "op": "ADD", "text": one}])],
+    }
+    messages = load_prompts()[stage].render(**{slot: values[slot] for slot in SLOTS[stage]})
+    return "".join(str(message["content"]) for message in messages)
+
+
+@pytest.mark.parametrize("stage", ["summarise", "compare", "propose", "merge"])
+def test_what_is_equal_for_all_calls_of_a_step_stands_first(stage: str) -> None:
+    """The provider may have it in its cache; what follows the first difference it reads anew."""
+    pairs = zip(rendered(stage, "one"), rendered(stage, "another"), strict=False)
+    equal = "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    for text in ("Add.", "Be exact.", LIBRARY):
+        assert text in equal

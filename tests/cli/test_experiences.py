@@ -43,8 +43,8 @@ def test_an_experience_tells_its_groups_and_lessons(demo: Gp) -> None:
 
 def test_a_removed_experience_is_shown_as_removed(demo: Gp) -> None:
     kept = set(labels(demo))
-    removed = sorted(set(labels(demo, "--step", "2")) - kept)
-    assert removed, "the demo removes some in its last step"
+    removed = sorted(set(labels(demo, "--step", "1")) - kept)
+    assert removed, "the demo removes some in its second epoch"
     document = demo("experiences", "show", removed[0], "--json").document
     assert document["text"] is None
     assert document["changes"][-1]["op"] == "DELETE"
