@@ -9,7 +9,18 @@ from importlib import import_module
 
 from bench.harness import Row, machine, save
 
-NAMES = ("throughput",)
+NAMES = (
+    "throughput",
+    "in_flight",
+    "practice",
+    "symbolic",
+    "startup",
+    "learning",
+    "hostile",
+    "growth",
+    "big_store",
+    "after_kill",
+)
 
 
 def line(row: Row) -> str:

@@ -12,6 +12,7 @@ import asyncio
 import json
 import re
 import resource
+import time
 from typing import Any
 
 from typing_extensions import override
@@ -31,9 +32,10 @@ _STAGES = (
     (b"## The proposals", "merge"),
 )
 FILL = "First we look at what is given, then at what is asked, and write down what connects them. "
+PAUSE_S = 0.4
 LIBRARY = 20
 """Experiences after which no more are proposed."""
-HOSTILE = r"\sqrt{\sqrt{2}^{\sqrt{3}^{\sqrt{5}}}+\frac{1}{\sqrt[7]{3+\sqrt[5]{2+\sqrt[3]{7}}}}}"
+HOSTILE = r"\sum_{i=1}^{10^{9}} i^{i}"
 
 
 class Speaker:
@@ -43,6 +45,8 @@ class Speaker:
         self.draws = draws
         self._fill = (FILL * (size // len(FILL) + 1))[:size]
         self.counts: dict[str, int] = {}
+        self.burst_at = self._last = 0.0
+        """When the first request came after `PAUSE_S` without any, and the last one."""
 
     def reply(self, body: bytes) -> tuple[float, bytes]:
         """Seconds it takes, and the whole HTTP answer."""
@@ -50,6 +54,10 @@ class Speaker:
         seed = int(found[1]) if found else 0
         stage = next((stage for sign, stage in _STAGES if sign in body), "play")
         self.counts[stage] = self.counts.get(stage, 0) + 1
+        now = time.time()
+        if now - self._last > PAUSE_S:
+            self.burst_at = now
+        self._last = now
         text = json.dumps(self._say(stage, body, seed))
         told = (
             '{"id":"b","object":"chat.completion","created":0,"model":"bench","choices":[{"index":0,'
@@ -57,6 +65,11 @@ class Speaker:
             f'"usage":{{"prompt_tokens":{len(body) // 4},"completion_tokens":{len(text) // 4}}}}}'
         ).encode()
         return self.draws.latency_s(seed), answer(told)
+
+    def stats(self) -> dict[str, float]:
+        """Requests by stage, all of them, and when the latest burst began (seconds since 1970)."""
+        asked = sum(self.counts.values())
+        return {**self.counts, "asked": asked, "burst_at": self.burst_at}
 
     def _say(self, stage: str, body: bytes, seed: int) -> str:
         match stage:
@@ -89,6 +102,7 @@ class Speaker:
             said = "-7919" if wrong is None else json.loads(b'"%s"' % wrong[1])
         if hostile:
             said = HOSTILE
+            self.counts["hostile"] = self.counts.get("hostile", 0) + 1
         return f"{self._fill}\nThe answer is \\boxed{{{said}}}."
 
 
@@ -129,7 +143,7 @@ class Connection(asyncio.Protocol):
         body = bytes(self._buffer[end + 4 : whole])
         del self._buffer[:whole]
         if head.startswith(b"GET"):
-            self._write(answer(json.dumps(self._speaker.counts).encode()))
+            self._write(answer(json.dumps(self._speaker.stats()).encode()))
             return
         seconds, told = self._speaker.reply(body)
         if seconds > 0:

@@ -7,11 +7,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import yaml
 
@@ -138,7 +140,7 @@ def run(cwd: Path, *words: str, timeout_s: float = 3600) -> Run:
     done = subprocess.run(
         [sys.executable, "-m", "bench.probe", str(file), *words, "--json"],
         cwd=cwd,
-        env=_environment(),
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=timeout_s,
@@ -149,18 +151,61 @@ def run(cwd: Path, *words: str, timeout_s: float = 3600) -> Run:
     return Run(json.loads(file.read_text("utf-8")), json.loads(done.stdout))
 
 
+def kill_after(
+    cwd: Path, url: str, requests: int, *words: str, timeout_s: float = 3600
+) -> tuple[float, float]:
+    """The command was killed once it had made so many requests; when it began, and its first one.
+
+    Seconds since 1970.
+
+    Raises:
+        RuntimeError: It ended before.
+    """
+    before, begun = _asked(url)[0], time.time()
+    command = [sys.executable, "-m", "grpo_practice", *words]
+    with subprocess.Popen(
+        command, cwd=cwd, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            while time.time() - begun < timeout_s:
+                ended = process.poll() is not None
+                asked, first_s = _asked(url)
+                if asked >= before + requests:
+                    return begun, first_s
+                if ended:
+                    break
+                time.sleep(0.02)
+            raise RuntimeError(f"{' '.join(words)} ended without {requests} requests")
+        finally:
+            process.kill()
+
+
+def seconds_to_first_request(cwd: Path, url: str, *words: str) -> float:
+    """From the start of the command's process to its first request; it is then killed."""
+    begun, first = kill_after(cwd, url, 1, *words)
+    return first - begun
+
+
+def _asked(url: str) -> tuple[int, float]:
+    """How many requests the endpoint has had, and when the first one after a pause came."""
+    with urlopen(url.removesuffix("/v1") + "/stats") as reply:
+        told = json.load(reply)
+    return int(told["asked"]), float(told["burst_at"])
+
+
 def cli(cwd: Path, *words: str) -> str:
     """What a command printed on stdout."""
     command = [sys.executable, "-m", "grpo_practice", *words]
     done = subprocess.run(
-        command, cwd=cwd, env=_environment(), capture_output=True, text=True, check=False
+        command, cwd=cwd, env=environment(), capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise RuntimeError(f"{' '.join(words)} exited {done.returncode}: {done.stderr[-2000:]}")
     return done.stdout
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """What the commands of a benchmark are started with."""
     return os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "COLUMNS": "100"}
 
 

@@ -1,0 +1,237 @@
+"""What adaptive groups and overlapping steps do to what is learnt, in the simulated world.
+
+100 questions x 5 attempts x 3 epochs in batches of 50, 200 worlds, each practised under every
+policy on the same luck (see `toy`); the first of them also through the client, the prompts and the
+store. Gain is the exact mean score of 200 other questions with the library, less that without, in
+points. There is nothing to repeat: the seeds decide everything, and `runs` is not looked at.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from math import sqrt
+from statistics import fmean, stdev
+from typing import Any
+from unittest.mock import patch
+
+from bench.harness import Row, at_most, folder, write_config
+from bench.toy import EPOCHS, Outcome, Policy, Toy, asked
+from grpo_practice.build.practice import prepare_practice, run_practice
+from grpo_practice.build.session import Session
+from grpo_practice.build.specs import Source
+from grpo_practice.config import load_practice
+from grpo_practice.llm import sim
+from grpo_practice.prompts.system import render_library
+from grpo_practice.sim.lore import keys_in
+from grpo_practice.sim.world import Difficulty, Teaching, World
+from grpo_practice.store import Store
+from grpo_practice.types import Library
+
+SEEDS, CLIENT_SEEDS = 200, 10
+FIXED = Policy()
+ADAPTIVE = Policy((2, 3))
+OVERLAPS = {f"overlap {share:g}": Policy(overlap=share) for share in (0.25, 0.5, 1.0)}
+OTHERS = {
+    "adaptive, 12 % more questions": Policy((2, 3), questions=112),
+    "waves of 3 + 2": Policy((3, 2)),
+    "fixed, G 4": Policy((4,)),
+    "fixed, 80 questions": Policy(questions=80),
+}
+"""What could be done instead, for fewer rollouts or for as many."""
+WORLDS: Mapping[str, Mapping[str, Any]] = {
+    "default": {},
+    "easier": {"difficulty": Difficulty(1.2, 0.4)},
+    "harder": {"difficulty": Difficulty(0.4, 1.2)},
+    "middling": {"difficulty": Difficulty(2.0, 2.0)},
+    "clear-sighted teacher": {"teacher": Teaching(miss=0.0)},
+}
+"""The last one sees in one attempt of each kind all there is to see."""
+SOLVER = {
+    "model": {"model_provider": {"model": "sim"}},
+    "agent": {"name": "solver", "instructions": "Solve it. Put the answer in \\boxed{}."},
+}
+Outcomes = Mapping[str, Sequence[Outcome]]
+
+
+def rows(runs: int, *, tiny: bool) -> list[Row]:
+    """Rollouts and gain of each policy against `fixed`; the toy against the client."""
+    n = 3 if tiny else SEEDS
+    found = list[Row]()
+    for world, changes in WORLDS.items():
+        policies = {"fixed": FIXED, "adaptive": ADAPTIVE}
+        if world == "default":
+            policies |= OVERLAPS | OTHERS
+        else:
+            policies |= {"overlap 0.5": OVERLAPS["overlap 0.5"]}
+        done = practised(n, changes, policies)
+        for policy in list(policies)[1:]:
+            found += _against_fixed(world, policy, done)
+        if world == "default":
+            found += _contrasts(done)
+    return [*found, *_through_the_client(2 if tiny else CLIENT_SEEDS, tiny=tiny)]
+
+
+def practised(
+    n: int, changes: Mapping[str, Any], policies: Mapping[str, Policy]
+) -> dict[str, list[Outcome]]:
+    """Every policy in each of `n` worlds."""
+    done: dict[str, list[Outcome]] = {name: [] for name in policies}
+    for seed in range(n):
+        toy = Toy(World(seed=seed, **changes))
+        for name, policy in policies.items():
+            done[name].append(toy.practise(policy))
+    return done
+
+
+def _against_fixed(world: str, policy: str, done: Outcomes) -> list[Row]:
+    """What the policy saves, and the difference it makes in the same worlds."""
+    ours, fixed = done[policy], done["fixed"]
+    what = f"{world} world, {policy}"
+    share = 100 * fmean(o.rollouts for o in ours) / fmean(o.rollouts for o in fixed)
+    saves = policy == "adaptive"  # the others are told beside it, and have no target
+    found = list[Row]()
+    if "overlap" not in policy:
+        name, reached = f"{what}: rollouts, % of fixed", at_most(80) if saves else None
+        found.append(Row(name, "≤ 80" if saves else "", [share], reached))
+    last, error = paired([o.gains[-1] - f.gains[-1] for o, f in zip(ours, fixed, strict=True)])
+    half = len(fixed[0].gains) // EPOCHS - 1
+    early = paired([o.gains[half] - f.gains[half] for o, f in zip(ours, fixed, strict=True)])
+    notes = {
+        "gain": f"{_gain(ours):.2f}, fixed {_gain(fixed):.2f}",
+        "standard error of the difference": round(error, 3),
+        "the same after the first epoch": f"{early[0]:+.2f} (SE {early[1]:.2f})",
+        "library": f"{_each(o.library for o in ours)}; fixed {_each(o.library for o in fixed)}",
+        "proposals": f"{_each(o.edits for o in ours)}; fixed {_each(o.edits for o in fixed)}",
+        "groups compared": f"{fmean(o.mixed for o in ours):.1f}, "
+        f"fixed {fmean(o.mixed for o in fixed):.1f}",
+    }
+    name = f"{what}: gain, points above fixed"
+    reached = (lambda v: abs(v) <= error) if saves else None
+    return [*found, Row(name, "within 1 SE" if saves else "", [last], reached, notes)]
+
+
+def _contrasts(done: Outcomes) -> list[Row]:
+    """How often a comparison of so many right and wrong attempts gives a helpful lesson."""
+    teacher = World().teacher
+    share = {
+        policy: sum((o.contrasts for o in done[policy]), Counter[tuple[int, int]]())
+        for policy in ("fixed", "adaptive")
+    }
+    notes = {
+        f"{wins} right, {losses} wrong: P(helpful lesson)": f"{teacher.p_help(wins, losses):.2f}; "
+        + ", ".join(
+            f"{name}: {100 * counts[wins, losses] / counts.total():.0f} % of the comparisons"
+            for name, counts in share.items()
+        )
+        for wins, losses in ((1, 1), (3, 2), (2, 3), (4, 1), (1, 4))
+    }
+    quality = [
+        sum(teacher.p_help(*sides) * n for sides, n in counts.items()) / counts.total()
+        for counts in share.values()
+    ]
+    notes["P(helpful lesson) over all comparisons"] = "fixed {:.2f}, adaptive {:.2f}".format(
+        *quality
+    )
+    ratio = teacher.p_help(1, 1) / teacher.p_help(3, 2)
+    return [Row("P(helpful lesson), 1 to 1 / 3 to 2", "", [ratio], None, notes)]
+
+
+def _through_the_client(n: int, *, tiny: bool) -> list[Row]:
+    """The same policies through the command's own code: does the toy say what the program does?"""
+    q = 10 if tiny else FIXED.questions
+    policies: dict[str, tuple[dict[str, Any], Policy]] = {
+        "fixed": ({}, Policy(questions=q)),
+        "adaptive": ({"group_policy": "adaptive"}, Policy((2, 3), questions=q)),
+        "overlap 0.5": ({"overlap": 0.5}, Policy(overlap=0.5, questions=q)),
+    }
+    done: dict[str, list[Outcome]] = {name: [] for name in policies}
+    toys: dict[str, list[Outcome]] = {name: [] for name in policies}
+    for seed in range(n):
+        toy = Toy(World(seed=seed))
+        for name, (practice, policy) in policies.items():
+            toys[name].append(toy.practise(policy))
+            done[name].append(through_the_client(toy, policy, practice))
+    found = list[Row]()
+    for name in policies:
+        if name != "fixed":
+            found += _against_fixed("default", name, done)
+        more, error = paired(
+            [c.gains[-1] - t.gains[-1] for c, t in zip(done[name], toys[name], strict=True)]
+        )
+        played = [fmean(o.rollouts for o in of[name]) for of in (done, toys)]
+        notes = {
+            "standard error": round(error, 3),
+            "rollouts": f"{played[0]:.0f}, toy {played[1]:.0f}",
+            "groups compared": f"{fmean(o.mixed for o in done[name]):.1f}, "
+            f"toy {fmean(o.mixed for o in toys[name]):.1f}",
+        }
+        title = f"{name}: gain through the client, points above the toy"
+        found.append(
+            Row(title, "within 3 SE", [more], lambda v, e=error: abs(v) <= 3 * e, notes)  # type: ignore[misc]
+        )
+    for row in found:
+        row.name = row.name.replace("default world", f"{n} worlds through the client")
+    return found
+
+
+def through_the_client(toy: Toy, policy: Policy, practice: Mapping[str, Any]) -> Outcome:
+    """One practice run in the toy's world as the command makes it, on the simulated endpoint."""
+    practice = {
+        "epochs": EPOCHS,
+        "batch_size": policy.questions // 2,
+        "grpo_n": sum(policy.waves),
+        "rollout_concurrency": 16,
+        "seed": toy.world.seed,
+        **practice,
+    }
+    with (
+        patch.object(sim, "SimTransport", partial(sim.SimTransport, toy.world)),
+        folder() as here,
+        Store(here / "p.db") as store,
+    ):
+        store.add_dataset("tasks", asked()[: policy.questions], origin="sim", replace=False)
+        config = here / "c.yaml"
+        data = {"practice_dataset_name": "tasks"}
+        write_config(config, "", practice=practice, data=data, evaluation={"agent": SOLVER})
+        loaded = load_practice(config, [], {})
+        session = Session(store, lambda event: None, "bench")
+        job = prepare_practice(session, loaded.config, Source(loaded.text, loaded.base_dir))
+        report = asyncio.run(run_practice(session, job))
+        libraries = [_keys(store.library(row.library_out)) for row in report.steps]
+        groups = store.read(
+            lambda db: db.execute(
+                "SELECT sum(reward), count(*) FROM v_rollouts GROUP BY step, slot"
+            ).fetchall()
+        )
+        proposed = store.read(
+            lambda db: db.execute("SELECT text FROM operations WHERE source = 'propose'").fetchall()
+        )
+    sides = [(round(wins), played - round(wins)) for wins, played in groups]
+    return Outcome(
+        rollouts=sum(map(sum, sides)),
+        gains=[toy.gain(keys) for keys in libraries],
+        contrasts=Counter(side for side in sides if all(side)),
+        edits=toy.kinds(next(iter(keys_in(text or "")), None) for (text,) in proposed),
+        library=toy.kinds(libraries[-1]),
+    )
+
+
+def _keys(library: Library) -> list[str]:
+    return keys_in(render_library(library))
+
+
+def paired(differences: Sequence[float]) -> tuple[float, float]:
+    """Their mean, and its standard error."""
+    return fmean(differences), stdev(differences) / sqrt(len(differences))
+
+
+def _gain(outcomes: Sequence[Outcome]) -> float:
+    return fmean(outcome.gains[-1] for outcome in outcomes)
+
+
+def _each(counted: Iterable[Counter[str]]) -> str:
+    counts = list(counted)
+    kinds = sorted(set().union(*counts))
+    means = (f"{fmean(count[kind] for count in counts):.1f} {kind}" for kind in kinds)
+    return ", ".join(means) or "nothing"

@@ -1,0 +1,144 @@
+"""The toy decides what the program decides with the simulated endpoint, prompts and all."""
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from bench.toy import MOST, Attempt, Edit, Policy, Toy, asked, merged, wave_ends
+
+from grpo_practice.calls import Message, Reply, Scope
+from grpo_practice.practice.distil import At, Teacher, compare, propose
+from grpo_practice.practice.merge import apply, merge, proposals
+from grpo_practice.prompts import load_prompts
+from grpo_practice.sim import answer
+from grpo_practice.sim.lore import keys_in, text
+from grpo_practice.sim.world import World
+from grpo_practice.types import (
+    Distilled,
+    Experience,
+    Group,
+    Library,
+    Operation,
+    Played,
+    Rollout,
+    Verdict,
+)
+
+WORLD = World(seed=5)
+TOY = Toy(WORLD)
+AT = At(1, 1, 0, 0)
+
+
+async def sim_chat(messages: Sequence[Message], **options: Any) -> Reply:
+    told = answer({"messages": list(messages), "seed": 1}, WORLD)
+    return Reply(told["choices"][0]["message"])
+
+
+def chat(scope: Scope) -> Any:
+    return sim_chat
+
+
+TEACHER = Teacher(chat, load_prompts(), "", "", truth=True, limit=2, run_seed=0)
+
+
+def library_of(keys: Mapping[int, str]) -> Library:
+    items = tuple(Experience(label, text(WORLD, key)) for label, key in keys.items())
+    return Library(items, 1 + max(keys, default=0))
+
+
+def keys_of(library: Library) -> dict[int, str]:
+    return {e.label: keys_in(e.text)[0] for e in library.experiences}
+
+
+def edit_of(op: Operation) -> Edit:
+    label = int(op.target[1:]) if op.target else None
+    return label, next(iter(keys_in(op.text or "")), None)
+
+
+def group_of(question: int, attempts: Sequence[Attempt]) -> tuple[Group, list[str]]:
+    sample = asked()[question]
+    rollouts = [
+        Rollout(0, n, sample, Played("ok", "x"), verdict=Verdict(float(a.right)))
+        for n, a in enumerate(attempts)
+    ]
+    follows = [f"Followed E{a.followed}." if a.followed else "Followed none." for a in attempts]
+    told = [f"Method {a.method}: so it went.\n{f}" for a, f in zip(attempts, follows, strict=True)]
+    return Group(0, sample, rollouts), told
+
+
+def drawn(rng: Random, topic: str = "rate") -> dict[int, str]:
+    """A library of some of the keys there are, half of a topic's, under labels with gaps."""
+    own = {key for key, known in TOY._known.items() if known.topic == topic}
+    keys = rng.sample(sorted(own), rng.randint(0, 3))
+    keys += rng.sample(sorted(TOY._known.keys() - own), rng.randint(0, 10))
+    rng.shuffle(keys)
+    return dict(zip(sorted(rng.sample(range(1, 60), len(keys))), keys, strict=True))
+
+
+@pytest.mark.parametrize("seed", range(60))
+async def test_a_group_teaches_what_the_simulated_teacher_says(seed: int) -> None:
+    rng = Random(seed)
+    place = (0, rng.randrange(MOST))
+    topic = asked()[place[1]].source
+    shown, now = drawn(rng, topic), drawn(rng, topic)
+    library = rng.choice([shown, shown, now])  # the same, or that of the step after
+    wins = rng.randint(1, 4)
+    rights = [True] * wins + [False] * rng.randint(1, 5 - wins)
+    attempts = TOY._attempts(place, rng.sample(rights, len(rights)), shown)
+    draws = dict(zip(("lesson", "which", "misled"), TOY._luck.lesson[place], strict=True))
+    group, told = group_of(place[1], attempts)
+    real = library_of(library)
+    with patch("grpo_practice.sim.teacher.unit", lambda seed, what, sha: draws[what]):
+        lessons = await compare(TEACHER, group, told, real, AT, shown=library_of(shown))
+    operations = await propose(TEACHER, group.sample, lessons, real, AT)
+    assert [edit_of(op) for op in operations] == TOY._teach(place, attempts, library)
+
+
+@pytest.mark.parametrize("seed", range(30))
+async def test_proposals_are_merged_as_the_simulated_librarian_does(seed: int) -> None:
+    rng = Random(seed)
+    before = drawn(rng)
+    edits = list[Edit]()
+    for _ in range(rng.randint(0, 12)):
+        label = rng.choice([None, *before])
+        key = rng.choice(sorted(TOY._known))
+        edits.append((label, None if label and rng.random() < 0.4 else key))
+    library = library_of(before)
+    proposed = [
+        Operation(
+            "ADD" if label is None else "UPDATE" if key else "DELETE",
+            target=f"E{label}" if label else None,
+            text=text(WORLD, key) if key else None,
+        )
+        for label, key in edits
+    ]
+    taken = proposals([Distilled(0, operations=tuple(proposed))])
+    made = apply(library, await merge(TEACHER, library, taken, AT))
+    assert (keys_of(made), made.next_label - 1) == merged(before, edits, max(before, default=0))
+
+
+def test_chances_and_gains_are_those_of_the_world() -> None:
+    keys = [WORLD.key("percent", "help"), WORLD.key("rate", "harm"), WORLD.key("rate", "null")]
+    tested = [sample.question for sample in asked()[MOST:]]
+    np.testing.assert_allclose(TOY.p(np.arange(MOST, MOST + 200), keys), WORLD.truth(tested, keys))
+    gain = 100 * (WORLD.truth(tested, keys).mean() - WORLD.truth(tested, ()).mean())
+    assert TOY.gain(keys) == pytest.approx(gain)
+
+
+def test_a_group_stops_after_the_wave_that_made_it_mixed() -> None:
+    right, wrong = True, False
+    assert wave_ends([right, wrong, right, right, right], (2, 3)) == (2, 1)
+    assert wave_ends([right, right, right, wrong, right], (2, 3)) == (5, 4)
+    assert wave_ends([wrong] * 5, (2, 3)) == (5, 0)
+    assert wave_ends([right, wrong, right, right, right], (5,)) == (5, 4)
+
+
+def test_the_first_steps_of_two_policies_have_the_same_luck() -> None:
+    fixed, overlap = (TOY.practise(policy) for policy in (Policy(), Policy(overlap=0.5)))
+    assert fixed.gains[0] == overlap.gains[0]
+    assert fixed.rollouts == overlap.rollouts == 1500
+    assert TOY.practise(Policy((2, 3))).rollouts < 1500
+    assert TOY.practise(Policy(overlap=1.0)).gains[1] != fixed.gains[1]
