@@ -23,7 +23,6 @@ UNREAD = {
     "PracticeSettings.preset": "has one value until the feature is there",
     "PracticeSettings.gate": "has one value until the feature is there",
     "PracticeSettings.max_library_tokens": "has one value until the feature is there",
-    "PracticeSettings.group_policy": "has one value until the feature is there",
     "AgentConfig.type": "has one value until there are other agents",
     "AgentConfig.toolkits": "has one value until there are tools",
     "AgentConfig.max_turns": "bounds rollouts with tools, which are not there yet",

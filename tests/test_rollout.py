@@ -19,6 +19,7 @@ from grpo_practice.errors import (
     VerifyError,
 )
 from grpo_practice.failures import FailureWatch
+from grpo_practice.llm.limit import AT_ONCE
 from grpo_practice.rollout import GroupJob, Place, Player, play_groups
 from grpo_practice.types import Played, Rollout, Sample, Verdict
 from tests.fakes import FakeChat
@@ -282,3 +283,32 @@ async def test_a_cancellation_that_was_asked_for_goes_through() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_thousands_do_not_begin_in_one_turn_of_the_loop() -> None:
+    began, most, over, all_began = 0, 0, False, asyncio.Event()
+
+    async def watch() -> None:
+        nonlocal most
+        before = 0
+        while not over:
+            most, before = max(most, began - before), began
+            await asyncio.sleep(0)
+
+    async def play(place: Place) -> Rollout:
+        nonlocal began
+        began += 1
+        if began == 1_000:
+            all_began.set()
+        await all_began.wait()
+        return ok(place)
+
+    async def on_group(job: GroupJob) -> None:
+        pass
+
+    watching = asyncio.create_task(watch())
+    await play_groups(jobs(500, 2), play, concurrency=1_000, on_group=on_group)
+    over = True
+    await watching
+    assert began == 1_000
+    assert most <= AT_ONCE

@@ -8,13 +8,14 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+_CANONICAL = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+)
+
 
 def canon(value: object) -> bytes:
     """The canonical JSON of `value`: sorted keys, no spaces, UTF-8, NaN refused."""
-    text = json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
-    return text.encode()
+    return _CANONICAL.encode(value).encode()
 
 
 def digest(value: object) -> bytes:
@@ -66,13 +67,24 @@ class Chain:
 
     __slots__ = ("_state",)
 
-    def __init__(self, head: Mapping[str, Any]) -> None:
-        """Start at h0. `head` is `{model, params, tools}`, `tools` absent when there are none."""
-        self._state = hashlib.sha256(b"gp1\0" + canon(head)).digest()
+    def __init__(self, head: Mapping[str, Any] | bytes) -> None:
+        """Start at h0. `head` is `{model, params, tools}`, `tools` absent when there are none.
 
-    def add(self, message: Mapping[str, Any]) -> bytes:
-        """Take one message in; the new state. Shape: [32] bytes."""
-        self._state = hashlib.sha256(self._state + canon(hashable(message))).digest()
+        Where it was spelt before, its canonical JSON will do.
+        """
+        spelt = head if isinstance(head, bytes) else canon(head)
+        self._state = hashlib.sha256(b"gp1\0" + spelt).digest()
+
+    def add(self, message: Mapping[str, Any], spelt: bytes | None = None) -> bytes:
+        """Take one message in; the new state. Shape: [32] bytes.
+
+        Args:
+            message: It.
+            spelt: Its canonical JSON, for whoever has that already.
+        """
+        if spelt is None or None in message.values():
+            spelt = canon(hashable(message))
+        self._state = hashlib.sha256(self._state + spelt).digest()
         return self._state
 
     def extend(self, messages: Iterable[Mapping[str, Any]]) -> list[bytes]:

@@ -45,6 +45,14 @@ class StepStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class StepNarrowed:
+    """It is decided which groups of a step go on: it plans fewer rollouts than it might have."""
+
+    step: int
+    rollouts: int
+
+
+@dataclass(frozen=True, slots=True)
 class CallFinished:
     """A model call was answered, by the endpoint or by the ledger."""
 
@@ -66,9 +74,11 @@ class RolloutFinished:
     error: str | None = None
     stored: bool = False
     """True when it was settled before, and is counted in `done` already."""
+    wave: int = 0
+    """1 where it was only played because its group did not differ: no score counts its reward."""
 
     @classmethod
-    def of(cls, step: int, rollout: Rollout, *, stored: bool = False) -> Self:
+    def of(cls, step: int, rollout: Rollout, *, stored: bool = False, wave: int = 0) -> Self:
         """The event for a rollout."""
         played = rollout.played
         return cls(
@@ -79,6 +89,7 @@ class RolloutFinished:
             rollout.reward,
             played.error,
             stored,
+            wave,
         )
 
 
@@ -124,6 +135,7 @@ class Notice:
 Event = (
     RunStarted
     | StepStarted
+    | StepNarrowed
     | CallFinished
     | RolloutFinished
     | GroupFinished

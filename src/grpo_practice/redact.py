@@ -60,6 +60,10 @@ class Redactor:
                 text = pattern.sub(REDACTED, text)
         return text
 
+    def suspects(self, text: str) -> bool:
+        """False when there is surely no secret in the text, nor in any part of it."""
+        return any(sign in text for sign, _ in self._hidden)
+
     def holds(self, text: str) -> bool:
         """True when there is a secret in the text."""
         return self.text(text) != text

@@ -14,6 +14,7 @@ from grpo_practice.errors import (
     VerifyError,
     boundary,
 )
+from grpo_practice.llm.limit import AT_ONCE
 from grpo_practice.text import cut
 from grpo_practice.types import OWN_FAILURES, Group, Played, Rollout, Sample, Verdict
 
@@ -135,6 +136,7 @@ class GroupJob:
     slot: int
     sample: Sample
     attempts: int
+    """May grow once these have ended: the job can then be played again, for the others."""
     stored: Mapping[int, Rollout] = field(default_factory=dict)
     """Attempt → rollout. What is not settled is played again."""
     done: dict[int, Rollout] = field(default_factory=dict)
@@ -142,6 +144,8 @@ class GroupJob:
     def places(self) -> Iterator[Place]:
         """The attempts that have to be played; `done` then holds the others."""
         for attempt in range(self.attempts):
+            if attempt in self.done:  # the group goes on
+                continue
             known = self.stored.get(attempt)
             if known is not None and known.settled:
                 self.done[attempt] = known
@@ -179,7 +183,9 @@ async def play_groups(
                 await on_group(job)
 
     async with task_group() as tasks:
-        for _ in range(concurrency):
+        for started in range(concurrency):
+            if started and started % AT_ONCE == 0:
+                await asyncio.sleep(0)  # so that thousands do not begin in one turn of the loop
             tasks.create_task(worker())
 
 

@@ -21,6 +21,8 @@ def strip_think(text: str) -> str | None:
 
     A closing tag alone ends a block that began in the prompt: what stands before it goes too.
     """
+    if "think>" not in text:
+        return text
     kept: list[str] = []
     at: int | None = 0  # where the visible text goes on; None inside a block
     for tag in _THINK.finditer(text):

@@ -21,7 +21,7 @@ from grpo_practice.build.remaining import evaluate, forecast_eval, forecast_prac
 from grpo_practice.build.session import Session
 from grpo_practice.build.specs import Source
 from grpo_practice.config import load_practice, read_environment
-from grpo_practice.errors import DataError, StoreError
+from grpo_practice.errors import DataError, RunFailedError, StoreError
 from grpo_practice.llm.admission import Admission
 from grpo_practice.llm.budget import Account, Amount, Caps
 from grpo_practice.store import Store
@@ -261,6 +261,17 @@ async def test_a_pilot_distils_and_its_lessons_are_not_paid_again(project: Proje
         asked = [(b["seed"], str(b["messages"])) for b in endpoint.bodies]
         assert len(asked) == len(set(asked))
     assert "merge" not in stages
+
+
+async def test_failures_are_held_against_what_the_pilot_plays(project: Project) -> None:
+    """Of its six rollouts a fifth is one; of the step's eighteen it would be three."""
+
+    def some(n: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+        return (400, {"error": {"message": "odd"}}) if n <= 2 else None
+
+    async with served(some) as endpoint:
+        with pytest.raises(RunFailedError, match="2 of the 6 rollouts of step 0"):
+            await pilot(project, 2, "practice.rollout_concurrency=1", endpoint.override())
 
 
 async def test_a_pilot_of_a_run_that_is_done_plays_nothing(project: Project) -> None:

@@ -1,12 +1,16 @@
 """From a model's config to the endpoint it is asked at."""
 
+import asyncio
+
 import httpx
 import pytest
 
-from grpo_practice.build.models import endpoint_of
-from grpo_practice.calls import Request
+from grpo_practice.build.models import Models, endpoint_of
+from grpo_practice.calls import Address, Entry, Reply, Request, Scope
 from grpo_practice.config import load_eval
-from grpo_practice.errors import EndpointRefusedError
+from grpo_practice.errors import EndpointError, EndpointRefusedError
+from grpo_practice.events import silent
+from grpo_practice.llm.admission import Admission
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.limit import Limit
 from tests.config.files import ENV
@@ -34,3 +38,37 @@ def test_the_deadline_of_a_request_is_the_configured_one() -> None:
         params, endpoint = endpoint_of(config.agent.model)
         assert endpoint.timeout_s == timeout_s
         assert params == {}
+
+
+class Forgetful:
+    """A ledger that has nothing and keeps nothing."""
+
+    async def get(self, address: Address, request_hash: bytes, nth: int) -> Reply | None:
+        return None
+
+    async def put(self, entry: Entry) -> int:
+        return 1
+
+    def fail(self, address: Address, error: EndpointError) -> None:
+        raise error
+
+
+async def test_the_teacher_goes_before_students_and_these_before_what_may_wait() -> None:
+    needed = ["data.dataset=D", "verify=math", "agent.model.model_provider.model=sim"]
+    model, ended = load_eval(None, needed, {}).config.agent.model, list[str]()
+    models = Models(Forgetful(), silent, concurrency=(1, 1), admission=Admission(), prices={})
+    async with models:
+        chats = {
+            "student": await models.chats(model, "student"),
+            "later": await models.chats(model, "student", later=True),
+            "teacher": await models.chats(model, "teacher"),
+        }
+
+        async def ask(n: int, who: str) -> None:
+            scope = Scope(Address(1, 0, n, 0, "play"), 0, "", 0)
+            await chats[who](scope)([{"role": "user", "content": "How much is 1 + 1?"}])
+            ended.append(who)
+
+        asked = ["student", "later", "later", "student", "teacher", "student"]
+        await asyncio.gather(*(ask(n, who) for n, who in enumerate(asked)))
+    assert ended == ["student", "teacher", "student", "student", "later", "later"]

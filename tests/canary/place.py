@@ -14,9 +14,9 @@ from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from urllib.parse import quote
 
-from grpo_practice.build import models
 from grpo_practice.cli.common import DATABASE
 from grpo_practice.cli.main import run
+from grpo_practice.llm import client
 from grpo_practice.llm.client import Client
 from grpo_practice.redact import Redactor, redactor
 from grpo_practice.sim.questions import questions
@@ -159,11 +159,11 @@ class Place:
         os.environ.update(self.env)
         os.chdir(self.folder)
         tempfile.tempdir = None
-        setattr(models, "Client", partial(Client, sleep=FakeSleep()))  # noqa: B010
+        setattr(client, "Client", partial(Client, sleep=FakeSleep()))  # noqa: B010
         try:
             yield
         finally:
-            setattr(models, "Client", Client)  # noqa: B010
+            setattr(client, "Client", Client)  # noqa: B010
             sys.argv = words
             os.chdir(here)
             os.environ.clear()

@@ -62,10 +62,20 @@ def test_an_eval_report_says_all_that_the_score_rests_on(
     assert r"errors 2 times HTTP 503 \x1b[2J[bold]x; and 1 other" in text
     assert "10 % of the answers ran out of tokens: raise max_tokens" in text
     assert "requests 120 new, 7 replayed from the file, 3 failed" in text
-    assert "in all 1.23M tokens in (300.0k cached), 45.7k out" in text
+    assert "in all 1.23M tokens in (300.0k cached, 24 %), 45.7k out" in text
     assert "time 3 min 10 s" in text
     assert text.endswith("next: the same command again asks only the 3 rollouts that failed")
     assert "simulated" not in text
+
+
+@pytest.mark.parametrize(
+    ("cached", "said"), [(None, "1.23M tokens in, 45.7k out"), (0, "(0 cached, 0 %)")]
+)
+def test_what_was_cached_is_not_0_where_nobody_says_so(
+    cached: int | None, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show_eval(replace(REPORT, usage=replace(REPORT.usage, tokens_cached=cached)))
+    assert said in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_clean_eval_report_is_short_and_names_the_next_command(
@@ -209,6 +219,17 @@ def test_what_was_quarantined_is_counted_with_the_way_to_see_it(
     text = " ".join(capsys.readouterr().out.split())
     look = "grpo-practice experiences list --quarantined --run math"
     assert f"quarantined 2 proposed texts kept out of the library: {look}" in text
+
+
+def test_a_mean_that_is_not_of_all_rollouts_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    show_practice(PRACTICE)
+    assert "mean reward:" not in capsys.readouterr().out
+    over = "the first 2 rollouts of each group"
+    report = replace(PRACTICE, steps=[step(0, "closed", 7, mean_reward_over=over)])
+    show_practice(report)
+    assert f"mean reward: of {over};" in capsys.readouterr().out
+    assert [row["mean_reward_over"] for row in report.document()["steps"]] == [over]
+    assert PRACTICE.document()["steps"][0]["mean_reward_over"] == "all rollouts"
 
 
 def test_mixed_datasets_are_reported_by_source(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,8 @@
 """Runs as a person looks at them, on a finished demo."""
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 
 from tests.cli.conftest import Gp
@@ -33,6 +36,18 @@ def test_a_run_shows_steps_scores_and_costs_by_stage(demo: Gp) -> None:
     stages = [line.split()[0] for line in lines if " sim " in line]
     assert stages == ["play", "summarise", "compare", "propose", "merge"]
     assert lines[-1] == "next: grpo-practice experiences list --run demo"
+
+
+def test_the_share_that_was_cached_is_shown_by_stage_where_it_is_known(demo: Gp) -> None:
+    assert "cached" not in demo("runs", "show", "demo").out
+    costs = demo("runs", "show", "demo", "--json").document["costs"]
+    assert {cost["tokens_cached"] for cost in costs} == {None}
+    with closing(sqlite3.connect("grpo-practice.db")) as db, db:
+        db.execute("UPDATE calls SET tokens_cached = tokens_in / 4 WHERE stage = 'play'")
+    lines = [line.split() for line in demo("runs", "show", "demo").out.splitlines()]
+    shares = {line[0]: line[4:6] for line in lines if line[1:2] == ["sim"]}
+    assert shares["play"] in (["24", "%"], ["25", "%"])
+    assert shares["compare"][0] == "unknown"
 
 
 def test_the_document_of_a_run_adds_up(demo: Gp) -> None:

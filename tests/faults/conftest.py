@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.build import models
 from grpo_practice.calls import Request
+from grpo_practice.llm import client
 from grpo_practice.llm.client import Client
 from tests.cli.conftest import Gp, Ran, gp
 from tests.fakes import FakeSleep
@@ -129,7 +129,7 @@ def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 def waits(monkeypatch: pytest.MonkeyPatch) -> FakeSleep:
     """The seconds that clients wait between tries; none of them passes."""
     sleep = FakeSleep()
-    monkeypatch.setattr(models, "Client", partial(Client, sleep=sleep))
+    monkeypatch.setattr(client, "Client", partial(Client, sleep=sleep))
     return sleep
 
 

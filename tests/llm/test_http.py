@@ -1,6 +1,7 @@
 """The HTTP client against real sockets on this machine."""
 
 import asyncio
+import gzip
 import ssl
 from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -11,8 +12,10 @@ import pytest
 
 from grpo_practice.calls import Request
 from grpo_practice.errors import ConfigError, EndpointError, EndpointRefusedError
+from grpo_practice.llm.answer import Answer
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.endpoint import Endpoint
+from grpo_practice.llm.http import Http
 from grpo_practice.llm.limit import Limit
 from tests.fakes import FakeSleep
 
@@ -293,3 +296,27 @@ async def test_1_27_after_many_cancelled_requests_the_next_one_succeeds() -> Non
         async with asyncio.timeout(2):
             got = await asyncio.gather(*(client.send(ASK) for _ in range(64)))
     assert {reply.content for reply in got} == {"24"}
+
+
+async def test_a_compressed_reply_is_read_and_headers_are_searched_for_secrets() -> None:
+    heads: list[bytes] = []
+    secret = "sk-live-0123456789"
+
+    async def squeeze(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await read_request(reader))
+        body = gzip.compress(BODY)
+        more = b"Content-Encoding: gzip\r\nX-Echo: %b \xe9\r\nX-Echo: 2\r\n\r\n" % secret.encode()
+        writer.write((OK % len(body)).removesuffix(b"\r\n") + more + body)
+        await writer.drain()
+
+    async with serving(squeeze) as address:
+        endpoint = Endpoint((f"http://{address}/v1",), api_key=secret)
+        http = Http(endpoint, 1, None)
+        came, begun = await http.post(f"http://{address}/v1/chat/completions", b"{}")
+        await http.aclose()
+    assert isinstance(came, Answer)
+    assert begun
+    assert came.body == {"choices": [{"message": {"role": "assistant", "content": "24"}}]}
+    assert came.headers["x-echo"] == "*** \ufffd, 2"
+    assert b"gzip" in heads[0].lower()
+    assert secret.encode() in heads[0]

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from grpo_practice.llm.limit import FIRST, STUDENT, Limit
+from grpo_practice.llm.limit import AT_ONCE, FIRST, LATER, START, STUDENT, Limit
 
 
 async def settle() -> None:
@@ -36,11 +36,12 @@ async def test_teachers_go_before_students_and_each_in_the_order_they_came() -> 
             await asyncio.sleep(0)
 
     async with limit.slot():
-        asked = [("s1", STUDENT), ("s2", STUDENT), ("t1", FIRST), ("s3", STUDENT), ("t2", FIRST)]
+        asked = [("l1", LATER), ("s1", STUDENT), ("s2", STUDENT), ("t1", FIRST), ("l2", LATER)]
+        asked += [("s3", STUDENT), ("t2", FIRST)]
         tasks = [asyncio.create_task(work(*one)) for one in asked]
         await settle()
     await asyncio.gather(*tasks)
-    assert served == ["t1", "t2", "s1", "s2", "s3"]
+    assert served == ["t1", "t2", "s1", "s2", "s3", "l1", "l2"]
 
 
 async def test_a_cancelled_waiter_is_passed_over() -> None:
@@ -104,3 +105,29 @@ async def test_a_thousand_cancelled_holders_and_waiters_leave_every_slot_free() 
 def test_a_limit_of_none_is_refused() -> None:
     with pytest.raises(ValueError, match="let nothing through"):
         Limit(0)
+
+
+async def test_a_window_that_opens_wide_lets_them_in_a_few_at_a_turn() -> None:
+    limit, inside = Limit(1_000), 0
+    leave = asyncio.Event()
+
+    async def work() -> None:
+        nonlocal inside
+        async with limit.slot():
+            inside += 1
+            await leave.wait()
+
+    tasks = [asyncio.create_task(work()) for _ in range(900)]
+    await settle()
+    assert inside == START
+    limit.window = 800
+    limit._grow()
+    most, before = 0, inside
+    for _ in range(100):
+        await asyncio.sleep(0)
+        most, before = max(most, inside - before), inside
+    assert (inside, limit.held) == (900, 900)
+    assert most == AT_ONCE
+    leave.set()
+    await asyncio.gather(*tasks)
+    assert limit.held == 0

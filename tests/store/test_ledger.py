@@ -15,6 +15,7 @@ from grpo_practice.llm.answer import Broken
 from grpo_practice.llm.ledgered import Model, ledgered
 from grpo_practice.llm.taxonomy import decide_broken
 from grpo_practice.store import Store, health, rollouts
+from grpo_practice.store import ledger as ledger_module
 from grpo_practice.store.records import Branch
 from tests.store.helpers import spec, upload
 
@@ -247,3 +248,31 @@ async def test_a_call_that_another_run_made_here_was_not_meant_to_serve(run: Run
         await chat([{"role": "user", "content": question}])
         unused.append(ledger.unused.total())
     assert unused == [0, 0, 1]
+
+
+async def test_a_new_step_costs_one_question_to_the_database_and_an_old_one_is_asked(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with run.store.invocation(run.branch, "t") as invocation_id:
+        ledger = run.store.ledger(run.branch, invocation_id)
+    asked: list[str] = []
+    run.store.read(lambda db: db.set_trace_callback(asked.append))
+
+    def chat(step: int, attempt: int, stage: Stage = "play") -> Chat:
+        address = Address(run.branch.id, step, 0, attempt, stage)
+        scope = Scope(address, 0, "sha", 0)
+        return ledgered(Model("m", {}, run.endpoint), ledger, run.events.append)(scope)
+
+    for attempt in range(5):
+        assert not (await chat(0, attempt)(Q)).replayed
+    assert len(asked) == 1
+    assert (await chat(0, 3)(Q)).replayed  # played once more by the same command
+    monkeypatch.setattr(ledger_module, "REMEMBERED", 1)
+    await chat(1, 0)(Q)
+    assert (await chat(0, 4)(Q)).replayed  # forgotten, so asked
+    other = run.store.ledger(run.branch, invocation_id)  # another run's, at the same rollout
+    model = Model("m", {}, run.endpoint)
+    scope = Scope(Address(run.branch.id, 9, 0, 0, "judge"), 0, "sha", 0)
+    assert not (await chat(9, 0)(Q)).replayed
+    await ledgered(model, other, run.events.append)(scope)(Q)
+    assert (await chat(9, 0, "judge")(Q)).replayed

@@ -2,8 +2,8 @@
 
 import pytest
 
-from grpo_practice.errors import ConfigError, FingerprintError
-from grpo_practice.store.lineage import Decision, Head, Rebind, Restart, Resume, Start, decide
+from grpo_practice.errors import Change, ConfigError, FingerprintError
+from grpo_practice.store.lineage import Decision, Head, Rebind, Restart, Resume, Start, decide, diff
 
 SAME = {"a": 1}
 
@@ -77,3 +77,9 @@ def test_a_restart_may_change_the_configuration() -> None:
 def test_a_restart_beyond_what_is_recorded_is_refused(now: Head | None, n: int) -> None:
     with pytest.raises(ConfigError, match="recorded"):
         decide("r", now, SAME, restart_step=n)
+
+
+def test_a_key_that_a_later_version_added_is_what_was_done_before() -> None:
+    old = {"practice.grpo_n": 5}
+    assert diff(old, old | {"practice.overlap": 0.0}) == []
+    assert diff(old, old | {"practice.overlap": 0.5}) == [Change("practice.overlap", 0.0, 0.5)]

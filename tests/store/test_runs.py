@@ -165,15 +165,18 @@ async def test_a_failed_rollout_is_brought_up_to_date_and_a_scored_one_is_left(
         told = Told(1, "system", None)
         failed = Rollout(0, 0, sample, Played("error", reason="provider", error="down"))
         await store.save_rollout(branch, 0, failed, told)
+        await store.flushed()
         found = store.stored(branch, row, [sample], transcripts=False)
         assert found[0, 0][1].reward is None
         good = Rollout(0, 0, sample, Played("ok", "0"), Verdict(1.0, "fine", "0"))
         await store.save_rollout(branch, 0, good, told)
+        await store.flushed()
         stored = store.stored(branch, row, [sample], transcripts=False)[0, 0][1]
         assert (stored.played.outcome, stored.verdict) == ("ok", good.verdict)
         await store.save_rollout(
             branch, 0, Rollout(0, 0, sample, Played("ok", "0"), Verdict(0.0)), told
         )
+        await store.flushed()
         stored = store.stored(branch, row, [sample], transcripts=False)[0, 0][1]
         assert stored.reward == 1.0
 

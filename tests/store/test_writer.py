@@ -1,16 +1,18 @@
 """The writer: what resolves is on disk, a bad job is alone, a cancelled waiter loses nothing."""
 
 import asyncio
+import contextlib
 import sqlite3
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from grpo_practice.errors import StoreError
 from grpo_practice.store.db import connect
-from grpo_practice.store.writer import Writer
+from grpo_practice.store.writer import CROWD, Writer
 
 
 @pytest.fixture
@@ -103,3 +105,106 @@ def test_nothing_can_be_submitted_once_it_is_closed(path: Path) -> None:
     with pytest.raises(StoreError, match="closed"):
         writer.submit(insert(1))
     writer.close()
+
+
+class Rows:
+    """Inserts rows of one kind; keeps how many came at once."""
+
+    def __init__(self) -> None:
+        self.at_once: list[int] = []
+
+    def many(self, db: sqlite3.Connection, items: Sequence[int]) -> list[int]:
+        self.at_once.append(len(items))
+        db.executemany("INSERT INTO t VALUES (?)", [(x,) for x in items])
+        return [10 * x for x in items]
+
+
+async def test_rows_of_one_kind_are_written_together_and_answered_each(path: Path) -> None:
+    writer, kind = Writer(path), Rows()
+    writer.submit(lambda _: time.sleep(0.05))
+    answers = await asyncio.gather(*(writer.row(kind.many, x) for x in range(20)))
+    assert answers == [10 * x for x in range(20)]
+    assert len(kind.at_once) < 5
+    writer.close()
+    assert rows(path) == list(range(20))
+
+
+async def test_a_bad_row_is_alone_among_its_kind(path: Path) -> None:
+    writer, kind = Writer(path), Rows()
+    waiting = (writer.row(kind.many, x) for x in (1, 2, 2, 3))
+    answers = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(a) for a in answers].count(StoreError) == 1
+    writer.close()
+    assert rows(path) == [1, 2, 3]
+
+
+async def test_what_is_queued_is_written_before_what_comes_after(path: Path) -> None:
+    writer, kind = Writer(path), Rows()
+    writer.submit(lambda _: time.sleep(0.02))
+    for x in range(10):
+        await writer.row_soon(kind.many, x)
+    seen = await writer.write(lambda db: db.execute("SELECT count(*) FROM t").fetchone()[0])
+    assert seen == 10
+    writer.close()
+
+
+async def test_a_row_nobody_waited_for_that_fails_is_told_to_the_next_who_waits(path: Path) -> None:
+    """And what was to rest on it, the end of a step, is not written; what was paid for is."""
+    writer, kind = Writer(path), Rows()
+    await writer.row(kind.many, 1)
+    await writer.row_soon(kind.many, 1)
+    with pytest.raises(StoreError, match="UNIQUE"):
+        await writer.write(insert(2))
+    await writer.write(insert(3))  # it is told once
+    await writer.row_soon(kind.many, 3)
+    with pytest.raises(StoreError, match="UNIQUE"):
+        await writer.row(kind.many, 4)
+    await writer.row_soon(kind.many, 4)
+    with pytest.raises(StoreError, match="UNIQUE"):
+        writer.close()
+    assert rows(path) == [1, 3, 4]
+
+
+async def test_a_crowd_has_to_wait(path: Path) -> None:
+    writer, kind = Writer(path), Rows()
+    block = threading.Event()
+    writer.submit(lambda _: block.wait(5))
+    for x in range(CROWD + 1):
+        soon = asyncio.ensure_future(writer.row_soon(kind.many, x))
+        await asyncio.sleep(0)
+    assert not soon.done()
+    block.set()
+    await soon
+    assert len(rows(path)) == CROWD + 1
+    writer.close()
+
+
+async def test_a_loop_that_is_gone_harms_no_write(path: Path) -> None:
+    writer, block = Writer(path), threading.Event()
+    writer.submit(lambda _: block.wait(5))
+
+    def elsewhere() -> None:
+        async def give_up() -> None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(writer.write(insert(7)), 0.01)
+
+        asyncio.run(give_up())
+
+    await asyncio.to_thread(elsewhere)
+    block.set()
+    assert await writer.write(insert(8)) == 1
+    writer.close()
+    assert rows(path) == [7, 8]
+
+
+async def test_a_cancelled_waiter_takes_no_neighbours_answer(path: Path) -> None:
+    writer, kind, block = Writer(path), Rows(), threading.Event()
+    writer.submit(lambda _: block.wait(5))
+    first, second = (asyncio.create_task(writer.row(kind.many, x)) for x in (1, 2))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.sleep(0)
+    block.set()
+    assert await asyncio.wait_for(second, 5) == 20
+    writer.close()
+    assert rows(path) == [1, 2]

@@ -144,6 +144,12 @@ def rejudge_target(
 
 
 def _complete(store: Store, run: RunRow, branch: Branch) -> None:
+    if any(row.going_on is not None for row in store.steps(branch)):
+        raise ConfigError(
+            f"{run.name} has adaptive groups: a group that stops once its rewards differ draws a"
+            " score over its rollouts to the middle",
+            hint="score evaluations of its libraries again: practice.do_eval, or eval --agent",
+        )
     missing = store.read(scores.missing, branch)
     if missing:
         planned = sum(row.plan.rollouts for row in store.steps(branch))

@@ -1,5 +1,6 @@
 """An evaluation from its configuration: dataset, plan, models, rollouts, report."""
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from grpo_practice.evaluate import Evaluation, evaluate, plan_eval, unfinished
 from grpo_practice.events import Notice, RunStarted
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.rollout import Player
-from grpo_practice.store import branches, runs, scores
+from grpo_practice.store import Store, branches, datasets, runs, scores
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
 from grpo_practice.types import PlannedStep
 from grpo_practice.verify.resolve import VerifyFunction, resolve
@@ -60,8 +61,20 @@ def prepare_eval(session: Session, chosen: Chosen, *, limit: int | None = None) 
     verify = resolve(config.verify.name, config.verify.params, config.verify.timeout_s, folder)
     check_texts({f"the file of verify {verify.name}": verify.source})
     dataset = eval_dataset(session, config.data, folder)
-    check_golds(session.store.samples(dataset.id), verify, dataset.name)
-    return EvalJob(chosen, dataset, verify, limit)
+    job = EvalJob(chosen, dataset, verify, limit)
+    if not _checked(session.store, spec_of(job)):
+        check_golds(session.store.samples(dataset.id), verify, dataset.name)
+    return job
+
+
+def _checked(store: Store, spec: RunSpec) -> bool:
+    """True when the run was begun with this dataset and this verify function, so with its golds."""
+    found = store.read(runs.find, spec.name)
+    if found is None or found.head_branch is None:
+        return False
+    branch = store.read(branches.load, found.head_branch)
+    judge = store.read(branches.judge_sha, branch.judge_id)
+    return (branch.dataset_id, judge) == (spec.dataset_id, spec.judge.sha)
 
 
 async def run_eval(session: Session, job: EvalJob) -> EvalReport:
@@ -82,7 +95,10 @@ async def run_eval(session: Session, job: EvalJob) -> EvalReport:
             await _play(session, job, run, rows)
         if left and job.pilot is not None:
             raise PilotOverError
-        return eval_report(session.store, job.config, run, simulated=spec.simulated)
+        # In a thread: it imports numpy and scipy, which takes a while.
+        return await asyncio.to_thread(
+            eval_report, session.store, job.config, run, simulated=spec.simulated
+        )
 
 
 async def play_pilot(session: Session, job: EvalJob, questions: int) -> None:
@@ -142,7 +158,7 @@ def planned(
     if stored and branch.dataset_id != job.dataset.id:  # the samples it planned, no others
         ids = [i for plan in stored for i, _ in plan.slots]
     else:
-        ids = [s.id for s in session.store.samples(job.dataset.id)][: job.limit]
+        ids = session.store.read(datasets.sample_ids, job.dataset.id)[: job.limit]
     wanted = plan_eval(ids, batch_size=job.config.batch_size, attempts=job.config.pass_k)
     return grown(stored, wanted), notices
 

@@ -108,8 +108,8 @@ class Forecast:
     lines: Sequence[Line]
     account: Account
     """Caps, and what was spent under them."""
-    steps: int = 0
-    """Steps of a practice that are not closed; each waits for its slowest group."""
+    waits: int = 0
+    """How often a practice waits for the slowest of its groups: in every step, or every wave."""
     share: Range | None = None
     """Of the groups that teach; None where nothing is distilled."""
     groups: int = 0
@@ -145,12 +145,12 @@ class Forecast:
 
     @property
     def seconds(self) -> Range:
-        """How long it takes; at most, every step waits once for a call of each stage."""
+        """How long it takes; at most, every wait is for a call of each stage."""
         chain = sum(line.call_s.high for line in self.lines if line.calls.high > 0)
         work = Range()
         for line in self.lines:
             work = work.plus(line.seconds)
-        return Range(work.low, work.high + self.steps * chain)
+        return Range(work.low, work.high + self.waits * chain)
 
     @property
     def caps(self) -> list[tuple[str, float, str]]:

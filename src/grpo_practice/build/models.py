@@ -1,22 +1,25 @@
 """The clients behind student, teacher and judge, opened once per endpoint and closed together."""
 
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
+from importlib import import_module
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from grpo_practice.calls import Chat, Ledger, Scope
 from grpo_practice.config.agent import DEFAULT_TIMEOUT_S, ModelConfig
 from grpo_practice.config.models import ModelPrice
 from grpo_practice.events import Emit, Notice
 from grpo_practice.llm.admission import Admission
-from grpo_practice.llm.client import Client
 from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.ledgered import Model, ledgered
-from grpo_practice.llm.limit import FIRST, STUDENT, Limit
+from grpo_practice.llm.limit import FIRST, LATER, STUDENT, Limit
 from grpo_practice.llm.params import canonical_params
 from grpo_practice.llm.prices import Prices
+
+if TYPE_CHECKING:
+    from grpo_practice.llm.client import Client
 
 SIM_URL = "http://simulated/v1"
 """Never resolved: the simulated endpoint answers in process."""
@@ -54,7 +57,7 @@ class Models:
         self._admission, self._prices = admission, Prices(prices)
         self._most = dict(zip(("play", "judge"), concurrency, strict=True))
         self._limits = dict[tuple[str, tuple[str, ...]], Limit]()
-        self._clients = dict[str, Client]()
+        self._clients = dict[str, "Client"]()
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -68,24 +71,30 @@ class Models:
     ) -> None:
         await self._stack.aclose()
 
-    async def chats(self, config: ModelConfig, caller: Caller) -> Callable[[Scope], Chat]:
+    async def chats(
+        self, config: ModelConfig, caller: Caller, *, later: bool = False
+    ) -> Callable[[Scope], Chat]:
         """Opens a conversation with this model at a scope, with the ledger behind it.
+
+        `later`: its requests wait for all others.
 
         Raises:
             ConfigError: Its settings or its endpoint cannot be used.
         """
         params, endpoint = endpoint_of(config, self._prices)
         client = await self._client(endpoint, config, caller)
-        send = client.sender(STUDENT if caller == "student" else FIRST)
+        send = client.sender(LATER if later else STUDENT if caller == "student" else FIRST)
         model = Model(config.model_provider.model, params, send)
         return ledgered(model, self._ledger, self._emit)
 
-    async def _client(self, endpoint: Endpoint, config: ModelConfig, caller: Caller) -> Client:
+    async def _client(self, endpoint: Endpoint, config: ModelConfig, caller: Caller) -> "Client":
         pool = "judge" if caller == "judge" else "play"
         key = repr((pool, endpoint.base_urls, endpoint.api_key, endpoint.headers, endpoint.query))
         key += repr((endpoint.unhashed, endpoint.timeout_s, endpoint.send_seed))
         key += repr((endpoint.stream, endpoint.stream_usage))
         if key not in self._clients:
+            from grpo_practice.llm.client import Client
+
             limit = self._limits.setdefault((pool, endpoint.base_urls), Limit(self._most[pool]))
             client = Client(
                 endpoint,
@@ -96,6 +105,18 @@ class Models:
             )
             self._clients[key] = await self._stack.enter_async_context(client)
         return self._clients[key]
+
+
+def load_client() -> None:
+    """What sends requests is imported: half a second that no event loop has to wait for.
+
+    A forecast sends nothing, so it goes without.
+    """
+    from grpo_practice.llm.http import certificates
+
+    import_module("grpo_practice.llm.client")
+    with suppress(OSError, ValueError):  # said where a connection is opened
+        certificates()
 
 
 def endpoint_of(config: ModelConfig, prices: Prices = LISTED) -> tuple[dict[str, Any], Endpoint]:

@@ -25,7 +25,8 @@ from grpo_practice.config.models import PracticeConfig, PracticeSettings
 from grpo_practice.errors import Change, ConfigError, FingerprintError, RunFailedError
 from grpo_practice.events import RunStarted
 from grpo_practice.practice.distil import Teacher
-from grpo_practice.practice.loop import AfterStep, Practice, practise
+from grpo_practice.practice.job import AfterStep, Practice
+from grpo_practice.practice.loop import practise
 from grpo_practice.practice.plan import plan_practice
 from grpo_practice.prompts import Prompt, load_prompts, prompts_from
 from grpo_practice.rollout import Player
@@ -145,8 +146,8 @@ async def _run(session: Session, job: PracticeJob) -> PracticeReport:
     with open_run(session, spec, partial(planned, session, job)) as run:
         rows = session.store.steps(run.branch)
         there = session.store.read(scores.there, run.branch)
-        done = sum(r.plan.rollouts if r.closed else there.get(r.plan.step, 0) for r in rows)
-        total = sum(row.plan.rollouts for row in rows)
+        done = sum(r.rollouts if r.closed else there.get(r.plan.step, 0) for r in rows)
+        total = sum(row.rollouts for row in rows)
         run.emit(RunStarted(run.branch.run, run.branch.id, len(rows), total, done, spec.simulated))
         left = any(not row.closed for row in rows)
         if left or job.tests or job.selects:
@@ -217,6 +218,11 @@ async def _work(session: Session, job: PracticeJob, run: Open, rows: list[StepRo
             run_seed=settings.seed,
             task_timeout_s=settings.task_timeout,
         )
+        later = replace(
+            player,
+            student=await models.chats(at_practice(config), "student", later=True),
+            judge=await models.chats(judge or agent.model, "judge", later=True),
+        )
         teacher = Teacher(
             chat=await models.chats(settings.teacher_model or agent.model, "teacher"),
             prompts=prompts_from(run.branch.prompts),
@@ -228,16 +234,21 @@ async def _work(session: Session, job: PracticeJob, run: Open, rows: list[StepRo
         )
         practice = Practice(
             branch=run.branch,
+            store=session.store,
+            emit=run.emit,
             player=player,
+            later=later,
             teacher=teacher,
             instructions=agent.agent.instructions,
             concurrency=settings.rollout_concurrency,
             max_failed_share=settings.max_failed_share,
             land=session.admission.land,
             after_step=_after_step(session, job, rows),
+            adaptive=adaptive(settings),
+            overlap=settings.overlap,
             pilot=job.pilot,
         )
-        await practise(practice, session.store, rows, run.emit)
+        await practise(practice, rows)
 
 
 def at_practice(config: PracticeConfig) -> ModelConfig:
@@ -245,6 +256,11 @@ def at_practice(config: PracticeConfig) -> ModelConfig:
     model = config.evaluation.agent.model
     warm = {"temperature": config.practice.rollout_temperature}
     return model.model_copy(update={"model_settings": model.model_settings.model_copy(update=warm)})
+
+
+def adaptive(settings: PracticeSettings) -> bool:
+    """True when a group gets all its rollouts only where the first two teach nothing."""
+    return settings.group_policy == "adaptive"
 
 
 def due(settings: PracticeSettings, rows: Sequence[StepRow]) -> set[int]:

@@ -23,7 +23,7 @@ from grpo_practice.llm.prices import Prices
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.store import Store, branches, runs, scores, spending
 from grpo_practice.store.records import Branch, RunSpec, StepRow
-from grpo_practice.types import Library
+from grpo_practice.types import FIRST_WAVE, Library
 from grpo_practice.verify.resolve import VerifyFunction
 
 ASSUMED_SHARE = Range(0.1, 0.6)
@@ -52,7 +52,7 @@ def forecast_practice(session: Session, job: PracticeJob) -> Forecast:
         simulated=spec.simulated,
         lines=_lines(store, config.evaluation, spec.name, left),
         learnable=ceil(learning.most - len(learning.now)),
-        steps=len(rows),
+        waits=len(rows) * (2 if practice.adaptive(config.practice) else 1),
         share=share,
         groups=groups,
         account=session.admission.account,
@@ -177,8 +177,8 @@ def _learning(store: Store, job: PracticeJob, branch: Branch, share: Range) -> _
     each = share.high * job.config.practice.num_experiences_per_query
     for row in rows:
         if not row.closed:
-            shown += most * row.plan.rollouts
-            rollouts += row.plan.rollouts
+            shown += most * row.rollouts
+            rollouts += row.rollouts
             most += each * len(row.plan.slots)
             after[row.plan.step] = most
     return _Learning(now, after, shown / rollouts if rollouts else most)
@@ -194,18 +194,24 @@ def _practice_calls(
 ) -> list[Remaining]:
     """Of the steps that are not closed; what the ledger has of them already is not made again."""
     config, settings = job.config, job.config.practice
-    at_once, n = settings.rollout_concurrency, _missing(store, branch, rows)
+    at_once, most = settings.rollout_concurrency, _missing(store, branch, rows)
+    adaptive = practice.adaptive(settings)
+    undecided = [row.plan for row in rows if adaptive and row.going_on is None]
+    spared = sum(k - FIRST_WAVE for plan in undecided for _, k in plan.slots)
+    played = Range(max(most - spared, 0), most)
     student = practice.at_practice(config)
-    left = [Remaining("practice", "play", student, Range(n, n), at_once)]
+    left = [Remaining("practice", "play", student, played, at_once)]
     left += [
         replace(x, part="practice")
-        for x in _scored(config.evaluation, job.verify, Range(n, n))
+        for x in _scored(config.evaluation, job.verify, played)
         if x.stage == "judge"
     ]
     groups = sum(len(row.plan.slots) for row in rows)
     taught = Range(share.low * groups, min(share.high, 1.0) * groups)
     calls: dict[Stage, Range] = {
-        "summarise": taught.times(Range(settings.grpo_n, settings.grpo_n)),
+        "summarise": taught.times(
+            Range(FIRST_WAVE if adaptive else settings.grpo_n, settings.grpo_n)
+        ),
         "compare": taught,
         "propose": taught,
         "merge": Range(len(rows) if taught.low >= len(rows) else 0, len(rows)),
@@ -239,9 +245,9 @@ def _scored(
 
 
 def _missing(store: Store, branch: Branch, rows: Sequence[StepRow]) -> int:
-    """How many of the rollouts that these steps plan are not settled yet."""
+    """How many of the rollouts that these steps plan, at most, are not settled yet."""
     there = store.read(scores.there, branch)
-    return sum(row.plan.rollouts - there.get(row.plan.step, 0) for row in rows)
+    return sum(row.rollouts - there.get(row.plan.step, 0) for row in rows)
 
 
 def _evaluations(

@@ -17,7 +17,7 @@ from grpo_practice.store import Store, branches, datasets, health, refs, runs, s
 from grpo_practice.store.health import Health
 from grpo_practice.store.records import Branch, DatasetRow, StepRow
 from grpo_practice.store.scores import Requests
-from grpo_practice.types import Library
+from grpo_practice.types import ALL_ROLLOUTS, Library
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,11 +259,12 @@ class PracticeReport:
             },
             "quarantined": stats.get("quarantined"),
             "rollouts": {
-                "planned": stats.get("planned", row.plan.rollouts),
+                "planned": stats.get("planned", row.rollouts),
                 "scored": stats.get("scored"),
                 "outcomes": stats.get("outcomes", {}),
             },
             "mean_reward": stats.get("mean_reward"),
+            "mean_reward_over": stats.get("mean_reward_over", ALL_ROLLOUTS),
             "status": row.status,
             "reason": stats.get("merge_failed"),
             "cost_usd": _usd(self.costs.get(row.plan.step)),

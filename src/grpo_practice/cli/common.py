@@ -173,6 +173,11 @@ def tokens(n: int | None) -> str:
     return f"{n / 1e3:.1f}k" if n < 999_950 else f"{n / 1e6:.2f}M"
 
 
+def cached_share(tokens_in: int | None, cached: int | None) -> str:
+    """`24 %`: how much of what was read the endpoint had still in its cache; '' when unknown."""
+    return "" if cached is None or not tokens_in else f"{100 * cached / tokens_in:.0f} %"
+
+
 def duration(seconds: float) -> str:
     """`4.2 s`, `42 s`, `3 min 10 s`, `2 h 5 min`."""
     if seconds < 10:

@@ -83,6 +83,7 @@ def evaluate(
     from grpo_practice.build.drive import drive
     from grpo_practice.build.evaluation import prepare_eval
     from grpo_practice.build.forecast import Forecast
+    from grpo_practice.build.models import load_client
     from grpo_practice.build.session import Session
     from grpo_practice.cli.reports import show_eval, show_transcripts
     from grpo_practice.cli.view import progress
@@ -99,6 +100,8 @@ def evaluate(
     overrides = [*(set_ or []), *(f"{k}={v}" for k, v in flags.items() if v is not None)]
     wanted = EvalFlags(agent, model, verify)
     allowed = caps(max_cost, max_tokens, max_requests)
+    if not (dry_run or rejudge):
+        load_client()
     with working_store(db, dry_run=dry_run, pilot=pilot) as store:
         with progress(json=json) as emit:
             env = read_environment(os.environ)
@@ -108,9 +111,8 @@ def evaluate(
                 chosen = eval_target(store, config, wanted, overrides, env)
             for text in [*chosen.notices, *(chosen.ignored if verbose else [])]:
                 emit(Notice(text))
-            command = as_typed()
-            door = admission(store, chosen.target.name, chosen.config, allowed, command)
-            session = Session(store, emit, command, restart_step, again, door)
+            door = admission(store, chosen.target.name, chosen.config, allowed, as_typed())
+            session = Session(store, emit, as_typed(), restart_step, again, door)
             job = prepare_eval(session, chosen, limit=limit)
             report = drive(session, remaining.evaluate(session, job, dry_run=dry_run, pilot=pilot))
         if show and not json and not isinstance(report, Forecast):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from grpo_practice.calls import NO_USAGE
-from grpo_practice.cli.common import count, say, tokens
+from grpo_practice.cli.common import cached_share, count, say, tokens
 from grpo_practice.text import brief
 
 if TYPE_CHECKING:
@@ -84,7 +84,8 @@ def costs(report: "EvalReport | PracticeReport") -> list[tuple[str, str]]:
     usage, requests = report.usage, report.requests
     asked = usage != NO_USAGE or report.unpriced
     tokens_in, tokens_out = (usage.tokens_in, usage.tokens_out) if asked else (0, 0)
-    cached = f" ({tokens(usage.tokens_cached)} cached)" if usage.tokens_cached else ""
+    share = cached_share(usage.tokens_in, usage.tokens_cached)
+    cached = f" ({tokens(usage.tokens_cached)} cached, {share})" if share else ""
     thought = f" ({tokens(usage.tokens_reasoning)} reasoning)" if usage.tokens_reasoning else ""
     return [
         (

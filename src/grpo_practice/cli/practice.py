@@ -67,6 +67,7 @@ def practice(
     from grpo_practice.build.configs import practice_config, quoted
     from grpo_practice.build.drive import drive
     from grpo_practice.build.forecast import Forecast
+    from grpo_practice.build.models import load_client
     from grpo_practice.build.practice import prepare_practice
     from grpo_practice.build.refs import library_of
     from grpo_practice.build.remaining import practise
@@ -88,6 +89,8 @@ def practice(
     }
     overrides = [*(set_ or []), *(f"{k}={v}" for k, v in flags.items() if v is not None)]
     allowed = caps(max_cost, max_tokens, max_requests)
+    if not dry_run:
+        load_client()
     with (
         working_store(db, dry_run=dry_run, pilot=pilot) as store,
         progress(json=json) as emit,

@@ -8,6 +8,7 @@ from grpo_practice.cli.common import PROGRAM, count, duration, reward, say
 from grpo_practice.cli.health import costs, say_reproducible, shrunk_groups, trouble
 from grpo_practice.cli.tables import facts, table
 from grpo_practice.text import brief
+from grpo_practice.types import ALL_ROLLOUTS
 
 if TYPE_CHECKING:
     from grpo_practice.build.reports import EvalReport, Known, PracticeReport
@@ -158,6 +159,9 @@ def show_steps(steps: Sequence["StepRow"], scores: Mapping[int, "Score"]) -> Non
     if not any(row[-1] for row in rows):
         headers, rows = headers[:-1], [row[:-1] for row in rows]
     table(headers, rows, right=headers[:6])
+    over = {str((row.stats or {}).get("mean_reward_over", ALL_ROLLOUTS)) for row in steps}
+    for what in over - {ALL_ROLLOUTS}:
+        say(f"  mean reward: of {what}; the others were played only where these did not differ")
 
 
 def _step(row: "StepRow") -> tuple[str, ...]:

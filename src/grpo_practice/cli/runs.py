@@ -10,6 +10,7 @@ from grpo_practice.cli.common import (
     DbOption,
     JsonOption,
     YesOption,
+    cached_share,
     confirm,
     count,
     existing_store,
@@ -21,6 +22,8 @@ from grpo_practice.cli.common import (
 from grpo_practice.cli.tables import facts, table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from grpo_practice.metrics import Score
     from grpo_practice.store import Store
     from grpo_practice.store.health import Health
@@ -139,7 +142,7 @@ def _look_up(store: "Store", name: str) -> _Found:
 
 
 def _show(found: _Found) -> None:
-    from grpo_practice.cli.health import retries, say_reproducible, shrunk_groups, stage_cost
+    from grpo_practice.cli.health import retries, say_reproducible, shrunk_groups
     from grpo_practice.cli.reports import coverage, interval, quarantined, show_steps
 
     run, health = found.run, found.health
@@ -166,27 +169,37 @@ def _show(found: _Found) -> None:
         ],
         right=["score", "questions", "coverage"],
     )
-    table(
-        ["stage", "model", "calls", "tokens in", "tokens out", "cost"],
-        [
-            (
-                c.stage,
-                c.name,
-                str(c.calls),
-                tokens(c.tokens_in),
-                tokens(c.tokens_out),
-                stage_cost(c.usd, c.unpriced),
-            )
-            for c in found.costs
-        ],
-        right=["calls", "tokens in", "tokens out", "cost"],
-    )
+    _show_costs(found.costs)
     if health is not None:
         say_reproducible(health)
     shows = (
         "experiences list --run" if run.kind == "practice" else "eval --rejudge --verify V --run"
     )
     say(f"next: {PROGRAM} {shows} {run.name}")
+
+
+def _show_costs(costs: "Sequence[StageCost]") -> None:
+    """Calls, tokens and money by stage; what was cached, where an endpoint tells it."""
+    from grpo_practice.cli.health import stage_cost
+
+    told = any(c.tokens_cached is not None for c in costs)
+    cached = ["cached"] if told else []
+    table(
+        ["stage", "model", "calls", "tokens in", *cached, "tokens out", "cost"],
+        [
+            (
+                c.stage,
+                c.name,
+                str(c.calls),
+                tokens(c.tokens_in),
+                *([cached_share(c.tokens_in, c.tokens_cached) or "unknown"] if told else []),
+                tokens(c.tokens_out),
+                stage_cost(c.usd, c.unpriced),
+            )
+            for c in costs
+        ],
+        right=["calls", "tokens in", "cached", "tokens out", "cost"],
+    )
 
 
 def _document(found: _Found) -> dict[str, Any]:

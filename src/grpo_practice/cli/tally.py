@@ -14,6 +14,7 @@ from grpo_practice.events import (
     RolloutFinished,
     RunStarted,
     StepFinished,
+    StepNarrowed,
     StepStarted,
 )
 
@@ -60,7 +61,7 @@ class Part:
         if event.reward is None:
             self.failed += 1
             self.error = event.error or event.outcome
-        else:
+        elif event.wave == 0:
             self.scored += 1
             self.total += event.reward
 
@@ -106,6 +107,8 @@ class Tally:
                 self.groups = self.informative = self.distilled = 0
                 name = f"step {event.step}"
                 self.part = Part(name, event.rollouts, event.done, started=self.clock())
+            case StepNarrowed():
+                self._narrowed(event)
             case RolloutFinished():
                 self._rollout(event)
             case CallFinished():
@@ -133,6 +136,12 @@ class Tally:
         if self.run is None:
             self.run, self.steps, self.simulated = part, event.steps, event.simulated
         self.part = part
+
+    def _narrowed(self, event: StepNarrowed) -> None:
+        fewer = self.part.planned - event.rollouts if self.part else 0
+        for part in (self.part, self.run):
+            if part is not None:
+                part.planned -= fewer
 
     def _rollout(self, event: RolloutFinished) -> None:
         if self.part is not None:

@@ -20,6 +20,7 @@ from grpo_practice.events import (
     RolloutFinished,
     RunStarted,
     StepFinished,
+    StepNarrowed,
     StepStarted,
 )
 from grpo_practice.text import brief, visible
@@ -101,7 +102,7 @@ class Lines:
                 self._print(*_closed_line(event))
             case Notice():
                 self._print(f"note: {visible(event.text)}", "yellow")
-            case GroupDistilled() | GroupFinished() | CallFinished():
+            case GroupDistilled() | GroupFinished() | StepNarrowed() | CallFinished():
                 pass
 
     def _rollout(self, event: RolloutFinished) -> None:

@@ -81,7 +81,6 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule("preset", _neutral(None), _LATER),
         Rule("gate", _neutral("none"), _LATER),
         Rule("max_library_tokens", _neutral(None), _LATER),
-        Rule("group_policy", _neutral("fixed"), _LATER),
     ),
     "evaluation": (
         Rule("db_url", _ignore, "results go to the file named by --db"),

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from grpo_practice.config.agent import AgentConfig, ModelConfig
 from grpo_practice.config.base import NAME, Model
+from grpo_practice.types import FIRST_WAVE
 
 MOST = 10_000
 """Epochs, rollouts of one question, requests at once: more is a slip of the finger."""
@@ -195,10 +196,27 @@ class PracticeSettings(Model):
     """Whether a new library must prove itself; comes in a later version."""
     max_library_tokens: None = None
     """Size limit of the library; comes in a later version."""
-    group_policy: Literal["fixed"] = "fixed"
-    """How many rollouts a group gets; other policies come in a later version."""
+    group_policy: Literal["fixed", "adaptive"] = "fixed"
+    """`adaptive`: two rollouts of every sample first, the others of `grpo_n` only where these two
+    teach nothing. Fewer rollouts, but a step waits for its slowest twice, and many groups compare
+    one good with one bad attempt. Scores of steps count the first two alone.
+    """
+    overlap: float = Field(0.0, ge=0, le=1)
+    """Share of a step's groups that may be played while the step before waits for its slowest
+    rollouts and its merge. Less waiting; these groups are played with the library of the step
+    before, so what they teach comes one step late.
+    """
 
     _check = field_validator("select_dataset")(_dataset)
+
+    @model_validator(mode="after")
+    def _waves(self) -> "PracticeSettings":
+        if self.group_policy == "adaptive" and self.grpo_n <= FIRST_WAVE:
+            raise ValueError(
+                f"group_policy adaptive plays {FIRST_WAVE} rollouts of a sample before the others,"
+                f" so grpo_n has to be more than that; it is {self.grpo_n}"
+            )
+        return self
 
     @field_validator("agent_objective", "learning_objective", mode="before")
     @classmethod

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from grpo_practice.canonical import clean_json
+from grpo_practice.redact import redactor
 from grpo_practice.text import brief
 
 SHOWN_CHARS = 200
@@ -39,6 +40,38 @@ class Broken:
     kind: Literal["tls", "proxy", "connect", "cut", "deadline"]
     text: str
     url: str
+
+
+class _BeyondJSONError(ValueError):
+    """A number that JSON does not have."""
+
+
+def _within_json(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise _BeyondJSONError(text)
+    return number
+
+
+_JSON = json.JSONDecoder(parse_float=_within_json, parse_constant=_within_json)
+_DEEP = 300
+"""Fewer brackets than this nest in no way that a walk over the value could not follow."""
+
+
+def read_json(raw: bytes) -> tuple[str, Any]:
+    r"""The text, and the JSON value in it as `decode` has it; secrets replaced in both.
+
+    A value whose text shows that there is nothing to replace is not walked through: UTF-8 without
+    `\u` spells no lone surrogate, and every string of it stands there letter by letter.
+    """
+    try:
+        text = raw.decode()
+        shallow = text.count("{") + text.count("[") < _DEEP
+        if shallow and "\\u" not in text and not redactor.suspects(text):
+            return text, _JSON.decode(text)
+    except ValueError:
+        text = raw.decode(errors="replace")
+    return redactor.text(text), redactor.value(decode(raw))
 
 
 def decode(raw: bytes) -> Any:

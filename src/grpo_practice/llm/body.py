@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from grpo_practice.calls import Request
-from grpo_practice.canonical import clean_json
 from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.taxonomy import Adapt
 
@@ -22,15 +21,14 @@ class Bodies:
 
     def of(self, request: Request) -> dict[str, Any]:
         """The request as this endpoint takes it."""
-        body: dict[str, Any] = {"model": request.model, "messages": list(request.messages)}
+        body: dict[str, Any] = {"model": request.model, "messages": request.messages}
         if request.tools:
             body["tools"] = list(request.tools)
         for name, value in self._settings(request).items():
             sent_as = self._adapted.get((request.model, name), name)
             if sent_as is not None:
                 body[sent_as] = value
-        result: dict[str, Any] = clean_json(body | dict(self._endpoint.unhashed))
-        return result
+        return body | dict(self._endpoint.unhashed)
 
     def adapt(self, model: str, change: Adapt) -> bool:
         """From now on it is sent so; False when that is not new."""

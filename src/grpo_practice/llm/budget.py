@@ -112,6 +112,8 @@ class Account:
 
     def fits(self, need: Amount) -> bool:
         """True when it stays within the caps, whatever is under way."""
+        if self.caps is NO_CAPS:
+            return True
         return self.caps.exceeded(self.spent + self.reserved + need) is None
 
     def answered(self, ask: Ask, usage: Usage, estimate: Amount) -> Amount:

@@ -18,13 +18,14 @@ from tenacity import (
 )
 
 from grpo_practice.calls import Reply, Request, Send
+from grpo_practice.canonical import clean_json
 from grpo_practice.errors import EndpointError, EndpointRefusedError, GrpoPracticeError
 from grpo_practice.llm.admission import Admission, Try
 from grpo_practice.llm.answer import Answer, Broken
 from grpo_practice.llm.body import Bodies
 from grpo_practice.llm.budget import Ask
 from grpo_practice.llm.endpoint import Endpoint, shown_url
-from grpo_practice.llm.http import chat_url, open_http, post
+from grpo_practice.llm.http import Http, chat_url
 from grpo_practice.llm.limit import STUDENT, Limit
 from grpo_practice.llm.pace import Address, Route, Sleep, now
 from grpo_practice.llm.prices import Price, priced
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     import httpx
 
 _backoff = wait_random_exponential(multiplier=2, max=60)  # full jitter: 0 to 2, 4, 8 … 60 s
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _POSTPONED = 3
 """How often in a row, at least, an endpoint asks for a day or so before the run is stopped."""
 
@@ -109,7 +111,7 @@ class Client:
         self._notice = notice
         self._admission = admission or Admission()
         self._sleep = sleep
-        self._http = open_http(endpoint, limit.n, transport)
+        self._http = Http(endpoint, limit.n, transport)
         paces = self._admission.paces
         urls = [str(chat_url(base, endpoint)) for base in endpoint.base_urls]
         self._route = Route([paces.address(url) for url in urls], sleep)
@@ -165,6 +167,16 @@ class Client:
             raise
 
     async def _retried(self, call: _Call) -> Reply:
+        try:
+            return await self._try(call)
+        except _AgainError as e:
+            first = [e]  # most calls end before this: what follows costs more than a whole try
+
+        async def again() -> Reply:
+            if first:
+                raise first.pop()  # it counts as a try, and is waited after
+            return await self._try(call)
+
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(_AgainError),
             stop=stop_after_attempt(self._endpoint.max_tries),
@@ -173,7 +185,7 @@ class Client:
             reraise=True,
         )
         try:
-            return await retrying(self._try, call)
+            return await retrying(again)
         except _AgainError as e:
             raise self._final(e.retry.error, call) from None
 
@@ -199,7 +211,7 @@ class Client:
 
     async def _exchange(self, call: _Call, body: dict[str, Any]) -> Answer | Broken:
         """What one POST brought, after all the waits there are."""
-        content = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+        content = _written(body)
         while True:
             call.since = await self._route.opened(call.since)
             async with self._limit.slot(call.priority):
@@ -230,7 +242,7 @@ class Client:
         start = now()
         try:
             async with asyncio.timeout(call.deadline_s):
-                came, begun = await post(self._http, url, content)
+                came, begun = await self._http.post(url, content)
         except TimeoutError:
             if call.own_limit:
                 self._pass_over(call, "deadline")
@@ -275,8 +287,9 @@ class Client:
         self._postponed = 0
         asked = call.request.model
         reply = read_reply(came, asked=asked, tries=call.sent, seconds=call.seconds)
-        seeded = "seed" in body or "seed" not in call.request.params
-        return priced(replace(reply, seeded=seeded), call.price)
+        if "seed" in call.request.params and "seed" not in body:
+            reply = replace(reply, seeded=False)
+        return priced(reply, call.price)
 
     def _postpone(self, told: Fail, after_s: float) -> Fail:
         """The one request fails; when the endpoint says so to every request, the run stops."""
@@ -311,6 +324,14 @@ class Client:
     def _raise_refusal(self) -> None:
         if self._refusal is not None:
             raise EndpointRefusedError(str(self._refusal), hint=self._refusal.hint)
+
+
+def _written(body: dict[str, Any]) -> bytes:
+    """The body as JSON in UTF-8, lone surrogates replaced."""
+    try:
+        return _JSON.encode(body).encode()
+    except UnicodeEncodeError:
+        return _JSON.encode(clean_json(body)).encode()
 
 
 def _settle(tried: Try, came: Answer | Broken, *, begun: bool) -> None:

@@ -23,16 +23,48 @@ class Model:
 
 def ledgered(model: Model, ledger: Ledger, emit: Emit) -> Callable[[Scope], Chat]:
     """Opens a conversation at a scope. Each opening is one play of that scope."""
-    return lambda scope: LedgeredChat(model, ledger, emit, scope)
+    head = Head(model.name, model.params)
+    return lambda scope: LedgeredChat(model, head, ledger, emit, scope)
+
+
+class Head:
+    """`{model, params, tools}` in canonical JSON; all of it but seed and tools is spelt once."""
+
+    __slots__ = ("_after", "_before", "_stored")
+
+    def __init__(self, name: str, params: Mapping[str, Any]) -> None:
+        before = canon({k: v for k, v in params.items() if k < "seed"})[1:-1]
+        after = canon({k: v for k, v in params.items() if k > "seed"})[1:-1]
+        start = b'{"model":' + canon(name) + b',"params":{' + before
+        self._before = start + b"," * bool(before)
+        self._after = b"," * bool(after) + after + b"}"
+        self._stored = start + b"," * bool(before and after) + after + b"}"
+
+    def hashed(self, seed: int, tools: Sequence[Mapping[str, Any]]) -> bytes:
+        """With the seed among the params."""
+        return b'%b"seed":%d%b%b}' % (self._before, seed, self._after, self._tools(tools))
+
+    def stored(self, tools: Sequence[Mapping[str, Any]]) -> bytes:
+        """Without the seed, so that it is stored once for a stage."""
+        return self._stored + self._tools(tools) + b"}"
+
+    def _tools(self, tools: Sequence[Mapping[str, Any]]) -> bytes:
+        return b',"tools":' + canon(list(tools)) if tools else b""
 
 
 class LedgeredChat:
     """One play of one scope (a `calls.Chat`): counts equal requests, knows what continues what."""
 
-    __slots__ = ("_asked", "_emit", "_ledger", "_model", "_scope", "_states", "_turn")
+    __slots__ = ("_asked", "_emit", "_head", "_ledger", "_model", "_scope", "_states", "_turn")
 
-    def __init__(self, model: Model, ledger: Ledger, emit: Emit, scope: Scope) -> None:
-        self._model, self._ledger, self._emit, self._scope = model, ledger, emit, scope
+    def __init__(self, model: Model, head: Head, ledger: Ledger, emit: Emit, scope: Scope) -> None:
+        self._model, self._head, self._ledger, self._emit, self._scope = (
+            model,
+            head,
+            ledger,
+            emit,
+            scope,
+        )
         self._asked: Counter[bytes] = Counter()
         self._states = dict[bytes, tuple[int, int]]()
         """Chain state after a call's reply → (call_id, how many messages that is)."""
@@ -47,10 +79,15 @@ class LedgeredChat:
         limit_s: float | None = None,
     ) -> Reply:
         """The stored reply, or a new one that is committed. See `calls.Chat`."""
-        params = {**self._model.params, "seed": self._scope.seed(r)}
-        request = Request(self._model.name, params, clean_json(messages), tools)
-        chain = Chain(request.head)
-        states = chain.extend(request.messages)
+        seed = self._scope.seed(r)
+        try:
+            spelt = [canon(message) for message in messages]
+        except UnicodeEncodeError:  # a lone surrogate
+            messages = clean_json(messages)
+            spelt = [canon(message) for message in messages]
+        request = Request(self._model.name, {**self._model.params, "seed": seed}, messages, tools)
+        chain = Chain(self._head.hashed(seed, tools))
+        states = [chain.add(message, text) for message, text in zip(messages, spelt, strict=True)]
         request_hash = chain.state[:16]
         nth, turn = self._asked[request_hash], self._turn
         self._asked[request_hash] += 1
@@ -66,13 +103,13 @@ class LedgeredChat:
                 nth=nth,
                 turn=turn,
                 prev_call_id=prev,
-                head=self._head(request),
-                messages=canon(request.messages[known:]),
+                head=self._head.stored(tools),
+                messages=b"[" + b",".join(spelt[known:]) + b"]",
                 name=self._model.name,
                 reply=reply,
             )
             reply = replace(reply, call_id=await self._ledger.put(entry))
-        self._states[chain.add(reply.message)] = (reply.call_id, len(request.messages) + 1)
+        self._states[chain.add(reply.message)] = (reply.call_id, len(messages) + 1)
         stage = self._scope.address.stage
         self._emit(CallFinished(stage, reply.usage, reply.seconds, reply.replayed))
         return reply
@@ -92,9 +129,3 @@ class LedgeredChat:
             if state in self._states:
                 return self._states[state]
         return None, 0
-
-    def _head(self, request: Request) -> bytes:
-        """`{model, params, tools}` without the seed, so that it is stored once for a stage."""
-        head = request.head
-        del head["params"]["seed"]
-        return canon(head)

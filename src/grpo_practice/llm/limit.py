@@ -10,11 +10,15 @@ FIRST = 0
 """Priority of teacher and judge calls: finishing a group goes before starting one."""
 STUDENT = 1
 """Priority of the calls that play new rollouts."""
+LATER = 2
+"""Priority of the calls that play rollouts of the next step."""
 
 START = 16
 """The first window: a refused key, or a server for few, costs no more than these requests."""
 GROWTH_S = 0.5
 """Seconds between two doublings of a window that was never cut."""
+AT_ONCE = 32
+"""How many are let in before the event loop turns to anything else: it would wait for them all."""
 PROOF = 8
 """How many requests come back before a window that was cut grows by one."""
 
@@ -45,6 +49,7 @@ class Limit:
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._turn = count()
         self._growth: asyncio.TimerHandle | None = None
+        self._more: asyncio.Handle | None = None
         self._back = 0
         """How many slots were given back since the window last changed."""
 
@@ -97,19 +102,28 @@ class Limit:
 
     def _let_in(self) -> None:
         """Grant what is free; while somebody is left waiting, the window will grow."""
+        last = self.held + AT_ONCE
         while self._waiting:
             _, _, first = self._waiting[0]
             if first.done():
                 heapq.heappop(self._waiting)
-            elif self.held < self.window:
+            elif self.held < min(self.window, last):
                 heapq.heappop(self._waiting)
                 self.held += 1
                 first.set_result(None)
             else:
                 break
+        if self._waiting and self.held < self.window:
+            if self._more is None:
+                self._more = asyncio.get_running_loop().call_soon(self._let_more_in)
+            return
         growing = not self.cuts and self._growth is None and self.window < self.n
         if self._waiting and growing:
             self._growth = asyncio.get_running_loop().call_later(GROWTH_S, self._grow)
+
+    def _let_more_in(self) -> None:
+        self._more = None
+        self._let_in()
 
     def _grow(self) -> None:
         self._growth = None

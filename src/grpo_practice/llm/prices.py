@@ -15,6 +15,8 @@ from grpo_practice.config.models import ModelPrice
 MILLION = Decimal(1_000_000)
 _DATED = re.compile(r"[-@:]?(\d{4}-\d{2}-\d{2}|\d{4}|\d{6}|\d{8}|latest)")
 """What may stand behind a listed name without making it another model."""
+_UNSOLD = re.compile(r"[^.]*|[\d.]+|.*:.*")
+"""Hosts that no list can name: `localhost`, a name without a dot, an address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +93,14 @@ def _by(price: ModelPrice) -> Callable[[Usage], Decimal]:
 
 
 def _listed(model: str, url: str) -> Price | None:
-    """The price in the installed list."""
+    """The price in the installed list, which takes long to load."""
+    parts = urlsplit(url)
+    if _UNSOLD.fullmatch(parts.hostname or ""):
+        return None
+
     import genai_prices
     from genai_prices.data_snapshot import get_snapshot
 
-    parts = urlsplit(url)
     address = f"{parts.scheme}://{parts.hostname}{parts.path}"
     for provider in get_snapshot().providers:
         at = re.match(provider.api_pattern, address)

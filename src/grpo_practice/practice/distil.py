@@ -102,14 +102,18 @@ class At:
     slot: int = -1
 
 
-async def distil(teacher: Teacher, group: Group, library: Library, at: At) -> Distilled:
-    """What an informative group teaches, against the library it was played with.
+async def distil(
+    teacher: Teacher, group: Group, library: Library, at: At, *, shown: Library | None = None
+) -> Distilled:
+    """What an informative group teaches, as edits of `library`.
 
-    A stage that fails for good makes the group `failed`, with the reason; nothing else stops.
+    `shown` is what its attempts were played with, where that is an earlier one. A stage that fails
+    for good makes the group `failed`, with the reason; nothing else stops.
     """
+    shown = library if shown is None else shown
     try:
-        summaries = await summarise_all(teacher, group, library, at)
-        lessons = await compare(teacher, group, summaries, library, at)
+        summaries = await summarise_all(teacher, group, shown, at)
+        lessons = await compare(teacher, group, summaries, library, at, shown=shown)
         operations = await propose(teacher, group.sample, lessons, library, at)
     except StepError as e:
         return Distilled(group.slot, failed=f"{type(e).__name__}: {e}")
@@ -161,7 +165,13 @@ async def summarise(teacher: Teacher, rollout: Rollout, library: Library, at: At
 
 
 async def compare(
-    teacher: Teacher, group: Group, summaries: Sequence[str], library: Library, at: At
+    teacher: Teacher,
+    group: Group,
+    summaries: Sequence[str],
+    library: Library,
+    at: At,
+    *,
+    shown: Library | None = None,
 ) -> tuple[Lesson, ...]:
     """What the better attempts did that the worse ones did not: at most `limit` lessons.
 
@@ -169,16 +179,18 @@ async def compare(
         teacher: Prompts, objectives and the model.
         group: The group; its teachable rollouts are shown, best first where the truth may be.
         summaries: One per teachable rollout, in attempt order.
-        library: What all of them were shown.
+        library: The experiences there are.
         at: Where the call is made.
+        shown: What all of the attempts were shown, where that is an earlier library.
 
     Raises:
         ReplyError: No reply could be read.
         EndpointError: There was no reply.
     """
-    shown = ", ".join(e.id for e in library.experiences) or "none"
+    shown = library if shown is None else shown
+    ids = ", ".join(e.id for e in shown.experiences) or "none"
     attempts: list[dict[str, object]] = [
-        {"number": rollout.attempt + 1, "shown": shown, "summary": summary}
+        {"number": rollout.attempt + 1, "shown": ids, "summary": summary}
         for rollout, summary in zip(group.teachable, summaries, strict=True)
     ]
     if teacher.truth:

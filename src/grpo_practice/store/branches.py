@@ -107,6 +107,12 @@ def put_judge(db: sqlite3.Connection, judge: JudgeRecord) -> int:
     return int(row[0])
 
 
+def judge_sha(db: sqlite3.Connection, judge_id: int) -> bytes:
+    """What a verify function is known by."""
+    row = db.execute("SELECT sha256 FROM judges WHERE judge_id = ?", (judge_id,)).fetchone()
+    return bytes(row[0])
+
+
 def start_library(db: sqlite3.Connection, run: str) -> Library | None:
     """What a run started from; None when there is no such run, or it started empty."""
     row = db.execute(

@@ -10,7 +10,7 @@ from pathlib import Path
 from grpo_practice.canonical import text_sha
 from grpo_practice.errors import StoreError
 from grpo_practice.prompts.system import library_sha
-from grpo_practice.store import datasets, libraries
+from grpo_practice.store import datasets, libraries, steps
 from grpo_practice.store.db import open_to_look
 from grpo_practice.store.rollouts import unpack
 
@@ -111,7 +111,7 @@ def _steps(db: sqlite3.Connection) -> Iterator[str | None]:
     )
     for row in rows:
         plan = json.loads(row["plan"])
-        counts = {"groups": len(plan), "rollouts": sum(attempts for _, attempts in plan)}
+        counts = {"groups": len(plan), "rollouts": steps.row_of(row).rollouts}
         wrong = [f"{row[name]} of {n} {name}" for name, n in counts.items() if row[name] != n]
         wrong += [] if row["there"] else ["no library"]
         wrong += [] if row["stats"] else ["no statistics"]

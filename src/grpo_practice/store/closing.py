@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from grpo_practice.store import libraries
+from grpo_practice.store import libraries, sums
 from grpo_practice.store.db import now
 from grpo_practice.store.records import Branch, GroupRow, StepResult
 from grpo_practice.types import Operation
@@ -52,6 +52,7 @@ def close(db: sqlite3.Connection, branch: Branch, step: int, result: StepResult)
             step,
         ),
     )
+    sums.keep(db, branch.id, step)
     db.execute("UPDATE branches SET tip_library = ? WHERE branch_id = ?", (library_out, branch.id))
     return library_out
 

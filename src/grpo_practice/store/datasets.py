@@ -120,6 +120,14 @@ def samples(db: sqlite3.Connection, dataset_id: int) -> Iterator[Sample]:
     return (_sample(row) for row in rows)
 
 
+def sample_ids(db: sqlite3.Connection, dataset_id: int) -> list[int]:
+    """The ids of its samples in order."""
+    rows = db.execute(
+        "SELECT sample_id FROM dataset_rows WHERE dataset_id = ? ORDER BY position", (dataset_id,)
+    )
+    return [row[0] for row in rows]
+
+
 def samples_of(db: sqlite3.Connection, ids: Sequence[int]) -> dict[int, Sample]:
     """Samples by their id."""
     marks = ",".join("?" * len(ids))

@@ -6,11 +6,9 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from sqlite_utils import Database, Migrations
 from typing_extensions import override
 
 from grpo_practice.errors import StoreError
@@ -18,43 +16,13 @@ from grpo_practice.redact import redactor
 
 APPLICATION_ID = 0x47525043
 """`GRPC`: says whose file it is."""
-VERSION = 2
+VERSION = 3
 
 PARTS = ("-wal", "-shm", "-journal", ".lock")
 """What follows a database's name in the names of the files that belong to it."""
 
 WAIT_S = 30.0
 """Longest wait for another process that is writing."""
-
-migrations = Migrations("grpo-practice")
-
-
-@migrations(name="1_initial")
-def _initial(db: Database) -> None:
-    _run(db, 1)
-    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-
-
-@migrations(name="2_prices")
-def _prices(db: Database) -> None:
-    _run(db, 2)
-
-
-def _run(db: Database, version: int) -> None:
-    script = resources.files(__package__).joinpath("schema", f"{version}.sql").read_text("utf-8")
-    for statement in _statements(script):
-        db.execute(statement)
-    db.execute(f"PRAGMA user_version = {version}")
-
-
-def _statements(script: str) -> Iterator[str]:
-    """The statements one by one: `executescript` would commit the migration's transaction."""
-    pending = ""
-    for line in script.splitlines(keepends=True):
-        pending += line
-        if sqlite3.complete_statement(pending):
-            yield pending
-            pending = ""
 
 
 def now() -> str:
@@ -112,12 +80,14 @@ def prepare(path: Path, *, wait_s: float = WAIT_S) -> None:
 
 def _migrate(db: sqlite3.Connection, path: Path) -> None:
     """The schema is this version's. One process sees to it, and others wait for it."""
+    from grpo_practice.store.migrate import migrate  # slow to import, and seldom needed
+
     db.execute("PRAGMA journal_mode = WAL")
     with transaction(db):
         version = check_ours(db, path)  # another process may have been faster
         if 0 < version < VERSION:
             copy(path, path.with_name(f"{path.name}.v{version}.bak"))
-        migrations.apply(Database(db))
+        migrate(db)
 
 
 def check_ours(db: sqlite3.Connection, path: Path) -> int:

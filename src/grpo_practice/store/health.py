@@ -5,8 +5,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from grpo_practice.store import sums
 from grpo_practice.store.records import Branch
 from grpo_practice.store.spending import OF_RUN
+from grpo_practice.store.sums import ROLLOUTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,9 @@ def of(db: sqlite3.Connection, branch: Branch, *, children: bool = False) -> Hea
     ended = Counter[str]()
     for mute, late, lost in _over(db, branch, _ROLLOUTS):
         ended.update(mute=mute, late=late, lost=lost)
+    for segment in branch.line:
+        for of in sums.of(db, (segment.branch_id, segment.first, segment.end)).values():
+            ended.update(mute=of.mute, late=of.late)
     seedless, replies = 0, dict[str, Counter[str]]()
     for asked, answered, n, without in _over_calls(db, branch):
         seedless += without
@@ -70,14 +75,11 @@ def of(db: sqlite3.Connection, branch: Branch, *, children: bool = False) -> Hea
     )
 
 
-_ROLLOUTS = """
+_ROLLOUTS = f"""
 SELECT coalesce(sum(r.outcome = 'truncated' AND r.head = ''), 0),
        coalesce(sum(r.outcome = 'limit' AND r.reason = 'time'), 0),
        coalesce(sum(v.reward IS NULL AND NOT (r.outcome = 'limit' AND r.reason IS 'time')), 0)
-  FROM steps s JOIN branches b USING (branch_id)
-  JOIN rollouts r ON r.branch_id = coalesce(s.played_by, s.branch_id) AND r.step = +s.step
-  LEFT JOIN verdicts v ON v.rollout_id = r.rollout_id AND v.judge_id = b.judge_id
- WHERE s.branch_id = ? AND s.step >= ? AND s.step < ?"""
+{ROLLOUTS} WHERE s.branch_id = ? AND s.step >= ? AND s.step < ? AND s.sums IS NULL"""
 
 _SHRUNK = """
 SELECT step, planned, scored, count(*) FROM groups
@@ -104,8 +106,8 @@ def _over_calls(db: sqlite3.Connection, branch: Branch) -> Iterator[sqlite3.Row]
         holders = (segment.branch_id, *(branch.reuses if segment.branch_id == branch.id else ()))
         for holder in holders:
             yield from db.execute(
-                """SELECT c.name, coalesce(c.answered_by, ''), count(*), sum(c.seeded = 0)
-                     FROM steps s JOIN calls c
+                """SELECT c.name, c.answered_by, sum(calls), sum((NOT seeded) * calls)
+                     FROM steps s JOIN call_sums c
                        ON c.branch_id = coalesce(s.played_by, :holder) AND c.step = +s.step
                     WHERE s.branch_id = :branch AND s.step >= :first AND s.step < :end
                       AND (s.played_by IS NULL OR :holder = :branch)
@@ -127,8 +129,8 @@ def _requests(db: sqlite3.Connection, run: str, *, children: bool) -> Health:
     ).fetchall()
     kinds = Counter({str(kind): int(n) for kind, n, _ in failed})
     uncounted, retried = db.execute(
-        f"""SELECT coalesce(sum(cost_micro IS NULL AND tokens_in + tokens_out IS NULL), 0),
-                   coalesce(sum(tries > 1), 0) FROM calls {OF_RUN}""",
+        f"""SELECT coalesce(sum((NOT counted AND NOT priced) * calls), 0), coalesce(sum(retried), 0)
+              FROM call_sums {OF_RUN}""",
         which,
     ).fetchone()
     return Health(

@@ -1,13 +1,12 @@
 """Every answered call, committed before it is used, and found again by where and what was asked."""
 
-import asyncio
 import sqlite3
 import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from grpo_practice import __version__
-from grpo_practice.calls import ROLE_OF, Address, Entry, Reply
+from grpo_practice.calls import ROLE_OF, Address, Entry, Reply, Stage
 from grpo_practice.canonical import canon, text_sha
 from grpo_practice.errors import EndpointError
 from grpo_practice.redact import redactor
@@ -17,6 +16,8 @@ from grpo_practice.store.writer import Writer
 
 COMPRESS_FROM = 512
 """Bytes from which a body is compressed."""
+REMEMBERED = 256
+"""Steps of which it is known at once that nothing was asked in them before."""
 
 
 class SqlLedger:
@@ -33,13 +34,36 @@ class SqlLedger:
         self._reads, self._writer = reads, writer
         self._invocation_id, self._reuses = invocation_id, reuses
         self._resumed = _resumed(reads, invocation_id)
+        self._begun: dict[tuple[int, int], set[tuple[int, int, Stage]] | None] = {}
+        """(branch_id, step) → where in it calls were put since; None where some were before."""
         self.unused: Counter[str] = Counter()
         """Why stored calls of an unfinished scope could not be used again → how many."""
 
     async def get(self, address: Address, request_hash: bytes, nth: int) -> Reply | None:
         """The stored reply, marked `replayed`, or None."""
         with explained(self._writer.path):
+            if not self._may_be_there(address):
+                return None
             return self._found(address, request_hash, nth)
+
+    def _may_be_there(self, a: Address) -> bool:
+        """False when there is no call at this address, which spares asking the database.
+
+        Whoever writes a run holds its lock, so nobody else adds calls to its steps; but another
+        run that scores its rollouts adds what it asks its judge.
+        """
+        if a.stage == "judge" or self._reuses.get(a.branch_id):
+            return True
+        step = (a.branch_id, a.step)
+        if step not in self._begun:
+            while len(self._begun) >= REMEMBERED:
+                del self._begun[next(iter(self._begun))]
+            row = self._reads.execute(
+                "SELECT EXISTS (SELECT 1 FROM calls WHERE branch_id = ? AND step = ?)", step
+            ).fetchone()
+            self._begun[step] = None if row[0] else set()
+        asked = self._begun[step]
+        return asked is None or (a.slot, a.attempt, a.stage) in asked
 
     def _found(self, address: Address, request_hash: bytes, nth: int) -> Reply | None:
         for branch_id in (address.branch_id, *self._reuses.get(address.branch_id, ())):
@@ -63,16 +87,21 @@ class SqlLedger:
 
     async def put(self, entry: Entry) -> int:
         """Commit the entry, also where whoever waits for that is cancelled; its `call_id`."""
-        me, resumed = self._invocation_id, self._resumed
-
-        def work(db: sqlite3.Connection) -> tuple[int, str | None]:
-            unused = _unused(db, entry, me) if resumed else None
-            return _insert(db, entry, me), unused
-
-        call_id, unused = await asyncio.wrap_future(self._writer.submit(work))
+        a = entry.address
+        if (asked := self._begun.get((a.branch_id, a.step))) is not None:
+            asked.add((a.slot, a.attempt, a.stage))
+        call_id, unused = await self._writer.row(self._insert, entry)
         if unused is not None:
             self.unused[unused] += 1
         return call_id
+
+    def _insert(
+        self, db: sqlite3.Connection, entries: Sequence[Entry]
+    ) -> list[tuple[int, str | None]]:
+        """The call_id of each, and why an earlier call in its place did not serve."""
+        me = self._invocation_id
+        unused = [_unused(db, entry, me) if self._resumed else None for entry in entries]
+        return list(zip(_insert(db, entries, me), unused, strict=True))
 
     def fail(self, address: Address, error: EndpointError) -> None:
         """A request got no usable answer: on disk once anything put after it is.
@@ -133,56 +162,60 @@ def _unused(db: sqlite3.Connection, entry: Entry, invocation_id: int) -> str | N
     return f"the {what} of their requests are no longer the same{made}"
 
 
-def _insert(db: sqlite3.Connection, entry: Entry, invocation_id: int) -> int:
+def _insert(db: sqlite3.Connection, entries: Sequence[Entry], invocation_id: int) -> range:
+    """The calls and their bodies are there; their ids, in order."""
+    first = db.execute("SELECT coalesce(max(call_id), 0) + 1 FROM calls").fetchone()[0]
+    ids, at = range(first, first + len(entries)), now()
+    db.executemany(
+        """INSERT INTO calls (call_id, branch_id, step, slot, attempt, stage, request_hash, nth,
+             turn, prev_call_id, role, name, answered_by, finish, tokens_in, tokens_cached,
+             tokens_out, tokens_reasoning, cost_micro, price, seeded, tries, seconds,
+             invocation_id, created_at)
+           VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)""",
+        [(i, *_call(entry), invocation_id, at) for i, entry in zip(ids, entries, strict=True)],
+    )
+    heads = {entry.head: entry.head.decode() for entry in entries}
+    params = {head: put_text(db, text, text_sha(text)) for head, text in heads.items()}
+    db.executemany(
+        "INSERT INTO call_bodies (call_id, params, request, reply, codec) VALUES (?,?,?,?,?)",
+        [(i, params[entry.head], *_bodies(entry)) for i, entry in zip(ids, entries, strict=True)],
+    )
+    return ids
+
+
+def _call(entry: Entry) -> tuple[object, ...]:
     a, reply, usage = entry.address, entry.reply, entry.reply.usage
-    cursor = db.execute(
-        """INSERT INTO calls (branch_id, step, slot, attempt, stage, request_hash, nth, turn,
-             prev_call_id, role, name, answered_by, finish, tokens_in, tokens_cached, tokens_out,
-             tokens_reasoning, cost_micro, price, seeded, tries, seconds, invocation_id,
-             created_at)
-           VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)""",
-        (
-            a.branch_id,
-            a.step,
-            a.slot,
-            a.attempt,
-            a.stage,
-            entry.request_hash,
-            entry.nth,
-            entry.turn,
-            entry.prev_call_id,
-            ROLE_OF[a.stage],
-            entry.name,
-            reply.answered_by,
-            reply.finish,
-            usage.tokens_in,
-            usage.tokens_cached,
-            usage.tokens_out,
-            usage.tokens_reasoning,
-            usage.cost_micro,
-            reply.price,
-            int(reply.seeded),
-            reply.tries,
-            reply.seconds,
-            invocation_id,
-            now(),
-        ),
+    return (
+        a.branch_id,
+        a.step,
+        a.slot,
+        a.attempt,
+        a.stage,
+        entry.request_hash,
+        entry.nth,
+        entry.turn,
+        entry.prev_call_id,
+        ROLE_OF[a.stage],
+        entry.name,
+        reply.answered_by,
+        reply.finish,
+        usage.tokens_in,
+        usage.tokens_cached,
+        usage.tokens_out,
+        usage.tokens_reasoning,
+        usage.cost_micro,
+        reply.price,
+        int(reply.seeded),
+        reply.tries,
+        reply.seconds,
     )
-    call_id = int(cursor.lastrowid or 0)
-    head = entry.head.decode()
-    message = canon(reply.message)
+
+
+def _bodies(entry: Entry) -> tuple[bytes, bytes, int]:
+    """Request, reply and codec, without secrets."""
+    message = canon(entry.reply.message)
     codec = int(len(entry.messages) + len(message) >= COMPRESS_FROM)
-    db.execute(
-        "INSERT INTO call_bodies (call_id, request, params, reply, codec) VALUES (?,?,?,?,?)",
-        (
-            call_id,
-            _pack(entry.messages, codec),
-            put_text(db, head, text_sha(head)),
-            _pack(message, codec),
-            codec,
-        ),
-    )
-    return call_id
+    return _pack(entry.messages, codec), _pack(message, codec), codec
 
 
 def _pack(body: bytes, codec: int) -> bytes:

@@ -53,8 +53,13 @@ class Restart:
 Decision = Start | Resume | Rebind | Restart
 
 
+ADDED = {"practice.overlap": 0.0}
+"""Keys that came with a later version, and what was done before."""
+
+
 def diff(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
     """The keys whose values differ, in order of their names."""
+    was, now = {**ADDED, **was}, {**ADDED, **now}
     keys = sorted(was.keys() | now.keys())
     return [Change(k, was.get(k), now.get(k)) for k in keys if was.get(k) != now.get(k)]
 

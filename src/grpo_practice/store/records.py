@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from grpo_practice.types import Distilled, Library, Operation, PlannedStep
+from grpo_practice.types import FIRST_WAVE, Distilled, Library, Operation, PlannedStep
 
 Kind = Literal["practice", "eval"]
 Cause = Literal["start", "restart", "rejudge"]
@@ -89,6 +89,20 @@ class StepRow:
     library_out: int | None
     played_by: int | None
     stats: Mapping[str, Any] | None
+    going_on: frozenset[int] | None = None
+    """Slots of the groups with a second wave; None while that is not decided, or never is."""
+
+    @property
+    def rollouts(self) -> int:
+        """How many rollouts are planned; the most there may be, while that is not decided."""
+        slots = range(len(self.plan.slots))
+        return sum(self.attempts(slot) for slot in slots)
+
+    def attempts(self, slot: int) -> int:
+        """How many of them are the group's."""
+        most = self.plan.slots[slot][1]
+        decided = self.going_on is not None and slot not in self.going_on
+        return min(FIRST_WAVE, most) if decided else most
 
     @property
     def closed(self) -> bool:
@@ -105,6 +119,8 @@ class Told:
     system: str
     """The exact system prompt."""
     library_id: int | None
+    wave: int = 0
+    """1 where it was only played because its group's first attempts did not differ."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import json
 import sqlite3
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from grpo_practice.calls import Message, Usage
@@ -19,7 +20,7 @@ HEAD = 160
 _COLUMNS = (
     "sample_id, seed, library_id, system_sha, outcome, reason, error, strikes, turns, tool_calls,"
     " tokens_in, tokens_cached, tokens_out, tokens_reasoning, cost_micro, model_ms, head,"
-    " finished_at"
+    " wave, finished_at"
 )
 
 JUDGED = """
@@ -36,25 +37,69 @@ not score is none.
 """
 
 
-def save(
-    db: sqlite3.Connection,
-    at: tuple[int, int],
-    rollout: Rollout,
-    *,
-    told: Told,
-    judge_id: int,
-) -> None:
-    """The attempt's row, its response, and its verdict where it has one. `at`: (branch_id, step).
+@dataclass(frozen=True, slots=True)
+class Save:
+    """An attempt to be recorded, and where."""
+
+    at: tuple[int, int]
+    """(branch_id, step)."""
+    rollout: Rollout
+    told: Told
+    judge_id: int
+
+    @property
+    def place(self) -> tuple[int, int, int, int]:
+        """What the row is found by."""
+        return (*self.at, self.rollout.slot, self.rollout.attempt)
+
+
+_PLACE = "branch_id = ? AND step = ? AND slot = ? AND attempt = ?"
+_ROW = f"""
+INSERT INTO rollouts (branch_id, step, slot, attempt, {_COLUMNS})
+VALUES ({", ".join("?" * (4 + _COLUMNS.count(",") + 1))})
+ON CONFLICT DO UPDATE SET {", ".join(f"{c} = excluded.{c}" for c in _COLUMNS.split(", "))}"""
+_BODY = f"""
+INSERT INTO rollout_bodies (rollout_id, response)
+SELECT rollout_id, ? FROM rollouts WHERE {_PLACE}
+ON CONFLICT DO UPDATE SET response = excluded.response"""
+_STANDS = """
+ON CONFLICT DO UPDATE SET reward = excluded.reward, critique = excluded.critique,
+  extracted = excluded.extracted, error = excluded.error WHERE reward IS NULL"""
+"""The first reward stands; an error only until there is one."""
+_VERDICT = f"""
+INSERT INTO verdicts (rollout_id, judge_id, reward, critique, extracted, error)
+SELECT rollout_id, ?, ?, ?, ?, ? FROM rollouts WHERE {_PLACE} {_STANDS}"""
+
+
+def save(db: sqlite3.Connection, saves: Sequence[Save]) -> Sequence[None]:
+    """Each attempt's row, its response, and its verdict where it has one.
 
     A row that has no verdict (a failed attempt) is brought up to date; one that has is left.
     """
-    place = (*at, rollout.slot, rollout.attempt)
+    texts = {save.told.system for save in saves}
+    systems = {text: put_text(db, text, text_sha(text)) for text in texts}
+    at = now()
+    db.executemany(_ROW, [(*s.place, *_values(s, systems[s.told.system]), at) for s in saves])
+    db.executemany(_BODY, [(s.rollout.played.response, *s.place) for s in saves])
+    db.executemany(
+        _VERDICT,
+        [
+            (s.judge_id, *_said(s.rollout.verdict), *s.place)
+            for s in saves
+            if s.rollout.verdict is not None
+        ],
+    )
+    return [None] * len(saves)
+
+
+def _values(save: Save, system_sha: bytes) -> tuple[object, ...]:
+    rollout, told = save.rollout, save.told
     p, u = rollout.played, rollout.played.usage
-    values = (
+    return (
         rollout.sample.id,
         told.seed,
         told.library_id,
-        put_text(db, told.system, text_sha(told.system)),
+        system_sha,
         p.outcome,
         p.reason,
         p.error,
@@ -68,40 +113,25 @@ def save(
         u.cost_micro,
         round(p.model_s * 1000),
         p.response[:HEAD],
-        now(),
+        told.wave,
     )
-    marks = ", ".join("?" * (len(place) + len(values)))
-    update = ", ".join(f"{c.strip()} = excluded.{c.strip()}" for c in _COLUMNS.split(","))
-    row = db.execute(
-        f"INSERT INTO rollouts (branch_id, step, slot, attempt, {_COLUMNS}) VALUES ({marks})"
-        f" ON CONFLICT DO UPDATE SET {update} RETURNING rollout_id",
-        (*place, *values),
-    ).fetchone()
-    db.execute(
-        "INSERT INTO rollout_bodies (rollout_id, response) VALUES (?,?)"
-        " ON CONFLICT DO UPDATE SET response = excluded.response",
-        (row[0], p.response),
-    )
-    if rollout.verdict is not None:
-        put_verdict(db, row[0], judge_id, rollout.verdict)
+
+
+def _said(verdict: Verdict | str) -> tuple[object, ...]:
+    """Reward, critique, extracted, error."""
+    if isinstance(verdict, Verdict):
+        return (float(verdict.reward), verdict.critique, verdict.extracted, None)
+    return (None, None, None, verdict)
 
 
 def put_verdict(
     db: sqlite3.Connection, rollout_id: int, judge_id: int, verdict: Verdict | str
 ) -> None:
-    """What a verify function said of a rollout, or (a text `reason: error`) why it could not.
-
-    The first reward stands; an error only until there is one.
-    """
-    said: tuple[object, ...] = (None, None, None, verdict)
-    if isinstance(verdict, Verdict):
-        said = (float(verdict.reward), verdict.critique, verdict.extracted, None)
+    """What a verify function said of a rollout, or (a text `reason: error`) why it could not."""
     db.execute(
-        """INSERT INTO verdicts (rollout_id, judge_id, reward, critique, extracted, error)
-           VALUES (?,?,?,?,?,?)
-           ON CONFLICT DO UPDATE SET reward = excluded.reward, critique = excluded.critique,
-             extracted = excluded.extracted, error = excluded.error WHERE reward IS NULL""",
-        (rollout_id, judge_id, *said),
+        f"""INSERT INTO verdicts (rollout_id, judge_id, reward, critique, extracted, error)
+            VALUES (?,?,?,?,?,?) {_STANDS}""",
+        (rollout_id, judge_id, *_said(verdict)),
     )
 
 

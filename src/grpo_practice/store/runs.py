@@ -38,6 +38,8 @@ class StageCost:
     name: str
     calls: int
     tokens_in: int | None
+    tokens_cached: int | None
+    """Of those in; None where no reply says so."""
     tokens_out: int | None
     usd: float | None
     unpriced: int
@@ -120,8 +122,10 @@ def config(db: sqlite3.Connection, run: str) -> StoredConfig | None:
 def costs(db: sqlite3.Connection, run: str) -> list[StageCost]:
     """By stage and model, all branches: money spent is spent."""
     rows = db.execute(
-        """SELECT stage, name, sum(calls), sum(tokens_in), sum(tokens_out), sum(usd), sum(unpriced)
-             FROM v_costs WHERE run_id = ? GROUP BY stage, name ORDER BY min(step), stage""",
+        """SELECT stage, name, sum(calls), sum(tokens_in), sum(tokens_cached), sum(tokens_out),
+                  sum(cost_micro) / 1e6, sum((NOT priced) * calls)
+             FROM call_sums JOIN invocations USING (invocation_id)
+            WHERE run_id = ? GROUP BY stage, name ORDER BY min(step), stage""",
         (run,),
     )
     return [StageCost(*row) for row in rows]

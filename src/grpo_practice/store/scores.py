@@ -3,25 +3,21 @@
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from grpo_practice.calls import Usage
 from grpo_practice.metrics import Question
+from grpo_practice.store import sums
 from grpo_practice.store.records import Branch
 from grpo_practice.store.rollouts import JUDGED
 from grpo_practice.store.spending import OF_RUN
+from grpo_practice.store.sums import ROLLOUTS, TALLY, Sums
 from grpo_practice.types import STRIKES
 
-# `+s.step` keeps SQLite from spreading the range of steps to rollouts, which would read all of them
-# once a step.
-_LINE = """
-  FROM steps s
-  JOIN branches b ON b.branch_id = s.branch_id
-  JOIN rollouts r ON r.branch_id = coalesce(s.played_by, s.branch_id) AND r.step = +s.step
-  LEFT JOIN verdicts v ON v.rollout_id = r.rollout_id AND v.judge_id = b.judge_id
- WHERE s.branch_id = ? AND s.step >= ? AND s.step < ?
-"""
+_UNSUMMED = f"{ROLLOUTS} WHERE s.branch_id = ? AND s.step >= ? AND s.step < ? AND s.sums IS NULL"
+"""The rollouts of all steps that have no sums."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,57 +30,79 @@ class Requests:
 
 def questions(db: sqlite3.Connection, branch: Branch) -> list[Question]:
     """A tally per planned question of an evaluation, in plan order."""
-    planned = dict[tuple[int, int], int]()
-    tallies = dict[tuple[int, int], sqlite3.Row]()
+    planned = dict[tuple[int, int], tuple[int, int]]()
+    tallies = dict[tuple[int, int], Sequence[Any]]()
     for segment in branch.line:
         place = (segment.branch_id, segment.first, segment.end)
         for step, text in db.execute(
             "SELECT step, plan FROM steps WHERE branch_id = ? AND step >= ? AND step < ?", place
         ):
-            planned |= {(step, slot): k for slot, (_, k) in enumerate(json.loads(text))}
-        for row in db.execute(
-            f"""SELECT r.step, r.slot, q.sample_id, q.source, q.cluster, count(v.reward) AS n,
-                  coalesce(sum(v.reward >= 1 - 1e-9), 0) AS c,
-                  coalesce(sum(v.reward), 0.0) AS total,
-                  coalesce(sum(v.reward * v.reward), 0.0) AS total_sq
-             {_LINE.replace(" WHERE", " JOIN samples q ON q.sample_id = r.sample_id WHERE")}
-             GROUP BY r.step, r.slot""",
-            place,
+            planned |= {(step, slot): tuple(pair) for slot, pair in enumerate(json.loads(text))}
+        for step, of in sums.of(db, place, slots=True).items():
+            tallies |= {(step, slot): tally for slot, *tally in of.slots}
+        for step, slot, *tally in db.execute(
+            f"SELECT r.step, r.slot, {TALLY} {_UNSUMMED} GROUP BY r.step, r.slot", place
         ):
-            tallies[row["step"], row["slot"]] = row
-    return [_question(k, n, tallies.get(k)) for k, n in sorted(planned.items())]
+            tallies[step, slot] = tally
+    families = _families(db, {sample for sample, _ in planned.values()})
+    return [
+        _question(place, k, tallies.get(place), families[sample])
+        for place, (sample, k) in sorted(planned.items())
+    ]
 
 
-def _question(place: tuple[int, int], planned: int, row: sqlite3.Row | None) -> Question:
+def _families(db: sqlite3.Connection, sample_ids: Iterable[int]) -> dict[int, tuple[str, str]]:
+    """Sample → its source and its cluster."""
+    rows = db.execute(
+        """SELECT sample_id, source, cluster FROM samples
+            WHERE sample_id IN (SELECT value FROM json_each(?))""",
+        (json.dumps(list(sample_ids)),),
+    )
+    # A question without a cluster is one of its own; asked twice, it is one question.
+    return {i: (source, cluster or f"sample {i}") for i, source, cluster in rows}
+
+
+def _question(
+    place: tuple[int, int], planned: int, tally: Sequence[Any] | None, family: tuple[str, str]
+) -> Question:
     key = f"{place[0]}.{place[1]}"
-    if row is None:
+    if tally is None:
         return Question(key=key, n=0, c=0, total=0.0, total_sq=0.0, planned=planned)
+    n, c, total, total_sq = tally
     return Question(
         key=key,
-        n=row["n"],
-        c=row["c"],
-        total=row["total"],
-        total_sq=row["total_sq"],
+        n=n,
+        c=c,
+        total=total,
+        total_sq=total_sq,
         planned=planned,
-        source=row["source"],
-        cluster=row["cluster"] or f"sample {row['sample_id']}",  # asked twice, it is one question
+        source=family[0],
+        cluster=family[1],
     )
 
 
 def _over_line(
     db: sqlite3.Connection, branch: Branch, select: str, tail: str
 ) -> Iterator[sqlite3.Row]:
-    """The rows of a query over every rollout of the branch's line, segment by segment."""
+    """The rows of a query over every rollout that is in no sums, segment by segment."""
     for segment in branch.line:
         place = (segment.branch_id, segment.first, segment.end)
-        yield from db.execute(f"SELECT {select} {_LINE} {tail}", place)
+        yield from db.execute(f"SELECT {select} {_UNSUMMED} {tail}", place)
+
+
+def _sums(db: sqlite3.Connection, branch: Branch) -> Iterator[tuple[int, Sums]]:
+    """(step, its sums) for the other rollouts."""
+    for segment in branch.line:
+        yield from sums.of(db, (segment.branch_id, segment.first, segment.end)).items()
 
 
 def outcomes(db: sqlite3.Connection, branch: Branch) -> dict[str, int]:
     """How many rollouts ended how, by `ok`, `truncated`, `error.provider` and so on."""
     counts: Counter[str] = Counter()
     rows = _over_line(db, branch, f"{JUDGED}, count(*)", "GROUP BY 1, 2")
-    for outcome, reason, _, n in rows:
+    told = [(outcome, reason, n) for outcome, reason, _, n in rows]
+    told += [(*row,) for _, of in _sums(db, branch) for row in of.outcomes]
+    for outcome, reason, n in told:
         counts[f"{outcome}.{reason}" if reason else outcome] += n
     return dict(sorted(counts.items()))
 
@@ -101,7 +119,8 @@ def failures(db: sqlite3.Connection, branch: Branch) -> dict[str, int]:
 def seconds_per_rollout(db: sqlite3.Connection, branch: Branch) -> float | None:
     """Mean seconds that the model took for a scored rollout; None without any."""
     select = "coalesce(sum(r.model_ms), 0), count(*)"
-    rows = list(_over_line(db, branch, select, "AND v.reward IS NOT NULL"))
+    rows = [(*row,) for row in _over_line(db, branch, select, "AND v.reward IS NOT NULL")]
+    rows += [(of.model_ms, of.rollouts) for _, of in _sums(db, branch)]
     n = sum(count for _, count in rows)
     return sum(ms for ms, _ in rows) / n / 1000 if n else None
 
@@ -115,14 +134,18 @@ def missing(db: sqlite3.Connection, branch: Branch) -> int:
 def there(db: sqlite3.Connection, branch: Branch) -> dict[int, int]:
     """Step → its rollouts that are settled, where it has any."""
     tail = f"AND (v.reward IS NOT NULL OR r.strikes >= {STRIKES}) GROUP BY 1"
-    return {int(step): int(n) for step, n in _over_line(db, branch, "r.step, count(*)", tail)}
+    found = {int(step): int(n) for step, n in _over_line(db, branch, "r.step, count(*)", tail)}
+    return found | {step: of.rollouts for step, of in _sums(db, branch)}
 
 
 def asked_with(db: sqlite3.Connection, exp_id: str, system_sha: bytes) -> list[tuple[str, int]]:
-    """The evaluations of an experiment asked with this system prompt, newest first: run, branch."""
+    """The evaluations of an experiment asked with this system prompt, newest first: run, branch.
+
+    All rollouts of such a branch were asked with the same one.
+    """
     rows = db.execute(
-        """SELECT run_id, head_branch FROM runs u WHERE exp_id = ? AND kind = 'eval' AND EXISTS
-             (SELECT 1 FROM rollouts r WHERE r.branch_id = u.head_branch AND r.system_sha = ?)
+        """SELECT run_id, head_branch FROM runs u WHERE exp_id = ? AND kind = 'eval' AND ? =
+             (SELECT r.system_sha FROM rollouts r WHERE r.branch_id = u.head_branch LIMIT 1)
             ORDER BY u.created_at DESC""",
         (exp_id, system_sha),
     )
@@ -136,7 +159,7 @@ def usage(db: sqlite3.Connection, run: str, *, children: bool = False) -> Usage:
     """
     row = db.execute(
         f"""SELECT sum(tokens_in), sum(tokens_cached), sum(tokens_out), sum(tokens_reasoning),
-                   sum(cost_micro) FROM calls {OF_RUN}""",
+                   sum(cost_micro) FROM call_sums {OF_RUN}""",
         {"run": run, "children": children},
     ).fetchone()
     return Usage(*row)
@@ -145,7 +168,7 @@ def usage(db: sqlite3.Connection, run: str, *, children: bool = False) -> Usage:
 def unpriced(db: sqlite3.Connection, run: str, *, children: bool = False) -> dict[str, int]:
     """Model → calls of which it is not known what they cost, where there are any; see `usage`."""
     rows = db.execute(
-        f"""SELECT name, count(*) FROM calls {OF_RUN} AND cost_micro IS NULL
+        f"""SELECT name, sum(calls) FROM call_sums {OF_RUN} AND NOT priced
             GROUP BY 1 ORDER BY 2 DESC, 1""",
         {"run": run, "children": children},
     )
@@ -158,8 +181,8 @@ def step_costs(db: sqlite3.Connection, branch: Branch) -> dict[int, int | None]:
     for segment in branch.line:
         found |= dict(
             db.execute(
-                """SELECT step, CASE WHEN sum(cost_micro IS NULL) = 0 THEN sum(cost_micro) END
-                     FROM calls WHERE branch_id = ? AND step >= ? AND step < ? GROUP BY step""",
+                """SELECT step, CASE WHEN min(priced) THEN sum(cost_micro) END
+                     FROM call_sums WHERE branch_id = ? AND step >= ? AND step < ? GROUP BY step""",
                 (segment.branch_id, segment.first, segment.end),
             ).fetchall()
         )
@@ -174,7 +197,8 @@ def requests(db: sqlite3.Connection, invocation_id: int, *, children: bool = Fal
                JOIN invocations m ON m.invocation_id = :i
               WHERE i.invocation_id = :i
                  OR (:children AND i.invocation_id > :i AND r.parent_run_id = m.run_id))
-           SELECT (SELECT count(*) FROM calls WHERE invocation_id IN mine),
+           SELECT (SELECT coalesce(sum(calls), 0) FROM call_sums
+                     WHERE invocation_id IN mine),
                   (SELECT count(*) FROM failures WHERE invocation_id IN mine)""",
         {"i": invocation_id, "children": children},
     ).fetchone()

@@ -80,16 +80,14 @@ class Piloted:
 
 def spent(db: sqlite3.Connection, run: str) -> list[Spent]:
     """The answered calls of a run and of the runs it made."""
-    counted = "(tokens_in IS NOT NULL AND tokens_out IS NOT NULL)"
-    bare = f"({counted} AND cost_micro IS NULL)"
     columns = ("tokens_in", "tokens_cached", "tokens_out", "tokens_reasoning")
-    sums = ", ".join(f"sum(CASE WHEN {counted} THEN {c} END)" for c in columns)
-    unpriced = ", ".join(f"sum(CASE WHEN {bare} THEN {c} END)" for c in columns)
+    sums = ", ".join(f"sum(CASE WHEN counted THEN {c} END)" for c in columns)
+    unpriced = ", ".join(f"sum(CASE WHEN counted AND NOT priced THEN {c} END)" for c in columns)
     rows = db.execute(
-        f"""SELECT stage, name, coalesce(answered_by, ''), sum(tries), {sums}, sum(cost_micro),
-              sum(NOT {counted}), {unpriced}, max(tokens_in + tokens_out), max(tokens_out),
-              max(cost_micro)
-             FROM calls {OF_RUN} GROUP BY 1, 2, 3""",
+        f"""SELECT stage, name, answered_by, sum(tries), {sums}, sum(cost_micro),
+              sum((NOT counted) * calls), {unpriced}, max(most_tokens), max(most_out),
+              max(most_micro)
+             FROM call_sums {OF_RUN} GROUP BY 1, 2, 3""",
         {"run": run, "children": True},
     ).fetchall()
     return [
@@ -181,7 +179,8 @@ def since(db: sqlite3.Connection, run: str, mark: tuple[int, int]) -> Piloted:
     """What a run did after these ids were the newest."""
     rollout, call = mark
     questions, rollouts, reward = db.execute(
-        """SELECT count(DISTINCT sample_id), count(*), avg(reward) FROM v_rollouts
+        """SELECT count(DISTINCT sample_id), count(*), avg(CASE WHEN wave = 0 THEN reward END)
+             FROM v_rollouts
             WHERE run_id = ? AND rollout_id > ?""",
         (run, rollout),
     ).fetchone()

@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from grpo_practice.store import sums
 from grpo_practice.store.db import now
 from grpo_practice.store.records import Branch, StepRow
 from grpo_practice.types import PlannedStep
@@ -31,7 +32,7 @@ def plan(db: sqlite3.Connection, branch: Branch, steps: Iterable[PlannedStep]) -
             )
         elif row[0] != text:
             db.execute(
-                """UPDATE steps SET plan = ?, status = 'open', stats = NULL
+                """UPDATE steps SET plan = ?, status = 'open', stats = NULL, sums = NULL
                     WHERE branch_id = ? AND step = ?""",
                 (text, branch.id, step.step),
             )
@@ -54,7 +55,7 @@ def play_elsewhere(
 def on_line(db: sqlite3.Connection, branch: Branch) -> list[StepRow]:
     """The steps of a branch's line, in order."""
     found = [
-        _step(row)
+        row_of(row)
         for segment in branch.line
         for row in db.execute(
             "SELECT * FROM steps WHERE branch_id = ? AND step >= ? AND step < ?",
@@ -64,7 +65,9 @@ def on_line(db: sqlite3.Connection, branch: Branch) -> list[StepRow]:
     return sorted(found, key=lambda s: s.plan.step)
 
 
-def _step(row: sqlite3.Row) -> StepRow:
+def row_of(row: sqlite3.Row) -> StepRow:
+    """A row of `steps` as a value."""
+    going_on = dict(row).get("going_on")  # a file of an older version may be looked at
     slots = tuple((sample, attempts) for sample, attempts in json.loads(row["plan"]))
     return StepRow(
         branch_id=row["branch_id"],
@@ -74,6 +77,7 @@ def _step(row: sqlite3.Row) -> StepRow:
         library_out=row["library_out"],
         played_by=row["played_by"],
         stats=json.loads(row["stats"]) if row["stats"] else None,
+        going_on=frozenset(json.loads(going_on)) if going_on else None,
     )
 
 
@@ -86,6 +90,14 @@ def open_step(db: sqlite3.Connection, branch_id: int, step: int, library_id: int
     )
 
 
+def decide(db: sqlite3.Connection, branch_id: int, step: int, going_on: Iterable[int]) -> None:
+    """It is decided which groups of the step get a second wave; once, so that it stays so."""
+    db.execute(
+        "UPDATE steps SET going_on = ? WHERE branch_id = ? AND step = ? AND going_on IS NULL",
+        (json.dumps(sorted(going_on)), branch_id, step),
+    )
+
+
 def close_eval(db: sqlite3.Connection, branch_id: int, step: int, stats: Mapping[str, Any]) -> None:
     """The evaluation step has a row for every rollout it planned."""
     db.execute(
@@ -93,3 +105,4 @@ def close_eval(db: sqlite3.Connection, branch_id: int, step: int, stats: Mapping
             WHERE branch_id = ? AND step = ?""",
         (json.dumps(dict(stats)), now(), branch_id, step),
     )
+    sums.keep(db, branch_id, step)

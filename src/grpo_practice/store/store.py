@@ -1,8 +1,7 @@
 """The one database file, behind methods named for what they are for."""
 
-import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -45,7 +44,7 @@ _STATUS = {PausedError: "paused", StoppedError: "stopped"}
 class Store:
     """An open database. Reads are plain calls; writes go through the one writer thread.
 
-    What is awaited is on disk when it returns.
+    What is awaited is on disk when it returns, but for rollouts: see `save_rollout`.
     """
 
     def __init__(self, path: Path, *, wait_s: float = WAIT_S) -> None:
@@ -106,7 +105,7 @@ class Store:
         await self._write_soon(lambda _: None)
 
     async def _write_soon(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await asyncio.wrap_future(self._writer.submit(work))
+        return await self._writer.write(work)
 
     # Datasets
 
@@ -286,10 +285,18 @@ class Store:
         await self._write_soon(lambda db: steps.open_step(db, branch.id, step, library_id))
 
     async def save_rollout(self, branch: Branch, step: int, rollout: Rollout, told: Told) -> None:
-        """The attempt is recorded, its verdict too where it has one."""
+        """The attempt is queued to be recorded, with its verdict where it has one.
+
+        It is on disk once anything written after it is, such as the end of its step. Should it
+        fail, whoever waits for the next write is told.
+        """
         at = (branch.holder(step), step)
-        save = partial(rollouts.save, at=at, rollout=rollout, told=told)
-        await self._write_soon(partial(save, judge_id=branch.judge_id))
+        save = rollouts.Save(at, rollout, told, branch.judge_id)
+        await self._writer.row_soon(rollouts.save, save)
+
+    async def decide(self, branch: Branch, step: int, going_on: Iterable[int]) -> None:
+        """It is on record which groups of the step get a second wave. See `steps.decide`."""
+        await self._write_soon(lambda db: steps.decide(db, branch.id, step, going_on))
 
     async def save_verdict(self, branch: Branch, rollout_id: int, verdict: Verdict | str) -> None:
         """What this branch's verify function said of a rollout that another branch played.

@@ -1,18 +1,21 @@
 """One thread writes: it commits whatever has queued since its last commit.
 
 One commit per row, inline, would stall the event loop and do about 1,000 rows/s with
-`synchronous=FULL`; batches do 25 times that, each acknowledged within milliseconds.
+`synchronous=FULL`; batches do 25 times that, each acknowledged within milliseconds. Rows of one
+kind are written together, and an event loop is woken once per commit, not once per row.
 """
 
+import asyncio
 import os
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from grpo_practice.errors import StoreError
 from grpo_practice.store import runs
@@ -20,15 +23,32 @@ from grpo_practice.store.db import WAIT_S, connect, explain, explained, transact
 from grpo_practice.store.files import Files
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 BATCH = 500
 """The most jobs in one commit, so that an acknowledgement never waits for a long queue."""
+CROWD = 64
+"""Jobs in the queue from which whoever need not wait for a write had better do so."""
+
+AT_ONCE = 16
+"""How many who wait are told in one turn of their event loop."""
+
+Many = Callable[[sqlite3.Connection, Sequence[T]], Sequence[R]]
+"""Writes things of one kind, and answers for each of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Job(Generic[T]):
-    work: Callable[[sqlite3.Connection], T]
-    done: Future[T]
+class _Job:
+    many: Many[Any, Any]
+    item: Any
+    done: "Future[Any] | asyncio.Future[Any] | None"
+    """Whom to tell; None when nobody waits."""
+
+
+def _plain(
+    db: sqlite3.Connection, works: Sequence[Callable[[sqlite3.Connection], T]]
+) -> Sequence[T]:
+    return [work(db) for work in works]
 
 
 class Writer:
@@ -49,7 +69,9 @@ class Writer:
             self._files = Files(path, self._db)
         self._trouble: StoreError | None = None
         """Once set, nothing is written any more."""
-        self._jobs: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
+        self._missed: BaseException | None = None
+        """Why a row was not written for which nobody waited; told to whoever waits next."""
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._closed = False
         self._door = threading.Lock()
         """Held while a job or the end is queued, so that no job can queue behind the end."""
@@ -59,26 +81,54 @@ class Writer:
     def submit(self, work: Callable[[sqlite3.Connection], T]) -> Future[T]:
         """`work(connection)` runs inside a transaction; the future resolves once it is committed.
 
-        `work` may run twice (when another job of its batch fails), so it must have no effect but
-        on the connection. Whoever waits may give up waiting; the write happens all the same.
+        What was queued before is written before. `work` may run twice (when another job of its
+        batch fails), so it must have no effect but on the connection. Whoever waits may give up
+        waiting; the write happens all the same.
 
         Raises:
             StoreError: The writer is closed.
         """
         done: Future[T] = Future()
         done.set_running_or_notify_cancel()  # from here on a cancelled waiter cannot cancel it
+        self._put(_Job(_plain, work, done))
+        return done
+
+    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """The same, waited for."""
+        return await self.row(_plain, work)
+
+    async def row(self, many: Many[T, R], item: T) -> R:
+        """The item is committed, with others of its kind; what `many` answered for it.
+
+        It is written before what is queued later by `submit` and `write`. As there, `many` may run
+        twice, and the item is written though whoever waits is cancelled.
+        """
+        done: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._put(_Job(many, item, done))
+        return await done
+
+    async def row_soon(self, many: Many[T, Any], item: T) -> None:
+        """The item is queued like a `row`; waited for only where many jobs are.
+
+        If it cannot be written, whoever waits for this writer next is told so.
+        """
+        if self._jobs.qsize() >= CROWD:
+            await self.row(many, item)
+        else:
+            self._put(_Job(many, item, None))
+
+    def _put(self, job: _Job) -> None:
         with self._door:
             if self._closed:
                 raise StoreError(f"cannot write to the database {self.path}: it is closed")
-            self._jobs.put(_Job(work, done))
-        return done
+            self._jobs.put(job)
 
     def close(self) -> None:
         """Everything submitted is committed, and the thread has ended.
 
         Raises:
             KeyboardInterrupt: It came meanwhile.
-            StoreError: What was committed is lost, or may be.
+            StoreError: What was committed is lost, or may be; or a row could not be written.
         """
         with self._door:
             self._closed = True
@@ -93,16 +143,19 @@ class Writer:
             raise interrupt
         if self._trouble is not None:
             raise StoreError(str(self._trouble), hint=self._trouble.hint)
+        if self._missed is not None:
+            missed, self._missed = self._missed, None
+            raise missed
 
     def _run(self) -> None:
         try:
             while (batch := self._next_batch()) is not None:
-                self._commit(self._db, batch)
+                self._commit(batch)
             self._trouble = self._trouble or self._files.trouble()
         finally:
             self._db.close()
 
-    def _next_batch(self) -> list[_Job[Any]] | None:
+    def _next_batch(self) -> list[_Job] | None:
         """The jobs that have queued, waiting for the first; None once the queue is closed."""
         first = self._jobs.get()
         if first is None:
@@ -119,25 +172,38 @@ class Writer:
             batch.append(job)
         return batch
 
-    def _commit(self, db: sqlite3.Connection, batch: list[_Job[Any]]) -> None:
+    def _commit(self, batch: list[_Job]) -> None:
         try:
             if self._trouble is not None:
                 raise self._trouble
-            with transaction(db):
-                results = [job.work(db) for job in batch]
+            if self._missed is not None and any(job.many is _plain for job in batch):
+                raise self._missed  # a step must not be closed over a row that is missing
+            with transaction(self._db):
+                told = [
+                    pair
+                    for many, jobs in _groups(batch)
+                    for pair in zip(jobs, many(self._db, [j.item for j in jobs]), strict=True)
+                ]
         except BaseException as e:  # noqa: BLE001 - it belongs to whoever waits for the job
-            if len(batch) == 1:
-                batch[0].done.set_exception(self._explained(e))
-                return
-            for job in batch:  # one bad job must not take its neighbours down
-                self._commit(db, [job])
+            if len(batch) > 1:
+                for job in batch:  # one bad job must not take its neighbours down
+                    self._commit([job])
+            elif batch[0].done is None:
+                self._missed = self._missed or self._explained(e)
+            else:
+                self._missed = None if e is self._missed else self._missed
+                _tell([(batch[0], None, self._explained(e))])
             return
         self._trouble = self._files.trouble()
-        for job, result in zip(batch, results, strict=True):
-            if self._trouble is None:
-                job.done.set_result(result)
-            else:
-                job.done.set_exception(self._trouble)
+        _tell([(job, result, self._trouble or self._overdue(job)) for job, result in told])
+
+    def _overdue(self, job: _Job) -> BaseException | None:
+        """What this job's waiter has to be told of a row that was not written before."""
+        missed = self._missed
+        if missed is not None and job.done is not None:
+            self._missed = None
+            return missed
+        return None
 
     def _explained(self, error: BaseException) -> BaseException:
         """As it is told; of a lock, with who may hold it."""
@@ -156,3 +222,50 @@ class Writer:
             f" {self._wait_s:g} s{named}",
             hint="wait for it to end, then run the command again",
         )
+
+
+def _groups(batch: Sequence[_Job]) -> Iterator[tuple[Many[Any, Any], list[_Job]]]:
+    """Jobs of one kind together; a plain job stays behind all that came before it."""
+    kinds = dict[Many[Any, Any], list[_Job]]()
+    for job in batch:
+        if job.many is _plain:
+            yield from kinds.items()
+            kinds = {}
+            yield _plain, [job]
+        else:
+            kinds.setdefault(job.many, []).append(job)
+    yield from kinds.items()
+
+
+def _tell(told: Sequence[tuple[_Job, Any, BaseException | None]]) -> None:
+    """Everyone who waits knows how it went; each event loop is woken once."""
+    loops = dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any, Any]]]()
+    for job, result, error in told:
+        if isinstance(job.done, asyncio.Future):
+            loops.setdefault(job.done.get_loop(), []).append((job.done, result, error))
+        elif job.done is not None:
+            _settle(job.done, result, error)
+    for loop, waiting in loops.items():
+        with suppress(RuntimeError):  # it is closed, and nobody waits any more
+            loop.call_soon_threadsafe(_settle_all, loop, waiting)
+
+
+def _settle_all(
+    loop: asyncio.AbstractEventLoop,
+    waiting: Sequence[tuple[asyncio.Future[Any], Any, BaseException | None]],
+) -> None:
+    """In order, some at each turn of the loop, so that it does not go on with all in one."""
+    for done, result, error in waiting[:AT_ONCE]:
+        if not done.done():  # whoever waited may have been cancelled
+            _settle(done, result, error)
+    if waiting[AT_ONCE:]:
+        loop.call_soon(_settle_all, loop, waiting[AT_ONCE:])
+
+
+def _settle(
+    done: "Future[Any] | asyncio.Future[Any]", result: Any, error: BaseException | None
+) -> None:
+    if error is None:
+        done.set_result(result)
+    else:
+        done.set_exception(error)

@@ -1,0 +1,213 @@
+"""Plays the groups of a step: in waves where groups are adaptive, some of them before its turn."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+
+from grpo_practice.events import RolloutFinished, StepNarrowed, StepStarted
+from grpo_practice.failures import FailureWatch
+from grpo_practice.practice.informative import status_of
+from grpo_practice.practice.job import Practice
+from grpo_practice.prompts.system import system_prompt
+from grpo_practice.rollout import GroupJob, Place, play_groups
+from grpo_practice.store.records import StepRow, Told
+from grpo_practice.types import FIRST_WAVE, Group, Library, Rollout, Sample
+
+
+class Playing:
+    """The groups of one step: each is handed on when its last attempt is scored.
+
+    Its early groups may be played before the step is opened, while the one before is finished.
+    They are played with the library of that one, also when there was no time to begin them early:
+    what is played with what follows from the plan. Of what is played early nothing is told, and
+    no group handed on, until the step is opened.
+
+    Args:
+        job: The run.
+        tasks: Where those who play are at home: what fails there ends all of it.
+        row: The step as it stands.
+        samples: What it plays. Index = slot.
+        before: The library of the step before; None for the first one, which has no early groups.
+        on_group: Takes a group whose attempts have all ended.
+    """
+
+    def __init__(
+        self,
+        job: Practice,
+        tasks: asyncio.TaskGroup,
+        row: StepRow,
+        samples: Sequence[Sample],
+        before: Library | None,
+        on_group: Callable[[Group], None],
+    ) -> None:
+        self._job, self._tasks = job, tasks
+        self._before, self._on_group = before, on_group
+        self.row = row
+        self._early = 0 if before is None else int(job.overlap * len(samples) + 1e-9)
+        self._library: Library | None = None
+        """What its other groups are played with; None until it is opened."""
+        self._systems = dict[int, str]()
+        self._jobs = self._stored(samples)
+        self._begun = set[int]()
+        """Slots of the early groups that were begun before the step was opened."""
+        self._ahead = True
+        """Whether further ones may be begun."""
+        self._ended = {group.slot: asyncio.Event() for group in self._jobs}
+        """Set when a group's attempts have ended, or those of its first wave."""
+        self._held = list[Callable[[], None]]()
+        """What is to be told once it is opened."""
+        what = f"step {row.plan.step}"
+        planned = sum(group.attempts for group in self._jobs)
+        self._watch = FailureWatch(what, planned, job.max_failed_share, job.land)
+
+    def shown(self, slot: int) -> Library:
+        """The library that a group is played with."""
+        library = self._before if slot < self._early else self._library
+        assert library is not None, "only early groups are played before the step is opened"
+        return library
+
+    async def open(self, library: Library) -> None:
+        """The step is under way; what was held back is told, and handed on."""
+        plan = self.row.plan
+        await self._job.store.open_step(self._job.branch, plan.step, library.id)
+        there = [r for group in self._jobs for r in group.stored.values() if r.settled]
+        self._job.emit(
+            StepStarted(
+                plan.step,
+                plan.epoch,
+                len(plan.slots),
+                self.row.rollouts,
+                len(library),
+                len(there),
+            )
+        )
+        for rollout in there:
+            self._job.emit(self._finished(rollout, stored=True))
+        self._library, self._ahead = library, False
+        for tell in self._held:
+            tell()
+
+    async def play(self, *, ahead: "Playing | None" = None, most: int | None = None) -> None:
+        """Every group has been handed on, or the first ones of them.
+
+        Args:
+            ahead: The next step. Who has nothing left to start here begins its early groups,
+                and may not have finished them yet.
+            most: How many groups; None plays all.
+        """
+        groups = self._jobs[:most]
+        self._watch.planned = sum(group.attempts for group in groups)
+        if self._undecided:
+            await self._play(groups)
+            going_on = await self._decide(groups, whole=most is None)
+            self._watch.planned = sum(group.attempts for group in groups)
+            groups = going_on
+        await self._play(groups, ahead)
+
+    def early(self) -> Iterator[GroupJob]:
+        """The early groups, each when it is asked for; none once the step may not run ahead."""
+        for group in self._jobs[: self._early]:
+            if not self._ahead:
+                return
+            self._begun.add(group.slot)
+            yield group
+
+    def wait(self) -> None:
+        """No other group is begun until the step is opened."""
+        self._ahead = False
+
+    async def _play(self, groups: Sequence[GroupJob], ahead: "Playing | None" = None) -> None:
+        """What these groups are to have of attempts has ended."""
+        steps = {playing.row.plan.step: playing for playing in (self, ahead) if playing}
+        own = [group for group in groups if group.slot not in self._begun]
+        self._tasks.create_task(
+            play_groups(
+                chain(own, ahead.early() if ahead else ()),
+                lambda place: steps[place.step]._attempt(place),
+                concurrency=self._job.concurrency,
+                on_group=lambda group: steps[group.step]._group_ended(group),
+            )
+        )
+        for group in groups:
+            await self._ended[group.slot].wait()
+
+    async def _attempt(self, place: Place) -> Rollout:
+        player = self._job.later if self._library is None else self._job.player
+        library = self.shown(place.slot)
+        system = self._systems.get(library.id)
+        if system is None:
+            system = self._systems[library.id] = system_prompt(self._job.instructions, library)
+        rollout = await player.play(place, system)
+        told = Told(player.scope(place).seed(), system, library.id, self._wave(place.attempt))
+        await self._job.store.save_rollout(self._job.branch, place.step, rollout, told)
+        self._tell(partial(self._job.emit, self._finished(rollout)))
+        await self._watch.see(rollout)
+        return rollout
+
+    async def _group_ended(self, group: GroupJob) -> None:
+        if not (self._undecided and self._goes_on(group)):
+            self._tell(partial(self._on_group, group.group))
+        self._ended[group.slot].set()
+
+    def _tell(self, what: Callable[[], None]) -> None:
+        if self._library is None:
+            self._held.append(what)
+        else:
+            what()
+
+    @property
+    def _undecided(self) -> bool:
+        return self._job.adaptive and self.row.going_on is None
+
+    def _goes_on(self, group: GroupJob) -> bool:
+        """Whether its first wave leaves it open what it teaches, or its second is there already.
+
+        It is there where a pilot played it, and an error of the first was mended since.
+        """
+        teaches = status_of(group.group, truth=self._job.teacher.truth) == "scored"
+        return not teaches or any(attempt >= FIRST_WAVE for attempt in group.stored)
+
+    async def _decide(self, groups: Sequence[GroupJob], *, whole: bool) -> list[GroupJob]:
+        """The groups with a second wave, which is what they still have to play.
+
+        It is decided once, in one write before their first request, since an error of the first
+        wave may be mended when the run is gone on with. A pilot decides for itself alone.
+        """
+        slots = frozenset(group.slot for group in groups if self._goes_on(group))
+        if whole:
+            await self._job.store.decide(self._job.branch, self.row.plan.step, slots)
+        self.row = replace(self.row, going_on=slots)
+        for group in groups:
+            group.attempts = self.row.attempts(group.slot)
+        going_on = [group for group in groups if group.slot in slots]
+        self._ended |= {slot: asyncio.Event() for slot in slots}
+        self._begun.clear()
+        if whole:
+            self._job.emit(StepNarrowed(self.row.plan.step, self.row.rollouts))
+        return going_on
+
+    def _wave(self, attempt: int) -> int:
+        return int(self._job.adaptive and attempt >= FIRST_WAVE)
+
+    def _finished(self, rollout: Rollout, *, stored: bool = False) -> RolloutFinished:
+        wave = self._wave(rollout.attempt)
+        return RolloutFinished.of(self.row.plan.step, rollout, stored=stored, wave=wave)
+
+    def _stored(self, samples: Sequence[Sample]) -> list[GroupJob]:
+        """What there is to play in each slot, with what is stored of it."""
+        branch, plan = self._job.branch, self.row.plan
+        stored = self._job.store.stored(branch, self.row, samples, transcripts=True)
+        return [
+            GroupJob(
+                branch.id,
+                plan.step,
+                plan.epoch,
+                slot,
+                samples[slot],
+                min(FIRST_WAVE, most) if self._undecided else self.row.attempts(slot),
+                {a: stored[slot, a][1] for a in range(most) if (slot, a) in stored},
+            )
+            for slot, (_, most) in enumerate(plan.slots)
+        ]

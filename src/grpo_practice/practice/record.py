@@ -1,0 +1,72 @@
+"""What a step leaves on record of its groups: rows and sums, so that no page reads rollouts."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from grpo_practice.metrics import correct
+from grpo_practice.practice.informative import Status
+from grpo_practice.store.records import GroupRow
+from grpo_practice.types import ALL_ROLLOUTS, FIRST_WAVE, Distilled, Group, Rollout
+
+
+def group_row(
+    group: Group, status: Status, done: Distilled | None, *, planned: int, adaptive: bool
+) -> GroupRow:
+    """The row of a group whose attempts have all ended."""
+    return GroupRow(
+        slot=group.slot,
+        sample_id=group.sample.id,
+        planned=planned,
+        played=sum(r.played.outcome != "error" for r in group.rollouts),
+        scored=len(_rewards(group.rollouts)),
+        teachable=len(group.teachable),
+        mean_reward=mean_reward([group], adaptive=adaptive),
+        informative=status == "scored",
+        status=("failed" if done.failed else "distilled") if done else status,
+        reason=done.failed if done else None,
+    )
+
+
+def step_stats(groups: Sequence[Group], rows: Sequence[GroupRow]) -> dict[str, object]:
+    """What lists and summaries say of all that was played in a step."""
+    rollouts = [r for group in groups for r in group.rollouts]
+    rewards = _rewards(rollouts)
+    return {
+        "planned": sum(row.planned for row in rows),
+        "scored": len(rewards),
+        "correct": sum(correct(r) for r in rewards),
+        "outcomes": dict(sorted(Counter(_outcome(r) for r in rollouts).items())),
+        "groups": dict(sorted(Counter(row.status for row in rows).items())),
+        "informative": sum(row.informative for row in rows),
+    }
+
+
+def mean_reward(groups: Sequence[Group], *, adaptive: bool) -> float | None:
+    """Over the attempts that make a score: where a group may stop, those of its first wave.
+
+    A group that stops once its rewards differ has a mean that is drawn to the middle, by up to six
+    points. The first wave has the same size however it ends.
+    """
+    scoring = [
+        rollout
+        for group in groups
+        for rollout in group.rollouts
+        if not adaptive or rollout.attempt < FIRST_WAVE
+    ]
+    rewards = _rewards(scoring)
+    return sum(rewards) / len(rewards) if rewards else None
+
+
+def counted(*, adaptive: bool) -> str:
+    """What a mean reward is the mean of."""
+    return f"the first {FIRST_WAVE} rollouts of each group" if adaptive else ALL_ROLLOUTS
+
+
+def _rewards(rollouts: Sequence[Rollout]) -> list[float]:
+    return [r.reward for r in rollouts if r.reward is not None]
+
+
+def _outcome(rollout: Rollout) -> str:
+    """`ok`, `truncated`, …; with the reason for `limit` and `error`: `error.provider`."""
+    played = rollout.played
+    return f"{played.outcome}.{played.reason}" if played.reason else played.outcome

@@ -1,0 +1,137 @@
+"""One step: its groups are played, distilled as they end, merged, and closed in one transaction."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from grpo_practice.errors import StepError
+from grpo_practice.events import GroupDistilled, GroupFinished, StepFinished
+from grpo_practice.practice.distil import At, distil
+from grpo_practice.practice.informative import Status, status_of
+from grpo_practice.practice.job import Practice
+from grpo_practice.practice.lint import Lint, quarantine
+from grpo_practice.practice.merge import apply, merge, proposals
+from grpo_practice.practice.playing import Playing
+from grpo_practice.practice.record import counted, group_row, mean_reward, step_stats
+from grpo_practice.store.records import GroupRow, StepResult, StepRow
+from grpo_practice.types import Distilled, Group, Library, Operation
+
+
+class Step:
+    """One step under way: its groups as they finish, and what they teach.
+
+    Args:
+        job: The run.
+        tasks: Where what it starts is at home: what fails there ends all of it.
+        row: The step as it stands.
+        before: The library of the step before; None for the first one.
+    """
+
+    def __init__(
+        self,
+        job: Practice,
+        tasks: asyncio.TaskGroup,
+        row: StepRow,
+        before: Library | None,
+    ) -> None:
+        self._job, self._tasks = job, tasks
+        samples = job.store.samples_of(row.plan)
+        self._lint = Lint(sample.answer for sample in samples)
+        """What is proposed and what is merged has to pass it."""
+        self._library = Library()
+        """What it is played with, early groups apart, and what it changes; known once it opens."""
+        self._playing = Playing(job, tasks, row, samples, before, self._on_group)
+        self._groups = dict[int, Group]()
+        self._teaching = list[asyncio.Task[None]]()
+        self._distilled = dict[int, Distilled]()
+
+    async def open(
+        self, library: Library, *, ahead: "Step | None" = None, groups: int | None = None
+    ) -> None:
+        """Play and distil its groups, or only the first ones; early ones of the step ahead too."""
+        self._library = library
+        await self._playing.open(library)
+        await self._playing.play(ahead=ahead._playing if ahead else None, most=groups)
+        for task in self._teaching:
+            await task
+
+    async def run(self, library: Library, *, ahead: "Step | None" = None) -> int:
+        """Play, distil, merge, close; the id of the next library.
+
+        Meanwhile the step ahead may have begun to play its early groups; from here on it waits.
+        """
+        await self.open(library, ahead=ahead)
+        merged, failed = await self._merge()
+        made = apply(library, merged)
+        groups = [group for _, group in sorted(self._groups.items())]
+        rows = [self._row(group) for group in groups]
+        mean = mean_reward(groups, adaptive=self._job.adaptive)
+        stats = step_stats(groups, rows) | {
+            "mean_reward": mean,
+            "mean_reward_over": counted(adaptive=self._job.adaptive),
+            "experiences": len(made),
+            "quarantined": self._quarantined(merged),
+            "merge_failed": failed,
+        }
+        result = StepResult(
+            groups=rows,
+            distilled=[d for _, d in sorted(self._distilled.items())],
+            merged=merged,
+            library=made,
+            stats=stats,
+            failed=failed,
+        )
+        step, informative = self._playing.row.plan.step, sum(row.informative for row in rows)
+        library_id = await self._job.store.close_practice(self._job.branch, step, result)
+        if ahead is not None:
+            ahead._playing.wait()
+        self._job.emit(StepFinished(step, mean, informative, len(made), failed))
+        return library_id
+
+    def _on_group(self, group: Group) -> None:
+        """The group is distilled as soon as its last rollout is scored: no barrier between."""
+        self._groups[group.slot] = group
+        informative = self._status(group) == "scored"
+        self._job.emit(GroupFinished(self._playing.row.plan.step, group.slot, informative))
+        if informative:
+            self._teaching.append(self._tasks.create_task(self._distil(group)))
+
+    def _status(self, group: Group) -> Status:
+        return status_of(group, truth=self._job.teacher.truth)
+
+    async def _distil(self, group: Group) -> None:
+        at, shown = self._at(group.slot), self._playing.shown(group.slot)
+        done = await distil(self._job.teacher, group, self._library, at, shown=shown)
+        done = replace(done, operations=quarantine(done.operations, self._lint))
+        self._distilled[group.slot] = done
+        self._job.emit(
+            GroupDistilled(
+                at.step, group.slot, len(done.lessons), len(done.operations), done.failed
+            )
+        )
+
+    async def _merge(self) -> tuple[tuple[Operation, ...], str | None]:
+        """The merged operations, or none and why the merge failed."""
+        proposed = proposals(self._distilled.values())
+        try:
+            merged = await merge(self._job.teacher, self._library, proposed, self._at())
+        except StepError as e:
+            return (), f"{type(e).__name__}: {e}"
+        return quarantine(merged, self._lint), None
+
+    def _at(self, slot: int = -1) -> At:
+        plan = self._playing.row.plan
+        return At(self._job.branch.id, plan.step, plan.epoch, slot)
+
+    def _row(self, group: Group) -> GroupRow:
+        return group_row(
+            group,
+            self._status(group),
+            self._distilled.get(group.slot),
+            planned=self._playing.row.attempts(group.slot),
+            adaptive=self._job.adaptive,
+        )
+
+    def _quarantined(self, merged: Sequence[Operation]) -> int:
+        proposed = [op for done in self._distilled.values() for op in done.operations]
+        return sum(op.quarantined for op in [*proposed, *merged])

@@ -1,0 +1,80 @@
+"""What the rollouts of a closed step add up to: once all have their reward, that never changes."""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+ROLLOUTS = """
+  FROM steps s
+  JOIN branches b ON b.branch_id = s.branch_id
+  JOIN rollouts r ON r.branch_id = coalesce(s.played_by, s.branch_id) AND r.step = +s.step
+  LEFT JOIN verdicts v ON v.rollout_id = r.rollout_id AND v.judge_id = b.judge_id
+"""
+"""Of steps `s`, with the verdicts that count.
+
+`+s.step` keeps SQLite from spreading a range of steps to rollouts, which would read all of them
+once a step.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Of one step. Every rollout in it has its reward."""
+
+    rollouts: int
+    model_ms: int
+    outcomes: list[list[Any]]
+    """[outcome, reason or None, how many]."""
+    mute: int
+    """Answers that were cut before they began."""
+    late: int
+    """Rollouts that our own deadline ended."""
+    slots: list[list[Any]]
+    """[slot, scored, correct, sum of rewards, sum of their squares]."""
+
+
+def keep(db: sqlite3.Connection, branch_id: int, step: int) -> None:
+    """The step has its sums, where every rollout in it has its reward; else none."""
+    place = (branch_id, step)
+    where = "WHERE s.branch_id = ? AND s.step = ?"
+    row = db.execute(
+        f"""SELECT count(*), count(v.reward), sum(r.model_ms),
+              sum(r.outcome = 'truncated' AND r.head = ''),
+              sum(r.outcome = 'limit' AND r.reason IS 'time')
+            {ROLLOUTS} {where} AND s.played_by IS NULL""",
+        place,
+    ).fetchone()
+    sums = None
+    if row[0] and row[0] == row[1]:
+        outcomes = db.execute(
+            f"""SELECT CASE WHEN r.outcome = 'error' THEN 'ok' ELSE r.outcome END,
+                  CASE WHEN r.outcome = 'error' THEN NULL ELSE r.reason END, count(*)
+                {ROLLOUTS} {where} GROUP BY 1, 2""",
+            place,
+        )
+        slots = db.execute(
+            f"SELECT r.slot, {TALLY} {ROLLOUTS} {where} GROUP BY r.slot ORDER BY r.slot", place
+        )
+        told = Sums(row[0], row[2], [*map(list, outcomes)], row[3], row[4], [*map(list, slots)])
+        sums = json.dumps(asdict(told))
+    db.execute("UPDATE steps SET sums = ? WHERE branch_id = ? AND step = ?", (sums, *place))
+
+
+TALLY = """count(v.reward) AS n, coalesce(sum(v.reward >= 1 - 1e-9), 0) AS c,
+  coalesce(sum(v.reward), 0.0) AS total, coalesce(sum(v.reward * v.reward), 0.0) AS total_sq"""
+
+
+def of(db: sqlite3.Connection, place: Sequence[int], *, slots: bool = False) -> dict[int, Sums]:
+    """Step → its sums, where it has them. `place`: branch, first step, end.
+
+    `slots`: with those by slot, which are most of it.
+    """
+    told = "sums" if slots else "json_set(sums, '$.slots', json('[]'))"
+    rows = db.execute(
+        f"""SELECT step, {told} FROM steps
+            WHERE branch_id = ? AND step >= ? AND step < ? AND sums IS NOT NULL ORDER BY step""",
+        place,
+    )
+    return {step: Sums(**json.loads(sums)) for step, sums in rows}

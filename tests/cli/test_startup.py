@@ -1,0 +1,53 @@
+"""A command imports what it needs: most of the time until it does something is imports."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Gp
+
+SLOW = "aiohttp httpx genai_prices sqlite_utils math_verify sympy numpy scipy"
+CODE = """
+import sys
+from grpo_practice.cli.main import run
+code = run(sys.argv[2:])
+print(code, *(m for m in sys.argv[1].split() if m in sys.modules), file=sys.stderr)
+"""
+CONFIG = """
+exp_id: toy
+data: {practice_dataset_name: tasks}
+evaluation:
+  verify: math
+  data: {dataset: tasks}
+  agent:
+    agent: {name: a, instructions: Add.}
+    model: {model_provider: {model: m, base_url: "http://127.0.0.1:9/v1", api_key: EMPTY}}
+"""
+
+
+def imported(modules: str, *words: str) -> str:
+    """The exit code, and which of these modules the command imported."""
+    command = [sys.executable, "-c", CODE, modules, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stderr.splitlines()[-1]
+
+
+def test_help_needs_neither_pydantic_nor_rich() -> None:
+    assert imported(f"pydantic rich yaml jinja2 asyncio sqlite3 {SLOW}", "--help") == "0"
+
+
+@pytest.mark.parametrize("command", ["practice", "eval"])
+def test_a_dry_run_imports_nothing_that_sends_grades_or_migrates(
+    gp: Gp, tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "c.yaml").write_text(CONFIG, "utf-8")
+    (tmp_path / "tasks.jsonl").write_text('{"question": "1 + 1?", "answer": "2"}\n' * 3, "utf-8")
+    assert gp("data", "upload", "tasks.jsonl", "--name", "tasks").code == 0
+    assert imported(SLOW, command, "--config", "c.yaml", "--dry-run") == "0"
+
+
+def test_runs_are_shown_without_what_plays_them(demo: Gp) -> None:
+    intervals = "numpy scipy"
+    assert imported(SLOW, "runs", "show", "demo/eval") == f"0 {intervals}"
