@@ -115,6 +115,20 @@ async def test_the_comparison_sees_all_that_was_summarised_best_first() -> None:
         assert part in shown
 
 
+async def test_what_an_id_stood_for_when_it_was_shown_is_not_taken_for_what_it_says_now() -> None:
+    said = Said(summarise="It was done.", compare=LESSON, propose=ADD)
+    now = Library(
+        (Experience(1, "Units: name both."), Experience(5, "Ends: look."), LIBRARY.experiences[1]),
+        6,
+    )
+    before = replace(LIBRARY, experiences=(*LIBRARY.experiences, Experience(3, "Old: forget.")))
+    await distil(teacher(said), GROUP, now, AT, shown=before)
+    (shown,) = said.prompts("compare")
+    assert shown.count("Experiences shown: E1 (reworded since), E4, E3 (removed since).") == 3
+    (summarised, *_) = said.prompts("summarise")
+    assert "[E1] Units: name them." in summarised
+
+
 async def test_without_ground_truth_neither_answer_reward_nor_critique_is_shown() -> None:
     said = Said(summarise="did it", compare=LESSON, propose=ADD)
     await distil(teacher(said, truth=False), GROUP, LIBRARY, AT)

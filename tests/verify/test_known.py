@@ -53,6 +53,30 @@ async def test_a_comparison_that_failed_is_made_again() -> None:
     assert await found.get(question("y"), compare) is False
 
 
+async def test_a_reason_is_kept_for_nobody_else() -> None:
+    found, compare = Known(), Comparer("the answer takes too much memory to compare", True)
+    assert await found.get(question("y"), compare) == "the answer takes too much memory to compare"
+    assert await found.get(question("y"), compare) is True
+
+
+async def test_those_who_waited_for_a_comparison_that_failed_compare_at_once() -> None:
+    found, under_way, most = Known(), 0, 0
+
+    async def compare() -> bool:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        under_way -= 1
+        raise TimedOutError
+
+    asked = (found.get(question("y"), compare) for _ in range(8))
+    said = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(one) for one in said] == [TimedOutError] * 8
+    assert most == 7
+
+
 async def test_a_caller_that_is_cancelled_leaves_the_others_their_comparison() -> None:
     found, compare = Known(), Comparer(True)
     first = asyncio.create_task(found.get(question("y"), compare))

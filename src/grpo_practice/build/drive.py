@@ -6,12 +6,12 @@ import os
 import signal
 import threading
 from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, TypeVar
 
 from grpo_practice.build.session import Session
-from grpo_practice.errors import StoppedError
+from grpo_practice.errors import StoppedError, StoreError
 from grpo_practice.events import Notice
 from grpo_practice.llm.admission import GRACE_S
 
@@ -100,13 +100,11 @@ class _Stop:
         self._ending = asyncio.create_task(self._end())
 
     async def _end(self) -> None:
-        try:
+        with suppress(TimeoutError, StoreError):  # the store's own error is told as it is closed
             async with asyncio.timeout(GRACE_S):
                 for _ in range(_TURNS):
                     await self._session.admission.drained()
                     await self._session.store.flushed()
-        except TimeoutError:
-            pass
         self._cancel()
 
     def _cancel(self) -> None:
@@ -118,6 +116,10 @@ class _Stop:
 
     def _leave(self) -> None:
         """The loop is blocked, or a task does not let itself be cancelled: end without them."""
-        self._session.store.flush()
-        os.write(2, b"stopped without waiting for what hangs; all that was answered is stored\n")
+        stored = "all that was answered is stored"
+        try:
+            self._session.store.flush()
+        except StoreError as e:
+            stored = str(e)
+        os.write(2, f"stopped without waiting for what hangs; {stored}\n".encode())
         os._exit(128 + self._came[0])

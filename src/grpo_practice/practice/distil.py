@@ -187,10 +187,9 @@ async def compare(
         ReplyError: No reply could be read.
         EndpointError: There was no reply.
     """
-    shown = library if shown is None else shown
-    ids = ", ".join(e.id for e in shown.experiences) or "none"
+    told = _told(library if shown is None else shown, library)
     attempts: list[dict[str, object]] = [
-        {"number": rollout.attempt + 1, "shown": ids, "summary": summary}
+        {"number": rollout.attempt + 1, "shown": told, "summary": summary}
         for rollout, summary in zip(group.teachable, summaries, strict=True)
     ]
     if teacher.truth:
@@ -206,6 +205,16 @@ async def compare(
     )
     chat = teacher.open(at, "compare", group.sample)
     return await teacher.ask(chat, messages, lambda r: read_lessons(r, limit=teacher.limit))
+
+
+def _told(shown: Library, library: Library) -> str:
+    """What was shown, by id; what an id stands for may have changed since."""
+    ids = []
+    for experience in shown.experiences:
+        now = library.get(experience.id)
+        since = "" if now == experience else " (reworded since)" if now else " (removed since)"
+        ids.append(experience.id + since)
+    return ", ".join(ids) or "none"
 
 
 def _ranked(

@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 
 from grpo_practice.types import Answer, Operation
 from grpo_practice.verify.answers import gold_texts
@@ -153,7 +154,6 @@ _RULES: Sequence[tuple[str, Sequence[str]]] = (
         ),
     ),
 )
-_PATTERNS = [(reason, re.compile("|".join(patterns))) for reason, patterns in _RULES]
 _SHOUTED = re.compile(
     r"\b(?:[Oo]utput|[Ss]ay|[Aa]nswer|[Rr]eply|[Rr]espond|[Ww]rite|[Pp]rint|[Rr]eturn)\s+"
     r"(?:with\s+)?[\"'*`(\u201c]*(?:IN)?CORRECT\b"
@@ -168,6 +168,11 @@ _SAYS = (
 _QUOTES = {ord(quote): "'" for quote in "\u2018\u2019"} | {ord(q): '"' for q in "\u201c\u201d"}
 _BLANK = frozenset("\u034f\u115f\u1160\u2800\u3164\uffa0")
 """Letters and marks that show nothing."""
+
+
+@cache  # they take 30 ms to compile, and most commands check nothing
+def _patterns() -> list[tuple[str, re.Pattern[str]]]:
+    return [(reason, re.compile("|".join(patterns))) for reason, patterns in _RULES]
 
 
 class Lint:
@@ -189,7 +194,7 @@ class Lint:
         if hidden:
             return f"it holds characters that are not seen: {', '.join(dict.fromkeys(hidden))}"
         shown = _fold(text)
-        reasons = [reason for reason, pattern in _PATTERNS if pattern.search(shown)]
+        reasons = [reason for reason, pattern in _patterns() if pattern.search(shown)]
         if _SHOUTED.search(text):
             reasons.append("it talks to whoever grades")
         if _TWO_SCRIPTS.search(shown):

@@ -43,6 +43,8 @@ class _Job:
     item: Any
     done: "Future[Any] | asyncio.Future[Any] | None"
     """Whom to tell; None when nobody waits."""
+    builds_on_rows: bool = False
+    """It is not written once a row was missed: no step is closed over one that is not there."""
 
 
 def _plain(
@@ -70,7 +72,7 @@ class Writer:
         self._trouble: StoreError | None = None
         """Once set, nothing is written any more."""
         self._missed: BaseException | None = None
-        """Why a row was not written for which nobody waited; told to whoever waits next."""
+        """Why a row was not written for which nobody waited. It stays: who is told may be gone."""
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._closed = False
         self._door = threading.Lock()
@@ -94,8 +96,8 @@ class Writer:
         return done
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """The same, waited for."""
-        return await self.row(_plain, work)
+        """The same, waited for; it is not written once a row was missed."""
+        return await self._awaited(_plain, work, builds_on_rows=True)
 
     async def row(self, many: Many[T, R], item: T) -> R:
         """The item is committed, with others of its kind; what `many` answered for it.
@@ -103,14 +105,18 @@ class Writer:
         It is written before what is queued later by `submit` and `write`. As there, `many` may run
         twice, and the item is written though whoever waits is cancelled.
         """
+        return await self._awaited(many, item)
+
+    async def _awaited(self, many: Many[T, R], item: T, *, builds_on_rows: bool = False) -> R:
         done: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        self._put(_Job(many, item, done))
+        self._put(_Job(many, item, done, builds_on_rows))
         return await done
 
     async def row_soon(self, many: Many[T, Any], item: T) -> None:
         """The item is queued like a `row`; waited for only where many jobs are.
 
-        If it cannot be written, whoever waits for this writer next is told so.
+        If it cannot be written, everybody who waits for this writer from then on is told so, and so
+        is who closes it.
         """
         if self._jobs.qsize() >= CROWD:
             await self.row(many, item)
@@ -144,8 +150,7 @@ class Writer:
         if self._trouble is not None:
             raise StoreError(str(self._trouble), hint=self._trouble.hint)
         if self._missed is not None:
-            missed, self._missed = self._missed, None
-            raise missed
+            raise self._missed
 
     def _run(self) -> None:
         try:
@@ -176,8 +181,8 @@ class Writer:
         try:
             if self._trouble is not None:
                 raise self._trouble
-            if self._missed is not None and any(job.many is _plain for job in batch):
-                raise self._missed  # a step must not be closed over a row that is missing
+            if self._missed is not None and any(job.builds_on_rows for job in batch):
+                raise self._missed
             with transaction(self._db):
                 told = [
                     pair
@@ -191,19 +196,17 @@ class Writer:
             elif batch[0].done is None:
                 self._missed = self._missed or self._explained(e)
             else:
-                self._missed = None if e is self._missed else self._missed
                 _tell([(batch[0], None, self._explained(e))])
             return
         self._trouble = self._files.trouble()
         _tell([(job, result, self._trouble or self._overdue(job)) for job, result in told])
 
     def _overdue(self, job: _Job) -> BaseException | None:
-        """What this job's waiter has to be told of a row that was not written before."""
-        missed = self._missed
-        if missed is not None and job.done is not None:
-            self._missed = None
-            return missed
-        return None
+        """What this job's waiter has to be told of a row that was missed before.
+
+        Not who ends the run: that it has ended, and how, is still put on record.
+        """
+        return self._missed if isinstance(job.done, asyncio.Future) else None
 
     def _explained(self, error: BaseException) -> BaseException:
         """As it is told; of a lock, with who may hold it."""

@@ -16,24 +16,45 @@ _Key = tuple[tuple[str, ...], str, tuple[str, ...]]
 _Finding = bool | str
 
 
+class _Turn:
+    """Who of those that ask the same thing compares it first."""
+
+    def __init__(self) -> None:
+        self.lock, self.tried = asyncio.Lock(), False
+
+
 class Known:
     """The findings of the last comparisons, and which are being made."""
 
     def __init__(self) -> None:
-        self._found: dict[_Key, _Finding] = {}
-        self._asked: WeakValueDictionary[_Key, asyncio.Lock] = WeakValueDictionary()
+        self._found: dict[_Key, bool] = {}
+        self._asked: WeakValueDictionary[_Key, _Turn] = WeakValueDictionary()
 
     async def get(self, question: Question, compare: Callable[[], Awaitable[_Finding]]) -> _Finding:
         """What `compare` finds, or found, for that question.
 
-        One question is compared once at a time. Where `compare` fails nothing is kept: a time
-        limit may have struck because the machine was slow.
+        One question is compared once at a time. Where `compare` fails or finds out nothing but a
+        reason, that is this caller's alone, since time or memory may have been short by chance;
+        the others then compare it for themselves, at once.
         """
         key = (tuple(question.golds), question.said, tuple(question.boxes))
-        async with self._asked.setdefault(key, asyncio.Lock()):
-            if key not in self._found:
-                finding = await compare()
-                if len(self._found) >= KEPT:
-                    del self._found[next(iter(self._found))]
-                self._found[key] = finding
-            return self._found[key]
+        turn = self._asked.setdefault(key, _Turn())
+        async with turn.lock:
+            if key in self._found:
+                return self._found[key]
+            if not turn.tried:
+                turn.tried = True
+                try:
+                    finding = await compare()
+                except asyncio.CancelledError:
+                    turn.tried = False
+                    raise
+                if isinstance(finding, bool):
+                    self._keep(key, finding)
+                return finding
+        return await compare()
+
+    def _keep(self, key: _Key, finding: bool) -> None:
+        if len(self._found) >= KEPT:
+            del self._found[next(iter(self._found))]
+        self._found[key] = finding

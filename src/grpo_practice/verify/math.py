@@ -2,7 +2,8 @@
 
 Identical texts and plain numbers are compared here, in microseconds; everything else by math-verify
 in a worker. Both read the same notation, and math-verify takes `-?[0-9]+` for that integer, so the
-two paths agree; decimals and fractions are compared here where they are clearly equal or not.
+two paths agree on every gold that it can read; decimals and fractions are compared here where they
+are clearly equal or not.
 """
 
 import re

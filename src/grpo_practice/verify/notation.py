@@ -57,11 +57,14 @@ def ascii_digits(text: str) -> str:
     return "".join(str(unicodedata.decimal(c)) if c.isdecimal() else c for c in text)
 
 
-@lru_cache(1_024)  # a gold is read again with each answer to its question
 def notation(text: str) -> str:
     """The text in one notation of LaTeX; the same value, for what is a value."""
     if _PLAIN.fullmatch(text):
         return text
+    return _kept(text) if len(text) <= LONGEST else _written(text)
+
+
+def _written(text: str) -> str:
     text = _bare(ascii_digits(text).translate(_TRANSLATED).replace("\n", " "))
     text = re.sub(r"\\varnothing\b", r"\\emptyset", text).replace("**", "^")
     text = re.sub(r"(?<![A-Za-z\\])sqrt\(([^()]*)\)", r"\\sqrt{\1}", text)
@@ -74,6 +77,10 @@ def notation(text: str) -> str:
     if wrapped := _WRAPPED.fullmatch(text):
         text = _bare(wrapped[1])
     return _number(text)
+
+
+_kept = lru_cache(1_024)(_written)
+"""A gold is read again with each answer to its question."""
 
 
 def _bare(text: str) -> str:

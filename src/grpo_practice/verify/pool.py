@@ -4,14 +4,15 @@ import asyncio
 import multiprocessing
 from collections.abc import Callable
 from multiprocessing import forkserver
-from typing import Any, TypeVar
-
-from pebble import ProcessExpired, ProcessPool
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from grpo_practice.errors import VerifyError
 from grpo_practice.redact import redactor
 from grpo_practice.verify import worker
 from grpo_practice.verify.custom import Source
+
+if TYPE_CHECKING:
+    from pebble import ProcessPool
 
 T = TypeVar("T")
 
@@ -65,6 +66,8 @@ class Pool:
             WorkerDiedError: Its process ended, and so did a second one.
             VerifyError: The workers cannot start.
         """
+        from pebble import ProcessExpired  # here, since few commands come to need a worker
+
         for _ in range(2):
             pool = await self._ready()
             try:
@@ -78,13 +81,15 @@ class Pool:
                     self._pool = None
         raise WorkerDiedError(str(died)) from died
 
-    async def _ready(self) -> ProcessPool:
+    async def _ready(self) -> "ProcessPool":
         async with self._starting:
             if self._pool is None:
                 self._pool = await asyncio.to_thread(self._start)
             return self._pool
 
-    def _start(self) -> ProcessPool:
+    def _start(self) -> "ProcessPool":
+        from pebble import ProcessExpired, ProcessPool
+
         context = multiprocessing.get_context("forkserver")
         if self._source is None:
             context.set_forkserver_preload(_PRELOADED)
@@ -101,6 +106,6 @@ class Pool:
         return pool
 
 
-def _end(pool: ProcessPool) -> None:
+def _end(pool: "ProcessPool") -> None:
     pool.stop()  # type: ignore[no-untyped-call]
     pool.join()
