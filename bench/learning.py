@@ -1,4 +1,4 @@
-"""What adaptive groups and overlapping steps do to what is learnt, in the simulated world.
+"""What adaptive or left-out groups and overlapping steps do to what is learnt, simulated.
 
 100 questions x 5 attempts x 3 epochs in batches of 50, 200 worlds, each practised under every
 policy on the same luck (see `toy`); the first of them also through the client, the prompts and the
@@ -9,6 +9,7 @@ points. There is nothing to repeat: the seeds decide everything, and `runs` is n
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import sqrt
 from statistics import fmean, stdev
@@ -22,6 +23,7 @@ from grpo_practice.build.session import Session
 from grpo_practice.build.specs import Source
 from grpo_practice.config import load_practice
 from grpo_practice.llm import sim
+from grpo_practice.practice.skipping import AGAIN
 from grpo_practice.prompts.system import render_library
 from grpo_practice.sim.lore import keys_in
 from grpo_practice.sim.world import Difficulty, Teaching, World
@@ -30,11 +32,13 @@ from grpo_practice.types import Library
 
 SEEDS, CLIENT_SEEDS = 200, 10
 FIXED = Policy()
-ADAPTIVE = Policy((2, 3))
+SAVING = {"adaptive": Policy((2, 3)), "skip_uniform": Policy(again=AGAIN)}
+"""The policies that may be chosen to save rollouts: those with a target."""
 OVERLAPS = {f"overlap {share:g}": Policy(overlap=share) for share in (0.25, 0.5, 1.0)}
 OTHERS = {
     "adaptive, 12 % more questions": Policy((2, 3), questions=112),
     "waves of 3 + 2": Policy((3, 2)),
+    "skip_uniform, but 0.2": Policy(again=0.2),
     "fixed, G 4": Policy((4,)),
     "fixed, 80 questions": Policy(questions=80),
 }
@@ -45,8 +49,11 @@ WORLDS: Mapping[str, Mapping[str, Any]] = {
     "harder": {"difficulty": Difficulty(0.4, 1.2)},
     "middling": {"difficulty": Difficulty(2.0, 2.0)},
     "clear-sighted teacher": {"teacher": Teaching(miss=0.0)},
+    "20-question": {},
 }
-"""The last one sees in one attempt of each kind all there is to see."""
+"""The clear-sighted teacher sees in one attempt of each kind all there is to see."""
+QUESTIONS = {"20-question": 20}
+"""In the other worlds 100, of which the first epoch teaches nearly all there is to learn."""
 SOLVER = {
     "model": {"model_provider": {"model": "sim"}},
     "agent": {"name": "solver", "instructions": "Solve it. Put the answer in \\boxed{}."},
@@ -59,11 +66,13 @@ def rows(runs: int, *, tiny: bool) -> list[Row]:
     n = 3 if tiny else SEEDS
     found = list[Row]()
     for world, changes in WORLDS.items():
-        policies = {"fixed": FIXED, "adaptive": ADAPTIVE}
+        policies = {"fixed": FIXED, **SAVING}
         if world == "default":
             policies |= OVERLAPS | OTHERS
         else:
-            policies |= {"overlap 0.5": OVERLAPS["overlap 0.5"]}
+            policies |= {"overlap 0.5": OVERLAPS["overlap 0.5"], "fixed, G 4": OTHERS["fixed, G 4"]}
+        if world in QUESTIONS:
+            policies = {p: replace(of, questions=QUESTIONS[world]) for p, of in policies.items()}
         done = practised(n, changes, policies)
         for policy in list(policies)[1:]:
             found += _against_fixed(world, policy, done)
@@ -89,7 +98,7 @@ def _against_fixed(world: str, policy: str, done: Outcomes) -> list[Row]:
     ours, fixed = done[policy], done["fixed"]
     what = f"{world} world, {policy}"
     share = 100 * fmean(o.rollouts for o in ours) / fmean(o.rollouts for o in fixed)
-    saves = policy == "adaptive"  # the others are told beside it, and have no target
+    saves = policy in SAVING  # the others are told beside these, and have no target
     found = list[Row]()
     if "overlap" not in policy:
         name, reached = f"{what}: rollouts, % of fixed", at_most(80) if saves else None
@@ -99,7 +108,8 @@ def _against_fixed(world: str, policy: str, done: Outcomes) -> list[Row]:
     early = paired([o.gains[half] - f.gains[half] for o, f in zip(ours, fixed, strict=True)])
     notes = {
         "gain": f"{_gain(ours):.2f}, fixed {_gain(fixed):.2f}",
-        "standard error of the difference": round(error, 3),
+        "standard error of the difference": f"{error:.3f}; of two means that are not paired "
+        f"{sqrt(_error(ours) ** 2 + _error(fixed) ** 2):.3f}",
         "the same after the first epoch": f"{early[0]:+.2f} (SE {early[1]:.2f})",
         "library": f"{_each(o.library for o in ours)}; fixed {_each(o.library for o in fixed)}",
         "proposals": f"{_each(o.edits for o in ours)}; fixed {_each(o.edits for o in fixed)}",
@@ -142,7 +152,10 @@ def _through_the_client(n: int, *, tiny: bool) -> list[Row]:
     q = 10 if tiny else FIXED.questions
     policies: dict[str, tuple[dict[str, Any], Policy]] = {
         "fixed": ({}, Policy(questions=q)),
-        "adaptive": ({"group_policy": "adaptive"}, Policy((2, 3), questions=q)),
+        **{
+            name: ({"group_policy": name}, replace(policy, questions=q))
+            for name, policy in SAVING.items()
+        },
         "overlap 0.5": ({"overlap": 0.5}, Policy(overlap=0.5, questions=q)),
     }
     done: dict[str, list[Outcome]] = {name: [] for name in policies}
@@ -228,6 +241,11 @@ def paired(differences: Sequence[float]) -> tuple[float, float]:
 
 def _gain(outcomes: Sequence[Outcome]) -> float:
     return fmean(outcome.gains[-1] for outcome in outcomes)
+
+
+def _error(outcomes: Sequence[Outcome]) -> float:
+    """Standard error of the mean gain."""
+    return paired([outcome.gains[-1] for outcome in outcomes])[1]
 
 
 def _each(counted: Iterable[Counter[str]]) -> str:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from grpo_practice.canonical import derive_seed
 from grpo_practice.practice.plan import plan_practice
 from grpo_practice.sim.questions import TOPICS, questions
 from grpo_practice.sim.world import Difficulty, Kind, Teaching, World
@@ -43,6 +44,8 @@ class Policy:
     """Rollouts of each wave; a group that is mixed after the first one stops."""
     overlap: float = 0.0
     """The share of a step's groups that is played with the library of the step before."""
+    again: float = 1.0
+    """The chance of a question whose last group, in an earlier epoch, was uniform to be played."""
     questions: int = 100
 
 
@@ -94,6 +97,8 @@ class Luck:
     """Shape of both: [epoch, question, attempt]."""
     lesson: NDArray[np.float64]
     """Shape: [epoch, question, 3]: which lesson, which of two, whether what misled is seen."""
+    again: NDArray[np.float64]
+    """Shape: [epoch, question]: whether it is played although it taught nothing last time."""
 
     @classmethod
     def of(cls, seed: int) -> "Luck":
@@ -101,7 +106,15 @@ class Luck:
         draw = np.random.default_rng((seed, 1))
         places = (EPOCHS, MOST)
         right, slip, lesson = (draw.random((*places, n)) for n in (5, 5, 3))
-        return cls(right, slip, lesson)
+        again = np.array(
+            [[_again(s, epoch, seed) for s in asked()[:MOST]] for epoch in range(EPOCHS)]
+        )
+        return cls(right, slip, lesson, again)
+
+
+def _again(sample: Sample, epoch: int, seed: int) -> float:
+    """The program's own draw, so that toy and client leave out the same."""
+    return derive_seed(seed, "skip", sample.sha, epoch, 0, 0) / 2**31
 
 
 @cache
@@ -157,6 +170,7 @@ class Toy:
         outcome, label = Outcome(), 0
         before: Library = {}
         library: Library = {}
+        uniform = set[int]()
         plan = plan_practice(
             range(policy.questions),
             epochs=EPOCHS,
@@ -172,10 +186,15 @@ class Toy:
             chances[:early] = self.p(batch[:early], before.values())
             proposed = list[Edit]()
             for slot, question in enumerate(batch.tolist()):
+                doubtful = slot >= early and question in uniform
+                if doubtful and self._luck.again[step.epoch, question] >= policy.again:
+                    continue
                 rights = self._luck.right[step.epoch, question] < chances[slot]
                 played, wins = wave_ends(rights.tolist(), policy.waves)
                 outcome.rollouts += played
+                uniform.add(question)
                 if 0 < wins < played:
+                    uniform.discard(question)
                     outcome.contrasts[wins, played - wins] += 1
                     place = (step.epoch, question)
                     shown = before if slot < early else library

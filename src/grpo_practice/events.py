@@ -42,6 +42,8 @@ class StepStarted:
     """In the library it is played with."""
     done: int = 0
     """Rollouts settled before."""
+    spared: int = 0
+    """Rollouts that were planned until now, and are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +78,19 @@ class RolloutFinished:
     """True when it was settled before, and is counted in `done` already."""
     wave: int = 0
     """1 where it was only played because its group did not differ: no score counts its reward."""
+    weight: float = 1.0
+    """How often its reward counts in a mean: it may stand for groups that are left out."""
 
     @classmethod
-    def of(cls, step: int, rollout: Rollout, *, stored: bool = False, wave: int = 0) -> Self:
+    def of(
+        cls,
+        step: int,
+        rollout: Rollout,
+        *,
+        stored: bool = False,
+        wave: int = 0,
+        weight: float = 1.0,
+    ) -> Self:
         """The event for a rollout."""
         played = rollout.played
         return cls(
@@ -90,6 +102,7 @@ class RolloutFinished:
             played.error,
             stored,
             wave,
+            weight,
         )
 
 

@@ -179,6 +179,12 @@ FIRST_STEP += " WHERE kind = 'practice') AND step = 0"
         (sql("UPDATE texts SET body = 'x'"), "has other contents"),
         (sql("DELETE FROM dataset_rows WHERE position = 0"), "of its 24 samples"),
         (sql("DELETE FROM samples"), "refers to a row of samples"),
+        (sql("UPDATE call_sums SET tokens_in = 0 WHERE step = 0"), "not those of its calls"),
+        (sql("DELETE FROM call_sums WHERE step = 0"), "not those of its calls"),
+        (
+            sql("UPDATE steps SET sums = json_set(sums, '$.rollouts', 1) WHERE step = 0"),
+            "not those of its rollouts",
+        ),
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )

@@ -49,7 +49,7 @@ def rows(path: Path) -> dict[str, list[Any]]:
     with closing(sqlite3.connect(path)) as it:
         sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '%sqlite_%'"
         names = [row[0] for row in it.execute(sql) if row[0] != "call_sums"]
-        added = {"price", "seeded", "going_on", "wave", "sums"}
+        added = {"price", "seeded", "going_on", "left_out", "wave", "sums"}
         found = {}
         for name in names:
             columns = [c[1] for c in it.execute(f"PRAGMA table_info({name})") if c[1] not in added]

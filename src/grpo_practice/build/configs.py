@@ -144,7 +144,14 @@ def rejudge_target(
 
 
 def _complete(store: Store, run: RunRow, branch: Branch) -> None:
-    if any(row.going_on is not None for row in store.steps(branch)):
+    rows = store.steps(branch)
+    if any(row.left_out for row in rows):
+        raise ConfigError(
+            f"{run.name} has left out groups whose question taught nothing before, so that a score"
+            " over its rollouts is mostly one of the other questions",
+            hint="score evaluations of its libraries again: practice.do_eval, or eval --agent",
+        )
+    if any(row.going_on is not None for row in rows):
         raise ConfigError(
             f"{run.name} has adaptive groups: a group that stops once its rewards differ draws a"
             " score over its rollouts to the middle",
@@ -152,7 +159,7 @@ def _complete(store: Store, run: RunRow, branch: Branch) -> None:
         )
     missing = store.read(scores.missing, branch)
     if missing:
-        planned = sum(row.plan.rollouts for row in store.steps(branch))
+        planned = sum(row.plan.rollouts for row in rows)
         raise ConfigError(
             f"{missing} of the {planned} rollouts of {run.name} are missing; only a complete "
             "evaluation is scored again",

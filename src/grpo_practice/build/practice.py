@@ -245,6 +245,7 @@ async def _work(session: Session, job: PracticeJob, run: Open, rows: list[StepRo
             land=session.admission.land,
             after_step=_after_step(session, job, rows),
             adaptive=adaptive(settings),
+            skip_uniform=skips(settings),
             overlap=settings.overlap,
             pilot=job.pilot,
         )
@@ -261,6 +262,11 @@ def at_practice(config: PracticeConfig) -> ModelConfig:
 def adaptive(settings: PracticeSettings) -> bool:
     """True when a group gets all its rollouts only where the first two teach nothing."""
     return settings.group_policy == "adaptive"
+
+
+def skips(settings: PracticeSettings) -> bool:
+    """True when later epochs leave out half of what taught nothing."""
+    return settings.group_policy == "skip_uniform"
 
 
 def due(settings: PracticeSettings, rows: Sequence[StepRow]) -> set[int]:

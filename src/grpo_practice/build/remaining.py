@@ -20,6 +20,7 @@ from grpo_practice.config.models import EvalConfig
 from grpo_practice.evaluate import unfinished
 from grpo_practice.events import Notice
 from grpo_practice.llm.prices import Prices
+from grpo_practice.practice.skipping import AGAIN
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.store import Store, branches, runs, scores, spending
 from grpo_practice.store.records import Branch, RunSpec, StepRow
@@ -179,7 +180,7 @@ def _learning(store: Store, job: PracticeJob, branch: Branch, share: Range) -> _
         if not row.closed:
             shown += most * row.rollouts
             rollouts += row.rollouts
-            most += each * len(row.plan.slots)
+            most += each * row.groups
             after[row.plan.step] = most
     return _Learning(now, after, shown / rollouts if rollouts else most)
 
@@ -197,7 +198,9 @@ def _practice_calls(
     at_once, most = settings.rollout_concurrency, _missing(store, branch, rows)
     adaptive = practice.adaptive(settings)
     undecided = [row.plan for row in rows if adaptive and row.going_on is None]
-    spared = sum(k - FIRST_WAVE for plan in undecided for _, k in plan.slots)
+    left_out = _left_out(rows) if practice.skips(settings) else 0.0
+    spared = left_out * settings.grpo_n
+    spared += sum(k - FIRST_WAVE for plan in undecided for _, k in plan.slots)
     played = Range(max(most - spared, 0), most)
     student = practice.at_practice(config)
     left = [Remaining("practice", "play", student, played, at_once)]
@@ -206,8 +209,8 @@ def _practice_calls(
         for x in _scored(config.evaluation, job.verify, played)
         if x.stage == "judge"
     ]
-    groups = sum(len(row.plan.slots) for row in rows)
-    taught = Range(share.low * groups, min(share.high, 1.0) * groups)
+    groups = sum(row.groups for row in rows)
+    taught = share.times(Range(groups - left_out, groups))
     calls: dict[Stage, Range] = {
         "summarise": taught.times(
             Range(FIRST_WAVE if adaptive else settings.grpo_n, settings.grpo_n)
@@ -223,6 +226,12 @@ def _practice_calls(
         left.append(Remaining("practice", stage, teacher, new, 1 if stage == "merge" else at_once))
     shown = learning.shown
     return _told(store, job.dataset.id, config.evaluation, learning.now, shown, left)
+
+
+def _left_out(rows: Sequence[StepRow]) -> float:
+    """How many groups may yet be left out, at most: all might be, were it not for the draw."""
+    n = sum(row.groups for row in rows if row.plan.epoch and row.left_out is None)
+    return min((1 - AGAIN) * n + 2 * sqrt(AGAIN * (1 - AGAIN) * n), n)
 
 
 def _made(store: Store, branch: Branch, rows: Sequence[StepRow]) -> Counter[str]:

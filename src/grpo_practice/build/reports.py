@@ -247,7 +247,8 @@ class PracticeReport:
             "sha256": self.hashes.get(row.plan.step),
             "n": stats.get("experiences"),
             "groups": {
-                "planned": len(row.plan.slots),
+                "planned": row.groups,
+                "left_out": len(row.left_out or ()),
                 "informative": stats.get("informative"),
                 **dict.fromkeys(("uniform", "failed", "too_few"), 0),
                 **stats.get("groups", {}),

@@ -161,13 +161,13 @@ def show_steps(steps: Sequence["StepRow"], scores: Mapping[int, "Score"]) -> Non
     table(headers, rows, right=headers[:6])
     over = {str((row.stats or {}).get("mean_reward_over", ALL_ROLLOUTS)) for row in steps}
     for what in over - {ALL_ROLLOUTS}:
-        say(f"  mean reward: of {what}; the others were played only where these did not differ")
+        say(f"  mean reward: of {what}; to compare libraries, evaluate them")
 
 
 def _step(row: "StepRow") -> tuple[str, ...]:
     stats = row.stats or {}
     informative = stats.get("informative")
-    groups = f"{informative} of {len(row.plan.slots)}" if informative is not None else "-"
+    groups = f"{informative} of {row.groups}" if informative is not None else "-"
     scored = f"{stats['scored']} of {stats['planned']}" if "scored" in stats else "-"
     return (
         str(row.plan.step),

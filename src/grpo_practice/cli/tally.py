@@ -31,9 +31,9 @@ class Part:
     """Of these, without a reward."""
     played: int = 0
     """Of these, by this command."""
-    scored: int = 0
+    scored: float = 0.0
     total: float = 0.0
-    """Sum of the rewards that were seen."""
+    """Sum of the rewards that were seen, each as often as it counts; `scored`: how often."""
     started: float = 0.0
     error: str | None = None
     """Of the latest failed rollout."""
@@ -62,8 +62,8 @@ class Part:
             self.failed += 1
             self.error = event.error or event.outcome
         elif event.wave == 0:
-            self.scored += 1
-            self.total += event.reward
+            self.scored += event.weight
+            self.total += event.weight * event.reward
 
 
 @dataclass(slots=True)
@@ -103,10 +103,7 @@ class Tally:
             case RunStarted():
                 self._run_started(event)
             case StepStarted():
-                self.step, self.inside = event, False
-                self.groups = self.informative = self.distilled = 0
-                name = f"step {event.step}"
-                self.part = Part(name, event.rollouts, event.done, started=self.clock())
+                self._step_started(event)
             case StepNarrowed():
                 self._narrowed(event)
             case RolloutFinished():
@@ -136,6 +133,14 @@ class Tally:
         if self.run is None:
             self.run, self.steps, self.simulated = part, event.steps, event.simulated
         self.part = part
+
+    def _step_started(self, event: StepStarted) -> None:
+        self.step, self.inside = event, False
+        self.groups = self.informative = self.distilled = 0
+        if self.run is not None:
+            self.run.planned -= event.spared
+        name = f"step {event.step}"
+        self.part = Part(name, event.rollouts, event.done, started=self.clock())
 
     def _narrowed(self, event: StepNarrowed) -> None:
         fewer = self.part.planned - event.rollouts if self.part else 0

@@ -1,4 +1,4 @@
-"""Plays the groups of a step: in waves where groups are adaptive, some of them before its turn."""
+"""Plays the groups of a step, some before its turn, in waves or not at all where that is wanted."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -10,9 +10,11 @@ from grpo_practice.events import RolloutFinished, StepNarrowed, StepStarted
 from grpo_practice.failures import FailureWatch
 from grpo_practice.practice.informative import status_of
 from grpo_practice.practice.job import Practice
+from grpo_practice.practice.skipping import AGAIN, played_again
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.rollout import GroupJob, Place, play_groups
 from grpo_practice.store.records import StepRow, Told
+from grpo_practice.store.steps import uniform
 from grpo_practice.types import FIRST_WAVE, Group, Library, Rollout, Sample
 
 
@@ -50,6 +52,9 @@ class Playing:
         """What its other groups are played with; None until it is opened."""
         self._systems = dict[int, str]()
         self._jobs = self._stored(samples)
+        """Without the groups that are left out, once it is opened."""
+        self._doubtful = frozenset[int]()
+        """Slots of the groups that might be left out, or are; known once it is opened."""
         self._begun = set[int]()
         """Slots of the early groups that were begun before the step was opened."""
         self._ahead = True
@@ -68,19 +73,26 @@ class Playing:
         assert library is not None, "only early groups are played before the step is opened"
         return library
 
+    def weight(self, slot: int) -> float:
+        """How often the group counts in a mean: also for those like it that are left out."""
+        return 1 / AGAIN if slot in self._doubtful else 1.0
+
     async def open(self, library: Library) -> None:
         """The step is under way; what was held back is told, and handed on."""
-        plan = self.row.plan
-        await self._job.store.open_step(self._job.branch, plan.step, library.id)
+        plan, planned = self.row.plan, self.row.rollouts
+        if self._job.skip_uniform:
+            self._leave_out()
+        await self._job.store.open_step(self._job.branch, plan.step, library.id, self.row.left_out)
         there = [r for group in self._jobs for r in group.stored.values() if r.settled]
         self._job.emit(
             StepStarted(
                 plan.step,
                 plan.epoch,
-                len(plan.slots),
-                self.row.rollouts,
-                len(library),
-                len(there),
+                groups=len(self._jobs),
+                rollouts=self.row.rollouts,
+                experiences=len(library),
+                done=len(there),
+                spared=planned - self.row.rollouts,
             )
         )
         for rollout in there:
@@ -157,6 +169,21 @@ class Playing:
         else:
             what()
 
+    def _leave_out(self) -> None:
+        """It is decided which groups are left out; early ones never are.
+
+        By closed steps alone, whose groups never change: whoever goes on with the run finds the
+        same.
+        """
+        plan, seed = self.row.plan, self._job.player.run_seed
+        taught_nothing = self._job.store.read(uniform, self._job.branch, plan)
+        doubtful = [g for g in self._jobs[self._early :] if g.sample.id in taught_nothing]
+        self._doubtful = frozenset(group.slot for group in doubtful)
+        if self.row.left_out is None:
+            left = (g.slot for g in doubtful if not played_again(g.sample, plan.epoch, seed))
+            self.row = replace(self.row, left_out=frozenset(left))
+        self._jobs = [group for group in self._jobs if self.row.attempts(group.slot)]
+
     @property
     def _undecided(self) -> bool:
         return self._job.adaptive and self.row.going_on is None
@@ -183,7 +210,7 @@ class Playing:
             group.attempts = self.row.attempts(group.slot)
         going_on = [group for group in groups if group.slot in slots]
         self._ended |= {slot: asyncio.Event() for slot in slots}
-        self._begun.clear()
+        self._begun.clear()  # who was begun early has a second wave to play like all others
         if whole:
             self._job.emit(StepNarrowed(self.row.plan.step, self.row.rollouts))
         return going_on
@@ -193,7 +220,9 @@ class Playing:
 
     def _finished(self, rollout: Rollout, *, stored: bool = False) -> RolloutFinished:
         wave = self._wave(rollout.attempt)
-        return RolloutFinished.of(self.row.plan.step, rollout, stored=stored, wave=wave)
+        weight = self.weight(rollout.slot)
+        step = self.row.plan.step
+        return RolloutFinished.of(step, rollout, stored=stored, wave=wave, weight=weight)
 
     def _stored(self, samples: Sequence[Sample]) -> list[GroupJob]:
         """What there is to play in each slot, with what is stored of it."""

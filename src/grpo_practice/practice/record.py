@@ -1,10 +1,11 @@
 """What a step leaves on record of its groups: rows and sums, so that no page reads rollouts."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from grpo_practice.metrics import correct
 from grpo_practice.practice.informative import Status
+from grpo_practice.practice.skipping import AGAIN
 from grpo_practice.store.records import GroupRow
 from grpo_practice.types import ALL_ROLLOUTS, FIRST_WAVE, Distilled, Group, Rollout
 
@@ -41,24 +42,30 @@ def step_stats(groups: Sequence[Group], rows: Sequence[GroupRow]) -> dict[str, o
     }
 
 
-def mean_reward(groups: Sequence[Group], *, adaptive: bool) -> float | None:
+def mean_reward(
+    groups: Sequence[Group], *, adaptive: bool, weight: Callable[[int], float] = lambda slot: 1.0
+) -> float | None:
     """Over the attempts that make a score: where a group may stop, those of its first wave.
 
     A group that stops once its rewards differ has a mean that is drawn to the middle, by up to six
-    points. The first wave has the same size however it ends.
+    points. The first wave has the same size however it ends. Where groups are left out, the
+    `weight` of the others (1 / the chance to be played, by slot) keeps the mean where it would be
+    with all of them.
     """
     scoring = [
-        rollout
+        (weight(group.slot), rollout.reward)
         for group in groups
         for rollout in group.rollouts
-        if not adaptive or rollout.attempt < FIRST_WAVE
+        if rollout.reward is not None and (not adaptive or rollout.attempt < FIRST_WAVE)
     ]
-    rewards = _rewards(scoring)
-    return sum(rewards) / len(rewards) if rewards else None
+    weights = sum(w for w, _ in scoring)
+    return sum(w * reward for w, reward in scoring) / weights if scoring else None
 
 
-def counted(*, adaptive: bool) -> str:
+def counted(*, adaptive: bool, skip_uniform: bool) -> str:
     """What a mean reward is the mean of."""
+    if skip_uniform:
+        return f"{ALL_ROLLOUTS}, {1 / AGAIN:g} times where the group might have been left out"
     return f"the first {FIRST_WAVE} rollouts of each group" if adaptive else ALL_ROLLOUTS
 
 

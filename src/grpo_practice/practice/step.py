@@ -65,10 +65,11 @@ class Step:
         made = apply(library, merged)
         groups = [group for _, group in sorted(self._groups.items())]
         rows = [self._row(group) for group in groups]
-        mean = mean_reward(groups, adaptive=self._job.adaptive)
+        adaptive, skip_uniform = self._job.adaptive, self._job.skip_uniform
+        mean = mean_reward(groups, adaptive=adaptive, weight=self._playing.weight)
         stats = step_stats(groups, rows) | {
             "mean_reward": mean,
-            "mean_reward_over": counted(adaptive=self._job.adaptive),
+            "mean_reward_over": counted(adaptive=adaptive, skip_uniform=skip_uniform),
             "experiences": len(made),
             "quarantined": self._quarantined(merged),
             "merge_failed": failed,

@@ -1,6 +1,5 @@
 """Whether a database is whole: the file itself, its references, and what runs rely on."""
 
-import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
@@ -110,8 +109,8 @@ def _steps(db: sqlite3.Connection) -> Iterator[str | None]:
             WHERE runs.kind = 'practice' AND s.status IN ('closed', 'merge_failed')"""
     )
     for row in rows:
-        plan = json.loads(row["plan"])
-        counts = {"groups": len(plan), "rollouts": steps.row_of(row).rollouts}
+        step = steps.row_of(row)
+        counts = {"groups": step.groups, "rollouts": step.rollouts}
         wrong = [f"{row[name]} of {n} {name}" for name, n in counts.items() if row[name] != n]
         wrong += [] if row["there"] else ["no library"]
         wrong += [] if row["stats"] else ["no statistics"]
@@ -159,6 +158,29 @@ def _rollouts(db: sqlite3.Connection) -> Iterator[str | None]:
         yield f"rollout {row['rollout_id']} has {' and '.join(wrong)}" if wrong else None
 
 
+def _sums(db: sqlite3.Connection) -> Iterator[str | None]:
+    """What is kept of a step's calls and rollouts, so that no page reads them, is what they are."""
+    known = "sum(tokens_in), sum(tokens_cached), sum(tokens_out), sum(cost_micro)"
+    each = (
+        f"SELECT branch_id, step, stage, count(*), sum(tries), {known} FROM calls GROUP BY 1, 2, 3"
+    )
+    kept = each.replace("count(*)", "sum(calls)").replace("FROM calls", "FROM call_sums")
+    differ = f"SELECT * FROM ({each} EXCEPT {kept}) UNION SELECT * FROM ({kept} EXCEPT {each})"
+    wrong = {(row[0], row[1]) for row in db.execute(differ)}
+    rows = db.execute(
+        """SELECT branch_id, step, run_id, sums ->> '$.rollouts' AS sums,
+             (SELECT count(*) FROM rollouts r WHERE r.branch_id = s.branch_id AND r.step = s.step)
+               AS rollouts
+             FROM steps s JOIN branches USING (branch_id)"""
+    )
+    for row in rows:
+        where = f"step {row['step']} of {row['run_id']} has sums that are not those of its"
+        if row["sums"] not in (None, row["rollouts"]):
+            yield f"{where} rollouts"
+        else:
+            yield f"{where} calls" if (row["branch_id"], row["step"]) in wrong else None
+
+
 _LOOKS: dict[str, Look] = {
     "pages of the file": _pages,
     "tables, and what refers to them": _references,
@@ -169,4 +191,5 @@ _LOOKS: dict[str, Look] = {
     "libraries": _libraries,
     "calls": _calls,
     "rollouts": _rollouts,
+    "sums": _sums,
 }

@@ -91,6 +91,13 @@ class StepRow:
     stats: Mapping[str, Any] | None
     going_on: frozenset[int] | None = None
     """Slots of the groups with a second wave; None while that is not decided, or never is."""
+    left_out: frozenset[int] | None = None
+    """Slots of the groups that are not played; None while that is not decided, or never is."""
+
+    @property
+    def groups(self) -> int:
+        """How many groups are played; the most there may be, while that is not decided."""
+        return len(self.plan.slots) - len(self.left_out or ())
 
     @property
     def rollouts(self) -> int:
@@ -100,6 +107,8 @@ class StepRow:
 
     def attempts(self, slot: int) -> int:
         """How many of them are the group's."""
+        if self.left_out is not None and slot in self.left_out:
+            return 0
         most = self.plan.slots[slot][1]
         decided = self.going_on is not None and slot not in self.going_on
         return min(FIRST_WAVE, most) if decided else most

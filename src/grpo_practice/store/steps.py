@@ -67,7 +67,8 @@ def on_line(db: sqlite3.Connection, branch: Branch) -> list[StepRow]:
 
 def row_of(row: sqlite3.Row) -> StepRow:
     """A row of `steps` as a value."""
-    going_on = dict(row).get("going_on")  # a file of an older version may be looked at
+    decided = dict(row)  # not all of it in a file of an older version, which may be looked at
+    going_on, left_out = decided.get("going_on"), decided.get("left_out")
     slots = tuple((sample, attempts) for sample, attempts in json.loads(row["plan"]))
     return StepRow(
         branch_id=row["branch_id"],
@@ -78,15 +79,42 @@ def row_of(row: sqlite3.Row) -> StepRow:
         played_by=row["played_by"],
         stats=json.loads(row["stats"]) if row["stats"] else None,
         going_on=frozenset(json.loads(going_on)) if going_on else None,
+        left_out=frozenset(json.loads(left_out)) if left_out else None,
     )
 
 
-def open_step(db: sqlite3.Connection, branch_id: int, step: int, library_id: int | None) -> None:
-    """The step is under way, played with this library."""
+def uniform(db: sqlite3.Connection, branch: Branch, plan: PlannedStep) -> set[int]:
+    """Of a step's samples, those whose last group in an earlier epoch had nothing to compare.
+
+    On the branch's line, so that a restart finds what the run found.
+    """
+    epoch_begins = plan.step - plan.batch
+    ids = json.dumps(sorted({sample for sample, _ in plan.slots}))
+    last = dict[int, str]()
+    for segment in sorted(branch.line, key=lambda s: s.first):
+        last |= dict(
+            db.execute(
+                """SELECT sample_id, status FROM groups
+                    WHERE sample_id IN (SELECT value FROM json_each(?))
+                      AND branch_id = ? AND step >= ? AND step < ? ORDER BY step, slot""",
+                (ids, segment.branch_id, segment.first, min(segment.end, epoch_begins)),
+            ).fetchall()
+        )
+    return {sample for sample, status in last.items() if status == "uniform"}
+
+
+def open_step(
+    db: sqlite3.Connection,
+    branch_id: int,
+    step: int,
+    library_id: int | None,
+    left_out: Iterable[int] | None = None,
+) -> None:
+    """The step is under way, played with this library and without the groups in these slots."""
     db.execute(
-        """UPDATE steps SET status = 'open', library_in = ?
+        """UPDATE steps SET status = 'open', library_in = ?, left_out = ?
             WHERE branch_id = ? AND step = ? AND status IN ('planned', 'open', 'stopped')""",
-        (library_id, branch_id, step),
+        (library_id, None if left_out is None else json.dumps(sorted(left_out)), branch_id, step),
     )
 
 

@@ -280,9 +280,17 @@ class Store:
             reuses=branch.reuses if transcripts else None,
         )
 
-    async def open_step(self, branch: Branch, step: int, library_id: int | None) -> None:
-        """The step is under way."""
-        await self._write_soon(lambda db: steps.open_step(db, branch.id, step, library_id))
+    async def open_step(
+        self,
+        branch: Branch,
+        step: int,
+        library_id: int | None,
+        left_out: Iterable[int] | None = None,
+    ) -> None:
+        """The step is under way, without the groups that are left out. See `steps.open_step`."""
+        await self._write_soon(
+            lambda db: steps.open_step(db, branch.id, step, library_id, left_out)
+        )
 
     async def save_rollout(self, branch: Branch, step: int, rollout: Rollout, told: Told) -> None:
         """The attempt is queued to be recorded, with its verdict where it has one.

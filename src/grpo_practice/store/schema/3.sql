@@ -1,6 +1,7 @@
--- Version 3: groups that are played in waves.
+-- Version 3: groups that are played in waves, or left out.
 
 ALTER TABLE steps ADD COLUMN going_on TEXT;  -- JSON [slot, ...]: groups with a second wave; NULL = not decided
+ALTER TABLE steps ADD COLUMN left_out TEXT;  -- JSON [slot, ...]: groups that are not played; NULL = not decided
 ALTER TABLE rollouts ADD COLUMN wave INTEGER NOT NULL DEFAULT 0 CHECK (wave IN (0, 1));
 
 -- What a step of which every rollout has its reward adds up to, written as it is closed: such rows
