@@ -39,10 +39,13 @@ def main() -> None:
         "--tiny", action="store_true", help="does everything run? times mean nothing"
     )
     given = parser.parse_args()
-    print(f"{machine()}; {given.runs} runs of each\n")
+    if unknown := set(given.names) - set(NAMES):
+        parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
+    runs = 1 if given.tiny else given.runs
+    print(f"{machine()}; {'a tiny run' if given.tiny else f'{runs} runs'} of each\n")
     print("| what | target | median | spread | reached |\n|---|---|---|---|---|")
     for name in given.names or NAMES:
-        rows = import_module(f"bench.{name}").rows(given.runs, tiny=given.tiny)
+        rows = import_module(f"bench.{name}").rows(runs, tiny=given.tiny)
         if not given.tiny:
             save(name, rows)
         for row in rows:

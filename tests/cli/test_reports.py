@@ -287,6 +287,38 @@ def test_a_practice_report_shows_steps_before_and_after_and_the_library(
     assert lines[-1] == "next: grpo-practice export-agent --run math"
 
 
+FIRST_TWO = "the first 2 rollouts of each group"
+
+
+@pytest.mark.parametrize(
+    ("over", "said"),
+    [
+        ([None, None], None),
+        ([FIRST_TWO, FIRST_TWO], f"  mean reward: of {FIRST_TWO}; to compare"),
+        ([None, FIRST_TWO], f"  mean reward of step 1: of {FIRST_TWO}; to compare"),
+    ],
+)
+def test_it_is_said_what_a_mean_reward_is_of_and_for_which_steps(
+    capsys: pytest.CaptureFixture[str], over: list[str | None], said: str | None
+) -> None:
+    steps = [
+        step(n, "closed", 7, **({"mean_reward_over": what} if what else {}))
+        for n, what in enumerate(over)
+    ]
+    show_practice(replace(PRACTICE, steps=steps))
+    lines = [line for line in capsys.readouterr().out.splitlines() if "mean reward" in line]
+    assert len(lines) == 1 + (said is not None)  # the table's head
+    assert said is None or lines[1].startswith(said)
+
+
+def test_groups_that_were_left_out_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    steps = [replace(row, left_out=frozenset({1})) for row in PRACTICE.steps]
+    show_practice(replace(PRACTICE, steps=steps))
+    text = capsys.readouterr().out
+    assert "3 of 1" in text
+    assert "  2 groups left out: their question was not informative before" in text
+
+
 @pytest.mark.parametrize(
     "before", [Known("math/eval", "AIME25", scored()), Known("math/eval", "AIME24", scored(10, 5))]
 )

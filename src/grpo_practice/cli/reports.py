@@ -159,9 +159,32 @@ def show_steps(steps: Sequence["StepRow"], scores: Mapping[int, "Score"]) -> Non
     if not any(row[-1] for row in rows):
         headers, rows = headers[:-1], [row[:-1] for row in rows]
     table(headers, rows, right=headers[:6])
-    over = {str((row.stats or {}).get("mean_reward_over", ALL_ROLLOUTS)) for row in steps}
-    for what in over - {ALL_ROLLOUTS}:
-        say(f"  mean reward: of {what}; to compare libraries, evaluate them")
+    if left_out := sum(len(row.left_out or ()) for row in steps):
+        say(f"  {count(left_out, 'group')} left out: their question was not informative before")
+    for what, of in _counted(steps).items():
+        where = "" if len(of) == sum(row.closed for row in steps) else f" of {steps_named(of)}"
+        say(f"  mean reward{where}: of {what}; to compare libraries, evaluate them")
+
+
+def _counted(steps: Sequence["StepRow"]) -> dict[str, list[int]]:
+    """Which steps have a mean reward that is not simply that of all rollouts, by what it is of."""
+    found = dict[str, list[int]]()
+    for row in steps:
+        if row.closed and row.stats:
+            what = str(row.stats.get("mean_reward_over", ALL_ROLLOUTS))
+            found.setdefault(what, []).append(row.plan.step)
+    found.pop(ALL_ROLLOUTS, None)
+    return found
+
+
+def steps_named(steps: Sequence[int]) -> str:
+    """`step 6`, or `steps 6 to 11` where these follow each other."""
+    first, last = steps[0], steps[-1]
+    if first == last:
+        return f"step {first}"
+    if last - first == len(steps) - 1:
+        return f"steps {first} to {last}"
+    return f"steps {', '.join(map(str, steps))}"
 
 
 def _step(row: "StepRow") -> tuple[str, ...]:

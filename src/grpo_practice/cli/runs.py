@@ -1,5 +1,6 @@
 """`runs`: what was run, how it stands, what it cost."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -117,12 +118,14 @@ class _Found:
     costs: "list[StageCost]"
     health: "Health | None"
     """None for a run that was never begun."""
+    played: dict[str, Any]
+    """How a practice run plays its groups: its policy and its overlap."""
 
 
 def _look_up(store: "Store", name: str) -> _Found:
     from grpo_practice.build.reports import known_score
     from grpo_practice.calls import ROLE_OF
-    from grpo_practice.store import branches, health, history, runs, scores
+    from grpo_practice.store import branches, health, history, refs, runs, scores
 
     run, stages = store.run(name), list[str](ROLE_OF)
     branch = store.read(branches.load, run.head_branch) if run.head_branch else None
@@ -138,6 +141,7 @@ def _look_up(store: "Store", name: str) -> _Found:
         {n: k.score for n, k in known.items() if k is not None},
         sorted(store.read(runs.costs, name), key=lambda cost: stages.index(cost.stage)),
         store.read(health.of, branch) if branch else None,
+        store.read(refs.played, branch.id) if branch and run.kind == "practice" else {},
     )
 
 
@@ -153,6 +157,7 @@ def _show(found: _Found) -> None:
             ("status", f"{run.kind}, {run.status}, begun {_time(run.created_at)}"),
             ("branches", ", ".join(many) if len(many) > 1 else ""),
             ("steps", f"{run.steps_closed} of {run.steps} closed"),
+            ("played", _played(found.played)),
             ("rollouts", ", ".join(f"{n} {name}" for name, n in found.outcomes.items())),
             ("retries", retries(health) if health else ""),
             ("groups", shrunk_groups(health) if health else ""),
@@ -176,6 +181,13 @@ def _show(found: _Found) -> None:
         "experiences list --run" if run.kind == "practice" else "eval --rejudge --verify V --run"
     )
     say(f"next: {PROGRAM} {shows} {run.name}")
+
+
+def _played(how: Mapping[str, Any]) -> str:
+    """Where it is not played as published."""
+    policy, overlap = how.get("group_policy", "fixed"), how.get("overlap", 0.0)
+    told = [f"group_policy {policy}"] if policy != "fixed" else []
+    return ", ".join([*told, f"overlap {overlap:g}"] if overlap else told)
 
 
 def _show_costs(costs: "Sequence[StageCost]") -> None:
@@ -209,6 +221,7 @@ def _document(found: _Found) -> dict[str, Any]:
     return {
         "schema": "grpo-practice.run/1",
         **_run_document(found.run),
+        **found.played,
         "branches": [asdict(branch) for branch in found.branches],
         "steps": [
             {
@@ -216,6 +229,7 @@ def _document(found: _Found) -> dict[str, Any]:
                 "epoch": row.plan.epoch,
                 "status": row.status,
                 "library": f"L{row.library_out}" if row.library_out else None,
+                "left_out": len(row.left_out or ()),
                 "stats": dict(row.stats) if row.stats else None,
             }
             for row in found.steps

@@ -137,9 +137,10 @@ def _run_line(event: RunStarted, *, inside: bool) -> str:
 
 
 def _step_line(event: StepStarted, tally: Tally) -> str:
+    left_out = f" ({event.spared} left out)" if event.spared else ""
     return (
         f"step {event.step} (of {tally.steps}, epoch {event.epoch}):"
-        f" {count(event.groups, 'group')}, {count(event.rollouts, 'rollout')},"
+        f" {count(event.groups, 'group')}, {count(event.rollouts, 'rollout')}{left_out},"
         f" {count(event.experiences, 'experience')} so far"
     )
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from grpo_practice.config.agent import AgentConfig, ModelConfig
 from grpo_practice.config.base import NAME, Model
@@ -197,30 +197,42 @@ class PracticeSettings(Model):
     max_library_tokens: None = None
     """Size limit of the library; comes in a later version."""
     group_policy: Literal["fixed", "adaptive", "skip_uniform"] = "fixed"
-    """`skip_uniform`: after the first epoch, a question whose last group taught nothing is left
-    out with probability ½. About a fifth fewer rollouts, and less is learnt where few questions
-    are practised on, so that later epochs would still teach much. Scores of steps count such a
-    group twice where it is played.
-    `adaptive`: two rollouts of every sample first, the others of `grpo_n` only where these two
-    teach nothing. Fewer rollouts, but a step waits for its slowest twice, and many groups compare
-    one good with one bad attempt. Scores of steps count the first two alone.
+    """`skip_uniform`: from the second epoch on, a question is left out with probability ½ where its
+    last group was not informative: with three epochs about a fifth fewer rollouts. It cost no gain
+    in simulation with 100 questions, and much with 20. A mean reward counts such a group twice
+    where it is played.
+    `adaptive`: two rollouts of every question first, the others of `grpo_n` (3 or more) only where
+    these two are not informative. Fewer rollouts, but a step waits for its slowest twice, and many
+    groups compare one good with one bad attempt. A mean reward counts the first two alone.
     """
     overlap: float = Field(0.0, ge=0, le=1)
-    """Share of a step's groups that may be played while the step before waits for its slowest
-    rollouts and its merge. Less waiting; these groups are played with the library of the step
-    before, so what that step teaches reaches them one step late.
+    """Share of a step's groups, rounded down, that may be played while the step before waits for
+    its slowest rollouts and its merge. Less waiting; these groups are played with the library of
+    the step before, so what that step teaches reaches them one step late. 0 with `skip_uniform`.
     """
 
     _check = field_validator("select_dataset")(_dataset)
 
-    @model_validator(mode="after")
-    def _waves(self) -> "PracticeSettings":
-        if self.group_policy == "adaptive" and self.grpo_n <= FIRST_WAVE:
+    @field_validator("group_policy")
+    @classmethod
+    def _waves(cls, policy: str, info: ValidationInfo) -> str:
+        n = info.data.get("grpo_n", FIRST_WAVE + 1)
+        if policy == "adaptive" and n <= FIRST_WAVE:
             raise ValueError(
-                f"group_policy adaptive plays {FIRST_WAVE} rollouts of a sample before the others,"
-                f" so grpo_n has to be more than that; it is {self.grpo_n}"
+                f"plays {FIRST_WAVE} rollouts of a question before the others, so practice.grpo_n"
+                f" has to be more than that; it is {n}"
             )
-        return self
+        return policy
+
+    @field_validator("overlap")
+    @classmethod
+    def _early(cls, share: float, info: ValidationInfo) -> float:
+        if share and info.data.get("group_policy") == "skip_uniform":
+            raise ValueError(
+                "has to be 0 with practice.group_policy skip_uniform: early groups begin before it"
+                " is known which questions were not informative"
+            )
+        return share
 
     @field_validator("agent_objective", "learning_objective", mode="before")
     @classmethod

@@ -170,14 +170,14 @@ class Playing:
             what()
 
     def _leave_out(self) -> None:
-        """It is decided which groups are left out; early ones never are.
+        """It is decided which groups are left out.
 
         By closed steps alone, whose groups never change: whoever goes on with the run finds the
         same.
         """
         plan, seed = self.row.plan, self._job.player.run_seed
         taught_nothing = self._job.store.read(uniform, self._job.branch, plan)
-        doubtful = [g for g in self._jobs[self._early :] if g.sample.id in taught_nothing]
+        doubtful = [g for g in self._jobs if g.sample.id in taught_nothing]
         self._doubtful = frozenset(group.slot for group in doubtful)
         if self.row.left_out is None:
             left = (g.slot for g in doubtful if not played_again(g.sample, plan.epoch, seed))

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 
 from grpo_practice.metrics import correct
 from grpo_practice.practice.informative import Status
-from grpo_practice.practice.skipping import AGAIN
 from grpo_practice.store.records import GroupRow
 from grpo_practice.types import ALL_ROLLOUTS, FIRST_WAVE, Distilled, Group, Rollout
 
@@ -65,7 +64,7 @@ def mean_reward(
 def counted(*, adaptive: bool, skip_uniform: bool) -> str:
     """What a mean reward is the mean of."""
     if skip_uniform:
-        return f"{ALL_ROLLOUTS}, {1 / AGAIN:g} times where the group might have been left out"
+        return f"{ALL_ROLLOUTS}, twice those of groups that might have been left out"
     return f"the first {FIRST_WAVE} rollouts of each group" if adaptive else ALL_ROLLOUTS
 
 

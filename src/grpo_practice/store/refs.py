@@ -43,6 +43,12 @@ def record(db: sqlite3.Connection, branch_id: int) -> BranchRecord:
     return BranchRecord(json.loads(row[0]), get_text(db, row[1]))
 
 
+def played(db: sqlite3.Connection, branch_id: int) -> dict[str, Any]:
+    """How a branch of a practice run plays its groups: its policy, and what runs ahead."""
+    bound = {"practice.overlap": 0.0} | dict(record(db, branch_id).identity)
+    return {name: bound[f"practice.{name}"] for name in ("group_policy", "overlap")}
+
+
 def origin(db: sqlite3.Connection, library_id: int) -> Origin | None:
     """Where a library was made; None when there is no such library."""
     row = db.execute(
