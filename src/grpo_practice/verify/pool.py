@@ -66,10 +66,10 @@ class Pool:
             WorkerDiedError: Its process ended, and so did a second one.
             VerifyError: The workers cannot start.
         """
-        from pebble import ProcessExpired  # here, since few commands come to need a worker
-
         for _ in range(2):
             pool = await self._ready()
+            from pebble import ProcessExpired  # not sooner: `_start` imports it, off the loop
+
             try:
                 future = pool.schedule(work, args=args, timeout=self._timeout_s)
                 return await asyncio.wrap_future(future)
@@ -88,7 +88,7 @@ class Pool:
             return self._pool
 
     def _start(self) -> "ProcessPool":
-        from pebble import ProcessExpired, ProcessPool
+        from pebble import ProcessExpired, ProcessPool  # few commands come to need a worker
 
         context = multiprocessing.get_context("forkserver")
         if self._source is None:
