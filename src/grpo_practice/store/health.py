@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from grpo_practice.store import sums
 from grpo_practice.store.records import Branch
 from grpo_practice.store.spending import OF_RUN
-from grpo_practice.store.sums import ROLLOUTS
+from grpo_practice.store.sums import UNSUMMED
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,8 @@ def of(db: sqlite3.Connection, branch: Branch, *, children: bool = False) -> Hea
     ended = Counter[str]()
     for mute, late, lost in _over(db, branch, _ROLLOUTS):
         ended.update(mute=mute, late=late, lost=lost)
-    for segment in branch.line:
-        for of in sums.of(db, (segment.branch_id, segment.first, segment.end)).values():
-            ended.update(mute=of.mute, late=of.late)
+    for _, of in sums.on_line(db, branch):
+        ended.update(mute=of.mute, late=of.late)
     seedless, replies = 0, dict[str, Counter[str]]()
     for asked, answered, n, without in _over_calls(db, branch):
         seedless += without
@@ -79,7 +78,7 @@ _ROLLOUTS = f"""
 SELECT coalesce(sum(r.outcome = 'truncated' AND r.head = ''), 0),
        coalesce(sum(r.outcome = 'limit' AND r.reason = 'time'), 0),
        coalesce(sum(v.reward IS NULL AND NOT (r.outcome = 'limit' AND r.reason IS 'time')), 0)
-{ROLLOUTS} WHERE s.branch_id = ? AND s.step >= ? AND s.step < ? AND s.sums IS NULL"""
+{UNSUMMED}"""
 
 _SHRUNK = """
 SELECT step, planned, scored, count(*) FROM groups

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_practice.store.db import get_text
+from grpo_practice.store.lineage import ADDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def record(db: sqlite3.Connection, branch_id: int) -> BranchRecord:
 
 def played(db: sqlite3.Connection, branch_id: int) -> dict[str, Any]:
     """How a branch of a practice run plays its groups: its policy, and what runs ahead."""
-    bound = {"practice.overlap": 0.0} | dict(record(db, branch_id).identity)
+    bound = {**ADDED, **record(db, branch_id).identity}
     return {name: bound[f"practice.{name}"] for name in ("group_policy", "overlap")}
 
 

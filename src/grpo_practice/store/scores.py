@@ -13,11 +13,8 @@ from grpo_practice.store import sums
 from grpo_practice.store.records import Branch
 from grpo_practice.store.rollouts import JUDGED
 from grpo_practice.store.spending import OF_RUN
-from grpo_practice.store.sums import ROLLOUTS, TALLY, Sums
+from grpo_practice.store.sums import TALLY, UNSUMMED
 from grpo_practice.types import STRIKES
-
-_UNSUMMED = f"{ROLLOUTS} WHERE s.branch_id = ? AND s.step >= ? AND s.step < ? AND s.sums IS NULL"
-"""The rollouts of all steps that have no sums."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +38,7 @@ def questions(db: sqlite3.Connection, branch: Branch) -> list[Question]:
         for step, of in sums.of(db, place, slots=True).items():
             tallies |= {(step, slot): tally for slot, *tally in of.slots}
         for step, slot, *tally in db.execute(
-            f"SELECT r.step, r.slot, {TALLY} {_UNSUMMED} GROUP BY r.step, r.slot", place
+            f"SELECT r.step, r.slot, {TALLY} {UNSUMMED} GROUP BY r.step, r.slot", place
         ):
             tallies[step, slot] = tally
     families = _families(db, {sample for sample, _ in planned.values()})
@@ -87,13 +84,7 @@ def _over_line(
     """The rows of a query over every rollout that is in no sums, segment by segment."""
     for segment in branch.line:
         place = (segment.branch_id, segment.first, segment.end)
-        yield from db.execute(f"SELECT {select} {_UNSUMMED} {tail}", place)
-
-
-def _sums(db: sqlite3.Connection, branch: Branch) -> Iterator[tuple[int, Sums]]:
-    """(step, its sums) for the other rollouts."""
-    for segment in branch.line:
-        yield from sums.of(db, (segment.branch_id, segment.first, segment.end)).items()
+        yield from db.execute(f"SELECT {select} {UNSUMMED} {tail}", place)
 
 
 def outcomes(db: sqlite3.Connection, branch: Branch) -> dict[str, int]:
@@ -101,7 +92,7 @@ def outcomes(db: sqlite3.Connection, branch: Branch) -> dict[str, int]:
     counts: Counter[str] = Counter()
     rows = _over_line(db, branch, f"{JUDGED}, count(*)", "GROUP BY 1, 2")
     told = [(outcome, reason, n) for outcome, reason, _, n in rows]
-    told += [(*row,) for _, of in _sums(db, branch) for row in of.outcomes]
+    told += [(*row,) for _, of in sums.on_line(db, branch) for row in of.outcomes]
     for outcome, reason, n in told:
         counts[f"{outcome}.{reason}" if reason else outcome] += n
     return dict(sorted(counts.items()))
@@ -120,7 +111,7 @@ def seconds_per_rollout(db: sqlite3.Connection, branch: Branch) -> float | None:
     """Mean seconds that the model took for a scored rollout; None without any."""
     select = "coalesce(sum(r.model_ms), 0), count(*)"
     rows = [(*row,) for row in _over_line(db, branch, select, "AND v.reward IS NOT NULL")]
-    rows += [(of.model_ms, of.rollouts) for _, of in _sums(db, branch)]
+    rows += [(of.model_ms, of.rollouts) for _, of in sums.on_line(db, branch)]
     n = sum(count for _, count in rows)
     return sum(ms for ms, _ in rows) / n / 1000 if n else None
 
@@ -135,7 +126,7 @@ def there(db: sqlite3.Connection, branch: Branch) -> dict[int, int]:
     """Step → its rollouts that are settled, where it has any."""
     tail = f"AND (v.reward IS NOT NULL OR r.strikes >= {STRIKES}) GROUP BY 1"
     found = {int(step): int(n) for step, n in _over_line(db, branch, "r.step, count(*)", tail)}
-    return found | {step: of.rollouts for step, of in _sums(db, branch)}
+    return found | {step: of.rollouts for step, of in sums.on_line(db, branch)}
 
 
 def asked_with(db: sqlite3.Connection, exp_id: str, system_sha: bytes) -> list[tuple[str, int]]:

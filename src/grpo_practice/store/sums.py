@@ -2,9 +2,11 @@
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from grpo_practice.store.records import Branch
 
 ROLLOUTS = """
   FROM steps s
@@ -17,6 +19,10 @@ ROLLOUTS = """
 `+s.step` keeps SQLite from spreading a range of steps to rollouts, which would read all of them
 once a step.
 """
+
+
+UNSUMMED = f"{ROLLOUTS} WHERE s.branch_id = ? AND s.step >= ? AND s.step < ? AND s.sums IS NULL"
+"""The rollouts of a segment of a line that are in no sums."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +84,9 @@ def of(db: sqlite3.Connection, place: Sequence[int], *, slots: bool = False) -> 
         place,
     )
     return {step: Sums(**json.loads(sums)) for step, sums in rows}
+
+
+def on_line(db: sqlite3.Connection, branch: Branch) -> Iterator[tuple[int, Sums]]:
+    """(step, its sums) for every step of the branch's line that has them, without their slots."""
+    for segment in branch.line:
+        yield from of(db, (segment.branch_id, segment.first, segment.end)).items()
