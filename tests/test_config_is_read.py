@@ -11,10 +11,10 @@ from pydantic import BaseModel
 
 from grpo_practice.build.specs import DEFAULT_LIMITS
 from grpo_practice.cli.main import run
-from grpo_practice.config.agent import WORKED_OUT, ModelParams, ModelSettings, Reasoning
 from grpo_practice.config.base import Model
 from grpo_practice.config.models import PracticeConfig, VerifySpec
 from grpo_practice.config.problems import model_in
+from grpo_practice.config.provider import WORKED_OUT, ModelParams, ModelSettings, Reasoning
 from grpo_practice.sim import stage_of
 from tests.build.project import Project, served
 
@@ -23,9 +23,10 @@ UNREAD = {
     "PracticeSettings.preset": "has one value until the feature is there",
     "PracticeSettings.gate": "has one value until the feature is there",
     "PracticeSettings.max_library_tokens": "has one value until the feature is there",
-    "AgentConfig.type": "has one value until there are other agents",
-    "AgentConfig.toolkits": "has one value until there are tools",
-    "AgentConfig.max_turns": "bounds rollouts with tools, which are not there yet",
+    **{
+        f"AgentConfig.{name}": "read where there are tools or an agent of one's own; tested there"
+        for name in ("max_turns", "stop_at_tool_names", "function", "command", "type")
+    },
     "ModelProvider.type": "has one value: one API is spoken",
 }
 """Fields that no run reads, and why."""

@@ -160,6 +160,40 @@ class Chat(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a call of a tool came to, as the model reads it; an error is a result, too."""
+
+    text: str
+    seconds: float = 0.0
+    """Seconds the tool itself took."""
+    cost_micro: int | None = 0
+    """Micro-dollars; None is unknown."""
+    replayed: bool = False
+    """True when it came from the ledger and cost nothing."""
+
+
+class Tools(Protocol):
+    """The tools of one rollout: what agents hold. A result is committed before it is returned."""
+
+    @property
+    def schemas(self) -> Sequence[Mapping[str, Any]]:
+        """Them as `tools` of a chat completion, in configured order."""
+        ...
+
+    async def __call__(
+        self, name: str, arguments: str, *, limit_s: float | None = None
+    ) -> ToolResult:
+        """Call one, with the arguments as the model wrote them. What is wrong is its result.
+
+        Raises:
+            TimeoutError: It was not done within `limit_s` seconds of its own.
+            AgentError: What it did before a kill cannot be done again.
+            EndpointRefusedError: The service behind it serves nobody any more; the run stops.
+        """
+        ...
+
+
 class Send(Protocol):
     """Sends one request to an endpoint, with retries inside."""
 

@@ -65,6 +65,15 @@ class CallFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolFinished:
+    """A tool was called, or its result found in the ledger."""
+
+    name: str
+    seconds: float
+    replayed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RolloutFinished:
     """One attempt ended, well or badly."""
 
@@ -150,6 +159,7 @@ Event = (
     | StepStarted
     | StepNarrowed
     | CallFinished
+    | ToolFinished
     | RolloutFinished
     | GroupFinished
     | GroupDistilled

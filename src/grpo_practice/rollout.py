@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
-from grpo_practice.agents import Agent
+from grpo_practice.agents import Agent, RolloutContext
 from grpo_practice.calls import Address, Chat, Scope
 from grpo_practice.errors import (
     EndpointError,
@@ -46,11 +46,9 @@ class Player:
     async def play(self, place: "Place", system: str) -> Rollout:
         """Play one attempt and score it. A failure is part of the rollout, never a reward of 0."""
         scope = self.scope(place)
-        chat = self.student(scope)
+        context = RolloutContext(self.student(scope), scope, self.task_timeout_s)
         try:
-            played = await self.agent(
-                place.sample.question, system, chat, limit_s=self.task_timeout_s
-            )
+            played = await self.agent(place.sample.question, system, context)
         except GrpoPracticeError:
             raise
         except Exception as e:  # noqa: BLE001 - an agent's bug is that rollout's error

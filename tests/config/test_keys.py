@@ -7,6 +7,7 @@ import pytest
 
 from grpo_practice.config.load import Loaded, load_eval, load_practice
 from grpo_practice.config.models import PracticeConfig
+from grpo_practice.config.tools import SearchToolkit
 from grpo_practice.config.yamltext import plain
 from grpo_practice.errors import ConfigError
 from tests.config.files import ENV, EVAL, PRACTICE, write
@@ -154,7 +155,6 @@ IGNORED = {
     "evaluation.agent.model.termination_max_tokens": "9",
     f"{PROVIDER}.origin": "here",
     f"{AGENT}.runner": "x",
-    f"{AGENT}.stop_at_tool_names": "[a]",
     f"{AGENT}.context_manager": "{}",
     f"{AGENT}.env": "null",
     f"{AGENT}.enabled_skills": "[]",
@@ -184,7 +184,14 @@ REFUSED = {
     "practice.overlap": ("1.5", "less than or equal to 1"),
     f"{AGENT}.type": ("orchestra", "use `simple`"),
     f"{AGENT}.agent.instructions": ("[a, b]", "should be a text"),
-    f"{AGENT}.toolkits": ("{search: {mode: builtin}}", "tools are not supported yet"),
+    f"{AGENT}.toolkits.t": ("{mode: builtin}", "built in are python_executor and search"),
+    f"{AGENT}.toolkits.search.mode": ("customized", "`mode: mcp`"),
+    f"{AGENT}.toolkits.search.env_mode": ("e2b", "`local` is the one way"),
+    f"{AGENT}.toolkits.search.config.search_engine": ("duckduckgo", "use `google`"),
+    f"{AGENT}.toolkits.search.config.crawl_engine": ("crawl4ai", "use `jina` or `local`"),
+    f"{AGENT}.toolkits.search.config.serch": ("1", "unknown key"),
+    f"{AGENT}.toolkits.x": ("{mode: mcp, config: {url: 'http://h/'}}", "needs config.command"),
+    f"{AGENT}.toolkits.y.mcp_transport": ("sse", "use `streamable_http`"),
     f"{AGENT}.context_manager": ("{name: compact}", "not supported"),
     f"{AGENT}.env": ("{name: e2b}", "not supported"),
     f"{AGENT}.enabled_skills": ("[web]", "not supported"),
@@ -205,16 +212,57 @@ def test_refused(tmp_path: Path, key: str) -> None:
     assert said in str(e.value)
 
 
-@pytest.mark.parametrize("kind", ["orchestra", "orchestrator", "workforce", "python", "command"])
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("type=python", "type python needs function"),
+        ("type=command", "type command needs command"),
+        ("command=[agent]", "type simple has no use for command"),
+        ("function=a.py:f", "type simple has no use for function"),
+    ],
+)
+def test_an_agent_of_ones_own_names_its_program(tmp_path: Path, flag: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load(tmp_path, f"{AGENT}.{flag}")
+
+
+def test_an_agent_of_ones_own_brings_its_own_tools(tmp_path: Path) -> None:
+    own = [f"{AGENT}.type=python", f"{AGENT}.function=a.py:f"]
+    with pytest.raises(ConfigError, match="brings its own tools"):
+        load(tmp_path, *own, f"{AGENT}.toolkits={{search: {{}}}}")
+
+
+@pytest.mark.parametrize("kind", ["orchestra", "orchestrator", "workforce"])
 def test_agents_of_another_type_are_refused(tmp_path: Path, kind: str) -> None:
     with pytest.raises(ConfigError, match=f"type = '{kind}'"):
         load(tmp_path, f"{AGENT}.type={kind}")
 
 
-def test_tools_are_refused_before_their_variables_are_looked_up(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as e:
-        load(tmp_path, f"{AGENT}.toolkits={{search: {{config_llm: '${{oc.env:NOT_SET}}'}}}}")
-    assert "NOT_SET is not set" not in str(e.value)
+def test_toolkits_of_the_published_configs_are_taken_as_they_are(tmp_path: Path) -> None:
+    search = (
+        "{name: search, mode: builtin, activated_tools: null, env_mode: local, config: {"
+        "search_engine: google, search_params: {}, search_banned_sites: [a.example],"
+        " crawl_engine: jina, crawl_params: {}, crawl_jina_params: {},"
+        " summary_token_limit: 10_000},"
+        " config_llm: {model_provider: {type: '${oc.env:UTU_LLM_TYPE}', model: sim}}}"
+    )
+    python = "{name: python_executor, mode: builtin, config: {workspace_root: ./}}"
+    loaded = load(tmp_path, f"{AGENT}.toolkits={{search: {search}, python_executor: {python}}}")
+    kit = loaded.config.evaluation.agent.toolkits["search"]
+    assert isinstance(kit, SearchToolkit)
+    assert kit.config.search_banned_sites == ("a.example",)
+    assert kit.config_llm is not None
+    assert kit.config_llm.model_provider.type == "chat.completions"
+    ignored = [text.split(" is ignored: ")[0].rpartition(".")[2] for text in loaded.ignored]
+    assert sorted(ignored) == ["env_mode", "workspace_root"]
+
+
+def test_a_toolkit_is_named_by_its_key_and_its_reader_is_the_agents_model(tmp_path: Path) -> None:
+    kit = load(tmp_path, f"{AGENT}.toolkits={{search: {{}}}}").config.evaluation.agent.toolkits
+    assert isinstance(kit["search"], SearchToolkit)
+    llm = kit["search"].config_llm
+    assert llm is not None
+    assert llm.model_provider.model == "sim"
 
 
 def test_eval_method_without_verify_says_what_to_write(tmp_path: Path) -> None:

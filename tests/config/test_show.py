@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.config.agent import ModelConfig
 from grpo_practice.config.load import load_practice
 from grpo_practice.config.problems import Problem, raise_problems
+from grpo_practice.config.provider import ModelConfig
 from grpo_practice.config.redact import redact, secrets_in
 from grpo_practice.config.show import show
 from grpo_practice.config.yamltext import Tree, parse_yaml

@@ -1,9 +1,22 @@
 """How a rollout is played: a question and a system prompt become an answer."""
 
+from dataclasses import dataclass
 from typing import Protocol
 
-from grpo_practice.calls import Chat
+from grpo_practice.calls import Chat, Scope
 from grpo_practice.types import Played
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutContext:
+    """What a rollout is played with."""
+
+    chat: Chat
+    """The agent's model."""
+    scope: Scope
+    """Where its calls are addressed."""
+    limit_s: float
+    """The most seconds of its own model and tool calls."""
 
 
 class Agent(Protocol):
@@ -14,6 +27,6 @@ class Agent(Protocol):
             wrong is part of what it returns.
     """
 
-    async def __call__(self, question: str, system: str, chat: Chat, *, limit_s: float) -> Played:
-        """Answer the question; `limit_s` bounds the seconds spent in its own model calls."""
+    async def __call__(self, question: str, system: str, context: RolloutContext) -> Played:
+        """Answer the question."""
         ...

@@ -1,46 +1,71 @@
-"""`type: simple`: one question, one reply."""
+"""`type: simple` without tools: one question, one reply."""
 
-from grpo_practice.calls import NO_USAGE, Chat, Message, Reply
-from grpo_practice.errors import ContentFilterError, ContextOverflowError, EndpointError
+from collections.abc import Sequence
+
+from grpo_practice.agents import RolloutContext
+from grpo_practice.calls import NO_USAGE, Message, Reply
+from grpo_practice.errors import (
+    AgentError,
+    ContentFilterError,
+    ContextOverflowError,
+    EndpointError,
+)
 from grpo_practice.text import strip_think
 from grpo_practice.types import Outcome, Played
 
 
-async def play_simple(question: str, system: str, chat: Chat, *, limit_s: float) -> Played:
+async def play_simple(question: str, system: str, context: RolloutContext) -> Played:
     """What the model answered, and what kind of answer that is.
 
     An empty answer is asked for once more, as a deliberate resample; then it is the answer.
     """
-    messages: list[Message] = [{"role": "user", "content": question}]
-    if system:
-        messages.insert(0, {"role": "system", "content": system})
-    replies = list[Reply]()
+    messages, replies = opening(question, system), list[Reply]()
     try:
-        replies.append(await chat(messages, limit_s=limit_s))
-        if _outcome(replies[0])[0] == "empty":
-            left = limit_s - replies[0].seconds
-            replies.append(await chat(messages, r=1, limit_s=left))
-    except TimeoutError:
-        spent = f"no answer within {limit_s:g} s of the rollout's own time"
-        return _played("limit", replies, messages, reason="time", error=spent)
-    except ContextOverflowError as e:
-        return _played("context_overflow", replies, messages, error=str(e))
-    except ContentFilterError as e:
-        return _played("content_filter", replies, messages, error=str(e))
-    except EndpointError as e:
-        return _played("error", replies, messages, reason="provider", error=str(e))
-    outcome, why = _outcome(replies[-1])
-    return _played(outcome, replies, messages, error=why)
+        replies.append(await context.chat(messages, limit_s=context.limit_s))
+        if outcome_of(replies[0])[0] == "empty":
+            left = context.limit_s - replies[0].seconds
+            replies.append(await context.chat(messages, r=1, limit_s=left))
+    except (TimeoutError, AgentError, EndpointError) as e:
+        return failed(e, context.limit_s, messages, replies)
+    outcome, why = outcome_of(replies[-1])
+    return played(outcome, messages, replies, error=why)
 
 
-def _played(
+def opening(question: str, system: str) -> list[Message]:
+    """How a conversation begins."""
+    messages: list[Message] = [{"role": "user", "content": question}]
+    return [{"role": "system", "content": system}, *messages] if system else messages
+
+
+def failed(
+    error: TimeoutError | AgentError | EndpointError,
+    limit_s: float,
+    messages: Sequence[Message],
+    replies: Sequence[Reply],
+) -> Played:
+    """The rollout that a call ended without an answer."""
+    match error:
+        case TimeoutError():
+            spent = f"no answer within {limit_s:g} s of the rollout's own time"
+            return played("limit", messages, replies, reason="time", error=spent)
+        case ContextOverflowError():
+            return played("context_overflow", messages, replies, error=str(error))
+        case ContentFilterError():
+            return played("content_filter", messages, replies, error=str(error))
+        case _:
+            reason = "agent" if isinstance(error, AgentError) else "provider"
+            return played("error", messages, replies, reason=reason, error=str(error))
+
+
+def played(
     outcome: Outcome,
-    replies: list[Reply],
-    messages: list[Message],
+    messages: Sequence[Message],
+    replies: Sequence[Reply],
     *,
     reason: str | None = None,
     error: str | None = None,
 ) -> Played:
+    """The rollout as it ended: with what the last reply says, where that is an answer."""
     last = [replies[-1].message] if replies else []
     answered = outcome in ("ok", "truncated", "content_filter")
     return Played(
@@ -55,7 +80,7 @@ def _played(
     )
 
 
-def _outcome(reply: Reply) -> tuple[Outcome, str | None]:
+def outcome_of(reply: Reply) -> tuple[Outcome, str | None]:
     """What kind of answer a reply is, and why when it is not a plain one."""
     refusal = reply.message.get("refusal")
     if isinstance(refusal, str) and refusal.strip():

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from grpo_practice.build.models import SIM_URL, endpoint_of
 from grpo_practice.calls import Usage
-from grpo_practice.config.agent import ModelConfig
 from grpo_practice.config.models import EvalConfig, PracticeConfig
+from grpo_practice.config.provider import ModelConfig
 from grpo_practice.errors import ConfigError
 from grpo_practice.llm.admission import Admission
 from grpo_practice.llm.budget import ASSUMED_OUT, Account, Amount, Caps

@@ -10,8 +10,8 @@ from urllib.request import getproxies
 from grpo_practice.build.doctor import Finding, ok, problem, warning
 from grpo_practice.build.models import endpoint_of
 from grpo_practice.calls import Reply, Request
-from grpo_practice.config.agent import ModelConfig
 from grpo_practice.config.models import EvalConfig, PracticeConfig
+from grpo_practice.config.provider import ModelConfig
 from grpo_practice.errors import EndpointError, EndpointRefusedError, GrpoPracticeError
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.endpoint import Endpoint, host, shown_url

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 
-from grpo_practice.agents.simple import play_simple
+from grpo_practice.build.agents import open_agent
 from grpo_practice.build.inputs import check_golds, check_plan, check_texts, eval_dataset
 from grpo_practice.build.models import Models, endpoint_of
 from grpo_practice.build.reports import EvalReport, eval_report
@@ -196,10 +196,15 @@ async def _play(session: Session, job: EvalJob, run: Open, rows: Sequence[StepRo
         admission=session.admission,
         prices=config.prices,
     )
-    async with models, Verifier(job.verify) as verifier:
+    folder = job.chosen.source.base_dir
+    async with (
+        models,
+        Verifier(job.verify) as verifier,
+        open_agent(config.agent, models, run, folder) as agent,
+    ):
         judge = config.judge_model or config.agent.model
         player = Player(
-            agent=play_simple,
+            agent=agent,
             student=await models.chats(config.agent.model, "student"),
             judge=await models.chats(judge, "judge"),
             verify=to_the_end(session, verifier),

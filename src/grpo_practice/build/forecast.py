@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from grpo_practice.build.models import endpoint_of
 from grpo_practice.calls import Stage, Usage
-from grpo_practice.config.agent import ModelConfig
+from grpo_practice.config.provider import ModelConfig
 from grpo_practice.llm.budget import FLAGS, Account
 from grpo_practice.llm.prices import Price, Prices
 from grpo_practice.store import Store, spending

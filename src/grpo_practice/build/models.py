@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from grpo_practice.calls import Chat, Ledger, Scope
-from grpo_practice.config.agent import DEFAULT_TIMEOUT_S, ModelConfig
 from grpo_practice.config.models import ModelPrice
+from grpo_practice.config.provider import DEFAULT_TIMEOUT_S, ModelConfig
 from grpo_practice.events import Emit, Notice
 from grpo_practice.llm.admission import Admission
 from grpo_practice.llm.endpoint import Endpoint

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from grpo_practice.agents.simple import play_simple
+from grpo_practice.build.agents import open_agent
 from grpo_practice.build.evaluation import FEWER, EvalJob, prepare_eval, run_eval
 from grpo_practice.build.inputs import LOST, check_golds, check_plan, check_texts, dataset_of
 from grpo_practice.build.models import Models, endpoint_of
@@ -20,8 +20,8 @@ from grpo_practice.build.specs import (
     library_variant,
     practice_spec,
 )
-from grpo_practice.config.agent import ModelConfig
 from grpo_practice.config.models import PracticeConfig, PracticeSettings
+from grpo_practice.config.provider import ModelConfig
 from grpo_practice.errors import Change, ConfigError, FingerprintError, RunFailedError
 from grpo_practice.events import RunStarted
 from grpo_practice.practice.distil import Teacher
@@ -209,9 +209,13 @@ async def _work(session: Session, job: PracticeJob, run: Open, rows: list[StepRo
         admission=session.admission,
         prices=config.evaluation.prices,
     )
-    async with models, Verifier(job.verify) as verifier:
+    async with (
+        models,
+        Verifier(job.verify) as verifier,
+        open_agent(agent, models, run, job.source.base_dir) as plays,
+    ):
         player = Player(
-            agent=play_simple,
+            agent=plays,
             student=await models.chats(at_practice(config), "student"),
             judge=await models.chats(judge or agent.model, "judge"),
             verify=to_the_end(session, verifier),

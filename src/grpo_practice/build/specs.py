@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from grpo_practice.canonical import digest
-from grpo_practice.config.agent import ModelConfig, is_sim
 from grpo_practice.config.identity import identity_of
 from grpo_practice.config.models import EvalConfig, PracticeConfig, PracticeSettings
+from grpo_practice.config.provider import ModelConfig, is_sim
 from grpo_practice.prompts import Prompt
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.store.records import Branch, DatasetRow, JudgeRecord, RunSpec

@@ -16,6 +16,7 @@ from grpo_practice.events import (
     StepFinished,
     StepNarrowed,
     StepStarted,
+    ToolFinished,
 )
 
 
@@ -90,6 +91,8 @@ class Tally:
     """Of the new requests; unknown once they are answered without a count, and 0 before."""
     new: int = 0
     replayed: int = 0
+    tools: int = 0
+    """Calls of tools that were made now."""
 
     @property
     def left_s(self) -> float | None:
@@ -113,10 +116,11 @@ class Tally:
             case GroupFinished():
                 self.groups += 1
                 self.informative += event.informative
-            case GroupDistilled():
-                self.distilled += event.failed is None
-            case StepFinished():
-                self.steps_closed += 1
+            case ToolFinished():
+                self.tools += not event.replayed
+            case GroupDistilled() | StepFinished():
+                self.distilled += isinstance(event, GroupDistilled) and event.failed is None
+                self.steps_closed += isinstance(event, StepFinished)
             case Notice():
                 pass
 

@@ -22,6 +22,7 @@ from grpo_practice.events import (
     StepFinished,
     StepNarrowed,
     StepStarted,
+    ToolFinished,
 )
 from grpo_practice.text import brief, visible
 
@@ -102,7 +103,9 @@ class Lines:
                 self._print(*_closed_line(event))
             case Notice():
                 self._print(f"note: {visible(event.text)}", "yellow")
-            case GroupDistilled() | GroupFinished() | StepNarrowed() | CallFinished():
+            case GroupDistilled() | GroupFinished() | StepNarrowed():
+                pass
+            case CallFinished() | ToolFinished():
                 pass
 
     def _rollout(self, event: RolloutFinished) -> None:
@@ -189,6 +192,7 @@ def block(tally: Tally) -> RenderableType:
         Text(
             f"  tokens {tokens(usage.tokens_in)} in, {tokens(usage.tokens_out)} out"
             f"   requests {tally.new} new, {tally.replayed} replayed"
+            f"{f'   tool calls {tally.tools}' if tally.tools else ''}"
             + (f"   about {duration(left)} left" if left and left >= 1 else "")
         )
     )

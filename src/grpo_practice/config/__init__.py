@@ -1,6 +1,6 @@
 """YAML, flags and environment in; one frozen, typed config out."""
 
-from grpo_practice.config.agent import AgentConfig, ModelConfig, ModelProvider, ModelSettings
+from grpo_practice.config.agent import AgentConfig
 from grpo_practice.config.compose import packaged_configs
 from grpo_practice.config.discover import find_config
 from grpo_practice.config.env import Environment, read_environment
@@ -12,6 +12,7 @@ from grpo_practice.config.load import (
     load_practice_text,
 )
 from grpo_practice.config.models import EvalConfig, PracticeConfig, VerifySpec
+from grpo_practice.config.provider import ModelConfig, ModelProvider, ModelSettings
 from grpo_practice.config.show import show
 
 __all__ = [

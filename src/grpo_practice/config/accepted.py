@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
-from grpo_practice.config.agent import WORKED_OUT
 from grpo_practice.config.models import is_data_file
 from grpo_practice.config.problems import Problem, dotted
+from grpo_practice.config.provider import WORKED_OUT
 from grpo_practice.config.yamltext import Key
 
 Decision = Literal["use", "ignore", "refuse"]
@@ -41,6 +41,11 @@ def _refuse(*values: str) -> Decide:
     return lambda value, _: "refuse" if value in values else "use"
 
 
+def _ignore_only(*values: str) -> Decide:
+    """Ignore these values, refuse all others."""
+    return lambda value, _: "ignore" if value in (None, *values) else "refuse"
+
+
 def _empty(value: Any, section: Mapping[str, Any]) -> Decision:
     """Ignore what says nothing, refuse what asks for something."""
     return "ignore" if _says_nothing(value) else "refuse"
@@ -50,10 +55,6 @@ def _says_nothing(value: Any) -> bool:
     if isinstance(value, dict):
         return all(_says_nothing(v) for v in value.values())
     return value in (None, "", [], False, "base", "dummy", "default", "none")
-
-
-def _no_tools(value: Any, section: Mapping[str, Any]) -> Decision:
-    return "use" if value == {} else "ignore" if value in (None, []) else "refuse"
 
 
 def _text_only(value: Any, section: Mapping[str, Any]) -> Decision:
@@ -94,10 +95,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
             _refuse("orchestra", "orchestrator", "workforce"),
             "agents made of several are not played here; use `simple`",
         ),
-        Rule("type", _refuse("python", "command"), f"an agent of your own {_LATER}"),
         Rule("agent.instructions", _text_only, "should be a text"),
-        Rule("toolkits", _no_tools, "tools are not supported yet; write `toolkits: {}`"),
-        Rule("stop_at_tool_names", _ignore, "there are no tools yet"),
         Rule("runner", _ignore, "rollouts have one runner here"),
         Rule("context_manager", _empty, "is not supported; leave it out"),
         Rule("env", _empty, "is not supported; leave it out"),
@@ -106,6 +104,20 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
             Rule(key, _ignore, _MANY_AGENTS)
             for key in ("planner_*", "workers*", "reporter_*", "workforce_*", "orchestrator_*")
         ),
+    ),
+    "toolkit": (
+        Rule("mode", _refuse("customized"), "give tools of your own by `mode: mcp`"),
+        Rule("env_mode", _ignore_only("local"), "tools run here; `local` is the one way"),
+        Rule("customized_filepath", _empty, "give tools of your own by `mode: mcp`"),
+        Rule("customized_classname", _empty, "give tools of your own by `mode: mcp`"),
+        Rule("config.workspace_root", _ignore, "code runs without files of yours"),
+        Rule(
+            "config.search_engine",
+            _refuse("baidu", "duckduckgo"),
+            "use `google` (Serper) or `jina`",
+        ),
+        Rule("config.crawl_engine", _refuse("crawl4ai"), "use `jina` or `local`"),
+        Rule("mcp_transport", _refuse("sse"), "is superseded; use `streamable_http` or `stdio`"),
     ),
     "model": (
         Rule(
@@ -125,7 +137,14 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
     ),
 }
 
-_OF_EVAL = {"": "evaluation", "judge_model": "model", "agent": "agent", "agent.model": "model"}
+_OF_EVAL = {
+    "": "evaluation",
+    "judge_model": "model",
+    "agent": "agent",
+    "agent.model": "model",
+    "agent.toolkits.*": "toolkit",
+    "agent.toolkits.*.config_llm": "model",
+}
 SECTIONS: Mapping[str, Mapping[str, str]] = {
     "eval": _OF_EVAL,
     "practice": {
@@ -143,19 +162,29 @@ def settle(
     """Take out of `data` what is ignored or refused; a sentence for each ignored key."""
     ignored = []
     for prefix, name in SECTIONS[kind].items():
-        start: Key = tuple(prefix.split(".")) if prefix else ()
-        section = _at(data, start)
-        for rule in RULES[name] if section else ():
-            for parent, key in list(_matches(section, rule.key)):
-                full = (*start, *rule.key.split(".")[:-1], key)
-                decision = rule.decide(parent[key], section)
-                if decision == "refuse":
-                    problems.append(Problem(full, rule.say))
-                elif decision == "ignore":
-                    ignored.append(f"{dotted(full)} is ignored: {rule.say}")
-                if decision != "use":
-                    del parent[key]
+        for start in _places(data, tuple(prefix.split(".")) if prefix else ()):
+            section = _at(data, start)
+            for rule in RULES[name] if section else ():
+                for parent, key in list(_matches(section, rule.key)):
+                    full = (*start, *rule.key.split(".")[:-1], key)
+                    decision = rule.decide(parent[key], section)
+                    if decision == "refuse":
+                        problems.append(Problem(full, rule.say))
+                    elif decision == "ignore":
+                        ignored.append(f"{dotted(full)} is ignored: {rule.say}")
+                    if decision != "use":
+                        del parent[key]
     return ignored
+
+
+def _places(data: Any, pattern: Key) -> Iterator[Key]:
+    """The keys that a pattern stands for; `*` is any key of a mapping."""
+    if "*" not in pattern:
+        yield pattern
+        return
+    star = pattern.index("*")
+    for name in list(_at(data, pattern[:star])):
+        yield from _places(data, (*pattern[:star], name, *pattern[star + 1 :]))
 
 
 def _at(data: Any, key: Key) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What all config models share: typos are errors, types are strict, nothing changes later."""
 
-from typing import Any, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
@@ -47,7 +47,10 @@ class Model(BaseModel):
 def _models_by_name(annotation: Any) -> bool:
     """True for `dict[str, SomeModel]`: the models read their own values."""
     kinds = get_args(annotation) if get_origin(annotation) is dict else ()
-    return any(isinstance(kind, type) and issubclass(kind, BaseModel) for kind in kinds)
+    return any(
+        get_origin(kind) is Annotated or (isinstance(kind, type) and issubclass(kind, BaseModel))
+        for kind in kinds
+    )
 
 
 def _without_marks(value: Any) -> Any:

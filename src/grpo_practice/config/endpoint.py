@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from grpo_practice.config.agent import ModelProvider, is_sim
 from grpo_practice.config.env import Environment
 from grpo_practice.config.interpolate import interpolate, variables
 from grpo_practice.config.problems import Problem, dotted
+from grpo_practice.config.provider import ModelProvider, is_sim
 from grpo_practice.config.yamltext import Key
 from grpo_practice.redact import REDACTED, redact_url
 

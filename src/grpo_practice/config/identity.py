@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from grpo_practice.config.models import EvalConfig, PracticeConfig
 from grpo_practice.config.show import redacted
+from grpo_practice.config.tools import what_answers
 
 Class = Literal["identity", "eval", "plan", "extend", "operational", "texts", "elsewhere"]
 """What a change of a key means for a run that exists.
@@ -71,7 +72,11 @@ CLASSES: Mapping[str, Class] = {
     "practice.preset": "elsewhere",
     "data.practice_dataset_name": "plan",
     "evaluation.exp_id": "elsewhere",
-    **_of("identity", "evaluation.agent.", "type agent.name agent.instructions toolkits max_turns"),
+    **_of(
+        "identity",
+        "evaluation.agent.",
+        "type agent.name agent.instructions toolkits max_turns stop_at_tool_names function command",
+    ),
     **_model("evaluation.agent.model"),
     **_of("plan", "evaluation.data.", "dataset question_field gt_field"),
     "evaluation.data.type": "elsewhere",
@@ -107,7 +112,8 @@ def _leaves(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]
 def identity_of(config: PracticeConfig | EvalConfig) -> dict[str, Any]:
     """The keys a branch is bound to, dotted as in the config's own YAML, values as JSON.
 
-    `extra_args.timeout` is left out: how long we wait does not change what is asked.
+    `extra_args.timeout` is left out: how long we wait does not change what is asked; and so is
+    where the services behind tools are.
     """
     practice = _is_practice(config)
     bound: tuple[Class, ...] = ("identity",) if practice else ("identity", "eval")
@@ -117,6 +123,8 @@ def identity_of(config: PracticeConfig | EvalConfig) -> dict[str, Any]:
             continue
         if key.endswith(".extra_args") and value:
             value = {k: v for k, v in value.items() if k != "timeout"} or None
+        if key.endswith(".toolkits"):
+            value = {name: what_answers(toolkit) for name, toolkit in value.items()}
         out[key if practice else key.removeprefix("evaluation.")] = value
     return out
 

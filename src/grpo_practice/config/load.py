@@ -12,6 +12,7 @@ from grpo_practice.config.models import EvalConfig, PracticeConfig, is_data_file
 from grpo_practice.config.problems import Problem
 from grpo_practice.config.redact import secrets_in
 from grpo_practice.config.roles import Roles
+from grpo_practice.config.tools import SearchToolkit
 from grpo_practice.config.work import Source, Work
 from grpo_practice.config.yamltext import Key, Tree, parse_yaml
 from grpo_practice.errors import ConfigError
@@ -193,7 +194,19 @@ def _named_by_dotenv(config: PracticeConfig | EvalConfig, env: Environment) -> l
 def _eval_models(config: EvalConfig, roles: Roles, at: Key) -> tuple[AgentConfig, EvalConfig]:
     """The agent and the evaluation with their models resolved; no judge where none is asked."""
     model = roles.student(config.agent.model, (*at, "agent", "model"))
-    agent = config.agent.model_copy(update={"model": model})
+    toolkits = {
+        name: kit.model_copy(
+            update={
+                "config_llm": roles.reader(
+                    kit.config_llm, model, (*at, "agent", "toolkits", name, "config_llm")
+                )
+            }
+        )
+        if isinstance(kit, SearchToolkit)
+        else kit
+        for name, kit in config.agent.toolkits.items()
+    }
+    agent = config.agent.model_copy(update={"model": model, "toolkits": toolkits})
     judge = None
     if config.verify.may_ask:
         judge = roles.judge(config.judge_model, model, (*at, "judge_model"))

@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from grpo_practice.config.agent import AgentConfig, ModelConfig
+from grpo_practice.config.agent import AgentConfig
 from grpo_practice.config.base import NAME, Model
+from grpo_practice.config.provider import ModelConfig
 from grpo_practice.types import FIRST_WAVE
 
 MOST = 10_000

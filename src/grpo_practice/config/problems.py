@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from grpo_practice.config.agent import WORKED_OUT
+from grpo_practice.config.provider import WORKED_OUT
 from grpo_practice.config.redact import redact
 from grpo_practice.config.yamltext import Key, Tree
 from grpo_practice.errors import ConfigError

@@ -8,9 +8,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from grpo_practice.config.agent import WORKED_OUT
 from grpo_practice.config.models import PracticeConfig
 from grpo_practice.config.problems import model_in
+from grpo_practice.config.provider import WORKED_OUT
 
 
 def reference_markdown() -> str:

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from grpo_practice.config.agent import (
+from grpo_practice.config.endpoint import Tier, at_tier, env_tier, resolve, tier_of, unused_key
+from grpo_practice.config.env import Environment
+from grpo_practice.config.problems import Problem
+from grpo_practice.config.provider import (
     ModelConfig,
     ModelParams,
     ModelProvider,
     ModelSettings,
     is_sim,
 )
-from grpo_practice.config.endpoint import Tier, at_tier, env_tier, resolve, tier_of, unused_key
-from grpo_practice.config.env import Environment
-from grpo_practice.config.problems import Problem
 from grpo_practice.config.yamltext import Key
 
 _CARRIED = (
@@ -46,6 +46,10 @@ class Roles:
             provider = provider.model_copy(update={"model": student.model_provider.model})
         tiers = [tier_of(student.model_provider, "the agent"), *self._tiers("UTU_LLM", "OPENAI")]
         return _caller(self._resolved(own, provider, tiers, key))
+
+    def reader(self, own: ModelConfig | None, student: ModelConfig, key: Key) -> ModelConfig:
+        """The model that a tool asks: its own, else the student's; called as a teacher is."""
+        return self.teacher(own, student, key)
 
     def judge(self, own: ModelConfig | None, student: ModelConfig, key: Key) -> ModelConfig:
         """The model that scores: its own, else `JUDGE_LLM_*`, else the student's."""

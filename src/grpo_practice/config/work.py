@@ -118,10 +118,15 @@ class Work:
         """The places of model providers, and the environment names that go with each."""
         at, last = self.evaluation, "model_provider"
         teacher: Key = ("practice", "teacher_model", last)
+        tools: Key = (*at, "agent", "toolkits")
         return [
             ((*at, "agent", "model", last), "UTU_LLM"),
             ((*at, "judge_model", last), "JUDGE_LLM"),
             *([(teacher, "UTU_LLM")] if self.kind == "practice" else []),
+            *(
+                ((*tools, name, "config_llm", last), "UTU_LLM")
+                for name in self.section(tools) or ()
+            ),
         ]
 
     def _leave_out_unused(self) -> None:

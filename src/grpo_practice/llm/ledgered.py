@@ -24,7 +24,26 @@ class Model:
 def ledgered(model: Model, ledger: Ledger, emit: Emit) -> Callable[[Scope], Chat]:
     """Opens a conversation at a scope. Each opening is one play of that scope."""
     head = Head(model.name, model.params)
-    return lambda scope: LedgeredChat(model, head, ledger, emit, scope)
+    return lambda scope: LedgeredChat(model, head, ledger, emit, scope, Play())
+
+
+class Play:
+    """What is known of one play of a scope: how often what was asked, and what continues what."""
+
+    __slots__ = ("asked", "states", "turn")
+
+    def __init__(self) -> None:
+        self.asked: Counter[bytes] = Counter()
+        self.states = dict[bytes, tuple[int, int]]()
+        """Chain state after a call's reply → (call_id, how many messages that is)."""
+        self.turn = 0
+
+    def place(self, request_hash: bytes) -> tuple[int, int]:
+        """`nth` and `turn` of a request that is made now."""
+        nth, turn = self.asked[request_hash], self.turn
+        self.asked[request_hash] += 1
+        self.turn += 1
+        return nth, turn
 
 
 class Head:
@@ -53,22 +72,16 @@ class Head:
 
 
 class LedgeredChat:
-    """One play of one scope (a `calls.Chat`): counts equal requests, knows what continues what."""
+    """A model, asked in one play of one scope (a `calls.Chat`)."""
 
-    __slots__ = ("_asked", "_emit", "_head", "_ledger", "_model", "_scope", "_states", "_turn")
+    __slots__ = ("_emit", "_head", "_ledger", "_model", "_play", "_scope")
 
-    def __init__(self, model: Model, head: Head, ledger: Ledger, emit: Emit, scope: Scope) -> None:
-        self._model, self._head, self._ledger, self._emit, self._scope = (
-            model,
-            head,
-            ledger,
-            emit,
-            scope,
-        )
-        self._asked: Counter[bytes] = Counter()
-        self._states = dict[bytes, tuple[int, int]]()
-        """Chain state after a call's reply → (call_id, how many messages that is)."""
-        self._turn = 0
+    def __init__(
+        self, model: Model, head: Head, ledger: Ledger, emit: Emit, scope: Scope, play: Play
+    ) -> None:
+        """`head` is the model's; `play` may be shared with others that are asked in it."""
+        self._model, self._head, self._ledger, self._emit = model, head, ledger, emit
+        self._scope, self._play = scope, play
 
     async def __call__(
         self,
@@ -89,9 +102,7 @@ class LedgeredChat:
         chain = Chain(self._head.hashed(seed, tools))
         states = [chain.add(message, text) for message, text in zip(messages, spelt, strict=True)]
         request_hash = chain.state[:16]
-        nth, turn = self._asked[request_hash], self._turn
-        self._asked[request_hash] += 1
-        self._turn += 1
+        nth, turn = self._play.place(request_hash)
 
         reply = await self._ledger.get(self._scope.address, request_hash, nth)
         if reply is None:
@@ -109,7 +120,7 @@ class LedgeredChat:
                 reply=reply,
             )
             reply = replace(reply, call_id=await self._ledger.put(entry))
-        self._states[chain.add(reply.message)] = (reply.call_id, len(messages) + 1)
+        self._play.states[chain.add(reply.message)] = (reply.call_id, len(messages) + 1)
         stage = self._scope.address.stage
         self._emit(CallFinished(stage, reply.usage, reply.seconds, reply.replayed))
         return reply
@@ -126,6 +137,6 @@ class LedgeredChat:
     def _continues(self, states: Sequence[bytes]) -> tuple[int | None, int]:
         """The call whose conversation goes on here, and how many messages it covers."""
         for state in reversed(states):
-            if state in self._states:
-                return self._states[state]
+            if state in self._play.states:
+                return self._play.states[state]
         return None, 0

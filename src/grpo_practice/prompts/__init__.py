@@ -32,6 +32,9 @@ SLOTS: Mapping[str, frozenset[str]] = {
 }
 """The prompts of distillation, and the values the code fills in each."""
 
+FINAL = (FOLDER / "final.md").read_text("utf-8").strip()
+"""What a student that has used all its turns is asked."""
+
 _TRIAL: Mapping[str, object] = {
     **dict.fromkeys(frozenset[str]().union(*SLOTS.values()), "text"),
     "attempts": [{"number": 1, "shown": "E1", "summary": "text", "reward": "1", "rank": 1}],

@@ -144,6 +144,8 @@ def _unused(db: sqlite3.Connection, entry: Entry, invocation_id: int) -> str | N
     One that another run made here, or that another verify function asked, was not meant to.
     """
     a = entry.address
+    if a.stage == "tool":  # asked again only where what it was asked by was
+        return None
     row = db.execute(
         """SELECT params, i.version FROM calls JOIN call_bodies USING (call_id)
              JOIN invocations i USING (invocation_id)

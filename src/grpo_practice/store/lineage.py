@@ -53,7 +53,12 @@ class Restart:
 Decision = Start | Resume | Rebind | Restart
 
 
-ADDED = {"practice.overlap": 0.0}
+ADDED: Mapping[str, Any] = {
+    "practice.overlap": 0.0,
+    **{f"{at}agent.stop_at_tool_names": [] for at in ("", "evaluation.")},
+    **{f"{at}agent.function": None for at in ("", "evaluation.")},
+    **{f"{at}agent.command": None for at in ("", "evaluation.")},
+}
 """Keys that came with a later version, and what was done before."""
 
 

@@ -1,0 +1,154 @@
+"""`type: simple` with toolkits: the model calls tools, turn by turn, until it answers."""
+
+import asyncio
+import json
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from typing import Any
+
+from grpo_practice.agents import RolloutContext
+from grpo_practice.agents.simple import answer_of, failed, opening, outcome_of, played
+from grpo_practice.calls import Message, Reply, Scope, ToolResult, Tools, Usage
+from grpo_practice.errors import AgentError, EndpointError
+from grpo_practice.prompts import FINAL
+from grpo_practice.types import Played
+
+Open = Callable[[Scope], AbstractAsyncContextManager[Tools]]
+"""The tools for one play of a rollout."""
+
+
+class ToolAgent:
+    """Plays a rollout turn by turn (an `Agent`).
+
+    Every tool call of a turn is made, all at once, and has exactly one result, in order. At
+    `max_turns` the model is asked for its answer once, without tools, and the outcome is `limit`.
+
+    Args:
+        tools: Opens them for a rollout.
+        max_turns: Most model calls with tools.
+        stop_at: The result of one of these tools is the answer.
+    """
+
+    def __init__(self, tools: Open, *, max_turns: int, stop_at: Collection[str] = ()) -> None:
+        self._tools, self._max_turns, self._stop_at = tools, max_turns, frozenset(stop_at)
+
+    async def __call__(self, question: str, system: str, context: RolloutContext) -> Played:
+        """Answer the question."""
+        async with self._tools(context.scope) as tools:
+            game = _Game(context, tools, opening(question, system))
+            try:
+                for _ in range(self._max_turns):
+                    if not await game.ask():
+                        return game.answered()
+                    called = await game.call()
+                    if stop := next((t for n, t in called if n in self._stop_at), None):
+                        return game.stopped(stop.text)
+                return await game.forced()
+            except (TimeoutError, AgentError, EndpointError) as e:
+                return game.played(failed(e, context.limit_s, game.messages, game.replies))
+
+
+class _Game:
+    """One play of a rollout so far."""
+
+    def __init__(self, context: RolloutContext, tools: Tools, messages: list[Message]) -> None:
+        self._context, self._tools = context, tools
+        self.messages = messages
+        """What the next request begins with: all but the last reply."""
+        self.replies = list[Reply]()
+        self._results = list[ToolResult]()
+
+    @property
+    def _left_s(self) -> float:
+        spent = sum(r.seconds for r in self.replies) + sum(r.seconds for r in self._results)
+        return self._context.limit_s - spent
+
+    async def ask(self) -> bool:
+        """The model has replied; True when it calls tools. An empty reply is asked for again."""
+        for r in range(2):
+            reply = await self._context.chat(
+                self.messages, tools=self._tools.schemas, r=r, limit_s=self._left_s
+            )
+            self.replies.append(reply)
+            if calls_in(reply.message):
+                return outcome_of(reply)[0] not in ("refused", "content_filter")
+            if outcome_of(reply)[0] != "empty":
+                break
+        return False
+
+    async def call(self) -> list[tuple[str, ToolResult]]:
+        """Each tool the last reply calls has its result, and the model will read it."""
+        message, calls = identified(self.replies[-1].message)
+        functions = [call.get("function") or {} for call in calls]
+        names = [str(function.get("name") or "") for function in functions]
+        left = self._left_s
+        found = await asyncio.gather(
+            *(
+                self._tools(name, _arguments(function), limit_s=left)
+                for name, function in zip(names, functions, strict=True)
+            ),
+            return_exceptions=True,  # whatever one comes to, the others may have been paid for
+        )
+        results = [result for result in found if isinstance(result, ToolResult)]
+        self._results += results
+        for error in found:
+            if isinstance(error, BaseException):
+                raise error
+        self.messages.append(message)
+        for call, result in zip(calls, results, strict=True):
+            self.messages.append(
+                {"role": "tool", "tool_call_id": call["id"], "content": result.text}
+            )
+        return list(zip(names, results, strict=True))
+
+    async def forced(self) -> Played:
+        """The model was asked for its answer once, without tools."""
+        self.messages.append({"role": "user", "content": FINAL})
+        self.replies.append(await self._context.chat(self.messages, limit_s=self._left_s))
+        turns = f"it had called tools in each of its {len(self.replies) - 1} turns"
+        ended = played("limit", self.messages, self.replies, reason="turns", error=turns)
+        return self.played(replace(ended, response=answer_of(self.replies[-1].content)))
+
+    def answered(self) -> Played:
+        """The last reply is the answer."""
+        outcome, why = outcome_of(self.replies[-1])
+        return self.played(played(outcome, self.messages, self.replies, error=why))
+
+    def stopped(self, text: str) -> Played:
+        """A tool's result is the answer."""
+        ended = played("ok", self.messages, self.replies)
+        return self.played(replace(ended, response=text, transcript=list(self.messages)))
+
+    def played(self, ended: Played) -> Played:
+        """With what the tools took."""
+        return replace(
+            ended,
+            tool_calls=len(self._results),
+            usage=sum((Usage(cost_micro=r.cost_micro) for r in self._results), start=ended.usage),
+            model_s=ended.model_s + sum(r.seconds for r in self._results),
+        )
+
+
+def calls_in(message: Mapping[str, Any]) -> list[Message]:
+    """The tool calls of an assistant message."""
+    calls = message.get("tool_calls")
+    return [c for c in calls if isinstance(c, dict)] if isinstance(calls, list) else []
+
+
+def identified(message: Message) -> tuple[Message, list[Message]]:
+    """The message and its calls, each call under an id of its own; as it is where that holds."""
+    calls = calls_in(message)
+    ids = [call.get("id") for call in calls]
+    if all(isinstance(i, str) and i for i in ids) and len(set(ids)) == len(ids):
+        return message, calls
+    named: list[Message] = [{**call, "id": f"call_{n}"} for n, call in enumerate(calls, 1)]
+    return {**message, "tool_calls": named}, named
+
+
+def _arguments(function: Mapping[str, Any]) -> str:
+    """As text, also from an endpoint that sends them parsed."""
+    given: object = function.get("arguments")
+    if isinstance(given, str):
+        return given
+    return "" if given is None else json.dumps(given)

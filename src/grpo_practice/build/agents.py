@@ -1,0 +1,84 @@
+"""The agent of a config, ready to play: its tools open, what is behind them probed."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from grpo_practice.agents import Agent
+from grpo_practice.agents.simple import play_simple
+from grpo_practice.agents.turns import ToolAgent
+from grpo_practice.build.models import Models
+from grpo_practice.build.session import Open
+from grpo_practice.config.agent import AgentConfig
+from grpo_practice.config.tools import McpToolkit, PythonToolkit, SearchToolkit, Toolkit
+from grpo_practice.errors import ConfigError
+from grpo_practice.events import Notice
+from grpo_practice.tools import Tool
+from grpo_practice.tools.box import Toolbox
+
+
+@asynccontextmanager
+async def open_agent(
+    config: AgentConfig, models: Models, run: Open, folder: Path
+) -> AsyncIterator[Agent]:
+    """What plays the rollouts of a run; its tools are closed with the block.
+
+    Args:
+        config: The agent.
+        models: Where tools that ask a model get theirs.
+        run: The run that the tools' calls belong to.
+        folder: What paths in the config are relative to.
+
+    Raises:
+        ConfigError: A tool cannot be had as the config asks.
+    """
+    if not config.toolkits:
+        yield play_simple
+        return
+    async with AsyncExitStack() as stack:
+        tools = list[Tool]()
+        for name, toolkit in config.toolkits.items():
+            opened = await stack.enter_async_context(await _open(toolkit, models, folder))
+            tools += chosen(name, toolkit, opened)
+        for runs_in in dict.fromkeys(tool.runs_in for tool in tools):
+            names = ", ".join(tool.name for tool in tools if tool.runs_in == runs_in)
+            run.emit(Notice(f"tools: {names} ({runs_in})"))
+        box = Toolbox(tools, run.ledger, run.emit)
+        yield ToolAgent(box.open, max_turns=config.max_turns, stop_at=config.stop_at_tool_names)
+
+
+async def _open(
+    toolkit: Toolkit, models: Models, folder: Path
+) -> AbstractAsyncContextManager[list[Tool]]:
+    match toolkit:
+        case PythonToolkit():
+            from grpo_practice.tools.python import open_python
+
+            return open_python(toolkit.config)
+        case SearchToolkit():
+            from grpo_practice.tools.search import open_search
+
+            assert toolkit.config_llm is not None, "the loader fills it"
+            return open_search(toolkit.config, await models.chats(toolkit.config_llm, "teacher"))
+        case McpToolkit():
+            from grpo_practice.tools.mcp import open_mcp
+
+            return open_mcp(toolkit, folder)
+
+
+def chosen(name: str, toolkit: Toolkit, tools: list[Tool]) -> list[Tool]:
+    """Those of the toolkit's tools that are activated, in the order the config names them.
+
+    Raises:
+        ConfigError: It has no such tool.
+    """
+    if toolkit.activated_tools is None:
+        return tools
+    known = {tool.name: tool for tool in tools}
+    for wanted in toolkit.activated_tools:
+        if wanted not in known:
+            raise ConfigError(
+                f"toolkits.{name}.activated_tools: there is no tool {wanted!r}",
+                hint=f"it has {', '.join(known)}",
+            )
+    return [known[wanted] for wanted in toolkit.activated_tools]

@@ -1,0 +1,221 @@
+"""The tools of a run, called through the ledger: looked up first, committed before they are read.
+
+A tool's error is a result as any other: it may have been paid for, and the model has read it.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from time import monotonic
+from typing import Any
+
+from grpo_practice.calls import Entry, Ledger, Reply, Scope, ToolResult, Usage
+from grpo_practice.canonical import Chain, canon, clean_json
+from grpo_practice.errors import AgentError, ConfigError, GrpoPracticeError
+from grpo_practice.events import Emit, ToolFinished
+from grpo_practice.llm.ledgered import Play
+from grpo_practice.redact import redactor
+from grpo_practice.tools import Output, Session, Tool, ToolError
+
+OUTPUT_BYTES = 16 * 1024
+"""Bytes of a result that a model reads, UTF-8; the rest is cut, and that is said."""
+
+
+class Toolbox:
+    """The tools of a run.
+
+    Args:
+        tools: In the order models are shown them.
+        ledger: What every call is looked up in, and committed to.
+        emit: Told of calls.
+
+    Raises:
+        ConfigError: Two have the same name.
+    """
+
+    def __init__(self, tools: Sequence[Tool], ledger: Ledger, emit: Emit) -> None:
+        names = [tool.name for tool in tools]
+        for name in names:
+            if names.count(name) > 1:
+                raise ConfigError(
+                    f"two toolkits have a tool {name!r}",
+                    hint="leave one out with activated_tools",
+                )
+        self.tools = {tool.name: tool for tool in tools}
+        self.schemas = [tool.schema for tool in tools]
+        self.ledger, self.emit = ledger, emit
+
+    @asynccontextmanager
+    async def open(self, scope: Scope) -> "AsyncIterator[RolloutTools]":
+        """The tools for one play of a rollout; what they hold of it ends with the block."""
+        at = replace(scope, address=replace(scope.address, stage="tool"))
+        async with AsyncExitStack() as stack:
+            yield RolloutTools(self, at, stack)
+
+
+@dataclass(slots=True)
+class _State:
+    """A session of one rollout, and the stored calls that it has not seen."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    unseen: list[tuple[str, Mapping[str, Any], str]] = field(default_factory=list)
+    """Name, arguments, result."""
+    call: Callable[[str, Mapping[str, Any]], Any] | None = None
+
+
+class RolloutTools:
+    """The tools in one play of one rollout (a `calls.Tools`)."""
+
+    def __init__(self, box: Toolbox, scope: Scope, stack: AsyncExitStack) -> None:
+        self._box, self._scope, self._stack = box, scope, stack
+        self._play = Play()
+        self._states = dict[Session, _State]()
+
+    @property
+    def schemas(self) -> Sequence[Mapping[str, Any]]:
+        """Them as `tools` of a chat completion."""
+        return self._box.schemas
+
+    async def __call__(
+        self, name: str, arguments: str, *, limit_s: float | None = None
+    ) -> ToolResult:
+        """The stored result, or a new one that is committed. See `calls.Tools`."""
+        tool = self._box.tools.get(name)
+        if tool is None:
+            return ToolResult(f"Tool {name!r} not found. There are: {', '.join(self._box.tools)}.")
+        try:
+            given = _parsed(arguments)
+        except ValueError as e:
+            return ToolResult(f"The arguments are {e}. Please try again with valid JSON.")
+        head = canon({"tool": tool.name, "version": tool.version, "arguments": given})
+        request_hash = Chain(head).state[:16]
+        nth, turn = self._play.place(request_hash)
+        stored = await self._box.ledger.get(self._scope.address, request_hash, nth)
+        if stored is not None:
+            result = ToolResult(stored.content, stored.seconds, replayed=True)
+            self._remember(tool, given, result.text)
+        else:
+            result = await self._live(tool, given, limit_s)
+            entry = Entry(
+                address=self._scope.address,
+                request_hash=request_hash,
+                nth=nth,
+                turn=turn,
+                prev_call_id=None,
+                head=canon({"tool": tool.name, "version": tool.version}),
+                messages=canon([given]),
+                name=tool.name,
+                reply=_reply(tool, result),
+            )
+            await self._box.ledger.put(entry)
+        self._box.emit(ToolFinished(tool.name, result.seconds, result.replayed))
+        return result
+
+    async def _live(
+        self, tool: Tool, given: Mapping[str, Any], limit_s: float | None
+    ) -> ToolResult:
+        if tool.slots is None:
+            return await self._done(tool, given, limit_s)
+        async with tool.slots:
+            return await self._done(tool, given, limit_s)
+
+    async def _done(
+        self, tool: Tool, given: Mapping[str, Any], limit_s: float | None
+    ) -> ToolResult:
+        if limit_s is not None and limit_s <= 0:
+            raise TimeoutError("no time left for a tool")
+        async with self._ready(tool) as call:
+            start = monotonic()
+            deadline = asyncio.timeout(limit_s)
+            try:
+                async with deadline:
+                    output: Output = await call(given)
+            except Exception as e:
+                if deadline.expired() or _stops(e):
+                    raise
+                output = Output(_said(e))
+            return ToolResult(capped(output.text), monotonic() - start, output.cost_micro)
+
+    @asynccontextmanager
+    async def _ready(self, tool: Tool) -> AsyncIterator[Callable[[Mapping[str, Any]], Any]]:
+        """What calls the tool; with a state, after all that it has been through."""
+        if tool.session is None:
+            yield lambda given: tool.run(given, self._scope)
+            return
+        state = self._states.setdefault(tool.session, _State())
+        async with state.lock:
+            if state.call is None:
+                state.call = await self._stack.enter_async_context(tool.session())
+            call = state.call
+            while state.unseen:
+                name, given, was = state.unseen.pop(0)
+                try:
+                    now = capped((await call(name, given)).text)
+                except ToolError as e:
+                    now = capped(_said(e))
+                if now != was:
+                    raise AgentError(
+                        f"the tool {name} answers its stored call otherwise than it did, so the"
+                        " rollout cannot go on from there"
+                    )
+            yield lambda given: call(tool.name, given)
+
+    def _remember(self, tool: Tool, given: Mapping[str, Any], text: str) -> None:
+        if tool.session is not None:
+            state = self._states.setdefault(tool.session, _State())
+            state.unseen.append((tool.name, given, text))
+
+
+def _parsed(arguments: str) -> dict[str, Any]:
+    """The arguments as the model wrote them; nothing at all is no arguments.
+
+    Raises:
+        ValueError: They are not a JSON object; the message goes on after "the arguments are".
+    """
+    try:
+        value = (
+            clean_json(json.loads(arguments, parse_constant=_refuse)) if arguments.strip() else {}
+        )
+    except json.JSONDecodeError as e:
+        raise ValueError(f"not valid JSON: {e.msg} at character {e.pos + 1}") from e
+    except RecursionError as e:
+        raise ValueError("nested too deeply") from e
+    if not isinstance(value, dict):
+        raise ValueError(f"a JSON {type(value).__name__}, not an object")
+    return value
+
+
+def _refuse(name: str) -> float:
+    raise ValueError(f"not valid JSON: {name} is not a number")
+
+
+def _stops(error: Exception) -> bool:
+    """True for what concerns more than this one call."""
+    return isinstance(error, GrpoPracticeError) and not isinstance(error, ToolError)
+
+
+def _said(error: Exception) -> str:
+    kind = "" if isinstance(error, ToolError) else f"{type(error).__name__}: "
+    return f"Error: {kind}{error}"
+
+
+def capped(text: str) -> str:
+    """The text as a model reads it: without secrets, and at most `OUTPUT_BYTES` long."""
+    text = redactor.text(clean_json(text))
+    raw = text.encode()
+    if len(raw) <= OUTPUT_BYTES:
+        return text
+    mark = f"\n[cut here: this is the beginning of {len(raw):,} bytes]"
+    return raw[: OUTPUT_BYTES - len(mark)].decode(errors="ignore") + mark
+
+
+def _reply(tool: Tool, result: ToolResult) -> Reply:
+    return Reply(
+        message={"role": "tool", "content": result.text},
+        usage=Usage(cost_micro=result.cost_micro),
+        answered_by=tool.runs_in,
+        price=None if result.cost_micro is None else "tool",
+        seconds=result.seconds,
+    )
