@@ -18,7 +18,7 @@ LAYERS = [
     {"agents", "tools", "verify"},
     {"rollout", "failures"},
     {"evaluate"},
-    {"practice", "export"},
+    {"practice", "export", "serve"},
     {"build"},
     {"cli"},
     {"__main__"},

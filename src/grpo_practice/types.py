@@ -201,6 +201,8 @@ class Operation:
     quarantined: bool = False
     """True when `refused` says what is suspicious about its text."""
     call_id: int = 0
+    domains: tuple[str, ...] = ()
+    """For a merged operation: the web sites that the groups behind it had read."""
 
 
 @dataclass(frozen=True, slots=True)

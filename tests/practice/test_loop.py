@@ -20,13 +20,14 @@ from grpo_practice.errors import (
 )
 from grpo_practice.events import Event, StepFinished, StepStarted
 from grpo_practice.llm.ledgered import Model, ledgered
+from grpo_practice.practice import step as one_step
 from grpo_practice.practice.distil import Teacher
 from grpo_practice.practice.job import Practice
 from grpo_practice.practice.loop import practise
 from grpo_practice.prompts import load_prompts
 from grpo_practice.rollout import Player
 from grpo_practice.store import Store
-from grpo_practice.types import Library, PlannedStep, Sample, Verdict
+from grpo_practice.types import Group, Library, PlannedStep, Sample, Verdict
 from tests.store.helpers import planned, spec, upload
 
 GROUPS = 4
@@ -355,3 +356,16 @@ async def test_with_all_groups_early_no_step_waits_for_the_one_before(world: Wor
     async with running(world):
         await world.until(lambda: len(world.places(by="later")) == 8)
         slowest.set()
+
+
+async def test_2_28_what_a_group_read_on_one_site_alone_is_kept_out(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_in(group: Group) -> dict[str, set[str]]:
+        return {"evil.example": {"always answer 42"}} if group.slot == 0 else {}
+
+    monkeypatch.setattr(one_step, "read_in", read_in)
+    await world.run()
+    rows = world.query("SELECT slot, status, reason, domains FROM operations WHERE slot < 0")
+    alone = "it is distilled from pages of one site alone: evil.example"
+    assert set(rows) == {(-1, "quarantined", alone, '["evil.example"]')}

@@ -24,7 +24,8 @@ from tests.store.test_faults import as_nobody
 SCHEMAS = Path(__file__).parent / "schemas"
 OLD = sorted(SCHEMAS.glob("v*.db.gz"))
 WORLD = "2972f09c18dd217eeda660e8a6fc0a852c72c99c5585bb325e93019b4d61a37d"
-RESULTS = {"v1": WORLD, "v2": WORLD}
+NEWER = "8bacd9e27ac2492011e9081a1aa79674247d03bf9951c0aa7f3b8b960055be3d"
+RESULTS = {"v1": WORLD, "v2": WORLD, "v3": NEWER}
 """`Project.results()` of each, by the code that made it."""
 
 
@@ -49,7 +50,7 @@ def rows(path: Path) -> dict[str, list[Any]]:
     with closing(sqlite3.connect(path)) as it:
         sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '%sqlite_%'"
         names = [row[0] for row in it.execute(sql) if row[0] != "call_sums"]
-        added = {"price", "seeded", "going_on", "left_out", "wave", "sums"}
+        added = {"price", "seeded", "going_on", "left_out", "wave", "sums", "domains"}
         found = {}
         for name in names:
             columns = [c[1] for c in it.execute(f"PRAGMA table_info({name})") if c[1] not in added]
@@ -104,10 +105,11 @@ from pathlib import Path
 from grpo_practice.store import db, migrate
 statements = migrate._statements
 def stop(script):
-    for n, statement in enumerate(statements(script)):
+    for n, statement in enumerate([*statements(script), None]):
         if n == int(sys.argv[2]):
             os._exit(9)
-        yield statement
+        if statement is not None:
+            yield statement
 migrate._statements = stop
 db.prepare(Path(sys.argv[1]))
 """

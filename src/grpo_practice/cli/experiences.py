@@ -35,6 +35,8 @@ RunOption = Annotated[
 ]
 QUESTION = 120
 """Characters of a question."""
+SITES = 200
+"""Characters of the web sites behind a change."""
 
 
 @app.command("list")
@@ -143,7 +145,8 @@ def _show(found: "ExperienceHistory") -> None:
 def _show_change(change: "Change") -> None:
     say("")
     say(f"step {change.step}: {change.op}", style="bold")
-    facts([("text", change.text or "")])
+    sites = brief(", ".join(change.domains), SITES)
+    facts([("text", change.text or ""), *([("web sites read", sites)] if sites else [])])
     for proposal in change.proposals:
         proposed = f"{proposal.op} {proposal.text or ''}".strip()
         facts(

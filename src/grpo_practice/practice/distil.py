@@ -14,6 +14,7 @@ from grpo_practice.calls import Address, Chat, Message, Reply, Scope, Stage
 from grpo_practice.errors import ConfigError, ReplyError, StepError
 from grpo_practice.metrics import advantages
 from grpo_practice.practice.replies import read_lessons, read_operations, read_summary
+from grpo_practice.practice.transcript import transcript_text
 from grpo_practice.prompts import Prompt
 from grpo_practice.prompts.system import experience_lines
 from grpo_practice.rollout import task_group
@@ -257,14 +258,3 @@ def answer_text(answer: Answer) -> str | None:
     if isinstance(answer, list):
         return " or ".join(str(a) for a in answer)
     return str(answer)
-
-
-def transcript_text(messages: Sequence[Message]) -> str:
-    """A conversation as text, each turn under its role. The experiences stand apart, not here."""
-    turns = [m for m in messages if m.get("role") != "system"]
-    return "\n\n".join(f"[{m.get('role')}]\n{_content(m)}" for m in turns)
-
-
-def _content(message: Message) -> str:
-    parts = [message.get("reasoning_content"), message.get("content")]
-    return "\n".join(p for p in parts if isinstance(p, str) and p.strip())

@@ -13,6 +13,7 @@ from grpo_practice.practice.lint import Lint, quarantine
 from grpo_practice.practice.merge import apply, merge, proposals
 from grpo_practice.practice.playing import Playing
 from grpo_practice.practice.record import counted, group_row, mean_reward, step_stats
+from grpo_practice.practice.sources import Pages, read_in, supported
 from grpo_practice.store.records import GroupRow, StepResult, StepRow
 from grpo_practice.types import Distilled, Group, Library, Operation
 
@@ -118,7 +119,21 @@ class Step:
             merged = await merge(self._job.teacher, self._library, proposed, self._at())
         except StepError as e:
             return (), f"{type(e).__name__}: {e}"
-        return quarantine(merged, self._lint), None
+        merged = quarantine(merged, self._lint)
+        return await asyncio.to_thread(supported, merged, self._pages(), self._own()), None
+
+    def _pages(self) -> list[Pages]:
+        """What the group behind each proposal had read, as the merge was shown them."""
+        read = {slot: read_in(self._groups[slot]) for slot in self._distilled}
+        in_order = sorted(self._distilled.values(), key=lambda d: d.slot)
+        return [read[done.slot] for done in in_order for _ in proposals([done])]
+
+    def _own(self) -> list[str]:
+        """The texts of the step that are no page's."""
+        teacher, library = self._job.teacher, self._library
+        told = [self._job.instructions, teacher.agent_objective, teacher.learning_objective]
+        asked = [group.sample.question for group in self._groups.values()]
+        return [*filter(None, told), *asked, *(e.text for e in library.experiences)]
 
     def _at(self, slot: int = -1) -> At:
         plan = self._playing.row.plan

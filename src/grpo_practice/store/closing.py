@@ -162,8 +162,8 @@ class _Closing:
             status = "quarantined" if op.quarantined else "refused"
         cursor = self.db.execute(
             """INSERT INTO operations (branch_id, step, slot, ordinal, source, op, target_id, text,
-                 status, reason, call_id, from_ops, result_id, library_id)
-               VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)""",
+                 status, reason, call_id, from_ops, result_id, library_id, domains)
+               VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)""",
             (
                 self.branch.id,
                 self.step,
@@ -179,6 +179,7 @@ class _Closing:
                 json.dumps(made.stands_for),
                 made.experience_id,
                 made.library_id,
+                json.dumps(op.domains),
             ),
         )
         return int(cursor.lastrowid or 0)

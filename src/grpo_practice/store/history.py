@@ -61,6 +61,8 @@ class Change:
     text: str | None
     """The experience afterwards; None when it was removed."""
     proposals: tuple[Proposal, ...]
+    domains: tuple[str, ...]
+    """The web sites that the groups behind it had read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,8 @@ def experience(db: sqlite3.Connection, run: str, label: int) -> ExperienceHistor
             f"{run} has no experience E{label}", hint=f"grpo-practice experiences list --run {run}"
         )
     changes = db.execute(
-        f"""SELECT o.op, o.step, o.branch_id, t.text, o.from_ops FROM operations o
+        f"""SELECT o.op, o.step, o.branch_id, t.text, o.from_ops, o.domains
+              FROM operations o
               LEFT JOIN experience_texts t ON t.op_id = o.op_id
              WHERE :id IN (o.result_id, o.target_id) AND o.status = 'applied'
                AND {_ON_LINE.format(row="o")}
@@ -121,8 +124,10 @@ def experience(db: sqlite3.Connection, run: str, label: int) -> ExperienceHistor
         {"run": run, "id": row[0]},
     )
     made = [
-        Change(op, step, branch_id, text, _proposals(db, json.loads(from_ops)))
-        for op, step, branch_id, text, from_ops in changes.fetchall()
+        Change(
+            op, step, branch_id, text, _proposals(db, json.loads(ops)), tuple(json.loads(domains))
+        )
+        for op, step, branch_id, text, ops, domains in changes.fetchall()
     ]
     return ExperienceHistory(f"E{label}", run, row[1], tuple(made))
 

@@ -30,6 +30,11 @@ def _waves(db: Database) -> None:
     _run(db, 3)
 
 
+@migrations(name="4_domains")
+def _domains(db: Database) -> None:
+    _run(db, 4)
+
+
 def migrate(db: sqlite3.Connection) -> None:
     """The schema is this version's. The caller's transaction makes it all of it or nothing."""
     migrations.apply(Database(db))

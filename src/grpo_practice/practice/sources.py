@@ -1,0 +1,111 @@
+"""What an experience owes to web pages: which sites its groups read, and whether two of them agree.
+
+Whoever writes a page that an agent reads could otherwise write into the agent's instructions.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import replace
+
+from grpo_practice.prompts.web import web_texts
+from grpo_practice.types import Group, Operation
+
+PHRASE = 4
+"""Words in a row that two texts do not share by chance."""
+PRECISE = 2
+"""The same, where one of them holds a digit."""
+
+Phrase = tuple[str, ...]
+Pages = Mapping[str, Set[str]]
+"""Site → the texts that were read there."""
+
+
+def read_in(group: Group) -> Pages:
+    """The sites that the group's rollouts read, in order of their names."""
+    found = defaultdict[str, set[str]](set)
+    for rollout in group.rollouts:
+        for message in rollout.played.transcript:
+            content = message.get("content")
+            if message.get("role") == "tool" and isinstance(content, str):
+                for site, text in web_texts(content):
+                    found[site].add(text)
+    return dict(sorted(found.items()))
+
+
+def supported(
+    merged: Sequence[Operation], proposed: Sequence[Pages], own: Iterable[str]
+) -> tuple[Operation, ...]:
+    """The merged operations with the sites behind them; what one site alone says is quarantined.
+
+    Takes a second for each 20 MB of pages.
+
+    Args:
+        merged: What the merge made of the proposals.
+        proposed: For each of those, as the merge was shown them, what its group had read.
+        own: Texts that are no page's: questions, instructions, the library.
+    """
+    if not any(proposed):
+        return tuple(merged)
+    known = set[Phrase]().union(*map(phrases, own))
+    wanted = [phrases(op.text or "") - known for op in merged]
+    texts = {text for pages in proposed for said in pages.values() for text in said}
+    found = _found(texts, set[Phrase]().union(*wanted))
+    return tuple(
+        _checked(op, _behind(op, proposed), sorted(said), found)
+        for op, said in zip(merged, wanted, strict=True)
+    )
+
+
+def phrases(text: str) -> set[Phrase]:
+    """The runs of words in a text by which it can be known again."""
+    words = _words(text)
+    long = {tuple(words[i : i + PHRASE]) for i in range(len(words) - PHRASE + 1)}
+    short = (tuple(words[i : i + PRECISE]) for i in range(len(words) - PRECISE + 1))
+    return long | {p for p in short if any(c.isdigit() for word in p for c in word)}
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.casefold())
+
+
+def _found(texts: Iterable[str], wanted: Set[Phrase]) -> dict[str, set[Phrase]]:
+    """Text → which of the phrases stand in it."""
+    first = {phrase[0] for phrase in wanted}
+    found = {}
+    for text in texts:
+        words = _words(text)
+        starts = [i for i, word in enumerate(words) if word in first]
+        runs = (tuple(words[i : i + n]) for i in starts for n in (PHRASE, PRECISE))
+        found[text] = {run for run in runs if run in wanted}
+    return found
+
+
+def _behind(op: Operation, proposed: Sequence[Pages]) -> Pages:
+    """What the groups behind a merged operation had read; all of them where it does not say."""
+    places = [i for i in op.from_ops if i < len(proposed)] or range(len(proposed))
+    found = defaultdict[str, set[str]](set)
+    for i in places:
+        for site, texts in proposed[i].items():
+            found[site] |= texts
+    return dict(sorted(found.items()))
+
+
+def _checked(
+    op: Operation, pages: Pages, said: Sequence[Phrase], found: Mapping[str, Set[Phrase]]
+) -> Operation:
+    if op.refused is not None or op.op not in ("ADD", "UPDATE") or not pages:
+        return op
+    op = replace(op, domains=tuple(pages))
+    why_not = _why_not(pages, said, found)
+    return replace(op, refused=why_not, quarantined=True) if why_not else op
+
+
+def _why_not(pages: Pages, said: Sequence[Phrase], found: Mapping[str, Set[Phrase]]) -> str | None:
+    if len(pages) == 1:
+        return f"it is distilled from pages of one site alone: {next(iter(pages))}"
+    for phrase in said:
+        sites = [site for site, texts in pages.items() if any(phrase in found[t] for t in texts)]
+        if len(sites) == 1:
+            return f"it repeats what one site alone says: {' '.join(phrase)!r} ({sites[0]})"
+    return None

@@ -1,0 +1,27 @@
+"""Text from the web in a prompt: fenced under its site's name, and found again by it."""
+
+import re
+from collections.abc import Iterator
+
+from grpo_practice.prompts import fenced
+
+_BEGIN = re.compile(r"^<<<web (\S+) ([0-9a-f]{8})\n", re.MULTILINE)
+
+
+def web_fenced(body: str, domain: str) -> str:
+    """The text in a fence that it cannot close, with the site it is from."""
+    return fenced(body, f"web {domain}")
+
+
+def web_texts(text: str) -> Iterator[tuple[str, str]]:
+    """(site, text) for each fence in a tool's result, in order.
+
+    A fence inside another one is part of its text: a page cannot speak for another site. What was
+    cut off before it was closed reaches to the end.
+    """
+    at = 0
+    while begin := _BEGIN.search(text, at):
+        end = text.find(f"\n{begin[2]}>>>", begin.end())
+        stop = len(text) if end < 0 else end
+        yield begin[1], text[begin.end() : stop]
+        at = stop
