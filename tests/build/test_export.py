@@ -2,21 +2,28 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from grpo_practice.build import export
 from grpo_practice.build.configs import EvalFlags
 from grpo_practice.build.export import export_agent
 from grpo_practice.build.specs import eval_name, library_variant
+from grpo_practice.config import load_eval
+from grpo_practice.config.agent import AgentConfig
+from grpo_practice.config.identity import identity_of
 from grpo_practice.errors import ConfigError
+from grpo_practice.export import render
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.store import Store
 from grpo_practice.types import Experience, Library
 from tests.build.project import Project
 from tests.build.recorded import INSTRUCTIONS, Recorded
 from tests.config.files import agent_in
+from tests.export.sample import AGENT
 
 
 @pytest.fixture
@@ -161,3 +168,48 @@ async def test_the_score_of_the_exported_agent_is_the_score_after(tmp_path: Path
     other = await project.practise(hotter, restart_step=0)
     assert other.before is None  # another agent's score is not this one's
     assert other.after is None
+
+
+TOOLKITS = """
+toolkits:
+  python_executor:
+    config: {backend: bwrap, memory_mb: 256}
+    activated_tools: [execute_python_code]
+  search:
+    config: {search_engine: jina, crawl_engine: local, search_banned_sites: [a.example]}
+    config_llm: {model_provider: {model: reader, base_url: http://r/v1, api_key: sk-not-told}}
+  files: {mode: mcp, stateful: true, config: {command: tool, args: [-x], env: {K: hidden-value}}}
+stop_at_tool_names: [done]
+"""
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [TOOLKITS, "type: python\nfunction: solve.py:solve", "type: command\ncommand: [node, a.js]"],
+)
+def test_tools_and_programs_leave_with_the_agent_and_no_secret_does(
+    tmp_path: Path, agent: str
+) -> None:
+    env = {"UTU_LLM_BASE_URL": "http://h/v1", "UTU_LLM_API_KEY": "key", "JINA_API_KEY": "j" * 20}
+    model = "model: {model_provider: {model: m}}\n"
+    (tmp_path / "a.yaml").write_text(model + agent)
+    (tmp_path / "e.yaml").write_text(
+        "defaults: [/a@agent, _self_]\nverify: math\ndata: {dataset: d}"
+    )
+    before = load_eval(tmp_path / "e.yaml", [], env).config
+    identity = {f"evaluation.{key}": value for key, value in identity_of(before).items()}
+    config = AgentConfig.model_validate(export._nested(identity))
+    exported = replace(
+        AGENT,
+        toolkits={name: export._toolkit(kit) for name, kit in config.toolkits.items()},
+        more=export._more(config),
+    )
+    text = render(exported, "yaml")
+    assert "hidden-value" not in text
+    assert "sk-not-told" not in text
+    (tmp_path / "a.yaml").write_text(text)
+    after = load_eval(tmp_path / "e.yaml", [], env).config
+    same = {key for key in identity_of(before) if key.startswith("agent.")} - {
+        key for key in identity_of(before) if ".model" in key or ".agent." in key
+    }
+    assert {k: identity_of(after)[k] for k in same} == {k: identity_of(before)[k] for k in same}

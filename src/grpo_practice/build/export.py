@@ -7,6 +7,7 @@ from grpo_practice.build.refs import Found, library_of
 from grpo_practice.build.reports import Known, measured, measured_with
 from grpo_practice.build.specs import eval_name
 from grpo_practice.config.agent import AgentConfig
+from grpo_practice.config.tools import Toolkit
 from grpo_practice.config.yamltext import parse_yaml
 from grpo_practice.errors import ConfigError
 from grpo_practice.export import ExportedAgent, Format, Measured, Provenance, render
@@ -49,10 +50,28 @@ def exported(store: Store, found: Found) -> ExportedAgent:
         library=found.library,
         model=config.model.model_provider.model,
         model_settings=_without_secrets(settings, "model_settings", left_out),
-        toolkits=config.toolkits,
+        toolkits={name: _toolkit(kit) for name, kit in config.toolkits.items()},
         max_turns=config.max_turns,
+        more=_more(config),
         provenance=_provenance(store, found, tuple(left_out)),
     )
+
+
+def _toolkit(kit: Toolkit) -> dict[str, Any]:
+    """The toolkit as it stands in a config, what it has by default left out."""
+    return {"mode": kit.mode, **kit.model_dump(exclude_defaults=True)}
+
+
+def _more(config: AgentConfig) -> dict[str, Any]:
+    """What an agent's config has beside what all have."""
+    more: dict[str, Any] = {}
+    if config.stop_at_tool_names:
+        more["stop_at_tool_names"] = list(config.stop_at_tool_names)
+    if config.type != "simple":
+        more["type"] = config.type
+        more |= {"function": config.function} if config.function else {}
+        more |= {"command": list(config.command)} if config.command else {}
+    return more
 
 
 def _provenance(store: Store, found: Found, left_out: tuple[str, ...]) -> Provenance:

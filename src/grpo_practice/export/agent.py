@@ -1,7 +1,7 @@
 """The agent that is shipped, as a value."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_practice import __version__
@@ -50,6 +50,8 @@ class ExportedAgent:
     toolkits: Mapping[str, Any]
     max_turns: int
     provenance: Provenance
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """What else its config has: `stop_at_tool_names`, or the program that plays."""
 
     @property
     def system_prompt(self) -> str:
@@ -72,6 +74,8 @@ class ExportedAgent:
         for when, known in (("without", origin.before), ("with", origin.after)):
             if known is not None:
                 facts.append(f"score {when} the library: {_score(known)}")
+        if self.more.get("type"):
+            facts.append("its program is not in this file: paths in it are relative to the file")
         if origin.left_out:
             facts.append(f"not exported, as they hold secrets: {', '.join(origin.left_out)}")
         return facts

@@ -24,6 +24,7 @@ def to_json(agent: ExportedAgent) -> str:
         },
         "toolkits": dict(agent.toolkits),
         "max_turns": agent.max_turns,
+        **agent.more,
         "provenance": {
             "run": origin.run,
             "branch": origin.branch,

@@ -26,6 +26,7 @@ def to_yaml(agent: ExportedAgent) -> str:
         "agent": {"name": _literal(agent.name), "instructions": agent.system_prompt},
         "toolkits": _literal(dict(agent.toolkits)),
         "max_turns": agent.max_turns,
+        **_literal(dict(agent.more)),
     }
     header = "".join(f"# {one_line(fact)}\n" for fact in agent.facts)
     body = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)

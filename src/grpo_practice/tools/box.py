@@ -214,7 +214,8 @@ def capped(text: str) -> str:
 def _reply(tool: Tool, result: ToolResult) -> Reply:
     return Reply(
         message={"role": "tool", "content": result.text},
-        usage=Usage(cost_micro=result.cost_micro),
+        usage=Usage(0, 0, 0, 0, result.cost_micro),  # no model was asked
+        tries=0,
         answered_by=tool.runs_in,
         price=None if result.cost_micro is None else "tool",
         seconds=result.seconds,
