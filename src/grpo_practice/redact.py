@@ -136,6 +136,17 @@ def environment_secrets(variables: Mapping[str, str]) -> set[str]:
     return named.union(*(url_logins(v) for v in variables.values() if "://" in v))
 
 
+def variable_secrets(name: str, value: str) -> set[str]:
+    """The secrets in a variable that a config gives to a program.
+
+    Its value where name or form say so, and passwords in URLs. Paths, addresses and plain words
+    are none: programs answer with them, and hidden they would be of no use.
+    """
+    token = re.fullmatch(r"[\w.~+=-]{16,}", value) and re.search(r"\d", value)
+    named = _KEY_NAME.search(name)
+    return url_logins(value) | ({value} if token or (named and "://" not in value) else set())
+
+
 def redact_url(url: str) -> str:
     """The URL with its user, password and query values hidden; any other text as it is."""
     parts = _split(url)

@@ -15,8 +15,9 @@ import pytest
 
 from grpo_practice.build.configs import EvalFlags, eval_target
 from grpo_practice.build.evaluation import EvalJob, prepare_eval
-from grpo_practice.build.forecast import ASSUMED_SECONDS, Forecast, Line, Range
+from grpo_practice.build.forecast import ASSUMED_SECONDS, Forecast, Line
 from grpo_practice.build.practice import PracticeJob, prepare_practice
+from grpo_practice.build.ranges import Range
 from grpo_practice.build.remaining import evaluate, forecast_eval, forecast_practice, practise
 from grpo_practice.build.session import Session
 from grpo_practice.build.specs import Source

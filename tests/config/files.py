@@ -9,6 +9,8 @@ ENV = {
     "UTU_LLM_MODEL": "student-1",
     "UTU_LLM_BASE_URL": "https://llm.example/v1",
     "UTU_LLM_API_KEY": "sk-student-000",
+    "SERPER_API_KEY": "serper-000000",
+    "JINA_API_KEY": "jina-00000000",
 }
 
 EVAL = """

@@ -288,6 +288,9 @@ def test_practice_dataset_is_the_same_key(tmp_path: Path) -> None:
         load_practice(tmp_path / "p.yaml", ["data.practice_dataset_name=Q"], {})
 
 
+WEBWALKER = {"preset": "webwalker"}
+
+
 @pytest.mark.parametrize(
     ("spelling", "name", "params", "timeout_s"),
     [
@@ -296,7 +299,7 @@ def test_practice_dataset_is_the_same_key(tmp_path: Path) -> None:
         ("verify: {name: regex, pattern: 'a+', timeout_s: 5}", "regex", {"pattern": "a+"}, 5.0),
         ("verify: {name: choice, params: {letters: ABC}}", "choice", {"letters": "ABC"}, None),
         ("verify_filename: math.py\nverify_func_name: verify_func", "math", {}, None),
-        ("verify_filename: webwalker.py\nverify_func_name: f", "judge", {}, None),
+        ("verify_filename: webwalker.py\nverify_func_name: f", "judge", WEBWALKER, None),
         ("verify_filename: own.py\nverify_func_name: f", "own.py:f", {}, None),
     ],
 )

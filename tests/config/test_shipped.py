@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.config.compose import packaged_configs
+from grpo_practice.config.discover import find_config
 from grpo_practice.config.env import read_environment
 from grpo_practice.config.load import load_eval, load_practice
 from grpo_practice.config.models import PracticeConfig
@@ -12,8 +13,11 @@ from grpo_practice.config.reference import reference_markdown
 from grpo_practice.config.template import init_files
 from grpo_practice.config.yamltext import read_yaml
 from grpo_practice.errors import ConfigError
-from tests.config.files import ENV, agent_in
+from tests.config.files import ENV as MODEL_ENV
+from tests.config.files import agent_in
 
+KEYS = {"SERPER_API_KEY": "serper-000000", "JINA_API_KEY": "jina-00000000"}
+ENV = {**MODEL_ENV, **KEYS}
 CONFIGS = packaged_configs()
 SIM = "agent.model.model_provider.model=sim"
 
@@ -25,27 +29,47 @@ def test_every_shipped_file_loads(path: Path) -> None:
             agent_in(path, ENV)
         case "eval":
             assert load_eval(path, [], ENV).ignored == []
-        case "model":
+        case "model" | "tools":
             read_yaml(path)
         case _:
             assert load_practice(path, [], ENV).ignored == []
             assert load_practice(path, [f"evaluation.{SIM}"], ENV).config.practice.teacher_model
-            assert load_eval(path, [SIM], {}).config.agent.model.model_provider.simulated
+            assert load_eval(path, [SIM], KEYS).config.agent.model.model_provider.simulated
 
 
-def test_the_flat_file_is_the_composed_one() -> None:
+def test_the_flat_file_is_the_composed_one_without_a_tool() -> None:
     flat = load_practice(CONFIGS / "math.yaml", [], ENV).config
     composed = load_practice(CONFIGS / "practice/math_reasoning.yaml", [], ENV).config
-    assert flat.evaluation.agent == composed.evaluation.agent
+    plain = agent_in(CONFIGS / "agents/practice/math_agent_plain.yaml", ENV)
+    assert flat.evaluation.agent.model_copy(update={"model": plain.model}) == plain
+    assert flat.evaluation.agent.model.model_settings == plain.model.model_settings
     assert flat.data == composed.data
     assert flat.evaluation.verify == composed.evaluation.verify
-    operational = {"rollout_concurrency": 1}
-    assert flat.practice.model_copy(update=operational) == composed.practice.model_copy(
-        update=operational
-    )
+    told = {"rollout_concurrency": 1, "agent_objective": "", "learning_objective": ""}
+    assert flat.practice.model_copy(update=told) == composed.practice.model_copy(update=told)
     settings = flat.evaluation.agent.model.model_settings
+    assert settings == composed.evaluation.agent.model.model_settings
     assert (settings.temperature, settings.top_p) == (0.3, 0.95)
     assert flat.practice.rollout_temperature == 0.7
+
+
+@pytest.mark.parametrize(
+    ("name", "toolkit", "turns", "data", "verify"),
+    [
+        ("math_reasoning", "python_executor", 50, ("DAPO-Math-17k", "AIME24"), "math"),
+        ("web_search", "search", 20, ("AFM_web_RL", "WebWalkerQA"), "judge"),
+    ],
+)
+def test_the_two_published_workflows(
+    name: str, toolkit: str, turns: int, data: tuple[str, str], verify: str
+) -> None:
+    config = load_practice(find_config(name, "practice"), [], ENV).config
+    agent = config.evaluation.agent
+    assert [(k, kit.name) for k, kit in agent.toolkits.items()] == [(toolkit, toolkit)]
+    assert agent.max_turns == turns
+    assert (config.data.practice_dataset_name, config.evaluation.data.dataset) == data
+    assert config.evaluation.verify.name == verify
+    assert (config.practice.grpo_n, config.practice.rollout_data_truncate) == (5, 100)
 
 
 @pytest.mark.parametrize("exp_id", ["first", "true", "1.5", "010"])

@@ -114,12 +114,7 @@ TITLES: Mapping[Row, str] = {(1, n): t for n, t in FAULTS.items()} | {
     (2, n): t for n, t in INPUT.items()
 }
 
-NO_TOOLS = "an agent has no tools yet"
-NO_PAGES = "no web page is read yet"
 LEFT_OUT: Mapping[Row, str] = {
-    **{(1, n): NO_TOOLS for n in (48, 49, 51, 52, 53)},
-    **{(2, n): NO_PAGES for n in (29, 30, 31, 32, 33)},
-    (2, 19): "parquet is not read yet",
     (2, 36): "there is no HTML report yet",
     (2, 37): "no report is written as CSV yet",
     (2, 40): "no skill is exported yet",

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from grpo_practice.practice.sources import phrases, read_in, supported
+from grpo_practice.practice.sources import phrases, read_in, site_of, supported
 from grpo_practice.prompts.web import web_fenced, web_texts
 from grpo_practice.types import Group, Operation, Played, Rollout, Sample
 
@@ -109,3 +109,15 @@ def test_a_text_that_was_cut_off_is_still_of_its_site() -> None:
     assert list(web_texts("found:\n" + whole[:200])) == [
         ("a.example", whole[:200].split("\n", 1)[1])
     ]
+
+
+def test_the_hosts_of_one_owner_are_one_site() -> None:
+    hosts = {
+        "a.evil.example": "evil.example",
+        "evil.example": "evil.example",
+        "x.y.shop.co.uk": "shop.co.uk",
+        "en.wikipedia.org": "wikipedia.org",
+        "localhost": "localhost",
+        "93.184.216.34": "93.184.216.34",
+    }
+    assert {host: site_of(host) for host in hosts} == hosts

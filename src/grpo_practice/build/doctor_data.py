@@ -10,6 +10,7 @@ from time import monotonic
 from grpo_practice.build.doctor import Finding, ok, problem, warning
 from grpo_practice.config.models import EvalConfig, PracticeConfig, is_data_file
 from grpo_practice.data.read import read_samples
+from grpo_practice.data.split import folded
 from grpo_practice.errors import ConfigError, DataError, GrpoPracticeError, StepError
 from grpo_practice.store import Store
 from grpo_practice.types import Sample
@@ -69,11 +70,6 @@ def _read(name: str, config: EvalConfig, store: Store | None, base_dir: Path) ->
             hint=f"grpo-practice data upload FILE --name {name}",
         )
     return list(store.samples(store.dataset(name).id))
-
-
-def folded(question: str) -> str:
-    """The question without differences of case and of spaces."""
-    return " ".join(question.casefold().split())
 
 
 def look_at_questions(data: Mapping[str, Sequence[Sample]]) -> list[Finding]:

@@ -2,8 +2,10 @@
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
@@ -12,6 +14,7 @@ from grpo_practice.build.models import endpoint_of
 from grpo_practice.calls import Reply, Request
 from grpo_practice.config.models import EvalConfig, PracticeConfig
 from grpo_practice.config.provider import ModelConfig
+from grpo_practice.config.tools import SearchToolkit
 from grpo_practice.errors import EndpointError, EndpointRefusedError, GrpoPracticeError
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.endpoint import Endpoint, host, shown_url
@@ -45,6 +48,8 @@ def models_of(config: PracticeConfig | EvalConfig) -> list[tuple[str, ModelConfi
     roles = [("student", evaluation.agent.model), ("judge", evaluation.judge_model)]
     if isinstance(config, PracticeConfig):
         roles.insert(1, ("teacher", config.practice.teacher_model))
+    kits = evaluation.agent.toolkits.values()
+    roles += [("reader", kit.config_llm) for kit in kits if isinstance(kit, SearchToolkit)]
     found: dict[tuple[object, ...], tuple[str, ModelConfig]] = {}
     for role, model in roles:
         for url in (model.model_provider.base_url or ("",)) if model else ():
@@ -62,7 +67,7 @@ def asked_for(models: Sequence[tuple[str, ModelConfig]]) -> int:
 
 
 async def look_at_models(
-    models: Sequence[tuple[str, ModelConfig]], prices: Prices, key: str
+    models: Sequence[tuple[str, ModelConfig]], prices: Prices, key: str, *, tools: bool = False
 ) -> list[Finding]:
     """What each endpoint answers, and how; all are asked at once.
 
@@ -70,12 +75,20 @@ async def look_at_models(
         models: As `models_of` has them.
         prices: What is known of what they cost.
         key: Where the configuration would say what a model costs.
+        tools: Whether the student calls tools: then it has to take them.
     """
-    parts = await asyncio.gather(*(_model(role, model, prices, key) for role, model in models))
+    parts = await asyncio.gather(
+        *(
+            _model(role, model, prices, key, tools=tools and "student" in role)
+            for role, model in models
+        )
+    )
     return [finding for part in parts for finding in part]
 
 
-async def _model(role: str, model: ModelConfig, prices: Prices, key: str) -> list[Finding]:
+async def _model(
+    role: str, model: ModelConfig, prices: Prices, key: str, *, tools: bool
+) -> list[Finding]:
     provider = model.model_provider
     if provider.simulated:
         return [ok(role, f"{provider.model} is simulated in this program; nothing was asked")]
@@ -95,9 +108,10 @@ async def _model(role: str, model: ModelConfig, prices: Prices, key: str) -> lis
     until = clock() + WHOLE_S
     async with Client(endpoint, Limit(1), notice=notices.append) as client:
         try:
-            reply = await _ask(client, request, endpoint.timeout_s, until)
-            tool = replace(request, messages=_CALL, tools=[_TOOL])
-            called = await _called(client, tool, endpoint.timeout_s, until)
+            ask = partial(_ask, client, limit_s=endpoint.timeout_s, until=until)
+            reply = await ask(request)
+            with_tool = ask(replace(request, messages=_CALL, tools=[_TOOL]))
+            called = await _called(role, with_tool, needed=tools)
         except TimeoutError:
             text = f"{where} gave no answer in {clock() - until + WHOLE_S:.0f} s"
             return [*found, problem(role, EndpointRefusedError(text, hint="does the server run?"))]
@@ -105,11 +119,11 @@ async def _model(role: str, model: ModelConfig, prices: Prices, key: str) -> lis
             return [*found, problem(role, _refused(e))]
     found.append(ok(role, f"model {where} answered; latency {reply.seconds:.1f} s"))
     found += [warning(role, text) for text in notices]
-    found += [*_reply(role, provider.model, reply), ok(role, called)]
+    found += [*_reply(role, provider.model, reply), called]
     return [*found, _price(role, provider.model, prices.of(provider.model, url), key)]
 
 
-async def _ask(client: Client, request: Request, limit_s: float, until: float) -> Reply:
+async def _ask(client: Client, request: Request, *, limit_s: float, until: float) -> Reply:
     """The reply, within the time that is left; TimeoutError without one."""
     async with asyncio.timeout_at(until):
         return await client.send(request, limit_s=limit_s)
@@ -120,15 +134,25 @@ def _refused(error: EndpointError | EndpointRefusedError) -> GrpoPracticeError:
     return EndpointRefusedError(str(error), hint=error.hint)
 
 
-async def _called(client: Client, request: Request, limit_s: float, until: float) -> str:
+async def _called(role: str, asked: Coroutine[Any, Any, Reply], *, needed: bool) -> Finding:
+    """What becomes of a request with a tool: an agent with toolkits cannot do without."""
     try:
-        reply = await _ask(client, request, limit_s, until)
+        reply = await asked
     except TimeoutError:
-        return "did not answer a request with a tool in time, which nothing here needs yet"
+        said = "did not answer a request with a tool in time"
     except (EndpointError, EndpointRefusedError) as e:
-        return f"refuses a request with a tool, which nothing here needs yet: {e}"
-    calls = reply.message.get("tool_calls")
-    return "tool call works" if calls else "did not call a tool, which nothing here needs yet"
+        said = f"refuses a request with a tool: {e}"
+    else:
+        if reply.message.get("tool_calls"):
+            return ok(role, "tool call works")
+        said = "did not call a tool that it was told to call"
+        if needed:
+            hint = "where models are served, function calling may have to be switched on"
+            return warning(role, said, hint)
+    if not needed:
+        return ok(role, f"{said}; no toolkit here needs it")
+    hint = "the agent has toolkits: use a model, or a server, with function calling"
+    return problem(role, EndpointRefusedError(said, hint=hint))
 
 
 def _reply(role: str, asked: str, reply: Reply) -> list[Finding]:

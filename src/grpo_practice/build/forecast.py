@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
-from typing import Any, NamedTuple
+from typing import Any
 
 from grpo_practice.build.models import endpoint_of
+from grpo_practice.build.ranges import ONE, Range, around
+from grpo_practice.build.turns import Turns
 from grpo_practice.calls import Stage, Usage
 from grpo_practice.config.provider import ModelConfig
 from grpo_practice.llm.budget import FLAGS, Account
@@ -13,34 +14,10 @@ from grpo_practice.llm.prices import Price, Prices
 from grpo_practice.store import Store, spending
 from grpo_practice.store.spending import ENOUGH, Figures, Likeness, Piloted
 
-LEAST_SPREAD = 0.25
-"""Of a mean: the calls to come are never quite like those that were."""
-
-
-class Range(NamedTuple):
-    """The least and the most that is likely."""
-
-    low: float = 0.0
-    high: float = 0.0
-
-    def times(self, other: "Range") -> "Range":
-        """The range of the product."""
-        return Range(self.low * other.low, self.high * other.high)
-
-    def plus(self, other: "Range") -> "Range":
-        """The range of the sum."""
-        return Range(self.low + other.low, self.high + other.high)
-
-    def whole(self) -> "Range":
-        """The same in whole numbers, the upper one rounded up.
-
-        Done once, where a line is made: what is printed then adds up.
-        """
-        return Range(int(self.low), -int(-self.high // 1))
-
-
 EXPERIENCE_TOKENS = 40
 """Of one experience in a prompt, at most: a name and a sentence."""
+TURN_TOKENS = 1_000
+"""That a tool call and its result add to the next request, at most; where none was made yet."""
 ASSUMED_SECONDS = Range(2, 30)
 """Of one call, where none was made yet."""
 CHARS_PER_TOKEN = Range(5, 3)
@@ -75,6 +52,8 @@ class Remaining:
     """In the prompts of these calls, at most; the mean over them."""
     system: bytes = b""
     """sha256 of the system prompt that is followed."""
+    turns: Range = ONE
+    """How many of them follow each other in one rollout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +76,8 @@ class Line:
     """Calls that the numbers rest on; 0: they are assumed."""
     of: Likeness = "run"
     """Whose calls these are."""
+    turns: Range = ONE
+    """How many of them follow each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +97,8 @@ class Forecast:
     """The groups that the share was counted in; 0: it is assumed."""
     learnable: int = 0
     """Experiences that may yet be learnt, at most; later prompts are longer by them."""
+    turns: Turns | None = None
+    """Requests of a rollout; None where it takes one."""
     pilot: int | None = None
     """Questions that were to be played for it."""
     piloted: Piloted | None = None
@@ -146,7 +129,7 @@ class Forecast:
     @property
     def seconds(self) -> Range:
         """How long it takes; at most, every wait is for a call of each stage."""
-        chain = sum(line.call_s.high for line in self.lines if line.calls.high > 0)
+        chain = sum(x.call_s.high * x.turns.high for x in self.lines if x.calls.high > 0)
         work = Range()
         for line in self.lines:
             work = work.plus(line.seconds)
@@ -195,6 +178,7 @@ class Forecast:
             if share is None
             else {"share": [round(x, 4) for x in share], "groups": self.groups},
             "learnable_experiences": self.learnable,
+            "rollout_requests": _turns_document(self.turns),
             "caps": [{"flag": flag, "cap": cap, "reached": said} for flag, cap, said in self.caps],
             "exit": 0,
         }
@@ -210,6 +194,12 @@ def _pilot_document(did: Piloted) -> dict[str, Any]:
         "tokens_out": did.usage.tokens_out,
         "cost_usd": None if micro is None else micro / 1e6,
     }
+
+
+def _turns_document(turns: Turns | None) -> dict[str, Any] | None:
+    if turns is None:
+        return None
+    return {"each": [round(x, 2) for x in turns.each], "rollouts": turns.rollouts}
 
 
 def _line_document(line: Line) -> dict[str, Any]:
@@ -259,6 +249,7 @@ def forecast_line(store: Store, prices: Prices, run: str, left: Remaining) -> Li
         seconds=Range(work.low / left.at_once, work.high / left.at_once),
         history=known.calls if known else 0,
         of=known.of if known else "run",
+        turns=left.turns,
     )
 
 
@@ -272,15 +263,8 @@ def _seen(known: Figures, left: Remaining) -> tuple[Range, Range, Range]:
             tokens_in = Range(min(tokens_in.low, by_text.low), max(tokens_in.high, by_text.high))
         return tokens_in, tokens_out, seconds
     calls = left.calls.high
-    tokens_in, tokens_out, seconds = (_around(*f, known.calls, calls) for f in figures)
+    tokens_in, tokens_out, seconds = (around(*f, known.calls, calls) for f in figures)
     return tokens_in, tokens_out, seconds
-
-
-def _around(mean: float, spread: float, seen: int, to_come: float) -> Range:
-    """Where the mean of the calls to come is likely to be: two standard errors about this one."""
-    error = 2 * spread * sqrt(1 / seen + 1 / max(to_come, 1.0))
-    width = max(error, LEAST_SPREAD * mean)
-    return Range(max(mean - width, 0.0), mean + width)
 
 
 def _assumed(left: Remaining, max_tokens: object) -> tuple[Range, Range, Range]:
@@ -294,7 +278,8 @@ def _assumed(left: Remaining, max_tokens: object) -> tuple[Range, Range, Range]:
 
 def _by_text(left: Remaining) -> Range:
     low, high = CHARS_PER_TOKEN
-    return Range(left.chars / low, left.chars / high)
+    longer = TURN_TOKENS * (left.turns.high - 1) / 2  # the mean over its requests
+    return Range(left.chars / low, left.chars / high + longer)
 
 
 def _usd(price: Price, tokens_in: Range, tokens_out: Range, known: Figures | None) -> Range | None:

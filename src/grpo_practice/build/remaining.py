@@ -9,11 +9,13 @@ from math import ceil, sqrt
 
 from grpo_practice.build import evaluation, practice
 from grpo_practice.build.evaluation import EvalJob
-from grpo_practice.build.forecast import Forecast, Line, Range, Remaining, forecast_line
+from grpo_practice.build.forecast import Forecast, Line, Remaining, forecast_line
 from grpo_practice.build.practice import PracticeJob
+from grpo_practice.build.ranges import ONE, Range
 from grpo_practice.build.reports import EvalReport, PracticeReport
 from grpo_practice.build.session import Plan, Session
 from grpo_practice.build.specs import eval_name, library_variant
+from grpo_practice.build.turns import Turns, turns_of
 from grpo_practice.calls import Stage
 from grpo_practice.canonical import text_sha
 from grpo_practice.config.models import EvalConfig
@@ -48,10 +50,12 @@ def forecast_practice(session: Session, job: PracticeJob) -> Forecast:
     learning = _learning(store, job, branch, share)
     left = _practice_calls(store, job, branch, rows, share, learning)
     left += _evaluations(session, job, branch, learning)
+    turns = turns_of(store, spec, config.evaluation.agent, _plays(left))
     return Forecast(
         run=spec.name,
         simulated=spec.simulated,
-        lines=_lines(store, config.evaluation, spec.name, left),
+        lines=_lines(store, config.evaluation, spec.name, left, turns),
+        turns=turns,
         learnable=ceil(learning.most - len(learning.now)),
         waits=len(rows) * (2 if practice.adaptive(config.practice) else 1),
         share=share,
@@ -72,10 +76,12 @@ def forecast_eval(session: Session, job: EvalJob) -> Forecast:
     left = _scored(job.config, job.verify, Range(asked, asked), Range(missing, missing))
     library = job.chosen.target.library
     left = _told(session.store, job.dataset.id, job.config, library, len(library), left)
+    turns = turns_of(session.store, spec, job.config.agent, _plays(left))
     return Forecast(
         run=spec.name,
         simulated=spec.simulated,
-        lines=_lines(session.store, job.config, spec.name, left),
+        lines=_lines(session.store, job.config, spec.name, left, turns),
+        turns=turns,
         account=session.admission.account,
     )
 
@@ -135,9 +141,24 @@ def _begun(session: Session, spec: RunSpec, plan: Plan) -> Branch:
     return branch
 
 
-def _lines(store: Store, config: EvalConfig, run: str, left: Sequence[Remaining]) -> list[Line]:
-    prices = Prices(config.prices)
-    return [forecast_line(store, prices, run, x) for x in left if x.calls.high > 0]
+def _plays(left: Sequence[Remaining]) -> float:
+    """Rollouts that are still to be played, at most."""
+    return sum(x.calls.high for x in left if x.stage == "play")
+
+
+def _lines(
+    store: Store,
+    config: EvalConfig,
+    run: str,
+    left: Sequence[Remaining],
+    turns: Turns | None,
+) -> list[Line]:
+    """Of each stage; until here the calls that play were one for each rollout."""
+    each, prices = turns.each if turns else ONE, Prices(config.prices)
+    told = (
+        replace(x, calls=x.calls.times(each), turns=each) if x.stage == "play" else x for x in left
+    )
+    return [forecast_line(store, prices, run, x) for x in told if x.calls.high > 0]
 
 
 def _share(store: Store, run: str, *, truth: bool) -> tuple[Range, int]:

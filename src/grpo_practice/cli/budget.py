@@ -24,7 +24,8 @@ from grpo_practice.cli.tables import facts, table
 from grpo_practice.errors import ConfigError
 
 if TYPE_CHECKING:
-    from grpo_practice.build.forecast import Forecast, Line, Range
+    from grpo_practice.build.forecast import Forecast, Line
+    from grpo_practice.build.ranges import Range
     from grpo_practice.llm.budget import Caps
     from grpo_practice.store import Store
     from grpo_practice.store.spending import Piloted
@@ -113,12 +114,15 @@ def show_forecast(forecast: "Forecast") -> None:
             ("tokens out", _tokens(forecast.total("tokens_out"))),
             ("cost", unknown if usd is None else _money(usd)),
             ("time", " to ".join(dict.fromkeys(duration(s) for s in forecast.seconds))),
+            ("requests of a rollout", _turns(forecast)),
             ("groups that teach", _share(forecast)),
             ("still to be learnt", _learnable(forecast.learnable)),
             *((flag, _reached(cap, said)) for flag, cap, said in forecast.caps),
         ]
     )
     note("retries and questions asked again for want of a readable reply are not counted")
+    if forecast.turns is not None:
+        note("nor is what tools themselves take: their prices, models they ask, their time")
     say(f"next: {goes_on(sys.argv[1:])}{_cap_hint(forecast)}")
 
 
@@ -208,6 +212,16 @@ def _share(forecast: "Forecast") -> str:
     rests = f"as in {count(forecast.groups, 'group')} of this run"
     shown = _range([f"{x:.0%}" for x in forecast.share])
     return f"{shown}, {rests if forecast.groups else 'an assumption'}"
+
+
+def _turns(forecast: "Forecast") -> str:
+    turns = forecast.turns
+    if turns is None:
+        return ""
+    shown = _range([f"{x:.1f}".removesuffix(".0") for x in turns.each])
+    if turns.rollouts:
+        return f"{shown}, as in {count(turns.rollouts, 'rollout')} of this agent"
+    return f"{shown}: not known before some were played, by --pilot"
 
 
 def _learnable(n: int) -> str:

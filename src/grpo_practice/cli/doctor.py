@@ -33,10 +33,11 @@ def doctor(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Check this machine, the database, the endpoints, the verify function and the data.
+    """Check this machine, the database, the endpoints, the tools, the verify function and the data.
 
-    Each endpoint is asked two tiny questions; nothing of it is stored. Without --config the
-    latest run's configuration is looked at, and without a run the machine alone.
+    Each endpoint is asked two tiny questions, and each toolkit is opened; nothing of it is stored.
+    Without --config the latest run's configuration is looked at, and without a run the machine
+    alone.
 
     Example: grpo-practice doctor --config practice.yaml
     """
@@ -78,6 +79,7 @@ def _configured(
     from grpo_practice.build.doctor import current, ok, warning
     from grpo_practice.build.doctor_data import look_at_questions, look_at_verify, samples_of
     from grpo_practice.build.doctor_endpoints import asked_for, look_at_models, models_of
+    from grpo_practice.build.doctor_tools import look_at_tools
     from grpo_practice.cli.config import load
     from grpo_practice.config import PracticeConfig
     from grpo_practice.llm.prices import Prices
@@ -96,17 +98,19 @@ def _configured(
     found += [warning("config", text) for text in loaded.notices if text not in env.notices]
     settings = loaded.config
     practice = isinstance(settings, PracticeConfig)
-    prices = (settings.evaluation if isinstance(settings, PracticeConfig) else settings).prices
+    evaluation = settings.evaluation if isinstance(settings, PracticeConfig) else settings
     with Store(path) if path.exists() else nullcontext() as store:
         data, lacking = samples_of(settings, store, loaded.base_dir)
     found += [*lacking, *look_at_questions(data)]
     found += asyncio.run(look_at_verify(settings, data, loaded.base_dir))
+    found += asyncio.run(look_at_tools(evaluation.agent, loaded.base_dir))
     models = models_of(settings)
     requests = asked_for(models)
     if requests:
         note(f"asking {count(requests, 'tiny request')} of {count(len(models), 'model')}")
     key = "evaluation.prices" if practice else "prices"
-    found += asyncio.run(look_at_models(models, Prices(prices), key))
+    prices, tools = Prices(evaluation.prices), bool(evaluation.agent.toolkits)
+    found += asyncio.run(look_at_models(models, prices, key, tools=tools))
     return requests
 
 

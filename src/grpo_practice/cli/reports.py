@@ -12,7 +12,6 @@ from grpo_practice.types import ALL_ROLLOUTS
 
 if TYPE_CHECKING:
     from grpo_practice.build.reports import EvalReport, Known, PracticeReport
-    from grpo_practice.calls import Message
     from grpo_practice.metrics import Score
     from grpo_practice.store import Store
     from grpo_practice.store.records import StepRow
@@ -50,7 +49,7 @@ def show_eval(report: "EvalReport", *, next_command: str | None = None) -> None:
         table(
             ["source", "score", "95 % interval", "questions", "coverage"],
             [
-                (name, reward(s.mean), interval(s), str(s.n_questions), coverage(s))
+                (name or "(none)", reward(s.mean), interval(s), str(s.n_questions), coverage(s))
                 for name, s in report.by_source.items()
             ],
             right=["score", "questions", "coverage"],
@@ -262,11 +261,13 @@ def show_transcripts(store: "Store", report: "EvalReport", limit: int) -> None:
 
 
 def _show(rollout: "Rollout", attempts: int) -> None:
+    from grpo_practice.practice.transcript import turn_text
+
     if attempts > 1:
         say(f"attempt {rollout.attempt + 1} of {attempts}", style="bold")
     for message in rollout.played.transcript:
         say(f"[{message.get('role', '?')}]", style="bold")
-        say(_text(message))
+        say(turn_text(message))
     played, verdict = rollout.played, rollout.verdict
     why = f": {played.error}" if played.error else ""
     outcome = "answered" if played.outcome == "ok" else played.outcome
@@ -276,8 +277,3 @@ def _show(rollout: "Rollout", attempts: int) -> None:
     if verdict is not None and verdict.critique:
         say(f"{verdict.critique}")
     say("")
-
-
-def _text(message: "Message") -> str:
-    content = message.get("content")
-    return content if isinstance(content, str) else str(content or "")

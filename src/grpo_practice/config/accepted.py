@@ -73,6 +73,10 @@ def _if_verified(value: Any, section: Mapping[str, Any]) -> Decision:
     return "ignore" if verified or value is None else "refuse"
 
 
+def _of_mcp(value: Any, section: Mapping[str, Any]) -> Decision:
+    return "ignore" if section.get("mode") == "builtin" else "use"
+
+
 _LATER = "comes in a later version; leave it out"
 _MANY_AGENTS = "belongs to agents made of several, which are not played here"
 _RESPONSES = "belongs to the responses API, which is not used"
@@ -117,6 +121,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
             "use `google` (Serper) or `jina`",
         ),
         Rule("config.crawl_engine", _refuse("crawl4ai"), "use `jina` or `local`"),
+        Rule("mcp_*", _of_mcp, "only a toolkit of `mode: mcp` has a server"),
         Rule("mcp_transport", _refuse("sse"), "is superseded; use `streamable_http` or `stdio`"),
     ),
     "model": (

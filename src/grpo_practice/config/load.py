@@ -8,8 +8,10 @@ from typing import Generic, TypeVar
 from grpo_practice.config.agent import AgentConfig
 from grpo_practice.config.compose import compose, lay_over, nest, override
 from grpo_practice.config.env import Environment, as_environment
+from grpo_practice.config.keys import with_keys
 from grpo_practice.config.models import EvalConfig, PracticeConfig, is_data_file
 from grpo_practice.config.problems import Problem
+from grpo_practice.config.provider import ModelConfig
 from grpo_practice.config.redact import secrets_in
 from grpo_practice.config.roles import Roles
 from grpo_practice.config.tools import SearchToolkit
@@ -195,13 +197,7 @@ def _eval_models(config: EvalConfig, roles: Roles, at: Key) -> tuple[AgentConfig
     """The agent and the evaluation with their models resolved; no judge where none is asked."""
     model = roles.student(config.agent.model, (*at, "agent", "model"))
     toolkits = {
-        name: kit.model_copy(
-            update={
-                "config_llm": roles.reader(
-                    kit.config_llm, model, (*at, "agent", "toolkits", name, "config_llm")
-                )
-            }
-        )
+        name: _search(kit, model, roles, (*at, "agent", "toolkits", name))
         if isinstance(kit, SearchToolkit)
         else kit
         for name, kit in config.agent.toolkits.items()
@@ -211,6 +207,13 @@ def _eval_models(config: EvalConfig, roles: Roles, at: Key) -> tuple[AgentConfig
     if config.verify.may_ask:
         judge = roles.judge(config.judge_model, model, (*at, "judge_model"))
     return agent, config.model_copy(update={"agent": agent, "judge_model": judge})
+
+
+def _search(kit: SearchToolkit, student: ModelConfig, roles: Roles, at: Key) -> SearchToolkit:
+    """The toolkit with the model that reads pages, and the keys of its services."""
+    llm = roles.reader(kit.config_llm, student, (*at, "config_llm"))
+    keyed = with_keys(kit.config, roles.env, (*at, "config"), roles.problems, roles.notices)
+    return kit.model_copy(update={"config_llm": llm, "config": keyed})
 
 
 def _one_dataset_key(work: Work) -> None:

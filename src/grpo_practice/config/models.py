@@ -14,10 +14,10 @@ from grpo_practice.types import FIRST_WAVE
 
 MOST = 10_000
 """Epochs, rollouts of one question, requests at once: more is a slip of the finger."""
-DATA_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv")
-REFERENCE_FILES: Mapping[str, Literal["math", "judge"]] = {
-    "math.py": "math",
-    "webwalker.py": "judge",
+DATA_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".gz")
+REFERENCE_FILES: Mapping[str, Mapping[str, str]] = {
+    "math.py": {"name": "math"},
+    "webwalker.py": {"name": "judge", "preset": "webwalker"},
 }
 """Scoring files of the published configs, which a config may name without having them."""
 _VERIFY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*|.+\.py:[A-Za-z_]\w*")

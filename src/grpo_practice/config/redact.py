@@ -7,10 +7,11 @@ from typing import Any
 from pydantic import SecretStr
 
 from grpo_practice.config.yamltext import Key
-from grpo_practice.redact import REDACTED, redact_url, url_secrets
+from grpo_practice.redact import REDACTED, redact_url, url_secrets, variable_secrets
 
 _SECRET_KEYS = frozenset(
     {"api_key", "headers", "extra_headers", "env", "extra_query", "password", "token"}
+    | {"search_api_key", "crawl_api_key"}
 )
 _REFERENCE = re.compile(r"(?:(?:Bearer|Basic) )?\$\{\s*oc\.env\s*:\s*\w+\s*(?:,\s*(?:null)?\s*)?\}")
 """A value that only names an environment variable gives nothing away."""
@@ -45,6 +46,9 @@ def secrets_in(value: Any, key: Key = ()) -> Iterator[str]:
         case list() | tuple():
             for inner in value:
                 yield from secrets_in(inner, key)
+        case SecretStr() | str() if "env" in key[:-1]:
+            text = value if isinstance(value, str) else value.get_secret_value()
+            yield from variable_secrets(str(key[-1]), text)
         case SecretStr():
             yield value.get_secret_value()
         case str() if any(part in _SECRET_KEYS for part in key):

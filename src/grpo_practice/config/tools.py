@@ -12,6 +12,7 @@ from grpo_practice.text import is_web_address
 BUILT_IN = ("python_executor", "search")
 OPERATIONAL = frozenset(
     {"search_url", "crawl_url", "search_price_usd", "crawl_price_usd", "at_once"}
+    | {"search_api_key", "crawl_api_key"}
     | {"env", "headers", "mcp_client_session_timeout_seconds"}
 )
 """Keys of a toolkit's `config` that change nothing in what its tools answer."""
@@ -31,15 +32,26 @@ class PythonConfig(Model):
     `bwrap`, `docker`: full CPython without network; `subprocess`: no security boundary.
     """
     image: str | None = None
-    """docker: the image, with python3 in it."""
+    """docker: the image, with python3 in it; nothing is downloaded."""
     python: str | None = None
     """bwrap, subprocess: the interpreter; null is the one that runs this program."""
     memory_mb: int = Field(512, ge=16)
-    """Most memory of one execution, MiB."""
+    """Most memory of one execution, MiB; bwrap, subprocess: of each of its processes."""
     timeout_s: float = Field(30.0, gt=0, le=600)
     """Most seconds of one execution; the model may ask for fewer."""
     at_once: int | None = Field(None, ge=1)
     """Executions at once; null is the number of processors."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> "PythonConfig":
+        """What another backend would need is not quietly left aside."""
+        if self.image is None and self.backend == "docker":
+            raise ValueError("backend docker needs an image")
+        if self.image is not None and self.backend != "docker":
+            raise ValueError(f"backend {self.backend} has no use for image")
+        if self.python is not None and self.backend not in ("bwrap", "subprocess"):
+            raise ValueError(f"backend {self.backend} has no use for python")
+        return self
 
 
 class SearchConfig(Model):
@@ -53,6 +65,10 @@ class SearchConfig(Model):
     """Domains that are left out of results, and are never read."""
     search_url: str | None = None
     """Where the search engine is; null is its public address."""
+    search_api_key: SecretStr | None = None
+    """Its key. Else `SERPER_API_KEY` or `JINA_API_KEY`, which go to the public address, or to this
+    machine, alone; for another `search_url` write `${oc.env:NAME}` here.
+    """
     search_price_usd: float | None = Field(None, ge=0)
     """What one search costs; null is unknown."""
     crawl_engine: Literal["jina", "local"] = "jina"
@@ -63,6 +79,8 @@ class SearchConfig(Model):
     """Further headers for Jina's reader, such as `{X-No-Cache: "true"}`."""
     crawl_url: str | None = None
     """Where Jina's reader is; null is its public address."""
+    crawl_api_key: SecretStr | None = None
+    """Its key. Else `JINA_API_KEY`, as with `search_api_key`."""
     crawl_price_usd: float | None = Field(None, ge=0)
     """What reading one page costs; null is unknown."""
     summary_token_limit: int = Field(10_000, ge=100)
@@ -89,6 +107,27 @@ class SearchConfig(Model):
     def _no_sites(cls, value: Any) -> Any:
         return () if value is None else value
 
+    @field_validator("search_api_key", "crawl_api_key", mode="after")
+    @classmethod
+    def _no_key(cls, value: SecretStr | None) -> SecretStr | None:
+        return value if value and value.get_secret_value() else None
+
+    @field_validator("crawl_jina_params")
+    @classmethod
+    def _no_secrets(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for name in value:
+            if name.lower() in ("authorization", "cookie", "x-set-cookie"):
+                raise ValueError(f"{name} is a secret, and these are stored in clear")
+        return value
+
+    @model_validator(mode="after")
+    def _read_here(self) -> "SearchConfig":
+        """What is about Jina's reader is not quietly left aside."""
+        for key in ("crawl_url", "crawl_api_key", "crawl_params", "crawl_jina_params"):
+            if self.crawl_engine == "local" and getattr(self, key):
+                raise ValueError(f"crawl_engine local has no use for {key}")
+        return self
+
 
 class McpConfig(Model):
     """How a server of tools is reached: by a command that starts it, or by a URL."""
@@ -98,9 +137,11 @@ class McpConfig(Model):
     args: tuple[str, ...] = Field((), strict=False)
     """stdio: its arguments."""
     env: dict[str, SecretStr] = {}  # noqa: RUF012 - pydantic copies defaults
-    """stdio: its environment, beside PATH and HOME; values are treated as secrets."""
+    """stdio: its environment, beside PATH and HOME. Values are never shown; those that look like
+    keys are hidden wherever they turn up.
+    """
     cwd: str | None = None
-    """stdio: where it runs; relative to the config."""
+    """stdio: where it runs, relative to the config; null is beside the config."""
     url: str | None = None
     """streamable_http: its address."""
     headers: dict[str, SecretStr] = {}  # noqa: RUF012 - pydantic copies defaults
@@ -201,7 +242,7 @@ def what_answers(toolkit: Mapping[str, Any]) -> dict[str, Any]:
     llm = toolkit.get("config_llm")
     if llm is not None:
         out["config_llm"] = {
-            "model": llm["model_provider"]["model"],
-            "model_settings": llm["model_settings"],
+            "model_provider": {"model": llm["model_provider"]["model"]},
+            "model_settings": {k: v for k, v in llm["model_settings"].items() if v is not None},
         }
     return out

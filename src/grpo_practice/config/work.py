@@ -157,7 +157,7 @@ class Work:
             self.problems.append(Problem((*self.evaluation, key), text))
             section["verify"] = "math"
         elif file in REFERENCE_FILES and not (self.source.base_dir / file).is_file():
-            section["verify"] = REFERENCE_FILES[file]
+            section["verify"] = dict(REFERENCE_FILES[file])
         else:
             section["verify"] = f"{file}:{func}"
 

@@ -16,6 +16,9 @@ PHRASE = 4
 PRECISE = 2
 """The same, where one of them holds a digit."""
 
+COUNTRYS = 3
+"""Letters of the second level that a country gives away: `co`, `ac`, `gov`."""
+
 Phrase = tuple[str, ...]
 Pages = Mapping[str, Set[str]]
 """Site → the texts that were read there."""
@@ -28,9 +31,19 @@ def read_in(group: Group) -> Pages:
         for message in rollout.played.transcript:
             content = message.get("content")
             if message.get("role") == "tool" and isinstance(content, str):
-                for site, text in web_texts(content):
-                    found[site].add(text)
+                for host, text in web_texts(content):
+                    found[site_of(host)].add(text)
     return dict(sorted(found.items()))
+
+
+def site_of(host: str) -> str:
+    """The part of a host's name that one owner has: `a.b.example.co.uk` is `example.co.uk`.
+
+    By the shape of the name, which takes some sites that differ for one, and hardly the reverse.
+    """
+    labels = host.split(".")
+    country = len(labels[-1]) == 2 and len(labels) > 2 and len(labels[-2]) <= COUNTRYS
+    return host if host.replace(".", "").isdigit() else ".".join(labels[-3 if country else -2 :])
 
 
 def supported(

@@ -18,7 +18,7 @@ def transcript_text(messages: Sequence[Message]) -> str:
     Of a long one every turn of the agent is kept; results of tools are cut, the oldest first.
     """
     turns = [m for m in messages if m.get("role") != "system"]
-    texts = [_content(m) for m in turns]
+    texts = [turn_text(m) for m in turns]
     over = sum(map(len, texts)) - CHARS
     for i, message in enumerate(turns):
         if over > 0 and message.get("role") == "tool" and len(texts[i]) > KEPT:
@@ -28,7 +28,8 @@ def transcript_text(messages: Sequence[Message]) -> str:
     return "\n\n".join(f"[{m.get('role')}]\n{t}" for m, t in zip(turns, texts, strict=True))
 
 
-def _content(message: Message) -> str:
+def turn_text(message: Message) -> str:
+    """What a turn says: what was thought, what was said, and which tools are called with what."""
     parts = [message.get("reasoning_content"), _plain(message.get("content"))]
     said = [p for p in parts if isinstance(p, str) and p.strip()]
     calls = message.get("tool_calls")

@@ -1,9 +1,10 @@
 """What calls took: of one run, for its caps; of the whole database, for what is still to come."""
 
+import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from grpo_practice.calls import Usage
 
@@ -207,6 +208,34 @@ def informative(db: sqlite3.Connection, run: str) -> tuple[int, int]:
         (run,),
     ).fetchone()
     return int(row[0]), int(row[1])
+
+
+def turns(db: sqlite3.Connection, identity: Mapping[str, Any]) -> tuple[int, float, float]:
+    """Over all rollouts of the agent that this identity has: how many, mean and spread of turns.
+
+    Those that an error ended are left out.
+    """
+    wanted = _agent_of(json.loads(json.dumps(dict(identity))))
+    found = db.execute("SELECT branch_id, identity FROM branches").fetchall()
+    alike = [row[0] for row in found if _agent_of(json.loads(row[1])) == wanted]
+    n, mean, squares = 0, 0.0, 0.0
+    for branch in alike:
+        row = db.execute(
+            """SELECT count(*), coalesce(sum(turns), 0), coalesce(sum(turns * turns), 0)
+                 FROM rollouts WHERE branch_id = ? AND outcome <> 'error' AND turns > 0""",
+            (branch,),
+        ).fetchone()
+        n, mean, squares = n + row[0], mean + row[1], squares + row[2]
+    if not n:
+        return 0, 0.0, 0.0
+    mean /= n
+    return n, mean, max(squares / n - mean**2, 0.0) ** 0.5
+
+
+def _agent_of(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """What an identity says of the agent, whether the run practises or evaluates it."""
+    keys = {key.removeprefix("evaluation."): value for key, value in identity.items()}
+    return {key: value for key, value in keys.items() if key.startswith("agent.")}
 
 
 def calls_at(

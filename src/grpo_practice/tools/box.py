@@ -36,13 +36,7 @@ class Toolbox:
     """
 
     def __init__(self, tools: Sequence[Tool], ledger: Ledger, emit: Emit) -> None:
-        names = [tool.name for tool in tools]
-        for name in names:
-            if names.count(name) > 1:
-                raise ConfigError(
-                    f"two toolkits have a tool {name!r}",
-                    hint="leave one out with activated_tools",
-                )
+        check_names(tools)
         self.tools = {tool.name: tool for tool in tools}
         self.schemas = [tool.schema for tool in tools]
         self.ledger, self.emit = ledger, emit
@@ -53,6 +47,20 @@ class Toolbox:
         at = replace(scope, address=replace(scope.address, stage="tool"))
         async with AsyncExitStack() as stack:
             yield RolloutTools(self, at, stack)
+
+
+def check_names(tools: Sequence[Tool]) -> None:
+    """A model can tell them apart.
+
+    Raises:
+        ConfigError: Two have the same name.
+    """
+    names = [tool.name for tool in tools]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(
+                f"two toolkits have a tool {name!r}", hint="leave one out with activated_tools"
+            )
 
 
 @dataclass(slots=True)

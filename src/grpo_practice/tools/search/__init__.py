@@ -1,18 +1,133 @@
 """`search` and `web_qa`: the web, searched and read."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
 
 from grpo_practice.calls import Chat, Scope
 from grpo_practice.config.tools import SearchConfig
 from grpo_practice.errors import ConfigError
 from grpo_practice.tools import Tool
+from grpo_practice.tools.search.engines import (
+    JINA_READER,
+    JINA_SEARCH,
+    SERPER,
+    Engine,
+    JinaReader,
+    JinaSearch,
+    Reader,
+    Serper,
+)
+from grpo_practice.tools.search.guard import Guard
+from grpo_practice.tools.search.local import open_local
+from grpo_practice.tools.search.page import Banned
+from grpo_practice.tools.search.qa import CHARS_PER_TOKEN, search_tool, web_qa_tool
+from grpo_practice.tools.search.service import Service
+
+if TYPE_CHECKING:
+    from aiohttp import ClientSession
+
+_SEARCH_S, _READ_S = 30.0, 60.0
 
 
 @asynccontextmanager
 async def open_search(
-    config: SearchConfig, ask: Callable[[Scope], Chat]
+    config: SearchConfig, ask: Callable[[Scope], Chat], guard: Guard | None = None
 ) -> AsyncIterator[list[Tool]]:
-    """Its tools."""
-    raise ConfigError("the toolkit search comes in a later version")
-    yield []
+    """Its tools; the connections behind them are closed with the block.
+
+    Args:
+        config: What searches, and what reads; keys filled in.
+        ask: The model that answers questions from pages, through the ledger.
+        guard: What the local reader may connect to; a test lets a server of its own through.
+
+    Raises:
+        ConfigError: A banned site is no domain.
+    """
+    try:
+        banned = Banned(config.search_banned_sites)
+    except ValueError as e:
+        raise ConfigError(f"search_banned_sites: {e}", hint="name domains: example.com") from e
+    async with AsyncExitStack() as stack:
+        session = await stack.enter_async_context(_session())
+        engine, found_by = _engine(config, session)
+        reader: Reader
+        if config.crawl_engine == "local":
+            chars = config.summary_token_limit * CHARS_PER_TOKEN
+            opened = open_local(guard or Guard(), banned, chars)
+            reader, read_by = await stack.enter_async_context(opened), "local reader"
+        else:
+            reader, read_by = _jina_reader(config, session, banned)
+        yield [
+            search_tool(
+                engine,
+                banned,
+                _micro(config.search_price_usd),
+                runs_in=found_by,
+                slots=asyncio.Semaphore(config.at_once),
+            ),
+            web_qa_tool(reader, ask, runs_in=read_by, slots=asyncio.Semaphore(config.at_once)),
+        ]
+
+
+def _session() -> "ClientSession":
+    """Connections to the services, by the proxies of the environment."""
+    import aiohttp
+
+    from grpo_practice.llm.http import certificates
+
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=certificates(), limit=0),
+        trust_env=True,
+        auto_decompress=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None),
+    )
+
+
+def _engine(config: SearchConfig, session: "ClientSession") -> tuple[Engine, str]:
+    key = config.search_api_key.get_secret_value() if config.search_api_key else ""
+    google = config.search_engine == "google"
+    url = (config.search_url or (SERPER if google else JINA_SEARCH)).rstrip("/")
+    if google:
+        headers = {"X-API-KEY": key} if key else {}
+        service = Service("Serper", session, headers, _hint("SERPER_API_KEY"), _SEARCH_S)
+        return Serper(service, url, config.search_params), _host(url)
+    service = Service("Jina search", session, _jina(key), _hint("JINA_API_KEY"), _SEARCH_S)
+    return JinaSearch(service, url, config.search_params), _host(url)
+
+
+def _jina_reader(
+    config: SearchConfig, session: "ClientSession", banned: Banned
+) -> tuple[Reader, str]:
+    key = config.crawl_api_key.get_secret_value() if config.crawl_api_key else ""
+    url = (config.crawl_url or JINA_READER).rstrip("/")
+    reader = JinaReader(
+        Service("Jina's reader", session, _jina(key), _hint("JINA_API_KEY"), _READ_S),
+        url,
+        config.crawl_params,
+        config.crawl_jina_params,
+        banned,
+        config.summary_token_limit * CHARS_PER_TOKEN,
+        _micro(config.crawl_price_usd),
+    )
+    return reader, _host(url)
+
+
+def _jina(key: str) -> dict[str, str]:
+    return {"Accept": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+
+
+def _hint(name: str) -> str:
+    return f"check {name} and the credits of its account; then the same command goes on from here"
+
+
+def _host(url: str) -> str:
+    from yarl import URL
+
+    return URL(url).host or url
+
+
+def _micro(usd: float | None) -> int | None:
+    return None if usd is None else round(usd * 1_000_000)

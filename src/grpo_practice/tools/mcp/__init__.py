@@ -1,0 +1,90 @@
+"""Tools of servers that speak the Model Context Protocol."""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from grpo_practice.calls import Scope
+from grpo_practice.canonical import clean, clean_json
+from grpo_practice.config.tools import McpToolkit
+from grpo_practice.errors import AgentError, ConfigError
+from grpo_practice.tools import Output, Tool
+
+Call = Callable[[str, Mapping[str, Any]], Awaitable[Output]]
+"""Calls a tool by the name that models know it by."""
+
+
+@asynccontextmanager
+async def open_mcp(toolkit: McpToolkit, folder: Path) -> AsyncIterator[list[Tool]]:
+    """Its tools: the server has been started or reached, and listed them.
+
+    All rollouts share one connection, which is made again when it is lost. With `stateful`, each
+    rollout has a server of its own where that is a program, else a session of its own; when one
+    is lost the rollout has failed, since what came before cannot be known to hold.
+
+    Args:
+        toolkit: How the server is reached.
+        folder: Where its program runs, or what its `cwd` is relative to.
+
+    Raises:
+        ConfigError: The server cannot be had, or its tools cannot be used.
+    """
+    try:
+        from mcp import Client  # noqa: F401 - older versions have none
+    except ImportError as e:
+        raise ConfigError(
+            f"toolkits.{toolkit.name} needs the package mcp, version 2",
+            hint="pip install 'grpo-practice[mcp]'",
+        ) from e
+    from grpo_practice.tools.mcp.connection import Connection, UnreachableError
+    from grpo_practice.tools.mcp.listing import activated, version_of
+    from grpo_practice.tools.mcp.server import Server
+    from grpo_practice.tools.mcp.transport import reaching
+
+    for name in ("mcp", "client"):  # what the library logs of a bad server is not for the terminal
+        logging.getLogger(name).addHandler(logging.NullHandler())
+    reach = reaching(toolkit, folder)
+    timeout_s = toolkit.mcp_client_session_timeout_seconds
+    try:
+        first = await Connection.open(toolkit.name, reach, timeout_s)
+    except UnreachableError as e:
+        raise ConfigError(f"toolkits.{toolkit.name}: {e}", hint=e.hint) from e
+    server = Server(first, partial(Connection.open, toolkit.name, reach, timeout_s))
+    try:
+        listed = activated(toolkit, first.tools)
+        original = {name: tool.name for name, tool in listed.items()}
+        runs_in = f"mcp {version_of(first.client, toolkit.name)}"
+
+        @asynccontextmanager
+        async def session() -> AsyncIterator[Call]:
+            try:
+                connection = await Connection.open(toolkit.name, reach, timeout_s)
+            except UnreachableError as e:
+                raise AgentError(f"toolkits.{toolkit.name}: {e}") from e
+            try:
+                yield lambda name, arguments: connection.call_alone(original[name], arguments)
+            finally:
+                await connection.close()
+
+        async def run(name: str, arguments: Mapping[str, Any], at: Scope) -> Output:
+            return await server.call(name, arguments)
+
+        if toolkit.stateful:
+            await server.close()  # it was for the listing
+        yield [
+            Tool(
+                name=name,
+                description=clean(tool.description or tool.title or ""),
+                parameters=clean_json(tool.input_schema),
+                run=partial(run, tool.name),
+                version=f"mcp {toolkit.name}",
+                runs_in=runs_in,
+                session=session if toolkit.stateful else None,
+            )
+            for name, tool in listed.items()
+        ]
+    finally:
+        await server.close()

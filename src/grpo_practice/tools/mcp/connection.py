@@ -1,0 +1,195 @@
+"""One connection to a server: opened and closed by a task of its own, called from any."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import Any
+
+import anyio
+from mcp import Client, MCPError
+from mcp.types import CONNECTION_CLOSED, INVALID_REQUEST, REQUEST_TIMEOUT
+from mcp.types import Tool as ServerTool
+
+from grpo_practice.errors import AgentError, ConfigError, GrpoPracticeError
+from grpo_practice.tools import Output, ToolError
+from grpo_practice.tools.mcp.listing import every_tool
+from grpo_practice.tools.mcp.results import output_of
+from grpo_practice.tools.mcp.transport import Notes, Reach
+
+START_S = 60.0
+"""Until a server has started and listed its tools; one that installs itself may take long."""
+_LEAVE_S = 2.0
+"""For a server to be told that it is over."""
+_HTTP_FAILED = "Server returned an error response"
+"""How the library puts an HTTP status that says nothing else."""
+
+
+class UnreachableError(GrpoPracticeError):
+    """The server could not be started, or does not answer as one."""
+
+
+class LostError(ToolError):
+    """The server gave no answer and will give none here: it died, or has forgotten us.
+
+    Args:
+        message: What the model may read of it.
+        unheard: True when the call was surely not begun.
+    """
+
+    def __init__(self, message: str, *, unheard: bool) -> None:
+        super().__init__(message)
+        self.unheard = unheard
+
+
+class SlowError(ToolError):
+    """The server gave no answer in time."""
+
+
+class Connection:
+    """A server that answers. Made by `open`.
+
+    What the library opens must be closed by the task that opened it, so a task lives as long as
+    the connection; calls are made from any task, any number at once.
+    """
+
+    def __init__(self, name: str, reach: Reach, timeout_s: float) -> None:
+        self.name, self._timeout_s = name, timeout_s
+        self.notes = Notes()
+        self.tools: Sequence[ServerTool] = ()
+        """What it listed when it was opened."""
+        self.answers = 0
+        """Calls that it answered, if only with an error."""
+        self.users = 0
+        """Calls under way."""
+        self._reach, self._leave = reach, asyncio.Event()
+        self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        self._scope = anyio.CancelScope(deadline=anyio.current_time() + START_S)
+        self._task = asyncio.create_task(self._live())
+
+    @classmethod
+    async def open(cls, name: str, reach: Reach, timeout_s: float) -> "Connection":
+        """The server has answered, and listed its tools.
+
+        Args:
+            name: The toolkit's, for messages.
+            reach: How to reach the server.
+            timeout_s: What it has for one call.
+
+        Raises:
+            UnreachableError: It did not.
+            ConfigError: It cannot do what the config asks of it.
+        """
+        found = cls(name, reach, timeout_s)
+        try:
+            await asyncio.shield(found._ready)
+        except BaseException:
+            await found.close()
+            raise
+        return found
+
+    @property
+    def client(self) -> Client:
+        """What speaks to the server."""
+        return self._ready.result()
+
+    async def _live(self) -> None:
+        error: Exception = TimeoutError(f"it did not get ready in {START_S:g} s")
+        try:
+            with self._scope:
+                async with self._reach(self.notes) as client:
+                    self.tools = await every_tool(client)
+                    self._scope.deadline = inf
+                    if not self._ready.done():
+                        self._ready.set_result(client)
+                    await self._leave.wait()
+        except Exception as e:  # noqa: BLE001 - whoever opened it is told; afterwards calls fail
+            error = _first(e)
+        finally:
+            if not self._ready.done():
+                self._ready.set_exception(self._unreachable(error))
+
+    def _unreachable(self, error: Exception) -> GrpoPracticeError:
+        if isinstance(error, ConfigError):
+            return error
+        closed = isinstance(error, MCPError) and error.code == CONNECTION_CLOSED
+        said = "it ended at once" if closed else str(error) or type(error).__name__
+        about = "; ".join(part for part in (said, self.notes.said) if part)
+        return UnreachableError(
+            f"the MCP server cannot be used: {about}",
+            hint="does it run by itself, and does it speak this transport?",
+        )
+
+    async def close(self) -> None:
+        """The connection is closed; a program that was started for it has ended."""
+        self._leave.set()
+        if self._ready.done() and not self._ready.cancelled() and not self._ready.exception():
+            self._scope.deadline = anyio.current_time() + _LEAVE_S
+        else:
+            self._ready.cancel()
+            self._scope.cancel()
+        try:
+            await asyncio.wait({self._task})
+        except asyncio.CancelledError:
+            await asyncio.wait({self._task})  # cancelled once more it is left to end by itself
+            raise
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> Output:
+        """What the tool answers.
+
+        Raises:
+            ToolError: The tool or the server says that it cannot.
+            LostError: The server is not there any more.
+            SlowError: It did not answer in time.
+        """
+        over = self._task.done() or self.notes.ended
+        try:
+            async with asyncio.timeout(self._timeout_s + 1.0):  # over all rounds a call may take
+                result = await self.client.call_tool(
+                    name, dict(arguments), read_timeout_seconds=self._timeout_s
+                )
+        except TimeoutError as e:
+            raise self._slow() from e
+        except MCPError as e:
+            raise self._failed(e, unheard=over) from e
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError) as e:
+            raise LostError(f"the tool's server is gone: {type(e).__name__}", unheard=over) from e
+        except Exception as e:  # the library has many for answers that do not fit
+            self.answers += 1
+            why = str(e).partition("\n")[0]
+            raise ToolError(f"the tool's server answered what cannot be used: {why}") from e
+        self.answers += 1
+        return output_of(result)
+
+    async def call_alone(self, name: str, arguments: Mapping[str, Any]) -> Output:
+        """The same where nothing can stand in for this connection.
+
+        Raises:
+            AgentError: The server is not there any more, nor what it knew.
+        """
+        try:
+            return await self.call(name, arguments)
+        except LostError as e:
+            more = f" ({self.notes.said})" if self.notes.said else ""
+            raise AgentError(
+                f"toolkits.{self.name}: {e}{more}; with it went what this rollout had done there"
+            ) from e
+
+    def _slow(self) -> SlowError:
+        return SlowError(f"no answer within {self._timeout_s:g} s")
+
+    def _failed(self, error: MCPError, *, unheard: bool) -> ToolError:
+        if error.code == REQUEST_TIMEOUT:
+            return self._slow()
+        forgotten = error.code == INVALID_REQUEST and self.notes.status == 404
+        if error.code == CONNECTION_CLOSED or forgotten or error.message == _HTTP_FAILED:
+            text = f"the tool's server gave no answer: {error.message}"
+            return LostError(text, unheard=unheard or forgotten)
+        self.answers += 1
+        return ToolError(error.message)
+
+
+def _first(error: Exception) -> Exception:
+    """What went wrong, out of the groups that the library's tasks wrap it in."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,75 @@
+"""The tools that a server lists, under names that every endpoint takes."""
+
+import re
+from collections.abc import Sequence
+
+from mcp import Client
+from mcp.types import Tool as ServerTool
+
+from grpo_practice.canonical import canon, clean, clean_json, text_sha
+from grpo_practice.config.tools import McpToolkit
+from grpo_practice.errors import ConfigError
+
+MOST_PAGES, MOST_TOOLS = 100, 1_000
+SCHEMA_BYTES = 64 * 1024
+"""Of one tool: it is sent with every request."""
+_NAME_LENGTH = 64
+
+
+async def every_tool(client: Client) -> list[ServerTool]:
+    """What the server lists, all pages.
+
+    Raises:
+        ValueError: The list does not end.
+    """
+    found, cursor = list[ServerTool](), None
+    for _ in range(MOST_PAGES):
+        page = await client.list_tools(cursor=cursor, cache_mode="bypass")
+        found += page.tools
+        cursor = page.next_cursor
+        if cursor is None:
+            return found
+        if len(found) > MOST_TOOLS:
+            break
+    raise ValueError(f"it lists no end of tools: {len(found)} and more")
+
+
+def activated(toolkit: McpToolkit, tools: Sequence[ServerTool]) -> dict[str, ServerTool]:
+    """The tools by the names that models know them by; what a config leaves out may be unfit.
+
+    Raises:
+        ConfigError: There is none, or one cannot be used.
+    """
+    key = f"toolkits.{toolkit.name}"
+    if not tools:
+        raise ConfigError(f"{key}: the MCP server has no tools")
+    wanted, hint = toolkit.activated_tools, "leave it out with activated_tools"
+    found = dict[str, ServerTool]()
+    for tool in tools:
+        name = fitting(tool.name)
+        chosen = wanted is None or name in wanted
+        size = len(canon(clean_json([tool.input_schema, tool.description])))
+        if chosen and name in found:
+            both = f"{found[name].name!r} and {tool.name!r}"
+            raise ConfigError(f"{key}: {both} would both be called {name!r}", hint=hint)
+        if chosen and size > SCHEMA_BYTES:
+            text = f"{key}: to describe the tool {name!r} takes {size:,} bytes in every request"
+            raise ConfigError(text, hint=hint)
+        if size <= SCHEMA_BYTES:
+            found.setdefault(name, tool)
+    return found
+
+
+def fitting(name: str) -> str:
+    """The name as endpoints take it: letters, digits, `_` and `-`, at most 64."""
+    plain = re.sub(r"[^a-zA-Z0-9_-]", "_", name) or "_"
+    if len(plain) <= _NAME_LENGTH:
+        return plain
+    mark = text_sha(clean(name)).hex()[:8]
+    return f"{plain[: _NAME_LENGTH - len(mark) - 1]}_{mark}"
+
+
+def version_of(client: Client, name: str) -> str:
+    """What the server calls itself, for the record."""
+    info = client.server_info
+    return name if info is None else f"{info.name} {info.version}"[:100].strip()

@@ -1,0 +1,196 @@
+"""How a server is reached: its program is started and spoken to, or its address is."""
+
+import asyncio
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import httpx2
+from mcp import Client, StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.types import Implementation
+
+from grpo_practice import __version__
+from grpo_practice.config.tools import McpToolkit
+from grpo_practice.errors import ConfigError
+from grpo_practice.redact import redactor, url_secrets, variable_secrets
+
+CONNECT_S = 30.0
+_TAIL = 2_000
+"""Bytes of what a server wrote to stderr that are kept."""
+INHERITED = ("PATH", "HOME")
+LAUNCHER = """
+import ctypes, os, signal, sys
+parent, names, *command = sys.argv[1:]
+try:
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: end with whoever started this
+except AttributeError:
+    pass  # not Linux
+if os.getppid() != int(parent):
+    sys.exit(1)
+for name in set(os.environ) - set(names.split(",")):
+    del os.environ[name]
+os.execvp(command[0], command)
+"""
+"""Becomes the server: with no variables but these, and not outliving this program."""
+
+
+@dataclass(slots=True)
+class Notes:
+    """What is known of a server beside its answers: for errors."""
+
+    tail: bytes = b""
+    """The end of what it wrote to stderr."""
+    ended: bool = False
+    """Its stderr is closed, so it has very likely ended."""
+    garbage: int = 0
+    """How much came that is no message."""
+    status: int = 0
+    """HTTP: the last refusal's status."""
+    session: bool = False
+    """HTTP: it has given a session."""
+
+    @property
+    def said(self) -> str:
+        """All of it that may explain a failure; '' when there is nothing."""
+        said = []
+        if self.status:
+            said.append(f"HTTP {self.status}")
+        if self.garbage:
+            said.append(f"it wrote lines to stdout that are no messages ({self.garbage})")
+        if tail := redactor.text(self.tail.decode(errors="replace").strip()):
+            said.append(f"its stderr ends: {tail}")
+        return "; ".join(said)
+
+    async def see(self, message: object) -> None:
+        """A message that answers nothing, or an error of the transport."""
+        await asyncio.sleep(0)
+        if isinstance(message, Exception):
+            self.garbage += 1
+
+    async def see_response(self, response: httpx2.Response) -> None:
+        """An answer over HTTP."""
+        await asyncio.sleep(0)
+        if response.status_code >= 400 and response.status_code != 405:
+            self.status = response.status_code
+        self.session = self.session or "mcp-session-id" in response.headers
+
+    @contextmanager
+    def stderr(self) -> Iterator[TextIO]:
+        """Where a program may write to, as much as it likes, for the block."""
+        loop = asyncio.get_running_loop()
+        read, write = os.pipe()
+        os.set_blocking(read, False)
+
+        def ready() -> None:
+            data = os.read(read, 1 << 16)
+            self.tail = (self.tail + data)[-_TAIL:]
+            if not data:
+                self.ended = True
+                loop.remove_reader(read)
+
+        loop.add_reader(read, ready)
+        try:
+            with os.fdopen(write, "w") as file:
+                yield file
+        finally:
+            loop.remove_reader(read)
+            os.close(read)
+
+
+Reach = Callable[[Notes], AbstractAsyncContextManager[Client]]
+"""Speaks to the server for a block."""
+
+
+def reaching(toolkit: McpToolkit, folder: Path) -> Reach:
+    """How to reach the toolkit's server.
+
+    Raises:
+        ConfigError: There is no such program, or folder.
+    """
+    config = toolkit.config
+    for name, value in config.env.items():
+        redactor.know(variable_secrets(name, value.get_secret_value()))
+    redactor.know(value.get_secret_value() for value in config.headers.values())
+    redactor.know(url_secrets(config.url or ""))
+    if toolkit.mcp_transport == "stdio":
+        return _by_program(toolkit, folder)
+    return _by_address(toolkit)
+
+
+def _by_program(toolkit: McpToolkit, folder: Path) -> Reach:
+    config, key = toolkit.config, f"toolkits.{toolkit.name}.config"
+    cwd = (folder / (config.cwd or "")).resolve()
+    if not cwd.is_dir():
+        raise ConfigError(f"{key}.cwd: there is no folder {cwd}")
+    env = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    env |= {name: value.get_secret_value() for name, value in config.env.items()}
+    assert config.command is not None, "the config has been checked"
+    program = str(cwd / config.command) if "/" in config.command else config.command
+    found = shutil.which(program, path=env.get("PATH"))
+    if found is None:
+        raise ConfigError(
+            f"{key}.command: there is no program {config.command!r}",
+            hint="install it, or give its path",
+        )
+    command = [str(os.getpid()), ",".join(env), found, *config.args]
+    parameters = StdioServerParameters(
+        command=sys.executable,
+        args=["-I", "-S", "-c", LAUNCHER, *command],
+        env=env,
+        cwd=cwd,
+        encoding_error_handler="replace",
+    )
+
+    @asynccontextmanager
+    async def reach(notes: Notes) -> AsyncIterator[Client]:
+        with notes.stderr() as errors:
+            async with _client(stdio_client(parameters, errors), notes, toolkit) as client:
+                errors.close()  # the program's own end is the last
+                yield client
+
+    return reach
+
+
+def _by_address(toolkit: McpToolkit) -> Reach:
+    config, timeout_s = toolkit.config, toolkit.mcp_client_session_timeout_seconds
+    assert config.url is not None, "the config has been checked"
+    url = config.url
+    headers = {name: value.get_secret_value() for name, value in config.headers.items()}
+
+    @asynccontextmanager
+    async def reach(notes: Notes) -> AsyncIterator[Client]:
+        async with httpx2.AsyncClient(
+            headers=headers,
+            timeout=httpx2.Timeout(CONNECT_S, read=timeout_s + CONNECT_S),
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64),
+            event_hooks={"response": [notes.see_response]},
+        ) as http:
+            transport = streamable_http_client(url, http_client=http)
+            async with _client(transport, notes, toolkit) as client:
+                if toolkit.stateful and not notes.session:
+                    raise ConfigError(
+                        f"toolkits.{toolkit.name} is stateful, and the server at"
+                        f" {redactor.text(url)} gives no sessions",
+                        hint="leave stateful out where each call stands for itself",
+                    )
+                yield client
+
+    return reach
+
+
+def _client(transport: Any, notes: Notes, toolkit: McpToolkit) -> Client:
+    # only the older protocol has sessions, and a server may speak both
+    by_session = toolkit.stateful and toolkit.mcp_transport == "streamable_http"
+    return Client(
+        transport,
+        mode="legacy" if by_session else "auto",
+        read_timeout_seconds=toolkit.mcp_client_session_timeout_seconds,
+        message_handler=notes.see,
+        client_info=Implementation(name="grpo-practice", version=__version__),
+    )

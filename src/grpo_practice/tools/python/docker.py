@@ -1,0 +1,89 @@
+"""The backend `docker`: CPython in a container of its own, without a network."""
+
+import asyncio
+import contextlib
+import secrets
+import shutil
+from asyncio.subprocess import PIPE, STDOUT
+
+from grpo_practice.tools.python.backend import Backend, refused
+from grpo_practice.tools.python.cpython import (
+    ENVIRONMENT,
+    FILE_MB,
+    PROCESSES,
+    Start,
+    execute,
+    python_arguments,
+)
+from grpo_practice.tools.python.probe import tried
+
+ABOUT = "no network; files can be written in /tmp and are gone after the call"
+_ANSWER_S = 20.0
+"""Seconds that an engine has to say its version."""
+_BESIDE_MB = 64
+"""MiB of a container's memory beyond what one process of the code has: for what watches it."""
+
+
+async def open_docker(image: str, memory_mb: int) -> Backend:
+    """The backend, tried.
+
+    Args:
+        image: The image, which must be here already: nothing is downloaded.
+        memory_mb: Most memory of the container.
+
+    Raises:
+        ConfigError: It does not work here.
+    """
+    docker = shutil.which("docker")
+    if docker is None:
+        raise refused("docker", "there is no program docker", "install it")
+    engine = await _engine(docker)
+
+    async def run(code: str, limit_s: float) -> str:
+        start = container(docker, image, memory_mb)
+        return await execute(start, code, limit_s=limit_s, memory_mb=memory_mb)
+
+    ran, able = await tried("docker", run, closed=True)
+    return Backend(run, f"docker {engine}, {image}, python {ran}", f"{able}; {ABOUT}")
+
+
+def container(docker: str, image: str, memory_mb: int) -> Start:
+    """One execution, in a container that is removed when its first process ends.
+
+    That one ends when its standard input closes: with the client, however that ends.
+    """
+    name = f"grpo-practice-{secrets.token_hex(8)}"
+    memory = f"{memory_mb + _BESIDE_MB}m"
+    env = ENVIRONMENT | {"HOME": "/tmp"}
+    command = [
+        *(docker, "run", "--rm", "--interactive", "--name", name, "--pull", "never"),
+        *("--network", "none", "--read-only", "--tmpfs", f"/tmp:rw,nosuid,nodev,size={FILE_MB}m"),
+        *("--memory", memory, "--memory-swap", memory, "--pids-limit", str(PROCESSES), "--cpus=1"),
+        *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--user", "65534:65534"),
+        *("--ipc", "private", "--shm-size", f"{FILE_MB}m", "--workdir", "/tmp"),
+        *(f"--env={key}={value}" for key, value in env.items() if key != "PATH"),
+        *("--log-driver", "none", "--entrypoint", "python3", image, *python_arguments()),
+    ]
+    return Start(command, {}, None, kill=(docker, "kill", name))
+
+
+async def _engine(docker: str) -> str:
+    """The version of the engine.
+
+    Raises:
+        ConfigError: None answers.
+    """
+    process = await asyncio.create_subprocess_exec(
+        docker, "version", "--format", "{{.Server.Version}}", stdout=PIPE, stderr=STDOUT
+    )
+    try:
+        async with asyncio.timeout(_ANSWER_S):
+            said = (await process.communicate())[0].decode(errors="replace").strip()
+    except TimeoutError:
+        said = f"no answer in {_ANSWER_S:g} s"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+    if process.returncode != 0:
+        raise refused("docker", f"no engine answers: {said[-300:]}", "start it")
+    return said

@@ -1,0 +1,62 @@
+"""How a backend that runs CPython is tried before it is used: by running code in it."""
+
+import asyncio
+import json
+
+from grpo_practice.tools import ToolError
+from grpo_practice.tools.python.backend import Run, refused
+
+LIMIT_S = 30.0
+"""Seconds that it has."""
+_PACKAGES = ("numpy", "sympy", "scipy", "pandas", "networkx")
+_CODE = """
+import importlib.util, json, platform, socket
+def reached():
+    tries = [(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", PORT))]
+    tries += [(socket.AF_INET, socket.SOCK_DGRAM, ("192.0.2.1", 9))]
+    tries += [(socket.AF_INET6, socket.SOCK_DGRAM, ("2001:db8::1", 9))]
+    for family, kind, address in tries:
+        try:
+            with socket.socket(family, kind) as s:
+                s.settimeout(3)
+                s.connect(address)
+                return address[0]
+        except OSError:
+            pass
+found = [name for name in PACKAGES if importlib.util.find_spec(name)]
+print(json.dumps([6 * 7, platform.python_version(), found, reached()]))
+"""
+"""A datagram's `connect` sends nothing: it says whether there is a route."""
+
+
+async def tried(name: str, run: Run, *, closed: bool) -> tuple[str, str]:
+    """The version of Python that ran a first piece of code there, and what code can use.
+
+    Args:
+        name: Of the backend.
+        run: How code is run in it.
+        closed: True when it must not reach a network: neither a port that listens here, nor
+            a route to any address.
+
+    Raises:
+        ConfigError: It did not run, or not as it must.
+    """
+    listener = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    async with listener:
+        port = listener.sockets[0].getsockname()[1]
+        code = _CODE.replace("PORT", str(port)).replace("PACKAGES", repr(_PACKAGES))
+        try:
+            said = await run(code, LIMIT_S)
+        except ToolError as e:
+            raise refused(name, str(e)) from e
+    try:
+        answer, version, found, reached = json.loads(said)
+    except (ValueError, TypeError) as e:
+        raise refused(name, f"a first piece of code wrote: {said[-500:] or 'nothing'}") from e
+    if answer != 42:
+        raise refused(name, f"6 * 7 is {answer} there")
+    if closed and reached:
+        raise refused(name, f"code in it reaches the network ({reached})")
+    minor = ".".join(str(version).split(".")[:2])
+    packages = f"with {', '.join(found)}" if found else "without further packages"
+    return str(version), f"Python {minor} {packages}"

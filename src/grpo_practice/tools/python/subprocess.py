@@ -1,0 +1,43 @@
+"""The backend `subprocess`: CPython as the user who runs this program. No security boundary."""
+
+import secrets
+import tempfile
+from pathlib import Path
+
+from grpo_practice.tools.python.backend import Backend
+from grpo_practice.tools.python.cpython import ENVIRONMENT, Start, execute, python_arguments
+from grpo_practice.tools.python.interpreter import find
+from grpo_practice.tools.python.probe import tried
+
+ABOUT = "files in the working directory are gone after the call"
+
+
+async def open_subprocess(python: str | None, folder: Path, memory_mb: int) -> Backend:
+    """The backend, tried.
+
+    Args:
+        python: The interpreter; None is the one that runs this program.
+        folder: What its path is relative to.
+        memory_mb: Most memory of one process.
+
+    Raises:
+        ConfigError: It does not work here.
+    """
+    interpreter = await find("subprocess", python, folder)
+
+    async def run(code: str, limit_s: float) -> str:
+        with tempfile.TemporaryDirectory(
+            prefix="grpo-practice-", ignore_cleanup_errors=True
+        ) as place:
+            mark = secrets.token_hex(16)
+            start = Start(
+                [interpreter.path, *python_arguments()],
+                {"adopt": True, "folder": place},
+                ENVIRONMENT | {"HOME": place, "TMPDIR": place, "EXECUTION": mark},
+                cwd=place,
+                cookie=mark,
+            )
+            return await execute(start, code, limit_s=limit_s, memory_mb=memory_mb)
+
+    ran, able = await tried("subprocess", run, closed=False)
+    return Backend(run, f"subprocess, python {ran}", f"{able}; {ABOUT}")

@@ -1,0 +1,126 @@
+"""What searches the web, and what reads a page elsewhere: Serper, Jina search, Jina's reader."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from grpo_practice.tools import ToolError
+from grpo_practice.tools.search.page import Banned, Found, Page, RefusedError, found_at, page_url
+from grpo_practice.tools.search.service import Service
+
+SERPER = "https://google.serper.dev"
+JINA_SEARCH = "https://s.jina.ai"
+JINA_READER = "https://r.jina.ai"
+
+
+class Engine(Protocol):
+    """Searches the web."""
+
+    async def search(self, query: str, n: int) -> list[Found]:
+        """At most `n` results, best first.
+
+        Raises:
+            ToolError: There is no answer; the message is for a model.
+            EndpointRefusedError: It serves nobody any more.
+        """
+        ...
+
+
+class Reader(Protocol):
+    """Reads a page."""
+
+    @property
+    def cost_micro(self) -> int | None:
+        """What a page costs, in micro-dollars; None is unknown."""
+        ...
+
+    async def read(self, url: str) -> Page:
+        """The page as text.
+
+        Raises:
+            ToolError: It may not or cannot be read; the message is for a model.
+            EndpointRefusedError: The service behind it serves nobody any more.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Serper:
+    """Google, by Serper."""
+
+    service: Service
+    url: str
+    params: Mapping[str, Any]
+
+    async def search(self, query: str, n: int) -> list[Found]:
+        """See `Engine`."""
+        asked = {"q": query, "num": n, **self.params}
+        body = await self.service.ask("POST", f"{self.url}/search", json=asked)
+        return _found(body.get("organic"), "link", "snippet")[:n]
+
+
+@dataclass(frozen=True, slots=True)
+class JinaSearch:
+    """Jina's search, results alone: their pages' texts are left out, which costs less."""
+
+    service: Service
+    url: str
+    params: Mapping[str, Any]
+
+    async def search(self, query: str, n: int) -> list[Found]:
+        """See `Engine`."""
+        asked = {"q": query, "num": str(n), **_texts(self.params)}
+        headers = {"X-Respond-With": "no-content"}
+        body = await self.service.ask("GET", f"{self.url}/", params=asked, headers=headers)
+        return _found(body.get("data"), "url", "description")[:n]
+
+
+@dataclass(frozen=True, slots=True)
+class JinaReader:
+    """Jina's reader of pages."""
+
+    service: Service
+    url: str
+    params: Mapping[str, Any]
+    headers: Mapping[str, Any]
+    banned: Banned
+    chars: int
+    """Most characters of a page's text."""
+    cost_micro: int | None
+
+    async def read(self, url: str) -> Page:
+        """See `Reader`. Where the reader says it was led, is checked as well."""
+        asked = self.banned.check(page_url(url))
+        what = {**self.params, "url": str(asked)}
+        body = await self.service.ask(
+            "POST", f"{self.url}/", json=what, headers=_texts(self.headers)
+        )
+        data = body.get("data")
+        text = data.get("content") if isinstance(data, dict) else None
+        if not isinstance(text, str) or not isinstance(data, dict):
+            raise ToolError("the reader found no text there")
+        led = data.get("url")
+        try:
+            at = self.banned.check(page_url(led)) if isinstance(led, str) else asked
+        except RefusedError as e:  # what the reader was told is no text of ours
+            raise ToolError(f"the page leads to another one: {e.reason}") from e
+        title = data.get("title")
+        whole = f"# {title}\n\n{text}" if isinstance(title, str) and title else text
+        return Page(str(at), whole[: self.chars], len(whole) <= self.chars)
+
+
+def _found(results: object, link: str, snippet: str) -> list[Found]:
+    """The results that have an address a page can be read at."""
+    found = []
+    for result in results if isinstance(results, list) else ():
+        values = result if isinstance(result, dict) else {}
+        url, title, text = (values.get(key) for key in (link, "title", snippet))
+        if isinstance(url, str) and found_at(url) is not None:
+            said = [t if isinstance(t, str) else "" for t in (title, text)]
+            found.append(Found(said[0], url, said[1]))
+    return found
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+    """As headers and queries have them: `true`, not `True`."""
+    return {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in values.items()}

@@ -1,0 +1,143 @@
+"""Reads a page with this program itself: public pages alone, at most so much, for so long."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from yarl import URL
+
+from grpo_practice import __version__
+from grpo_practice.text import brief
+from grpo_practice.tools import ToolError
+from grpo_practice.tools.search.body import ENCODINGS, body_of
+from grpo_practice.tools.search.guard import Guard
+from grpo_practice.tools.search.markup import decoded, readable
+from grpo_practice.tools.search.page import Banned, Page, RefusedError, domain_of
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse, ClientSession
+
+MOST_BYTES = 2 * 1024 * 1024
+"""Of a page, unpacked; what follows is left where it is."""
+TOTAL_S = 20.0
+"""Seconds for a page, redirects and looking up names included."""
+REDIRECTS = 5
+_MARKUP = ("text/html", "application/xhtml+xml", "application/xml", "text/xml")
+_OTHERS = {"application": "is a PDF or a program's file"} | {
+    kind: f"is {kind}" for kind in ("audio", "font", "image", "video")
+}
+_HEADERS = {
+    "User-Agent": f"grpo-practice/{__version__}",
+    "Accept": "text/html, application/xhtml+xml, text/plain;q=0.9, application/json;q=0.8",
+    "Accept-Encoding": ENCODINGS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LocalReader:
+    """Reads pages over connections that a guard has let through."""
+
+    session: "ClientSession"
+    guard: Guard
+    banned: Banned
+    chars: int
+    """Most characters of a page's text."""
+    total_s: float = TOTAL_S
+    where: str = "local reader"
+    cost_micro: int | None = 0
+
+    async def read(self, url: str) -> Page:
+        """The page as text.
+
+        Raises:
+            ToolError: It may not or cannot be read; the message is for a model.
+        """
+        from aiohttp import ClientConnectorError, ClientError
+
+        try:
+            async with asyncio.timeout(self.total_s):
+                return await self._followed(url)
+        except TimeoutError as e:
+            raise ToolError(f"the page did not come within {self.total_s:g} s") from e
+        except (ClientError, OSError, ValueError) as e:
+            known = isinstance(e, ClientConnectorError)  # others may quote what the server sent
+            why = brief(str(e), 200) if known else type(e).__name__
+            raise ToolError(f"the page cannot be read: {why}") from e
+
+    async def _followed(self, asked: str) -> Page:
+        """The page that the URL leads to; each on the way is checked as if it were asked for."""
+        text = asked
+        for hop in range(REDIRECTS + 1):
+            try:
+                page = await self._one(text)
+            except RefusedError as e:
+                if hop == 0:
+                    raise
+                # what a server named is no text of ours
+                raise ToolError(f"the page leads to another one: {e.reason}") from e
+            if isinstance(page, Page):
+                return page
+            text = page
+        raise ToolError(f"the page was not reached within {REDIRECTS} redirects")
+
+    async def _one(self, text: str) -> Page | str:
+        """The page there, or the URL it redirects to."""
+        url = self.banned.check(self.guard.url(text))
+        async with self.session.get(url, headers=_HEADERS, allow_redirects=False) as response:
+            to = response.headers.get("location", "")
+            if response.status in (301, 302, 303, 307, 308) and to:
+                return str(url.join(URL(to)))
+            return await self._page(url, response)
+
+    async def _page(self, url: URL, response: "ClientResponse") -> Page:
+        if response.status >= 300:
+            raise ToolError(f"{domain_of(url)} answers with HTTP status {response.status}")
+        kind = response.content_type if "content-type" in response.headers else "text/html"
+        if kind not in _MARKUP and not kind.startswith("text/") and kind != "application/json":
+            shown = _OTHERS.get(kind.partition("/")[0], "is something else")
+            raise ToolError(f"only pages of text are read here, and this {shown}")
+        data, whole = await body_of(response, MOST_BYTES)
+        try:
+            charset = response.charset
+        except (LookupError, ValueError):
+            charset = None
+        page = await asyncio.to_thread(self._text, data, charset, kind, url)
+        return Page(str(url), page[0], whole and page[1])
+
+    def _text(self, data: bytes, charset: str | None, kind: str, url: URL) -> tuple[str, bool]:
+        text = decoded(data, charset)
+        if kind in _MARKUP:
+            return readable(text, str(url), self.chars)
+        return text[: self.chars], len(text) <= self.chars
+
+
+@asynccontextmanager
+async def open_local(
+    guard: Guard, banned: Banned, chars: int, *, total_s: float = TOTAL_S
+) -> AsyncIterator[LocalReader]:
+    """A reader with connections of its own; each is used once.
+
+    Proxies of the environment are left aside: what a proxy connects to, nobody here can check.
+    """
+    import aiohttp
+
+    from grpo_practice.llm.http import certificates
+
+    connector = aiohttp.TCPConnector(
+        resolver=guard,
+        use_dns_cache=False,
+        force_close=True,
+        socket_factory=guard.socket,
+        ssl=certificates(),
+        limit=0,
+    )
+    async with aiohttp.ClientSession(
+        connector=connector,
+        trust_env=False,
+        auto_decompress=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None),
+    ) as session:
+        yield LocalReader(session, guard, banned, chars, total_s)

@@ -1,0 +1,170 @@
+"""What a page or a find is, which addresses are taken for one, and which sites are banned."""
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from yarl import URL
+
+from grpo_practice.text import brief
+from grpo_practice.tools import ToolError
+
+LONGEST_URL = 2000
+_HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?|\[?[0-9a-f:.]+\]?")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_OWN = ("localhost", "local", "internal", "home.arpa", "lan")
+"""Ends of names that are looked up in one's own network."""
+
+
+class RefusedError(ToolError):
+    """A page that is not read.
+
+    Args:
+        reason: In words of ours, for a model.
+        what: The address or name, from whoever gave it.
+    """
+
+    def __init__(self, reason: str, what: str) -> None:
+        super().__init__(f"{reason}: {what}")
+        self.reason = reason
+
+
+NO_PAGE = "not a URL of a page"
+NOT_WEB = "only http:// and https:// pages can be read"
+NOT_PUBLIC = "only public pages can be read"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One result of a search."""
+
+    title: str
+    url: str
+    snippet: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page as text."""
+
+    url: str
+    """Where it really came from, after redirects."""
+    text: str
+    whole: bool = True
+    """False where what was read is only its beginning."""
+
+
+def page_url(text: str) -> URL:
+    """The URL of a page that may be asked for: web, public as far as its name tells, no login.
+
+    One parser decides, the one that the connection is then made by.
+
+    Raises:
+        RefusedError: It is none.
+    """
+    text = text.strip()
+    shown = brief(text, 200)
+    if len(text) > LONGEST_URL or any(c <= " " or c in "\\\x7f" for c in text):
+        raise RefusedError(NO_PAGE, shown)
+    try:
+        url = URL(text)
+        name = (url.raw_host or "").lower()
+        port = url.port
+    except ValueError as e:
+        raise RefusedError(NO_PAGE, shown) from e
+    if url.scheme not in ("http", "https"):
+        raise RefusedError(NOT_WEB, shown)
+    if "@" in url.raw_authority or not port or not _HOST.fullmatch(name):
+        raise RefusedError(NO_PAGE, shown)
+    _refuse_own(name.rstrip("."), shown)
+    return url.with_fragment(None)
+
+
+def _refuse_own(name: str, shown: str) -> None:
+    """Nothing for a name, or an address in its usual spelling, that may be public.
+
+    Raises:
+        RefusedError: It surely is not, or it is spelt so that programs differ about it.
+    """
+    if ":" in name or _NUMBER.fullmatch(name.rpartition(".")[2]):
+        try:
+            address = ipaddress.ip_address(name)
+        except ValueError as e:
+            raise RefusedError(NO_PAGE, shown) from e
+        if not is_public(address):
+            raise RefusedError(NOT_PUBLIC, name)
+    elif "." not in name or name.endswith(tuple(f".{end}" for end in _OWN)):
+        raise RefusedError(NOT_PUBLIC, name)
+
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_V6 = ipaddress.IPv6Network("2000::/3")
+"""All that was ever given out; outside are loopback, link-local, private, mapped, NAT64."""
+_SPECIAL = tuple(
+    ipaddress.ip_network(text)
+    for text in ("192.0.0.0/24", "192.88.99.0/24", "2001::/23", "2002::/16", "3fff::/20")
+)
+"""Global by Python, at least by some versions; they carry or stand for other addresses."""
+
+
+def is_public(address: Address) -> bool:
+    """True for the address of one machine on the public internet, and nothing it may stand for."""
+    if not address.is_global or address.is_multicast or address.is_reserved:
+        return False
+    if address.version == 6 and address not in _V6:
+        return False
+    return not any(address.version == net.version and address in net for net in _SPECIAL)
+
+
+def domain_of(url: URL) -> str:
+    """The name its text is known by: lower case, punycode, without `www.`."""
+    return (url.raw_host or "").lower().rstrip(".").removeprefix("www.")
+
+
+def found_at(text: str) -> URL | None:
+    """The URL of a search result; None for one whose page could not be read."""
+    try:
+        return page_url(text)
+    except RefusedError:
+        return None
+
+
+class Banned:
+    """Sites that are left out: a domain and all below it.
+
+    Args:
+        sites: Domains or URLs, in any case and script.
+
+    Raises:
+        ValueError: One is no domain.
+    """
+
+    def __init__(self, sites: Iterable[str]) -> None:
+        self._sites = frozenset(map(_site, sites))
+
+    def __contains__(self, url: URL) -> bool:
+        parts = domain_of(url).split(".")
+        return any(".".join(parts[i:]) in self._sites for i in range(len(parts)))
+
+    def check(self, url: URL) -> URL:
+        """The URL.
+
+        Raises:
+            RefusedError: It is of a banned site.
+        """
+        if url in self:
+            raise RefusedError("pages of this site are not read here", domain_of(url))
+        return url
+
+
+def _site(text: str) -> str:
+    bare = text.strip().removeprefix("*.").strip(".")
+    try:
+        url = URL(bare if "://" in bare else f"http://{bare}")
+        name = domain_of(url)
+    except ValueError:
+        name = ""
+    if not _HOST.fullmatch(name):
+        raise ValueError(f"{text!r} is no domain")
+    return name

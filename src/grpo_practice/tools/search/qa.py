@@ -1,0 +1,133 @@
+"""The two tools as a model calls them, and what it reads of the web."""
+
+import asyncio
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+from weakref import WeakValueDictionary
+
+from yarl import URL
+
+from grpo_practice.calls import Address, Chat, Message, Reply, Scope
+from grpo_practice.errors import ContentFilterError, ContextOverflowError
+from grpo_practice.prompts import FOLDER, Prompt, load_prompt
+from grpo_practice.text import strip_think
+from grpo_practice.tools import Output, Tool, ToolError
+from grpo_practice.tools.function import tool_of
+from grpo_practice.tools.search.engines import Engine, Reader
+from grpo_practice.tools.search.page import Banned, Found, Page, domain_of
+from grpo_practice.tools.search.shown import PREFACE, clipped, from_web, neutral
+
+CHARS_PER_TOKEN = 4
+SLOTS = ("url", "query", "page", "label", "cut")
+MOST_RESULTS = 20
+_SIZE = 15 * 1024
+"""Bytes of a result, so that no fence is ever cut."""
+
+
+def search_tool(engine: Engine, banned: Banned, cost_micro: int | None, **more: Any) -> Tool:
+    """`search`."""
+
+    async def search(query: str, num_results: int = 5) -> Output:
+        """Search the web. Each result has a title, a URL and a piece of the page's text.
+
+        Args:
+            query: What to search for, as in a search engine.
+            num_results: Most results; 5 is enough for most questions, 20 is the most.
+        """
+        if not query.strip():
+            raise ToolError("the query is empty")
+        found = await engine.search(query, max(1, min(num_results, MOST_RESULTS)))
+        return Output(results(found, banned), cost_micro)
+
+    return tool_of(search, **more)
+
+
+def results(found: list[Found], banned: Banned) -> str:
+    """The results as a model reads them, each in a fence of its own; no more than have room."""
+    parts, size = [PREFACE], len(PREFACE)
+    for result in found:
+        url = URL(result.url)
+        if url in banned:
+            continue
+        title, snippet = clipped(result.title, 300), clipped(result.snippet, 1500)
+        text = f"{' '.join(title.split())}\n{result.url}\n{snippet}".strip()
+        part = f"{len(parts)}.\n{from_web(text, domain_of(url))}"
+        size += len(part.encode()) + 2
+        if size > _SIZE:
+            break
+        parts.append(part)
+    return "\n\n".join(parts) if len(parts) > 1 else "Nothing was found."
+
+
+def web_qa_tool(reader: Reader, ask: Callable[[Scope], Chat], **more: Any) -> Tool:
+    """`web_qa`."""
+    asking = WeakValueDictionary[tuple[Address, str, str], asyncio.Lock]()
+
+    async def web_qa(url: str, query: str, at: Scope) -> Output:  # noqa: D417 - `at` is not shown
+        """Read a web page and have a question answered from it.
+
+        Args:
+            url: The page, http:// or https://.
+            query: What to find out from it, as a full question.
+        """
+        if not query.strip():
+            raise ToolError("the query is empty")
+        page = await reader.read(url)
+        # the same asked twice at once is one request: the second finds the first in the ledger
+        lock = asking.setdefault((at.address, page.url, query), asyncio.Lock())
+        async with lock:
+            answer = await _answer(ask(at), page, query)
+        return Output(answered(page, answer), reader.cost_micro)
+
+    return tool_of(web_qa, **more)
+
+
+async def _answer(chat: Chat, page: Page, query: str) -> str:
+    """What the reading model says.
+
+    Raises:
+        ToolError: Nothing, and that is no fault of who asked.
+    """
+    try:
+        reply = await chat(question(page, query))
+    except ContextOverflowError as e:
+        raise ToolError("the page is too long for the model that reads it") from e
+    except ContentFilterError as e:
+        raise ToolError("the answer from the page was withheld by a filter") from e
+    return _said(reply)
+
+
+def _said(reply: Reply) -> str:
+    text = (strip_think(reply.content) or "").strip()
+    if not text:
+        raise ToolError("no answer was found from the page; ask otherwise")
+    return text
+
+
+def question(page: Page, query: str) -> list[Message]:
+    """What the reading model is asked."""
+    if not page.text.strip():
+        raise ToolError("the page has no text")
+    return prompt().render(
+        url=neutral(page.url),
+        query=query,
+        page=neutral(page.text),
+        label=f"web {domain_of(URL(page.url))}",
+        cut="" if page.whole else f"{len(page.text) // CHARS_PER_TOKEN:,} tokens or so",
+    )
+
+
+@cache
+def prompt() -> Prompt:
+    """The prompt of the reading model."""
+    return load_prompt(FOLDER / "web_qa.md", SLOTS)
+
+
+def answered(page: Page, answer: str) -> str:
+    """The answer as the agent reads it: from the page, so fenced as the page is."""
+    text = f"{page.url}\n\n{clipped(answer, _SIZE - 4096)}"
+    parts = [PREFACE, from_web(text, domain_of(URL(page.url)))]
+    if not page.whole:
+        parts.append("Only the beginning of the page was read.")
+    return "\n\n".join(parts)

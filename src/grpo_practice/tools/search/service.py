@@ -1,0 +1,168 @@
+"""A paid service of the web: one request is answered, whatever it takes, or says why not."""
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from grpo_practice.canonical import clean_json
+from grpo_practice.errors import EndpointRefusedError
+from grpo_practice.redact import redactor
+from grpo_practice.text import brief
+from grpo_practice.tools import ToolError
+from grpo_practice.tools.search.body import ENCODINGS, body_of
+from grpo_practice.tools.search.shown import neutral
+
+if TYPE_CHECKING:
+    from aiohttp import ClientSession
+
+TRIES = 4
+"""The first, and three more."""
+REFUSALS = 3
+"""Answers in a row about the key or the account that stop the run."""
+UNREACHED = 10
+"""Requests in a row that found nobody there, each tried often, that stop the run."""
+_MOST_BYTES = 16 * 1024 * 1024
+_LONGEST_WAIT_S = 30.0
+_ACCOUNT = re.compile(
+    r"credit|balance|quota|unauthori[sz]ed|api[ _-]?key|authenticat", re.IGNORECASE
+)
+"""What a 400 or 403 says that is about the account, not about the request."""
+
+
+class _AgainError(Exception):
+    """This try got no usable answer, and another one may."""
+
+    def __init__(self, text: str, wait_s: float = 0.0, *, reached: bool = True) -> None:
+        super().__init__(text)
+        self.wait_s, self.reached = wait_s, reached
+
+
+@dataclass(slots=True)
+class Service:
+    """Asks one service, for all rollouts."""
+
+    name: str
+    """What errors call it."""
+    session: "ClientSession"
+    headers: Mapping[str, str]
+    """Of every request; the key is among them."""
+    hint: str
+    """What to do when it serves nobody any more."""
+    timeout_s: float
+    """Of one try."""
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    _refused: int = field(default=0, init=False)
+    _unreached: int = field(default=0, init=False)
+    _why: str = field(default="", init=False)
+
+    async def ask(self, method: Literal["GET", "POST"], url: str, **what: Any) -> dict[str, Any]:
+        """The JSON object it answers with, secrets replaced. `what`: `json`, `params`, `headers`.
+
+        Raises:
+            ToolError: This request got no usable answer.
+            EndpointRefusedError: No request does.
+        """
+        from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
+
+        self._stop_where_refused()
+        headers = {**self.headers, "Accept-Encoding": ENCODINGS, **what.pop("headers", {})}
+        try:
+            async for attempt in AsyncRetrying(
+                retry=retry_if_exception_type(_AgainError),
+                stop=stop_after_attempt(TRIES),
+                wait=_wait,
+                sleep=self.sleep,
+                reraise=True,
+            ):
+                with attempt:
+                    body = await self._once(method, url, headers=headers, **what)
+        except _AgainError as e:
+            self._unreached = 0 if e.reached else self._unreached + 1
+            self._stop_where_refused()
+            raise ToolError(f"{self.name} {e}; try something else, or the same later") from e
+        self._refused = self._unreached = 0
+        return body
+
+    def _stop_where_refused(self) -> None:
+        if self._refused >= REFUSALS:
+            raise EndpointRefusedError(
+                f"{self.name} refused {REFUSALS} requests in a row: {self._why}", hint=self.hint
+            )
+        if self._unreached >= UNREACHED:
+            raise EndpointRefusedError(
+                f"{self.name} could not be reached {UNREACHED} times in a row",
+                hint="check the network, and the toolkit's URLs",
+            )
+
+    async def _once(self, method: str, url: str, **what: Any) -> dict[str, Any]:
+        from aiohttp import ClientConnectorError, ClientError
+
+        self._stop_where_refused()
+        try:
+            async with (
+                asyncio.timeout(self.timeout_s),
+                self.session.request(method, url, allow_redirects=False, **what) as response,
+            ):
+                raw, whole = await body_of(response, _MOST_BYTES)
+                status, asked = response.status, response.headers.get("retry-after", "")
+        except TimeoutError as e:
+            raise _AgainError(f"did not answer within {self.timeout_s:g} s") from e
+        except (ClientError, OSError) as e:
+            text = f"could not be reached ({type(e).__name__})"
+            raise _AgainError(text, reached=not isinstance(e, ClientConnectorError)) from e
+        except ValueError as e:  # what aiohttp raises for a malformed answer
+            raise _AgainError("gave no readable answer") from e
+        body = _object(raw) if whole else None
+        if status == 200 and body is not None:
+            return body
+        self._refuse(status, body, asked)
+        raise _AgainError("gave no readable answer")
+
+    def _refuse(self, status: int, body: dict[str, Any] | None, asked: str) -> None:
+        """Nothing for a 200 without an answer.
+
+        Raises:
+            _AgainError: Another try may do better.
+            ToolError: None would.
+            EndpointRefusedError: No request would.
+        """
+        said = _said(body)
+        if status in (401, 402) or (status in (400, 403) and _ACCOUNT.search(said)):
+            self._refused += 1
+            self._why = f"HTTP {status}{said}"
+            self._stop_where_refused()
+            raise ToolError(f"{self.name} refused: HTTP {status}{said}")
+        if status in (408, 425, 429) or status >= 500:
+            wait = float(asked) if re.fullmatch(r"\d{1,6}", asked) else 0.0
+            raise _AgainError(f"answers with HTTP status {status}{said}", wait)
+        if status != 200:
+            raise ToolError(f"{self.name} cannot do that: HTTP {status}{said}")
+
+
+def _wait(state: Any) -> float:
+    """Full jitter, or what the service asked for."""
+    from tenacity import wait_random_exponential
+
+    error = state.outcome.exception()
+    asked: float = min(error.wait_s, _LONGEST_WAIT_S) if isinstance(error, _AgainError) else 0.0
+    return max(asked, float(wait_random_exponential(multiplier=1, max=8)(state)))
+
+
+def _object(raw: bytes) -> dict[str, Any] | None:
+    try:
+        value = clean_json(json.loads(raw.decode("utf-8-sig", "replace")))
+    except (ValueError, RecursionError):
+        return None
+    return redactor.value(value) if isinstance(value, dict) else None
+
+
+def _said(body: dict[str, Any] | None) -> str:
+    """What an error's body says, to be put after the status."""
+    for name in ("readableMessage", "message", "error", "name"):
+        text = (body or {}).get(name)
+        if isinstance(text, str) and text:
+            return f" ({brief(neutral(text), 200)})"
+    return ""

@@ -1,0 +1,48 @@
+"""Toolkits whose servers are programs in this folder, and what tests ask of them."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from grpo_practice.config.tools import McpToolkit
+from grpo_practice.tools import Tool
+from grpo_practice.tools.mcp import open_mcp
+from tests.tools.fakes import SCOPE
+
+HERE = Path(__file__).parent
+
+
+def kit(*args: str, program: str = "crude.py", env: Any = None, **more: Any) -> McpToolkit:
+    config = {"command": sys.executable, "args": [str(HERE / program), *args], "env": env or {}}
+    return McpToolkit.model_validate({"name": "kit", "mode": "mcp", "config": config} | more)
+
+
+@asynccontextmanager
+async def opened(toolkit: McpToolkit, folder: Path = HERE) -> AsyncIterator[dict[str, Tool]]:
+    async with open_mcp(toolkit, folder) as tools:
+        yield {tool.name: tool for tool in tools}
+
+
+async def ask(tool: Tool, **given: Any) -> str:
+    return (await tool.run(given, SCOPE)).text
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    stat = Path(f"/proc/{pid}/stat")
+    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+async def gone(pid: int, within_s: float = 5.0) -> bool:
+    for _ in range(int(within_s / 0.05)):
+        if not alive(pid):
+            return True
+        await asyncio.sleep(0.05)
+    return False

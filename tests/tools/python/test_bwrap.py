@@ -1,0 +1,170 @@
+"""The backend `bwrap`: how it is called, and that it is tried before it is trusted."""
+
+import os
+import shutil
+import stat
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from grpo_practice.errors import ConfigError
+from grpo_practice.tools.python import cpython
+from grpo_practice.tools.python.bwrap import Sandbox, open_bwrap
+from grpo_practice.tools.python.cpython import execute
+from grpo_practice.tools.python.interpreter import Interpreter, find
+from grpo_practice.tools.python.probe import tried
+from tests.tools.python.running import bwrap_works, opened, refusal, said
+
+needs_bwrap = pytest.mark.skipif(not bwrap_works(), reason="bwrap does not work here")
+
+
+def program(folder: Path, text: str) -> None:
+    """A program `bwrap` that comes first on the PATH."""
+    path = folder / "bwrap"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+async def sandbox(*, root: bool) -> Sandbox:
+    bwrap = shutil.which("bwrap")
+    assert bwrap is not None
+    return Sandbox(bwrap, await find("bwrap", None, Path()), (0, 8, 0), root=root)
+
+
+@needs_bwrap
+async def test_of_the_disk_it_sees_the_system_and_the_interpreter_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+    async with opened("bwrap") as tool:
+        code = "import os\nfor path in {}:\n    print(os.path.exists(path))"
+        hidden = [str(tmp_path / "mine"), "/etc/passwd", __file__, "/var", "/home", "/sys"]
+        hidden.append(str(Path.home() / ".profile"))
+        assert set((await said(tool, code.format(hidden))).split()) == {"False"}
+        writes = ["/x", "/usr/x", "/dev/x", str(Path(sys.prefix) / "x"), "/proc/x"]
+        code = "for path in {}:\n    try:\n        open(path, 'w')\n    except OSError: pass\n"
+        assert await said(tool, code.format(writes) + "    else: print(path)\n'none'") == "'none'"
+        full = "for i in range(3):\n    open(f'/tmp/{i}', 'wb').write(b'x' * (50 * 2**20))"
+        assert "No space left on device" in await said(tool, full)
+        shared = full.replace("/tmp", "/dev/shm")
+        assert "No space left on device" in await said(tool, shared)
+        assert await said(tool, "import os\nos.listdir('/tmp')") == "[]"
+
+
+@needs_bwrap
+async def test_it_is_nobody_without_rights_among_its_own_processes() -> None:
+    async with opened("bwrap") as tool:
+        assert int(await said(tool, "import os\nos.getuid()")) not in (0, os.getuid())
+        code = "[l for l in open('/proc/self/status') if l.startswith(('CapEff', 'NoNewPrivs'))]"
+        assert await said(tool, code) == "['CapEff:\\t0000000000000000\\n', 'NoNewPrivs:\\t1\\n']"
+        code = "import os\nsorted(int(p) for p in os.listdir('/proc') if p.isdigit())[-1] < 10"
+        assert await said(tool, code) == "True"
+
+
+@needs_bwrap
+async def test_it_works_in_a_user_namespace_too_as_for_who_is_not_root() -> None:
+    box = await sandbox(root=False)
+    code = "import os\nfor place in ('/x', '/etc/x', '/dev/x', '/proc/x'):\n"
+    code += (
+        "    try: open(place, 'w')\n    except OSError: pass\n    else: print(place)\nos.getuid()"
+    )
+    assert await execute(box.start(), code, limit_s=20, memory_mb=512) == "65534"
+    assert "--disable-userns" in box.command()
+    assert "--disable-userns" not in replace(box, version=(0, 7, 0)).command()
+
+
+@needs_bwrap
+@pytest.mark.parametrize(
+    "leak", [("--unshare-net", "--unshare-ipc"), ("--unshare-pid", "--unshare-ipc")]
+)
+async def test_a_sandbox_that_reaches_the_network_is_not_used(leak: tuple[str, str]) -> None:
+    box = await sandbox(root=True)
+
+    async def run(code: str, limit_s: float) -> str:
+        start = box.start()
+        command = [leak[1] if arg == leak[0] else arg for arg in start.command]
+        return await execute(replace(start, command=command), code, limit_s=limit_s, memory_mb=512)
+
+    if leak[0] != "--unshare-net":
+        assert await tried("bwrap", run, closed=True)
+        return
+    with pytest.raises(ConfigError, match=r"code in it reaches the network \(127\.0\.0\.1\)"):
+        await tried("bwrap", run, closed=True)
+
+
+async def test_without_bwrap_the_error_names_the_package_and_the_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigError) as caught:
+        await open_bwrap(None, tmp_path, 512)
+    assert str(caught.value) == (
+        "python_executor: the backend bwrap does not work here: there is no program bwrap"
+    )
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("install the package bubblewrap, or choose another")
+    assert "docker needs an engine" in caught.value.hint
+    assert "bwrap needs" not in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("echo bubblewrap 0.6.1", r"its version is 'bubblewrap 0\.6\.1'"),
+        ("echo what", "its version is 'what'"),
+        (
+            '[ "$1" = --version ] && echo bubblewrap 0.11.0 && exit\n'
+            "echo bwrap: setting up uid map: Permission denied; exit 1",
+            "could not be started: bwrap: setting up uid map: Permission denied",
+        ),
+        (
+            '[ "$1" = --version ] && echo bubblewrap 0.11.0 && exit\nprintf "\\006[41, 1, 2, 3]"',
+            "6 . 7 is 41 there",
+        ),
+        (
+            '[ "$1" = --version ] && echo bubblewrap 0.11.0 && exit\nprintf "\\006no idea"',
+            "a first piece of code wrote: no idea",
+        ),
+    ],
+)
+async def test_a_bwrap_that_does_not_do_its_work_is_refused(
+    text: str, why: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program(tmp_path, text)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(ConfigError, match=f"the backend bwrap does not work here: {why}"):
+        await open_bwrap(None, tmp_path, 512)
+
+
+@needs_bwrap
+async def test_too_little_memory_for_python_itself_is_said_when_it_opens() -> None:
+    error = await refusal("bwrap", memory_mb=16)
+    assert "the backend bwrap does not work here" in str(error)
+    assert "MemoryError" in str(error) or "killed" in str(error)
+
+
+def test_the_interpreter_s_links_are_seen_to_where_they_lead(tmp_path: Path) -> None:
+    real = tmp_path / "real"
+    (real / "bin").mkdir(parents=True)
+    (real / "bin" / "python3").touch()
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "python").symlink_to("../alias/bin/python3")
+    (tmp_path / "alias").symlink_to("real")
+    python = Interpreter(str(tmp_path / "links" / "python"), (tmp_path / "alias",))
+    assert list(python.mounts(["/usr"])) == [
+        (real, tmp_path / "alias"),
+        (real, real),
+        (real / "bin" / "python3", tmp_path / "links" / "python"),
+    ]
+
+
+async def test_a_folder_that_holds_the_home_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOME", str(Path(sys.prefix) / "home"))
+    with pytest.raises(ConfigError, match="holds your home"):
+        await find("bwrap", None, Path())
+
+
+def test_what_runs_inside_needs_nothing_of_this_package() -> None:
+    assert "grpo_practice" not in cpython.program()

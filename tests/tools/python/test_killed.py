@@ -1,0 +1,95 @@
+"""When this program is killed outright, what it had started ends too."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.tools.python.running import bwrap_works, children, gone, living, processes
+
+PARENT = """
+import asyncio, sys
+from pathlib import Path
+from grpo_practice.config.tools import PythonConfig
+from grpo_practice.tools.python import open_python
+from tests.tools.fakes import SCOPE
+
+async def main():
+    async with open_python(PythonConfig(backend=sys.argv[1], timeout_s=2), Path()) as (tool,):
+        print("open", flush=True)
+        await tool.run({"code": sys.argv[2]}, SCOPE)
+
+asyncio.run(main())
+"""
+DETACHED = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.closerange(0, 3)
+        os.execv(sys.executable, ["python", "-c", "import time; time.sleep(60)", "%s" + "word"])
+    os._exit(0)
+time.sleep(60)
+"""
+
+
+def held(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
+@contextmanager
+def running(backend: str, code: str, temp: Path) -> "Iterator[subprocess.Popen[bytes]]":
+    root = Path(__file__).parents[3]
+    command = [sys.executable, "-c", PARENT, backend, code]
+    env = os.environ | {"TMPDIR": str(temp)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root, env=env) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.read(4) == b"open"
+        try:
+            yield parent
+        finally:
+            parent.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["bwrap", "subprocess"])
+async def test_what_code_has_detached_is_killed_with_the_program(
+    backend: str, tmp_path: Path
+) -> None:
+    if backend == "bwrap" and not bwrap_works():
+        pytest.skip("bwrap does not work on this machine")
+    word = f"killed-{backend}-"
+    with running(backend, DETACHED % word, tmp_path) as parent:
+        for _ in range(100):
+            if living(f"{word}word"):
+                break
+            await asyncio.sleep(0.05)
+        assert living(f"{word}word")
+        assert len(held(tmp_path)) == (backend == "subprocess")
+        parent.kill()
+        assert not await gone(f"{word}word")
+    for _ in range(100):
+        if not held(tmp_path):
+            break
+        await asyncio.sleep(0.05)
+    assert not held(tmp_path)
+
+
+@pytest.mark.slow
+async def test_a_worker_of_monty_ends_with_the_time_it_has(tmp_path: Path) -> None:
+    with running("monty", "while True: pass", tmp_path) as parent:
+        await asyncio.sleep(0.5)
+        workers = {p.number for p in children(parent.pid)}
+        assert workers
+        parent.kill()
+        for _ in range(100):
+            left = workers & {p.number for p in processes()}
+            if not left:
+                break
+            await asyncio.sleep(0.05)
+        assert not left

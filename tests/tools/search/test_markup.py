@@ -1,0 +1,74 @@
+"""A page as text, whatever it is made of, and in time with its length."""
+
+import time
+
+import pytest
+
+from grpo_practice.tools.search.markup import decoded, readable
+
+URL = "https://a.example/x/y.html"
+PAGE = """<!DOCTYPE html><html><head><meta charset=utf-8><title>A &amp; B</title>
+<style>p { color: red }</style><script>if (a < b) document.write("<p>no</p>")</script></head>
+<body><!-- <p>not this</p> --><h1>The
+ heading</h1><p>One <b>bold</b>   word&nbsp;and <a href='../z.html?a=1&amp;b=2'>a link</a>.
+<p>Two<br>lines <img src="x.png"> <a href="javascript:x()">plain</a> <a href="/p"> </a></p>
+<ul><li>first<li>second</ul><table><tr><td>1</td><td>2</td></tr></table>
+<noscript>no</noscript><svg><text>no</text></svg><p title="a > b">End &lt;here&gt; &#8364;.</p>
+"""
+
+
+def test_title_headings_paragraphs_links_and_lists_are_text() -> None:
+    text, whole = readable(PAGE, URL, 10_000)
+    assert whole
+    assert text == (
+        "A & B\n\n# The heading\n\nOne bold word and [a link](https://a.example/z.html?a=1&b=2).\n\n"
+        "Two\nlines plain\n\n- first\n- second\n\n1 | 2 |\n\nEnd <here> \u20ac."
+    )
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *("<a ", "<!--", "<![CDATA[", "<", "</", "&", "<!x", "<?", "<a x='", "<script></", "<a ="),
+        *("<p>x</p>", "<a href='", "<script>", "<svg>", "[](", "<a href=x></a>", "&#", " \n"),
+        *("<a \"'>", "<meta charset", "&amp", "<a/>", "\x00", "<p '>", "</script"),
+    ],
+)
+def test_2_33_no_page_takes_time_with_the_square_of_its_length(piece: str) -> None:
+    page = (piece * 300_000)[:300_000]
+    start = time.process_time()
+    decoded(page.encode(), None)
+    readable(page, URL, 40_000)
+    assert time.process_time() - start < 3  # the square would be hours
+
+
+def test_a_number_of_many_digits_is_no_error() -> None:
+    assert readable(f"<p>a&#{'9' * 10_000};b", URL, 100) == ("a\ufffdb", True)
+
+
+def test_text_ends_soon_after_what_was_asked_for() -> None:
+    assert readable("<p>abc</p>" * 100_000, URL, 10) == ("abc\n\nabc\n\n", False)
+
+
+@pytest.mark.parametrize(
+    ("data", "charset", "text"),
+    [
+        ("\u00e9".encode(), None, "\u00e9"),
+        (b"\xe9t\xe9 ...", None, "\u00e9t\u00e9 ..."),
+        (b"\xe9 \x93", "iso-8859-1", "\u00e9 \u201c"),
+        ("\u043f".encode("koi8-r"), "KOI8-R", "\u043f"),
+        (b'<meta charset="windows-1251">\xef', None, '<meta charset="windows-1251">\u043f'),
+        (b"\xef\xbb\xbf\xc3\xa9", "iso-8859-1", "\u00e9"),
+        ("\u00e9".encode("utf-16"), None, "\u00e9"),
+        ("\u65e5".encode("shift_jis"), "Shift_JIS", "\u65e5"),
+        (b"abc", "punycode", "abc"),
+        (b"\\x41", "unicode_escape", "\\x41"),
+        (b"abc", "hex", "abc"),
+        (b"\xff\xfe\x00", "no-such", "\ufffd"),
+        ("a\u20ac".encode()[:-1], None, "a\ufffd"),
+    ],
+)
+def test_a_page_is_decoded_by_what_it_says_it_is(
+    data: bytes, charset: str | None, text: str
+) -> None:
+    assert decoded(data, charset) == text
