@@ -25,7 +25,7 @@ UNREAD = {
     "PracticeSettings.max_library_tokens": "has one value until the feature is there",
     **{
         f"AgentConfig.{name}": "read where there are tools or an agent of one's own; tested there"
-        for name in ("max_turns", "stop_at_tool_names", "function", "command", "type")
+        for name in ("max_turns", "stop_at_tool_names")
     },
     "ModelProvider.type": "has one value: one API is spoken",
 }

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.config.reference import reference_markdown
+from tests.workflows.play import MATH, WEB
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -20,6 +21,9 @@ ELSEWHERE = {
     "pip install .": "make wheel installs the wheel into an empty environment",
 }
 """Commands that a test cannot run, and where they are run."""
+SERVED = "grpo-practice serve --agent enhanced.yaml --port 8400"
+THERE = {**dict.fromkeys((*MATH, *WEB), "tests/workflows"), SERVED: "tests/serve"}
+"""Commands that need services of their own, and where they are run."""
 
 
 def commands() -> list[str]:
@@ -29,7 +33,7 @@ def commands() -> list[str]:
 
 
 def test_every_command_runs_in_the_order_it_is_shown(tmp_path: Path) -> None:
-    script = [c for c in commands() if c not in ELSEWHERE and "--serve" not in c]
+    script = [c for c in commands() if c not in ELSEWHERE | THERE and "--serve" not in c]
     assert len(script) > 15
     env = {
         **{k: v for k, v in os.environ.items() if not k.startswith(("UTU_", "OPENAI_", "JUDGE_"))},
@@ -56,6 +60,7 @@ def test_what_cannot_be_run_here_is_run_elsewhere() -> None:
         assert command in commands()
         name = command.split()[1]
         assert command.startswith("pip") or re.search(rf"^{name}:", makefile, re.MULTILINE)
+    assert set(commands()) > set(THERE)
 
 
 def test_the_served_simulation_answers() -> None:

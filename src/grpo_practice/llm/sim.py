@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -11,6 +12,9 @@ from grpo_practice.sim import DEFAULT, MODEL, World, answer
 
 Answered = tuple[int, dict[str, Any]]
 """An HTTP status and the JSON that goes with it."""
+PIECE = 32
+"""Characters of a streamed piece."""
+JSON, STREAM = "application/json; charset=utf-8", "text/event-stream; charset=utf-8"
 
 
 def respond(method: str, path: str, content: bytes, world: World = DEFAULT) -> Answered:
@@ -32,6 +36,40 @@ def _error(message: str) -> dict[str, Any]:
     return {"error": {"message": message, "type": kind, "param": None, "code": None}}
 
 
+def spelt(content: bytes, told: dict[str, Any]) -> tuple[str, bytes]:
+    """Content type and bytes of what is told: a stream where the request asks for one."""
+    if "choices" not in told or not (body := json.loads(content)).get("stream"):
+        return JSON, json.dumps(told).encode()
+    options = body.get("stream_options")
+    usage = isinstance(options, dict) and options.get("include_usage") is True
+    events = (f"data: {json.dumps(chunk)}\n\n" for chunk in _chunks(told, usage=usage))
+    return STREAM, "".join([*events, "data: [DONE]\n\n"]).encode()
+
+
+def _chunks(told: dict[str, Any], *, usage: bool) -> Iterator[dict[str, Any]]:
+    """A completion in pieces, as the objects of a stream."""
+    head = {k: told[k] for k in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
+    choice = told["choices"][0]
+    for delta in _deltas(choice["message"]):
+        yield head | {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+    end = {"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}
+    yield head | {"choices": [end]}
+    if usage:
+        yield head | {"choices": [], "usage": told["usage"]}
+
+
+def _deltas(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    text = message["content"] or ""
+    yield {"role": "assistant", "content": "" if text else None}
+    yield from ({"content": text[at : at + PIECE]} for at in range(0, len(text), PIECE))
+    for index, call in enumerate(message.get("tool_calls", ())):
+        function, arguments = call["function"], call["function"]["arguments"]
+        yield {"tool_calls": [{**call, "index": index, "function": {**function, "arguments": ""}}]}
+        for at in range(0, len(arguments), PIECE):
+            piece = {"arguments": arguments[at : at + PIECE]}
+            yield {"tool_calls": [{"index": index, "function": piece}]}
+
+
 class SimTransport(httpx.AsyncBaseTransport):
     """Answers every request from a world, without a socket."""
 
@@ -44,4 +82,5 @@ class SimTransport(httpx.AsyncBaseTransport):
         content = await request.aread()
         await asyncio.sleep(0)  # a reply that never suspends would hide every concurrency bug
         status, told = respond(request.method, request.url.path, content, self.world)
-        return httpx.Response(status, json=told, request=request)
+        kind, raw = spelt(content, told)
+        return httpx.Response(status, headers={"content-type": kind}, content=raw, request=request)

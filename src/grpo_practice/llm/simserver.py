@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from grpo_practice.llm.sim import respond
+from grpo_practice.llm.sim import respond, spelt
 from grpo_practice.sim import DEFAULT, World, stage_of
 
 MAX_BODY = 64 * 2**20
@@ -45,7 +45,8 @@ async def serve(
         if status == 200 and request.method == "POST":
             by_stage[stage_of(json.loads(content))] += 1
             await asyncio.sleep(latency_s)
-        return web.json_response(told, status=status)
+        kind, raw = spelt(content, told)
+        return web.Response(status=status, headers={"content-type": kind}, body=raw)
 
     async def stats(_: web.Request) -> web.Response:
         return web.json_response({"requests": by_stage.total(), "by_stage": dict(by_stage)})

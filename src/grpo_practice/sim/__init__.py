@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from grpo_practice.calls import Stage
+from grpo_practice.sim.agent import Turn, plays_with_tools, turn
 from grpo_practice.sim.judge import grade
 from grpo_practice.sim.librarian import merge, propose
+from grpo_practice.sim.page import read_page
 from grpo_practice.sim.request import Asked, read
 from grpo_practice.sim.student import play
 from grpo_practice.sim.teacher import compare, summarise
@@ -27,6 +29,7 @@ _SPEAK: Mapping[Stage, Callable[[Asked, World], str]] = {
     "propose": propose,
     "merge": merge,
     "judge": lambda asked, _world: grade(asked),
+    "tool": lambda asked, _world: read_page(asked),
 }
 
 
@@ -37,28 +40,46 @@ def answer(body: Any, world: World = DEFAULT) -> dict[str, Any]:
         ValueError: The body is not a chat request; the message says why.
     """
     asked = read(body)
-    text = _SPEAK[asked.stage](asked, world)
-    whole = text if asked.max_tokens is None else text[: 4 * asked.max_tokens]
-    cut, text = len(whole) < len(text), whole
-    tokens_in, tokens_out = _count(asked.length), _count(len(text))
+    said = _said(asked, world)
+    most = None if asked.max_tokens is None else 4 * asked.max_tokens
+    length = len(said.text) + sum(len(call.name) + len(call.arguments) for call in said.calls)
+    if most is not None and length > most:
+        said, length, finish = Turn(said.text[:most]), most, "length"
+    else:
+        finish = "tool_calls" if said.calls else "stop"
+    tokens_in, tokens_out = _count(asked.length), _count(length)
     return {
         "id": f"chatcmpl-{asked.sha[:24]}",
         "object": "chat.completion",
         "created": 0,
         "model": MODEL,
-        "choices": [
-            {
-                "index": 0,
-                "message": {"role": "assistant", "content": text},
-                "finish_reason": "length" if cut else "stop",
-            }
-        ],
+        "choices": [{"index": 0, "message": _message(said, asked), "finish_reason": finish}],
         "usage": {
             "prompt_tokens": tokens_in,
             "completion_tokens": tokens_out,
             "total_tokens": tokens_in + tokens_out,
         },
     }
+
+
+def _said(asked: Asked, world: World) -> Turn:
+    if asked.stage == "play" and plays_with_tools(asked):
+        return turn(asked, world)
+    return Turn(_SPEAK[asked.stage](asked, world))
+
+
+def _message(said: Turn, asked: Asked) -> dict[str, Any]:
+    if not said.calls:
+        return {"role": "assistant", "content": said.text}
+    calls = [
+        {
+            "id": f"call_{asked.sha[:16]}_{n}",
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
+        for n, call in enumerate(said.calls)
+    ]
+    return {"role": "assistant", "content": said.text or None, "tool_calls": calls}
 
 
 def stage_of(body: Any) -> Stage:

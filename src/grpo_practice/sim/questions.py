@@ -45,6 +45,8 @@ class Question:
     answer: int
     slips: tuple[int, int]
     """Two plausible wrong answers, never the right one."""
+    numbers: tuple[tuple[str, int], ...]
+    """Those in its text, by the names its topic has for them."""
 
 
 def _pairs_with_whole_mean() -> list[tuple[int, int]]:
@@ -246,7 +248,7 @@ def _work_out(topic: Topic, text: str, numbers: Numbers) -> Question | None:
         return None
     right = int(answer)
     first, second = (s if s != right else right + 1 for s in slips)
-    return Question(text, topic.name, right, (first, second))
+    return Question(text, topic.name, right, (first, second), tuple(numbers.items()))
 
 
 @lru_cache(maxsize=4_096)

@@ -9,7 +9,7 @@ from grpo_practice.calls import Message, Stage
 from grpo_practice.canonical import digest
 from grpo_practice.sim.lore import MARKER
 
-_FENCE = re.compile(r"<<<(\w+) ([0-9a-f]{8})\n(.*?)\n\2>>>", re.DOTALL)
+_FENCE = re.compile(r"<<<(\w+)(?: \S+)? ([0-9a-f]{8})\n(.*?)\n\2>>>", re.DOTALL)
 _ENTRY = re.compile(r"\b(E\d+)\b[^\n]*?" + MARKER.pattern)
 _SIGNS: Mapping[Stage, tuple[str, str]] = {
     "summarise": ("## The attempt\n", "attempt"),
@@ -17,6 +17,7 @@ _SIGNS: Mapping[Stage, tuple[str, str]] = {
     "propose": ("## The lessons", "lesson"),
     "merge": ("## The proposals", "proposal"),
     "judge": ("## The answer to grade", "reference"),
+    "tool": ("## The page at ", "web"),
 }
 """By stage: a heading outside all fences, and the name of a fence, either of which shows it."""
 
@@ -43,6 +44,16 @@ class Asked:
     max_tokens: int | None
     sha: str
     """Hex digest of messages and seed: what every decision is drawn from."""
+    tools: frozenset[str] = frozenset()
+    """Names of the functions that may be called now."""
+    parallel: bool = True
+    """Whether several may be called in one turn."""
+    called: tuple[str, ...] = ()
+    """Names of the functions called so far, in order."""
+    said: str = ""
+    """The text of the assistant's messages."""
+    results: tuple[str, ...] = ()
+    """The texts of what tools answered, in order."""
 
     @property
     def fences(self) -> list[Fence]:
@@ -60,7 +71,10 @@ class Asked:
 
     @property
     def stage(self) -> Stage:
-        """What is asked for; `play` unless the request shows a stage of distillation."""
+        """What is asked for; `play` unless the request shows another stage.
+
+        A page that is to be read for a tool is of stage `tool`.
+        """
         names, frame = {fence.name for fence in self.fences}, self.frame
         for stage, (heading, name) in _SIGNS.items():
             if heading in frame or name in names:
@@ -84,23 +98,50 @@ def read(body: Any) -> Asked:
     if not isinstance(messages, list) or not messages:
         raise ValueError("'messages' must be a list that is not empty")
     texts = [(_role(m), _text(m)) for m in messages]
-    if body.get("stream"):
-        raise ValueError("'stream': the simulated endpoint does not stream")
     limits = [_whole(body, key) for key in ("max_tokens", "max_completion_tokens")]
     if any(limit is not None and limit < 1 for limit in limits):
         raise ValueError("'max_tokens' must be at least 1")
+    calls = [call for message in messages for call in _calls(message)]
     return Asked(
         told="\n\n".join(text for role, text in texts if role in ("system", "user")),
         asked="\n\n".join(text for role, text in texts if role == "user"),
-        length=sum(len(text) for _, text in texts),
+        length=sum(len(text) for _, text in texts) + sum(len(a) + len(b) for a, b in calls),
         max_tokens=min((limit for limit in limits if limit is not None), default=None),
         sha=digest({"messages": messages, "seed": _whole(body, "seed")}).hex(),
+        tools=_tools(body),
+        parallel=body.get("parallel_tool_calls") is not False,
+        called=tuple(name for name, _ in calls),
+        said="\n\n".join(text for role, text in texts if role == "assistant"),
+        results=tuple(text for role, text in texts if role == "tool"),
     )
 
 
 def labels(text: str) -> dict[str, str]:
     """Which experience key each label stands for, from lines like `[E3] Name: … (#key)`."""
     return dict(_ENTRY.findall(text))
+
+
+def _tools(body: Mapping[str, Any]) -> frozenset[str]:
+    """The functions a request offers, unless it says that none may be called."""
+    offered = body.get("tools") or []
+    if not isinstance(offered, list) or not all(isinstance(tool, dict) for tool in offered):
+        raise ValueError("'tools' must be a list of objects")
+    names = [_named(tool)[0] for tool in offered]
+    return frozenset(names if body.get("tool_choice") != "none" else ())
+
+
+def _calls(message: Message) -> list[tuple[str, str]]:
+    """Name and arguments of each function an assistant message calls."""
+    calls = message.get("tool_calls")
+    listed = calls if isinstance(calls, list) else []
+    return [_named(call) for call in listed if isinstance(call, dict)]
+
+
+def _named(entry: Mapping[str, Any]) -> tuple[str, str]:
+    """Name and arguments of a function, offered or called; empty where there is none."""
+    function = entry.get("function")
+    given = function if isinstance(function, dict) else {}
+    return str(given.get("name") or ""), str(given.get("arguments") or "")
 
 
 def _whole(body: Mapping[str, Any], key: str) -> int | None:

@@ -11,15 +11,26 @@ from grpo_practice.sim.world import Kind, World, topic_of, unit
 def play(asked: Asked, world: World) -> str:
     """A short worked solution that ends with the answer in a box.
 
-    Right or wrong is drawn with the chance the world gives this question under the experiences
-    that stand in the request. An unknown question gets a number that means nothing.
+    An unknown question gets a number that means nothing.
     """
     question = find(asked.asked)
-    draw = unit(world.seed, "play", asked.sha)
     if question is None:
         return (
-            f"Step 1: I do not know this kind of question, so I guess.\n\n\\boxed{{{_guess(draw)}}}"
+            "Step 1: I do not know this kind of question, so I guess."
+            f"\n\n\\boxed{{{guess(asked, world)}}}"
         )
+    answer, lines = way(question, asked, world)
+    lines.append(f"Step 2: That gives {answer}.")
+    return "\n".join(lines) + f"\n\n\\boxed{{{answer}}}"
+
+
+def way(question: Question, asked: Asked, world: World) -> tuple[int, list[str]]:
+    """The answer it will come to, and the lines that tell how it goes about the question.
+
+    Right or wrong is drawn with the chance the world gives this question under the experiences
+    that stand in the request.
+    """
+    draw = unit(world.seed, "play", asked.sha)
     keys = keys_in(asked.told)
     right = draw < world.p(question.text, keys, tokens(asked.told) - tokens(question.text))
     followed, key, answer = _way(question, keys, world, right=right, asked=asked)
@@ -28,8 +39,7 @@ def play(asked: Asked, world: World) -> str:
     if ids:
         lines.append(f"Followed {', '.join(ids)}.")
     lines.append(f"Method {key}: {advice(world, key).do}.")
-    lines.append(f"Step 2: That gives {answer}.")
-    return "\n".join(lines) + f"\n\n\\boxed{{{answer}}}"
+    return answer, lines
 
 
 def tokens(text: str) -> float:
@@ -37,8 +47,9 @@ def tokens(text: str) -> float:
     return len(text) / 4
 
 
-def _guess(draw: float) -> int:
-    return int(draw * 1_000)
+def guess(asked: Asked, world: World) -> int:
+    """A number that means nothing."""
+    return int(unit(world.seed, "play", asked.sha) * 1_000)
 
 
 def _way(

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +19,8 @@ from grpo_practice.verify.answers import gold_texts
 
 SLOTS = frozenset({"question", "answer", "response", "criteria"})
 TEMPLATE = FOLDER / "judge.md"
+PRESETS: Mapping[str, Path] = {"webwalker": FOLDER / "webwalker.md"}
+"""Criteria for known kinds of questions, by name."""
 
 _GRADE = re.compile(r"(?<![^\W_])GRADE[ \t]*[:=][ \t]*(.*)", re.IGNORECASE)
 _CRITIQUE = 2_000
@@ -117,6 +120,20 @@ def template_from(text: str, *, where: str) -> Prompt:
             hint='write {{ response | fenced("answer") }} where it belongs',
         )
     return compile_prompt("judge", text, used & SLOTS, where=where)
+
+
+def criteria_of(preset: str | None, own: str | None) -> str | None:
+    """The criteria of a preset, and the user's own after them; None without any.
+
+    Raises:
+        ConfigError: There is no such preset.
+    """
+    if preset is not None and preset not in PRESETS:
+        raise ConfigError(
+            f"verify judge: there is no preset {preset!r}", hint=f"there is {', '.join(PRESETS)}"
+        )
+    texts = [PRESETS[preset].read_text("utf-8").strip()] if preset is not None else []
+    return "\n\n".join([*texts, own] if own else texts) or own
 
 
 ASKS = 2

@@ -22,7 +22,7 @@ PARAMS: Mapping[Kind, Mapping[str, type]] = {
     "contains": {"case_sensitive": bool},
     "regex": {"pattern": str},
     "choice": {},
-    "judge": {"template": str, "criteria": str},
+    "judge": {"preset": str, "criteria": str, "template": str},
 }
 """The built-ins, and what each can be told."""
 
@@ -113,7 +113,8 @@ def resolve(
                 f"verify {name}: there is no file {path}",
                 hint=f"looked in {base_dir} and {Path.cwd()}",
             )
-        name = REFERENCE_FILES[path]
+        meant = dict(REFERENCE_FILES[path])
+        name, params = meant.pop("name"), {**meant, **params}
     for kind in PARAMS:
         if kind == name:
             return _built_in(kind, params, timeout_s, base_dir)
@@ -155,17 +156,25 @@ def _built_in(
     if kind == "regex":
         _check_pattern(params)
     if kind == "judge":
-        template = params.get("template")
-        path = _find(template, base_dir) if template else None
-        if template and path is None:
-            raise ConfigError(
-                f"verify judge: there is no template {template}",
-                hint=f"looked in {base_dir} and {Path.cwd()}",
-            )
-        kept = {k: v for k, v in params.items() if k != "template"}
-        rubric = judge.Rubric(judge.load_template(path), params.get("criteria"), timeout_s)
-        return VerifyFunction(kind, kind, kept, timeout_s, rubric=rubric)
+        return _judge(params, timeout_s, base_dir)
     return VerifyFunction(kind, kind, dict(params), timeout_s or TIMEOUT_S)
+
+
+def _judge(params: Mapping[str, Any], timeout_s: float | None, base_dir: Path) -> VerifyFunction:
+    """The built-in judge. What a preset says is known by its text, as the user's own criteria."""
+    template = params.get("template")
+    path = _find(template, base_dir) if template else None
+    if template and path is None:
+        raise ConfigError(
+            f"verify judge: there is no template {template}",
+            hint=f"looked in {base_dir} and {Path.cwd()}",
+        )
+    criteria = judge.criteria_of(params.get("preset"), params.get("criteria"))
+    kept = {k: v for k, v in params.items() if k not in ("template", "preset")}
+    if criteria is not None:
+        kept["criteria"] = criteria
+    rubric = judge.Rubric(judge.load_template(path), criteria, timeout_s)
+    return VerifyFunction("judge", "judge", kept, timeout_s, rubric=rubric)
 
 
 def _check_pattern(params: Mapping[str, Any]) -> None:

@@ -1,0 +1,219 @@
+"""The published datasets by name: where each is, and how its rows become questions and answers.
+
+Orders are those of the published runs: a shuffle with the seed 42 where there was one.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Any
+
+from grpo_practice.data.formats import Row
+from grpo_practice.data.hub import Ref
+from grpo_practice.errors import DataError
+
+SEED = 42
+"""Of the published order."""
+
+Rows = Iterable[Row | DataError]
+Made = tuple[list[Row | DataError], list[str]]
+"""Rows with `question`, `answer` and perhaps `level` and `meta`; sentences on what was done."""
+
+WRAPPER = (
+    "Solve the following math problem step by step. The last line of your response should be of "
+    "the form Answer: $Answer (without quotes) where $Answer is the answer to the problem.\n\n",
+    '\n\nRemember to put your answer on its own line after "Answer:".',
+)
+"""What stands before and after each problem of DAPO-Math-17k."""
+
+TURNS = ("easy",) * 4 + ("medium",) * 7 + ("hard",) * 6
+"""The difficulties of each 17 questions of WebWalkerQA in a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One dataset of the catalogue."""
+
+    ref: Ref
+    make: Callable[[Rows, Random], Made]
+    verify: str
+    """The verify function its answers are for."""
+    columns: tuple[str, ...] | None = None
+    """Of parquet files, read only these; None means all."""
+
+
+def plain(rows: Rows, rng: Random) -> Made:
+    """Problem and answer, in the file's order."""
+    return [_mapped(row, _problem) for row in rows], []
+
+
+def dapo(rows: Rows, rng: Random) -> Made:
+    """Each problem once, without its wrapper: the last answer, in the order of the first; shuffled.
+
+    The published file holds every problem about a hundred times.
+    """
+    bad: list[Row | DataError] = []
+    last: dict[str, Row] = {}
+    read = bare = changed = 0
+    for row in rows:
+        made = _mapped(row, _wrapped)
+        if isinstance(made, DataError):
+            bad.append(made)
+            continue
+        read += 1
+        question = made.fields["question"]
+        if question in last:
+            changed += last[question].fields["answer"] != made.fields["answer"]
+        else:
+            bare += isinstance(row, Row) and question == _prompt(row.fields)
+        last[question] = made
+    found = list(last.values())
+    rng.shuffle(found)
+    notes = [f"{read - len(found)} of {read} rows repeat a problem: each is kept once"]
+    if changed:
+        notes.append(f"{changed} of them change its answer: the last one is kept")
+    if bare:
+        notes.append(f"{bare} problems stand without the usual wrapper, and are kept as they are")
+    return [*bad, *found], notes
+
+
+def afm(rows: Rows, rng: Random) -> Made:
+    """Questions with exactly one answer, shuffled."""
+    bad: list[Row | DataError] = []
+    found: list[Row] = []
+    read = 0
+    for read, row in enumerate(rows, 1):
+        made = _mapped(row, partial(_single, number=read))
+        if isinstance(made, DataError):
+            bad.append(made)
+        elif made.fields:
+            found.append(made)
+    rng.shuffle(found)
+    others = read - len(found) - len(bad)
+    notes = [f"{others} of {read} rows left out: they have not exactly one answer"]
+    return [*bad, *found], notes if others else []
+
+
+def webwalker(rows: Rows, rng: Random) -> Made:
+    """Each difficulty shuffled, then dealt out: four easy, seven medium, six hard, and again."""
+    bad: list[Row | DataError] = []
+    piles: dict[str, list[Row]] = {level: [] for level in dict.fromkeys(TURNS)}
+    for number, row in enumerate(rows, 1):
+        made = _mapped(row, partial(_walk, number=number))
+        if isinstance(made, DataError):
+            bad.append(made)
+        else:
+            piles[made.fields["level"]].append(made)
+    held = Counter({level: len(pile) for level, pile in piles.items()})
+    for pile in piles.values():
+        rng.shuffle(pile)
+    found: list[Row] = []
+    while any(piles.values()):
+        found += [piles[level].pop() for level in TURNS if piles[level]]
+    counts = ", ".join(f"{count} {level}" for level, count in held.items())
+    return [*bad, *found], [f"{counts}: four easy, seven medium, six hard in turn, as they last"]
+
+
+CATALOG: Mapping[str, Entry] = {
+    "AIME24": Entry(Ref("HuggingFaceH4/aime_2024", split="train"), plain, "math"),
+    "AIME25": Entry(Ref("yentinglin/aime_2025", split="train"), plain, "math"),
+    "DAPO-Math-17k": Entry(
+        Ref("BytedTsinghua-SIA/DAPO-Math-17k", split="train"),
+        dapo,
+        "math",
+        ("prompt", "reward_model"),
+    ),
+    "AFM_web_RL": Entry(
+        Ref("PersonalAILab/AFM-WebAgent-RL-Dataset", split="train"),
+        afm,
+        "judge",
+        ("extra_info",),
+    ),
+    "WebWalkerQA": Entry(Ref("callanwu/WebWalkerQA", split="main"), webwalker, "judge"),
+}
+
+
+def _mapped(
+    row: Row | DataError, make: Callable[[Mapping[str, Any]], dict[str, Any]]
+) -> Row | DataError:
+    """The row made into another; its error where it is not as published."""
+    if isinstance(row, DataError):
+        return row
+    try:
+        return Row(row.place, make(row.fields))
+    except _NotAsPublishedError as e:
+        return DataError(f"{row.place}: {e}", hint="has the dataset changed? see --revision")
+
+
+class _NotAsPublishedError(ValueError):
+    """A row has not the columns that the published dataset has."""
+
+
+def _problem(fields: Mapping[str, Any]) -> dict[str, Any]:
+    meta = {key: fields[key] for key in ("id", "url", "year") if fields.get(key) is not None}
+    question = _either(fields, "problem", "question", "Question", "prompt")
+    return {"question": question, "answer": _either(fields, "answer", "Answer"), "meta": meta}
+
+
+def _wrapped(fields: Mapping[str, Any]) -> dict[str, Any]:
+    question = _prompt(fields).removeprefix(WRAPPER[0]).removesuffix(WRAPPER[1])
+    return {
+        "question": question,
+        "answer": _either(_object(fields.get("reward_model")), "ground_truth"),
+    }
+
+
+def _prompt(fields: Mapping[str, Any]) -> str:
+    match _either(fields, "prompt"):
+        case str(text) | [{"content": str(text)}, *_]:
+            return text
+        case _:
+            raise _NotAsPublishedError("'prompt' is neither a text nor a message")
+
+
+def _single(fields: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """Empty where the question has not exactly one answer."""
+    extra = _object(fields.get("extra_info"))
+    match _either(extra, "answer"):
+        case [answer]:
+            pass
+        case list():
+            return {}
+        case answer:
+            pass
+    return {"question": _either(extra, "question"), "answer": answer, "meta": {"id": number}}
+
+
+def _walk(fields: Mapping[str, Any], number: int) -> dict[str, Any]:
+    info = _object(fields.get("info"))
+    level = info.get("difficulty_level")
+    if level not in TURNS:
+        raise _NotAsPublishedError(f"'info.difficulty_level' is {level!r}: not easy, medium, hard")
+    about = {key: value for key, value in info.items() if key != "difficulty_level"}
+    return {
+        "question": _either(fields, "question", "Question"),
+        "answer": _either(fields, "answer", "Answer"),
+        "level": level,
+        "meta": {"id": number, "root_url": fields.get("root_url"), **about},
+    }
+
+
+def _either(fields: Mapping[str, Any], *names: str) -> Any:
+    for name in names:
+        if fields.get(name) is not None:
+            return fields[name]
+    has: Sequence[str] = list(fields)
+    raise _NotAsPublishedError(f"no {names[0]!r}; the row has {', '.join(map(repr, has[:20]))}")
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    """An object, or the one that a text holds; an empty one of anything else."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,201 @@
+"""A dataset of the hub, or of the catalogue, as samples with their origin."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+from grpo_practice.data import parquet
+from grpo_practice.data.catalog import CATALOG, SEED, Entry, plain
+from grpo_practice.data.formats import Row, Source, rows
+from grpo_practice.data.hub import Ref, Snapshot, open_snapshot, parse_ref
+from grpo_practice.data.hub_layout import files_of
+from grpo_practice.data.read import ReadResult, read_rows
+from grpo_practice.errors import ConfigError, DataError
+from grpo_practice.types import Sample
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to download, and how much of it."""
+
+    what: str
+    """A name of the catalogue, or `hf://owner/name[:config][@split]`."""
+    split: str | None = None
+    revision: str | None = None
+    """A branch, a tag or a commit; None is the newest."""
+    limit: int | None = None
+    """Rows that are kept, from the beginning of the order."""
+    seed: int | None = None
+    """Of the order; None is the published one, and for `hf://` the file's."""
+    mapping: Mapping[str, str] = field(default_factory=dict)
+    """For `hf://`, as for a file; and so is the shape."""
+    shape: str | None = None
+    dedup: bool = False
+    skip_bad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Downloaded:
+    """What came of it."""
+
+    samples: list[Sample]
+    notes: list[str]
+    skipped: int
+    """Bad rows left out."""
+    origin: str
+    """`hf://owner/name@commit/split`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What holds where the user does not say it."""
+
+    name: str
+    verify: str
+    """The verify function that the answers are for, as far as that is known."""
+
+
+def defaults(wanted: Wanted) -> Defaults:
+    """What the dataset may be called and be verified with; nothing is fetched.
+
+    Raises:
+        ConfigError: There is no such name.
+    """
+    entry = CATALOG.get(wanted.what)
+    if entry is None:
+        return Defaults(_name(_ref(wanted, None)), "math")
+    return Defaults(wanted.what, entry.verify)
+
+
+def download(wanted: Wanted, *, tell: Callable[[str], None]) -> Downloaded:
+    """The rows as samples, pinned to a commit.
+
+    Args:
+        wanted: Which.
+        tell: Is told each file before it is fetched.
+
+    Raises:
+        ConfigError: There is no such name, or an extra is missing.
+        DataError: The hub has it not or does not give it, or its rows cannot be used.
+    """
+    entry = CATALOG.get(wanted.what)
+    ref = _ref(wanted, entry)
+    snapshot = open_snapshot(ref.repo, wanted.revision)
+    split, files = files_of(ref, snapshot.sizes, snapshot.readme)
+    found = _rows(snapshot, files, entry.columns if entry else None, tell)
+    if entry is not None:
+        made, notes = _published(wanted, entry, found)
+    else:
+        made, notes = _as_they_are(wanted, snapshot.repo, found)
+    if not snapshot.reached:
+        notes.append("the hub was not asked or did not answer: this is the newest of the cache")
+    if wanted.limit is not None and len(made.samples) > wanted.limit:
+        notes.append(f"the first {wanted.limit} of {len(made.samples)} rows kept")
+    if entry is None and files[0].endswith(".parquet"):
+        left = parquet.left_out(snapshot.fetch(files[0]))
+        notes += [f"columns left out: {', '.join(left)}"] if left else []
+    return Downloaded(
+        samples=made.samples[: wanted.limit],
+        notes=notes,
+        skipped=made.skipped,
+        origin=f"hf://{snapshot.repo}@{snapshot.sha}/{split}",
+    )
+
+
+def _ref(wanted: Wanted, entry: Entry | None) -> Ref:
+    if entry is not None:
+        return replace(entry.ref, split=wanted.split or entry.ref.split)
+    if not wanted.what.startswith("hf://"):
+        folded = {name.casefold(): name for name in CATALOG}
+        close = get_close_matches(wanted.what.casefold(), folded, n=1)
+        names = f"the catalogue has {', '.join(CATALOG)}; any other: hf://owner/name@split"
+        meant = f"did you mean {folded[close[0]]}? " if close else ""
+        raise ConfigError(f"there is no dataset {wanted.what!r} to download", hint=meant + names)
+    ref = parse_ref(wanted.what)
+    if wanted.split and ref.split and wanted.split != ref.split:
+        raise ConfigError(f"--split {wanted.split}: {wanted.what} names another", hint="drop one")
+    return replace(ref, split=wanted.split or ref.split)
+
+
+def _name(ref: Ref) -> str:
+    parts = (ref.repo.partition("/")[2], ref.config, ref.split)
+    text = "-".join(part.replace("/", "-") for part in parts if part)
+    return "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in text)[:100]
+
+
+def _published(
+    wanted: Wanted, entry: Entry, found: Iterator[Row | DataError]
+) -> tuple[ReadResult, list[str]]:
+    if wanted.mapping or wanted.shape:
+        what = "--map and --shape are for hf:// only"
+        raise ConfigError(f"{what}: {wanted.what} is read as it was published")
+    ready, notes = entry.make(found, Random(SEED if wanted.seed is None else wanted.seed))
+    made = read_rows(
+        ready,
+        Path(entry.ref.repo),
+        mapping={"question": "question", "answer": "answer"},
+        shape="columns",
+        dedup=wanted.dedup,
+        skip_bad=wanted.skip_bad,
+    )
+    # The first note says which columns were read, which is settled here.
+    samples = [replace(sample, source=wanted.what) for sample in made.samples]
+    if wanted.seed is not None and entry.make is plain:  # the others have used it
+        Random(wanted.seed).shuffle(samples)
+    return replace(made, samples=samples), [*notes, *made.notes[1:]]
+
+
+def _as_they_are(
+    wanted: Wanted, repo: str, found: Iterator[Row | DataError]
+) -> tuple[ReadResult, list[str]]:
+    some = wanted.dedup or wanted.skip_bad or wanted.seed is not None
+    # Files behind the last row that is wanted are never fetched.
+    taken = found if some else islice(found, wanted.limit)
+    made = read_rows(
+        taken,
+        Path(repo),
+        mapping=wanted.mapping,
+        shape=wanted.shape,
+        dedup=wanted.dedup,
+        skip_bad=wanted.skip_bad,
+    )
+    if wanted.seed is not None:
+        Random(wanted.seed).shuffle(made.samples)
+    return made, made.notes
+
+
+def _rows(
+    snapshot: Snapshot,
+    files: Sequence[str],
+    columns: Sequence[str] | None,
+    tell: Callable[[str], None],
+) -> Iterator[Row | DataError]:
+    """The rows of the files, one after the other; each file is fetched when its turn comes."""
+    for number, file in enumerate(files, 1):
+        of = f" ({number} of {len(files)})" if len(files) > 1 else ""
+        tell(f"{snapshot.repo}: {file}, {_size(snapshot.sizes[file])}{of}")
+        path = snapshot.fetch(file)
+        if file.endswith(".parquet"):
+            found = parquet.rows(path, columns=columns)
+        else:
+            found = rows(Source(path, format="jsonl" if _is_lines(path) else None))
+        for row in found:
+            if isinstance(row, Row) and len(files) > 1:
+                yield Row(f"{row.place} of {file}", row.fields)
+            else:
+                yield row
+
+
+def _is_lines(path: Path) -> bool:
+    """True for a `.json` that begins with an object, as files of one object a line do."""
+    if path.suffix != ".json":
+        return False
+    with path.open("rb") as file:
+        return file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB" if size >= 100_000 else f"{size / 1e3:,.1f} kB"

@@ -1,0 +1,218 @@
+"""A dataset on the Hugging Face Hub: its files, at one commit. No code of it is ever loaded."""
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grpo_practice.errors import ConfigError, DataError
+from grpo_practice.redact import redactor
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi, ResolvedRevision
+
+README = "README.md"
+MAX_README = 1 << 20
+"""Bytes; a longer one is not read."""
+
+_REF = re.compile(
+    r"hf://(?:datasets/)?(?P<repo>[\w.-]+/[\w.-]+)(?::(?P<config>[^@]+))?(?:@(?P<split>.+))?"
+)
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """What is asked for."""
+
+    repo: str
+    """`owner/name`."""
+    config: str | None = None
+    split: str | None = None
+    """Or the path of one file."""
+
+
+def parse_ref(text: str) -> Ref:
+    """What `hf://owner/name[:config][@split]` asks for.
+
+    Raises:
+        ConfigError: It is of another form.
+    """
+    match = _REF.fullmatch(text)
+    if match is None:
+        raise ConfigError(f"{text!r} is not hf://owner/name[:config][@split]")
+    return Ref(**match.groupdict())
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A dataset's repository at one commit."""
+
+    repo: str
+    sha: str
+    sizes: Mapping[str, int]
+    """Bytes of every file, by path."""
+    readme: str
+    """The text of its README; '' when there is none."""
+    reached: bool
+    """False when the hub did not answer, and the cache had it; there may be a newer commit."""
+    revision: "ResolvedRevision" = field(repr=False)
+
+    def fetch(self, path: str) -> Path:
+        """The file is on this machine, in the cache that all programs share.
+
+        Raises:
+            DataError: It cannot be had.
+        """
+        from huggingface_hub import hf_hub_download
+
+        with _explained(self.repo, str(self.revision)), _progress(shown=sys.stderr.isatty()):
+            got = hf_hub_download(self.repo, path, repo_type="dataset", revision=self.revision)
+        return Path(got)
+
+
+def open_snapshot(repo: str, revision: str | None) -> Snapshot:
+    """The repository as it is now, or as that branch, tag or commit has it.
+
+    `HF_ENDPOINT`, `HF_TOKEN`, `HF_HOME` and `HF_HUB_OFFLINE` mean what they mean everywhere; in
+    the offline mode, and where the hub cannot be reached, the cache has to hold it.
+
+    Raises:
+        DataError: It cannot be had.
+        ConfigError: huggingface_hub is not installed.
+    """
+    api = _library()
+    from huggingface_hub import get_cached_repo_tree
+
+    with _explained(repo, revision or "main"), _progress(shown=False):
+        resolved, reached = _resolved(api, repo, revision)
+        folder = api.snapshot_download(
+            repo, repo_type="dataset", revision=resolved, allow_patterns=[README]
+        )
+        tree = get_cached_repo_tree(repo, repo_type="dataset", revision=resolved)
+    sizes = {file.path: file.size for file in tree}
+    readme = _readme(Path(str(folder)))
+    return Snapshot(repo, resolved.resolved, sizes, readme, reached, resolved)
+
+
+def _resolved(api: "HfApi", repo: str, revision: str | None) -> "tuple[ResolvedRevision, bool]":
+    """The commit; and False when the hub does not answer, or is down, and the cache says it."""
+    from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
+
+    try:
+        if not _COMMIT.fullmatch(revision or ""):
+            api.dataset_info(repo, revision=revision)
+        return api.resolve_revision(repo, repo_type="dataset", revision=revision), True
+    except (HTTPError, OSError) as e:
+        if 400 <= _status(e) < 500:
+            raise
+        # Raised in here, an error of this keeps the reason why the hub was not asked.
+        return api.resolve_revision(
+            repo, repo_type="dataset", revision=revision, local_files_only=True
+        ), False
+
+
+def _library() -> "HfApi":
+    """The client, quiet, with its token known as a secret."""
+    # The library reads both once, when it is imported.
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    os.environ.setdefault("HF_HUB_DISABLE_UPDATE_CHECK", "1")
+    try:
+        from huggingface_hub import HfApi, get_token
+        from huggingface_hub.utils import logging as library_logging
+    except ImportError as e:
+        hint = "pip install 'grpo-practice[hub]'"
+        raise ConfigError("data download needs huggingface_hub and pyarrow", hint=hint) from e
+    library_logging.set_verbosity(logging.ERROR)
+    redactor.know({get_token() or ""})
+    return HfApi(library_name="grpo-practice")
+
+
+@contextmanager
+def _progress(*, shown: bool) -> Iterator[None]:
+    """The library's progress bars are drawn in the block, or are not."""
+    from huggingface_hub import constants
+    from huggingface_hub.utils import (  # type: ignore[attr-defined]
+        disable_progress_bars,
+        enable_progress_bars,
+    )
+
+    if constants.HF_HUB_DISABLE_PROGRESS_BARS is None:  # else the user has said what they want
+        (enable_progress_bars if shown else disable_progress_bars)()
+    yield
+
+
+def _readme(folder: Path) -> str:
+    path = folder / README
+    if not path.is_file() or path.stat().st_size > MAX_README:
+        return ""
+    return path.read_text("utf-8", errors="replace")
+
+
+@contextmanager
+def _explained(repo: str, revision: str) -> Iterator[None]:
+    """The library's errors come out as ours, with what to do."""
+    from huggingface_hub import errors
+    from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
+
+    try:
+        yield
+    except ValueError as e:
+        raise DataError(f"hf://{repo}: {e}") from e
+    except (
+        HTTPError,
+        OSError,
+        errors.RevisionResolutionError,
+        errors.CachedRepoTreeNotFoundError,
+        errors.EntryNotFoundError,
+    ) as e:
+        raise _our_error(e, repo, revision) from e
+
+
+def _our_error(error: Exception, repo: str, revision: str) -> DataError:
+    from huggingface_hub import constants, errors
+
+    name, token = f"hf://{repo}", "set HF_TOKEN to a token of an account that may read it"
+    page = f"{constants.ENDPOINT}/datasets/{repo}"
+    chain = list(_causes(error))
+    status = next(filter(None, map(_status, chain)), 0)
+    if any(isinstance(e, errors.GatedRepoError) for e in chain):
+        return DataError(f"{name} is gated", hint=f"accept its terms at {page}, and {token}")
+    if any(isinstance(e, errors.RepositoryNotFoundError) for e in chain):
+        return DataError(f"{name} is not there, or is private", hint=f"see {page}; if so, {token}")
+    if any(isinstance(e, errors.RevisionNotFoundError) for e in chain):
+        return DataError(f"{name} has no revision {revision!r}", hint=f"see {page}/commits")
+    if status == 401:
+        return DataError("the hub refuses the token", hint="set HF_TOKEN to a valid one, or unset")
+    if status == 429:
+        hint = "wait some minutes; with HF_TOKEN set the limits are higher"
+        return DataError(f"{name}: the hub answers that there were too many requests", hint=hint)
+    if constants.is_offline_mode():
+        return DataError(
+            f"{name} at {revision!r} is not in the cache, or not all of it, and HF_HUB_OFFLINE is "
+            "set",
+            hint="unset HF_HUB_OFFLINE once, to fill the cache",
+        )
+    said = f"it answered {status}" if status else " ".join(str(chain[-1]).split())[:200]
+    if words := next((m for e in chain if (m := getattr(e, "server_message", None))), ""):
+        said += f": {' '.join(words.split())[:200]}"
+    return DataError(
+        f"{name} cannot be had from {constants.ENDPOINT}: {said}",
+        hint="is the hub reachable? HF_ENDPOINT names a mirror; what came so far is kept",
+    )
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    seen = 0
+    while error is not None and seen < 20:
+        yield error
+        error, seen = error.__cause__ or error.__context__, seen + 1
+
+
+def _status(error: BaseException) -> int:
+    return getattr(getattr(error, "response", None), "status_code", 0)
