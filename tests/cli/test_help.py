@@ -26,8 +26,10 @@ ALL = list(commands(app))
 
 def test_all_commands_are_there() -> None:
     assert {" ".join(words) for words in ALL} == {
-        *("init", "demo", "doctor", "verify", "eval", "practice", "export-agent"),
+        *("init", "demo", "doctor", "verify", "eval", "practice", "export-agent", "serve"),
+        "data download",
         *("data upload", "data list", "data show", "data delete"),
+        *("data stats", "data split", "data sample"),
         *("runs list", "runs show", "runs delete"),
         *("experiences list", "experiences show"),
         *("config show", "config validate"),

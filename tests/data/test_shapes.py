@@ -2,24 +2,20 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.data.shapes import (
-    AFTER_HASHES,
-    IN_BOX,
-    PLAIN,
-    find_columns,
-    form_of,
-    to_sample,
-)
+from grpo_practice.data.answers import AFTER_HASHES, IN_BOX, PLAIN, form_of
+from grpo_practice.data.columns import find_columns
+from grpo_practice.data.layout import find_layout, to_sample
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.types import Sample
 
 
 def sample(fields: dict[str, Any], **mapping: str) -> Sample:
     """The sample of a file with this one row; `meta__key` stands for `meta.key`."""
-    columns = find_columns(list(fields), {k.replace("__", "."): v for k, v in mapping.items()})
-    answer = fields.get(columns.role["answer"])
-    form = form_of(answer, columns.role["answer"]) if isinstance(answer, str) else PLAIN
-    return to_sample(fields, columns, form)
+    layout = find_layout(fields, {k.replace("__", "."): v for k, v in mapping.items()})
+    parts = layout.parts(fields)
+    answer = parts.answer
+    form = form_of(answer, layout.answer) if isinstance(answer, str) and answer.strip() else PLAIN
+    return to_sample(fields, layout, parts, form)
 
 
 def test_native_fields_are_taken_and_all_others_go_to_meta() -> None:
@@ -102,13 +98,13 @@ def test_common_names_are_known_in_any_case(question: str, answer: str) -> None:
 )
 def test_two_candidates_are_an_error_that_names_the_way_out(first: list[str], role: str) -> None:
     with pytest.raises(DataError, match="may both be") as caught:
-        find_columns(first, {})
+        find_columns(dict.fromkeys(first), {})
     assert f"--map {role}=" in str(caught.value.hint)
 
 
 def test_no_candidate_for_the_question_is_an_error_that_shows_the_columns() -> None:
     with pytest.raises(DataError, match="'What is 2\\+2\\?', '4'") as caught:
-        find_columns(["What is 2+2?", "4"], {})
+        find_columns({"What is 2+2?": "", "4": ""}, {})
     assert "--map question=" in str(caught.value.hint)
 
 
@@ -129,12 +125,12 @@ def test_a_column_sent_to_meta_is_no_candidate_any_more() -> None:
 @pytest.mark.parametrize("key", ["qestion", "meta.", "meta"])
 def test_a_mapping_to_no_role_is_a_config_error(key: str) -> None:
     with pytest.raises(ConfigError, match="none of question, answer"):
-        find_columns(["question"], {key: "question"})
+        find_columns({"question": "q"}, {key: "question"})
 
 
 def test_a_mapping_of_a_column_that_is_not_there_shows_those_that_are() -> None:
     with pytest.raises(ConfigError, match="no 'txt'") as caught:
-        find_columns(["text", "id"], {"question": "txt"})
+        find_columns({"text": "", "id": ""}, {"question": "txt"})
     assert "'text', 'id'" in str(caught.value.hint)
 
 
@@ -189,7 +185,8 @@ def test_a_meta_that_is_no_object_is_kept_under_its_name() -> None:
 
 
 def test_an_answer_of_another_form_than_the_first_is_an_error() -> None:
-    columns = find_columns(["question", "answer"], {})
     for form, text in ((AFTER_HASHES, "18"), (PLAIN, "so\n#### 18"), (IN_BOX, "18")):
+        fields = {"question": "q", "answer": text}
+        layout = find_layout(fields, {})
         with pytest.raises(DataError, match=r"the answer stands .* but in the first row"):
-            to_sample({"question": "q", "answer": text}, columns, form)
+            to_sample(fields, layout, layout.parts(fields), form)

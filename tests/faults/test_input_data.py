@@ -136,7 +136,9 @@ def test_2_20_what_may_run_code_is_never_read(gp: Gp, name: str) -> None:
 
 def test_2_20_remote_code_is_nowhere_trusted() -> None:
     sources = Path(__file__).parents[2] / "src/grpo_practice"
-    texts = [path.read_text("utf-8") for path in sources.rglob("*.py")]
+    sandboxed = sources / "tools/python/inside.py"  # runs the model's code, in a sandbox
+    found = [path for path in sources.rglob("*.py") if path != sandboxed]
+    texts = [path.read_text("utf-8") for path in found]
     assert len(texts) > 50
     for word in ("trust_remote_code", "pickle.load", "yaml.load(", "yaml.unsafe_load", "eval("):
         uses = [

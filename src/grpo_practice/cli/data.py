@@ -1,11 +1,11 @@
 """`data`: datasets, from files to names."""
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from grpo_practice.cli import datasets
 from grpo_practice.cli.common import (
     PROGRAM,
     DbOption,
@@ -18,6 +18,8 @@ from grpo_practice.cli.common import (
     print_json,
     say,
 )
+from grpo_practice.cli.datasets import NameArgument, check_name, document
+from grpo_practice.cli.download import download
 from grpo_practice.cli.tables import facts, table
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.text import brief
@@ -25,12 +27,11 @@ from grpo_practice.text import brief
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from grpo_practice.store.records import DatasetRow
+    from grpo_practice.data import ReadResult
     from grpo_practice.types import Sample
 
 app = typer.Typer(no_args_is_help=True, help="Datasets: from files to names.")
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="As `data list` says.")]
 SHOWN = 5
 """Unusable answers that are named."""
 QUESTION, ANSWER = 80, 40
@@ -39,14 +40,35 @@ QUESTION, ANSWER = 80, 40
 
 @app.command()
 def upload(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines, JSON or CSV.")],
     name: Annotated[str, typer.Option(help="What configs and commands call it.")],
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE", help="JSON lines, JSON, CSV, TSV or parquet; `-` is what is piped in."
+        ),
+    ] = None,
+    from_run: Annotated[
+        str | None,
+        typer.Option(metavar="RUN", help="No file: what `serve --record` kept under this name."),
+    ] = None,
     map_: Annotated[
         list[str] | None,
         typer.Option(
             "--map",
             metavar="ROLE=COLUMN",
             help="Which column is question, answer, source, level, cluster, meta.X; repeatable.",
+        ),
+    ] = None,
+    shape: Annotated[
+        str | None,
+        typer.Option(
+            help="alpaca, sharegpt, chat, evals, trl, preference, verl, columns; else as it looks."
+        ),
+    ] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format", help="jsonl, json, csv, tsv or parquet (default: as the name ends)."
         ),
     ] = None,
     dedup: Annotated[
@@ -60,8 +82,12 @@ def upload(
     ] = False,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out.")] = False,
     verify: Annotated[
-        str, typer.Option(metavar="NAME", help="Check that this function can use the answers.")
-    ] = "math",
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Check that this function can use the answers (default: math, for a run: judge).",
+        ),
+    ] = None,
     delimiter: Annotated[str | None, typer.Option(help="Of a CSV file (default: a guess).")] = None,
     answers_missing: Annotated[
         bool, typer.Option("--no-answers", help="There are none, and a judge will score.")
@@ -75,33 +101,35 @@ def upload(
 
     Example: grpo-practice data upload train.csv --name train --map question=problem
     """
-    from grpo_practice.data import read_samples
+    from grpo_practice.data import Source, read_samples
     from grpo_practice.verify.resolve import check_gold, resolve
 
-    _check_name(name)
+    check_name(name)
+    if file is not None and from_run is not None:
+        raise ConfigError("a FILE and --from-run exclude each other", hint="leave one out")
     if replace and append:
         raise ConfigError("--replace and --append exclude each other", hint="leave one out")
+    verify = verify or ("math" if from_run is None else "judge")
     function = resolve(verify, {}, None, Path.cwd())
-    mapping = _mapping(map_ or [])
-    found = read_samples(file, mapping=mapping, dedup=dedup, delimiter=delimiter, skip_bad=skip_bad)
-    if not answers_missing and all(s.answer is None for s in found.samples):
-        raise DataError(
-            f"{file}: no row has an answer, so nothing but a judge could score it",
-            hint="say which column it is with --map answer=COLUMN, or add --no-answers",
-        )
+    mapping = mapped(map_ or [])
+    if file is None:
+        found, origin = _recorded(db, from_run, dedup=dedup), f"run {from_run}"
+    else:
+        source = Source(file, format_, delimiter)
+        found = read_samples(source, mapping=mapping, shape=shape, dedup=dedup, skip_bad=skip_bad)
+        _check_answers(found, source.name, missing=answers_missing)
+        origin = source.origin
     with open_store(db) as store:
         samples = [*store.samples(store.dataset(name).id)] if append else []
         samples += found.samples
-        row, new = store.add_dataset(
-            name, samples, origin=str(file.resolve()), replace=replace or append
-        )
+        row, new = store.add_dataset(name, samples, origin=origin, replace=replace or append)
     why = {n: reason for n, s in enumerate(samples, 1) if (reason := check_gold(function, s))}
     if json:
         unusable = [{"row": n, "reason": reason} for n, reason in why.items()]
         print_json(
             {
                 "schema": "grpo-practice.upload/1",
-                "dataset": _document(row),
+                "dataset": document(row),
                 "new": new,
                 "notes": found.notes,
                 "skipped": found.skipped,
@@ -114,8 +142,28 @@ def upload(
     say(f"{name} (revision {row.revision}) holds {count(row.n, 'row')}{held}", style="bold")
     for text in found.notes:
         say(f"  {text}")
-    say(f"  {_golds(why, row.n, verify)}")
+    say(f"  {golds(why, row.n, verify)}")
     say(f"next: {PROGRAM} eval --model MODEL --dataset {name} --verify {verify}")
+
+
+def _recorded(db: Path | None, run: str | None, *, dedup: bool) -> "ReadResult":
+    """The conversations of a recorded run."""
+    from grpo_practice.build.from_run import samples_of_run
+
+    if run is None:
+        raise ConfigError(
+            "there is nothing to upload", hint="name a FILE, or a recorded run with --from-run"
+        )
+    with existing_store(db) as store:
+        return samples_of_run(store, run, dedup=dedup)
+
+
+def _check_answers(found: "ReadResult", name: str, *, missing: bool) -> None:
+    if not missing and all(s.answer is None for s in found.samples):
+        raise DataError(
+            f"{name}: no row has an answer, so nothing but a judge could score it",
+            hint="say which column it is with --map answer=COLUMN, or add --no-answers",
+        )
 
 
 @app.command("list")
@@ -124,12 +172,12 @@ def list_(db: DbOption = None, json: JsonOption = False) -> None:
 
     Example: grpo-practice data list
     """
-    from grpo_practice.store import datasets
+    from grpo_practice.store.datasets import newest
 
     with existing_store(db) as store:
-        found = store.read(datasets.newest)
+        found = store.read(newest)
     if json:
-        documents = [_document(row) for row in found]
+        documents = [document(row) for row in found]
         print_json({"schema": "grpo-practice.datasets/1", "datasets": documents, "exit": 0})
         return
     table(
@@ -162,7 +210,7 @@ def show(
         print_json(
             {
                 "schema": "grpo-practice.dataset/1",
-                "dataset": _document(row),
+                "dataset": document(row),
                 "rows": documents,
                 "exit": 0,
             }
@@ -194,17 +242,14 @@ def delete(name: NameArgument, yes: YesOption = False, db: DbOption = None) -> N
     say(f"next: {PROGRAM} data list")
 
 
-def _check_name(name: str) -> None:
-    from grpo_practice.config.base import NAME
-
-    if not re.fullmatch(NAME[1:-1], name):
-        raise ConfigError(
-            f"{name!r} cannot be the name of a dataset",
-            hint="letters, digits, `.`, `_`, `-`; 1 to 100, not starting with . or -",
-        )
+app.command()(download)
+app.command()(datasets.stats)
+app.command()(datasets.split)
+app.command()(datasets.sample)
 
 
-def _mapping(pairs: "Iterable[str]") -> dict[str, str]:
+def mapped(pairs: "Iterable[str]") -> dict[str, str]:
+    """Column per role, from `ROLE=COLUMN` texts."""
     mapping = {}
     for pair in pairs:
         role, equals, column = pair.partition("=")
@@ -214,7 +259,7 @@ def _mapping(pairs: "Iterable[str]") -> dict[str, str]:
     return mapping
 
 
-def _golds(why: dict[int, str], rows: int, verify: str) -> str:
+def golds(why: dict[int, str], rows: int, verify: str) -> str:
     """What the verify function thinks of the answers, in a sentence."""
     if not why:
         return f"verify {verify} can use every answer"
@@ -228,17 +273,6 @@ def _golds(why: dict[int, str], rows: int, verify: str) -> str:
 
 def _answer(sample: "Sample") -> str:
     return "" if sample.answer is None else str(sample.answer)
-
-
-def _document(row: "DatasetRow") -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "revision": row.revision,
-        "sha256": row.sha,
-        "n": row.n,
-        "origin": row.origin,
-        "created_at": row.created_at,
-    }
 
 
 def _sample_document(sample: "Sample") -> dict[str, Any]:

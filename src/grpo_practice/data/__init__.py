@@ -1,5 +1,10 @@
-"""Datasets from files: bytes to rows (`formats`), rows to samples (`shapes`), files (`read`)."""
+"""Datasets from files.
 
+Bytes to text (`lines`), text to rows (`formats`), rows to samples (`layout`, which knows the
+published `shapes`), files (`read`); and what to do with samples (`split`, `stats`).
+"""
+
+from grpo_practice.data.formats import Source
 from grpo_practice.data.read import ReadResult, read_samples
 
-__all__ = ["ReadResult", "read_samples"]
+__all__ = ["ReadResult", "Source", "read_samples"]

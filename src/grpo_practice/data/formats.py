@@ -1,22 +1,23 @@
-"""A file's bytes, as rows with line numbers."""
+"""A file's rows, with the lines they begin on."""
 
 import csv
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
+from grpo_practice.data.jsons import value_in
+from grpo_practice.data.lines import STDIN, at, lines, shown, through
 from grpo_practice.errors import ConfigError, DataError
 
+Format = Literal["jsonl", "json", "csv", "tsv", "parquet"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+SUFFIXES: dict[str, Format] = {".ndjson": "jsonl", **{f".{name}": name for name in FORMATS}}
 DELIMITERS = (",", ";", "\t")
-UTF8_MARK = b"\xef\xbb\xbf"
-WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
 RUNS_CODE = frozenset({".pkl", ".pickle", ".pt", ".pth", ".py"})
 SPACE = " \t\r\n"
-MAX_LINE = 1 << 28
-"""Bytes of a line; a longer one is no row of text."""
 CUT = ("Expecting", "Unterminated", "Invalid \\")
 """How a decoder's messages begin that could mean the rest is missing."""
 
@@ -30,73 +31,84 @@ class Row:
     fields: dict[str, Any]
 
 
-def rows(path: Path, *, delimiter: str | None = None) -> Iterator[Row | DataError]:
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where rows come from."""
+
+    path: Path
+    """`-` is what is piped in. Any of the text formats may be packed with gzip."""
+    format: str | None = None
+    """One of `FORMATS`; None: as the suffix says, before a `.gz`."""
+    delimiter: str | None = None
+    """Of a CSV file; None takes the one its first line has most of."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return shown(self.path)
+
+    @property
+    def origin(self) -> str:
+        """Where its rows came from, for later."""
+        return "stdin" if self.path == STDIN else str(self.path.resolve())
+
+
+def rows(source: Source | Path) -> Iterator[Row | DataError]:
     """Every row of the file, in order; a broken row is its error, and the rows after it go on.
 
     What spoils more than one row is raised: a missing file, an encoding, a CSV header or a quote
     that is never closed, the syntax of a `.json`.
 
-    Args:
-        path: Its suffix says the format: .jsonl or .ndjson, .json (one list), .csv.
-        delimiter: Of a CSV file; None takes the one its first line has most of.
-
     Raises:
-        DataError: The file cannot be read as its suffix says.
-        ConfigError: `delimiter` is none, or the file is not CSV.
+        DataError: The file cannot be read as what it is said to be.
+        ConfigError: The delimiter is none, or the file is not CSV; or nobody says its format.
     """
-    suffix = path.suffix.lower()
-    if delimiter is not None and suffix != ".csv":
-        raise ConfigError(f"{path}: a delimiter is for .csv files only")
-    match suffix:
-        case ".jsonl" | ".ndjson":
+    source = source if isinstance(source, Source) else Source(source)
+    path, format_ = source.path, format_of(source)
+    if source.delimiter is not None and format_ != "csv":
+        raise ConfigError(f"{shown(path)}: a delimiter is for CSV files only")
+    match format_:
+        case "jsonl":
             return _jsonl(path)
-        case ".json":
+        case "json":
             return _json(path)
-        case ".csv":
-            return _csv(path, delimiter)
-        case _:
-            why = "never read: loading it may run code" if suffix in RUNS_CODE else "not read here"
-            raise DataError(
-                f"{path}: {suffix or 'a file without a suffix'} is {why}",
-                hint="save it as .jsonl (one object a line), .json (one list of objects) or .csv",
-            )
+        case "csv":
+            return _csv(path, source.delimiter)
+        case "tsv":
+            return _csv(path, "\t")
+        case "parquet":
+            return _parquet(path)
 
 
-def at(path: Path, place: object, message: str, *, hint: str | None = None) -> DataError:
-    """An error that says where: `file:7: message`."""
-    return DataError(f"{path}:{place}: {message}", hint=hint)
+def format_of(source: Source) -> Format:
+    """What the file is said to be, or what its name says."""
+    path = source.path
+    if source.format is not None:
+        for known in FORMATS:
+            if source.format == known:
+                return known
+        raise ConfigError(f"--format {source.format}: there are {', '.join(FORMATS)}")
+    if path == STDIN:
+        raise ConfigError(
+            "what is piped in has no name that says its format", hint="add --format jsonl"
+        )
+    suffix = (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
+    if suffix in SUFFIXES:
+        return SUFFIXES[suffix]
+    why = "never read: loading it may run code" if suffix in RUNS_CODE else "not read here"
+    raise DataError(
+        f"{path}: {suffix or 'a file without a suffix'} is {why}",
+        hint="save it as .jsonl (one object a line), .json (one list of objects), .csv, .tsv or"
+        " .parquet; or say what it is: --format jsonl",
+    )
 
 
-def _lines(path: Path) -> Iterator[str]:
-    """The file's lines with their ends, without the byte order mark."""
-    try:
-        if path.exists() and not path.is_file():  # a pipe may never end, or never begin
-            raise DataError(f"{path} is not a regular file", hint="save it as a file first")
-        with path.open("rb") as file:
-            for number, raw in enumerate(iter(lambda: file.readline(MAX_LINE + 1), b""), 1):
-                if len(raw) > MAX_LINE:
-                    raise at(path, number, f"the line is longer than {MAX_LINE >> 20} MiB")
-                yield _text(path, number, raw)
-    except OSError as e:
-        raise DataError(f"cannot read {path}: {e.strerror or e}") from e
+def _parquet(path: Path) -> Iterator[Row | DataError]:
+    from grpo_practice.data import parquet
 
-
-def _text(path: Path, number: int, raw: bytes) -> str:
-    # Raised, never skipped: skipping would drop just the rows with an accent.
-    if number == 1 and raw.startswith(WIDE_MARKS):
-        raise at(path, 1, "the file is UTF-16, not UTF-8", hint=_convert(path, "UTF-16"))
-    if b"\0" in raw:
-        raise at(path, number, "a NUL byte: the file is UTF-16 without a mark, or is no text")
-    try:
-        return (raw.removeprefix(UTF8_MARK) if number == 1 else raw).decode()
-    except UnicodeDecodeError as e:
-        byte = e.object[e.start]
-        message = f"byte 0x{byte:02x} is not UTF-8; the file may be Latin-1"
-        raise at(path, number, message, hint=_convert(path, "LATIN1")) from e
-
-
-def _convert(path: Path, encoding: str) -> str:
-    return f"iconv -f {encoding} -t UTF-8 {path.name} > utf8-{path.name}"
+    if path == STDIN or path.suffix.lower() == ".gz":  # its index stands at its end
+        raise DataError(f"{shown(path)}: parquet is read from a plain file only")
+    return parquet.rows(path)
 
 
 _IS_IT_CUT = " (the file's last line: is it cut off?)"
@@ -108,12 +120,12 @@ def _said(message: str) -> str:
 
 
 def _jsonl(path: Path) -> Iterator[Row | DataError]:
-    for number, line in enumerate(_lines(path), 1):
+    for number, line in enumerate(lines(path), 1):
         start = _skip(line, 0)
         if start == len(line):
             continue
         try:
-            value, end = _value(line, start)
+            value, end = value_in(line, start)
             end = _skip(line, end)
             if end < len(line):
                 raise json.JSONDecodeError("Extra data", line, end)
@@ -125,7 +137,7 @@ def _jsonl(path: Path) -> Iterator[Row | DataError]:
 
 
 def _json(path: Path) -> Iterator[Row | DataError]:
-    text = "".join(_lines(path))
+    text = "".join(lines(path))
     line, before = 1, 0
     try:
         for number, (place, value) in enumerate(_elements(text), 1):
@@ -144,7 +156,7 @@ def _elements(text: str) -> Iterator[tuple[int, Any]]:
     """Each element of the list, and where in the text it begins."""
     place = _after(text, 0, "[")
     while not text.startswith("]", place):
-        value, end = _value(text, place)
+        value, end = value_in(text, place)
         yield place, value
         place = _skip(text, end)
         if not text.startswith("]", place):
@@ -169,41 +181,6 @@ def _skip(text: str, place: int) -> int:
     return place
 
 
-def _value(text: str, place: int) -> tuple[Any, int]:
-    """The JSON value that begins there, and where it ends; every problem is a JSONDecodeError."""
-    try:
-        return _DECODER.raw_decode(text, place)
-    except json.JSONDecodeError:
-        raise
-    except RecursionError as e:
-        raise json.JSONDecodeError("nested too deeply", text, place) from e
-    except ValueError as e:
-        raise json.JSONDecodeError(str(e), text, place) from e
-
-
-def _constant(name: str) -> float:
-    raise ValueError(f"{name} is not a number in JSON")
-
-
-def _float(digits: str) -> float:
-    value = float(digits)
-    if not math.isfinite(value):
-        raise ValueError(f"{digits} is too large a number")
-    return value
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} twice in one object")
-    return fields
-
-
-_DECODER = json.JSONDecoder(parse_constant=_constant, parse_float=_float, object_pairs_hook=_object)
-
-
 def _row(path: Path, place: str, value: object) -> Row | DataError:
     if isinstance(value, dict):
         return Row(place, value)
@@ -214,15 +191,17 @@ def _csv(path: Path, delimiter: str | None) -> Iterator[Row | DataError]:
     # The standard limit of 128 KiB a field is shorter than long-context questions. It is one
     # setting for the whole process; there is no other way to raise it.
     csv.field_size_limit(2**31 - 1)
-    reader = csv.reader(_lines(path), delimiter=_delimiter(path, delimiter), strict=True)
+    text = lines(path)
+    before, head = _head(text)
+    reader = csv.reader(chain([head], text), delimiter=_delimiter(delimiter, head), strict=True)
     header: list[str] = []
     while True:
-        line = reader.line_num + 1
+        line = before + reader.line_num + 1
         try:
             cells = next(reader, None)
         except csv.Error as e:
             problem = at(path, line, f"not valid CSV: {e}", hint=_csv_hint(path, str(e)))
-            if not header or reader.line_num > line:  # it took other lines with it
+            if not header or before + reader.line_num > line:  # it took other lines with it
                 raise problem from e
             yield problem
             continue
@@ -239,15 +218,25 @@ def _csv(path: Path, delimiter: str | None) -> Iterator[Row | DataError]:
             yield at(path, line, message, hint="quote fields that hold the delimiter")
 
 
+def _head(text: Iterator[str]) -> tuple[int, str]:
+    """How many blank lines come first, and the line after them; '' when there is none."""
+    before = 0
+    for line in text:
+        if line.strip():
+            return before, line
+        before += 1
+    return before, ""
+
+
 def _csv_hint(path: Path, message: str) -> str:
     if "new-line character" in message:
-        return f"does a line end in CR alone? tr '\\r' '\\n' < {path.name} > lf-{path.name}"
+        command = r"tr '\r' '\n'"
+        return f"does a line end in CR alone? {through(path, command, 'lf')}"
     return "is a quote here never closed?"
 
 
-def _delimiter(path: Path, given: str | None) -> str:
+def _delimiter(given: str | None, head: str) -> str:
     if given is None:
-        head = next((line for line in _lines(path) if line.strip()), "")
         return max(DELIMITERS, key=head.count)
     character = "\t" if given == "\\t" else given
     if len(character) != 1 or character in '"\r\n':

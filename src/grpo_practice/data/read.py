@@ -1,12 +1,15 @@
 """A dataset file, as samples and a few sentences on what was found in it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from grpo_practice.canonical import canon, clean_json, text_sha
-from grpo_practice.data.formats import Row, at, rows
-from grpo_practice.data.shapes import PLAIN, Columns, Form, find_columns, form_of, gold, to_sample
+from grpo_practice.data.answers import PLAIN, Form, form_of
+from grpo_practice.data.formats import Row, Source, format_of, rows
+from grpo_practice.data.layout import Layout, find_layout, to_sample
+from grpo_practice.data.lines import at, shown
+from grpo_practice.data.parquet import left_out
 from grpo_practice.errors import DataError
 from grpo_practice.types import Answer, Sample
 
@@ -27,31 +30,52 @@ class ReadResult:
 
 
 def read_samples(
-    path: Path,
+    source: Source | Path,
     *,
     mapping: Mapping[str, str] | None = None,
+    shape: str | None = None,
     dedup: bool = False,
-    delimiter: str | None = None,
     skip_bad: bool = False,
 ) -> ReadResult:
     """Every row of the file as a sample; either all of them, or an error.
 
     Args:
-        path: A .jsonl, .ndjson, .json or .csv file in UTF-8.
+        source: A file in one of the known formats, text in UTF-8; `Source` says what its name
+            does not.
         mapping: Column per role (`question`, `answer`, `source`, `level`, `cluster`, `meta.KEY`),
             where the names in the file do not say it.
+        shape: What the rows are (see `shapes`); None goes by the columns of the first row.
         dedup: Keep only the first of several rows with the same question, spaces folded.
-        delimiter: Of a CSV file; None guesses it from the first line.
         skip_bad: Leave bad rows out, and say so, instead of refusing the file. A fault of the
             whole file (its encoding, say) still refuses it.
 
     Raises:
         DataError: The file, or a row of it, cannot be used; names file and line.
-        ConfigError: `mapping` or `delimiter` does not fit the file.
+        ConfigError: `mapping`, `shape` or the delimiter does not fit the file.
     """
-    reader = _Reader(path, mapping or {})
+    source = source if isinstance(source, Source) else Source(source)
+    found = rows(source)
+    result = read_rows(
+        found, source.path, mapping=mapping, shape=shape, dedup=dedup, skip_bad=skip_bad
+    )
+    if format_of(source) == "parquet" and (columns := left_out(source.path)):
+        result.notes.append(f"columns left out: {_some(columns)}")
+    return result
+
+
+def read_rows(
+    found: Iterable[Row | DataError],
+    path: Path,
+    *,
+    mapping: Mapping[str, str] | None = None,
+    shape: str | None = None,
+    dedup: bool = False,
+    skip_bad: bool = False,
+) -> ReadResult:
+    """`read_samples` for rows that are not simply those of one file; `path` is what errors name."""
+    reader = _Reader(path, mapping or {}, shape)
     samples: list[Sample] = []
-    for row in rows(path, delimiter=delimiter):
+    for row in found:
         try:
             place, sample = reader.sample(row)
         except DataError as e:
@@ -64,7 +88,8 @@ def read_samples(
     if not samples:
         first = reader.bad[0] if reader.bad else None
         why = f"; the first bad one: {first}" if first else ""
-        raise DataError(f"{path}: no row to use{why}", hint=first.hint if first else None)
+        hint = first.hint if first else None
+        raise DataError(f"{shown(path)}: no row to use{why}", hint=hint)
     return ReadResult(samples, reader.notes(dedup), len(reader.bad))
 
 
@@ -74,8 +99,9 @@ class _Reader:
 
     path: Path
     mapping: Mapping[str, str]
-    columns: Columns | None = None
-    """From the first row in which they can be told."""
+    shape: str | None
+    layout: Layout | None = None
+    """From the first row in which it can be told."""
     form: Form | None = None
     """From the first answer."""
     first: dict[bytes, tuple[str, Answer]] = field(default_factory=dict)
@@ -85,6 +111,8 @@ class _Reader:
     # Places, for the notes:
     unanswered: list[str] = field(default_factory=list)
     repaired: list[str] = field(default_factory=list)
+    several: list[str] = field(default_factory=list)
+    systems: list[str] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)
     conflicts: list[str] = field(default_factory=list)
 
@@ -101,17 +129,21 @@ class _Reader:
 
     def _sample(self, row: Row) -> Sample:
         fields = clean_json(row.fields)
-        if self.columns is None:
-            self.columns = find_columns(list(fields), self.mapping)
-        answer = gold(fields, self.columns)
-        if self.form is None and isinstance(answer, str):
-            self.form = form_of(answer, self.columns.role["answer"])
-        sample = to_sample(fields, self.columns, self.form or PLAIN)
+        if self.layout is None:
+            self.layout = find_layout(fields, self.mapping, self.shape)
+        parts = self.layout.parts(fields)
+        if self.form is None and isinstance(parts.answer, str) and parts.answer.strip():
+            self.form = form_of(parts.answer, self.layout.answer)
+        sample = to_sample(fields, self.layout, parts, self.form or PLAIN)
         self.read += 1
         if sample.answer is None:
             self.unanswered.append(row.place)
         if fields != row.fields:
             self.repaired.append(row.place)
+        if parts.question.several:
+            self.several.append(row.place)
+        if parts.question.system:
+            self.systems.append(row.place)
         return sample
 
     def repeats(self, place: str, sample: Sample) -> bool:
@@ -124,30 +156,45 @@ class _Reader:
         self.repeated.append(place)
         if canon(answer) != canon(sample.answer):
             self.conflicts.append(
-                f"line {place} asks what line {earlier} asks, with another answer"
+                f"{_places([place])} asks what {_places([earlier])} asks, with another answer"
             )
         return True
 
     def notes(self, dedup: bool) -> list[str]:
         """What was found, one sentence each."""
-        assert self.columns is not None  # a sample was made
-        role, form = self.columns.role, self.form or PLAIN
-        notes = [f"the question is in {role['question']!r}"]
-        if len(self.unanswered) < self.read:
-            notes[0] += f", the answer in {role['answer']!r}, {form.name}"
+        notes = [self._layout()]
         left = "left out" if dedup else "kept (--dedup leaves them out)"
         for places, what in (
+            (self.several, "whose question has several turns, written as 'User: …' and so on"),
+            (self.systems, "with a system message, kept in meta and shown to no agent"),
             (self.unanswered, "without an answer"),
             (self.repaired, "with broken characters, replaced by U+FFFD"),
             (self.repeated, f"with the question of an earlier row, {left}"),
         ):
             if places:
-                notes.append(f"{len(places)} of {self.read} rows {what}: line {_some(places)}")
+                notes.append(f"{len(places)} of {self.read} rows {what}: {_places(places)}")
         if self.conflicts:
             notes.append(f"{len(self.conflicts)} of them contradict it: {_some(self.conflicts)}")
         if self.bad:
             notes.append(f"{len(self.bad)} bad rows left out: {_some(list(map(str, self.bad)))}")
         return notes
+
+    def _layout(self) -> str:
+        """Where the question and the answer are."""
+        assert self.layout is not None  # a sample was made
+        role, form, shape = self.layout.columns.role, self.form or PLAIN, self.layout.shape
+        if shape is not None:
+            but = f", but the answer is in {role['answer']!r}" if "answer" in role else ""
+            how = f"; the answer's value stands {form.name}" if form is not PLAIN else ""
+            return f"read as {shape.title}: {shape.says}{but}{how}"
+        note = f"the question is in {role['question']!r}"
+        if len(self.unanswered) < self.read:
+            note += f", the answer in {role['answer']!r}, {form.name}"
+        return note
+
+
+def _places(found: Sequence[str]) -> str:
+    return _some(found) if found[0].startswith("row ") else f"line {_some(found)}"
 
 
 def _some(found: Sequence[str]) -> str:

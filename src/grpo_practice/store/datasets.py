@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from grpo_practice.canonical import digest
 from grpo_practice.errors import DataError
@@ -32,9 +32,10 @@ def add(
         return newest, False
     if newest is not None and not replace:
         raise DataError(
-            f"dataset {name!r} is there already, with other rows ({newest.n}; this file has "
+            f"dataset {name!r} is there already, with other rows ({newest.n}, not these "
             f"{len(samples)})",
-            hint="choose another --name, or --replace or --append (old runs keep what they used)",
+            hint="choose another name, or add --replace (old runs keep what they used); an upload"
+            " can also --append",
         )
     last = db.execute("SELECT max(revision) FROM datasets WHERE name = ?", (name,)).fetchone()[0]
     cursor = db.execute(
@@ -51,6 +52,19 @@ def add(
     added = find(db, name)
     assert added is not None
     return added, True
+
+
+def add_all(
+    db: sqlite3.Connection,
+    parts: Mapping[str, Sequence[Sample]],
+    *,
+    origin: str,
+    replace: bool,
+) -> list[tuple[DatasetRow, bool]]:
+    """`add` for each name; all or, where it raises, none."""
+    return [
+        add(db, name, samples, origin=origin, replace=replace) for name, samples in parts.items()
+    ]
 
 
 def _refuse_secrets(name: str, samples: Sequence[Sample]) -> None:

@@ -189,7 +189,7 @@ def requests(db: sqlite3.Connection, invocation_id: int, *, children: bool = Fal
               WHERE i.invocation_id = :i
                  OR (:children AND i.invocation_id > :i AND r.parent_run_id = m.run_id))
            SELECT (SELECT coalesce(sum(calls), 0) FROM call_sums
-                     WHERE invocation_id IN mine),
+                     WHERE invocation_id IN mine AND tries > 0),  -- a tool is no request
                   (SELECT count(*) FROM failures WHERE invocation_id IN mine)""",
         {"i": invocation_id, "children": children},
     ).fetchone()

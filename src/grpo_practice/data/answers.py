@@ -1,0 +1,102 @@
+"""Where in its column an answer stands, and what may be one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from grpo_practice.errors import DataError
+from grpo_practice.types import Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Where in its column's text the answer stands."""
+
+    name: str
+    """`the answer stands …`."""
+    read: Callable[[str], tuple[str, str] | None]
+    """(answer, worked solution), or None where the text is not of this form."""
+
+
+def _hashes(text: str) -> tuple[str, str] | None:
+    solution, _, last = text.rstrip().rpartition("\n")
+    value = last.strip().removeprefix("####")
+    if value == last.strip() or not value.strip():
+        return None
+    return value.strip(), solution
+
+
+def _boxed(text: str) -> tuple[str, str] | None:
+    start = max(text.rfind("\\boxed"), text.rfind("\\fbox"))
+    if start < 0:
+        return None
+    value = _braced(text[start:].removeprefix("\\boxed").removeprefix("\\fbox")).strip()
+    return (value, text) if value else None
+
+
+def _braced(text: str) -> str:
+    """What the brace at the start encloses; up to a `$` where TeX needs no brace; '' if open."""
+    if not text.lstrip().startswith("{"):
+        return text.partition("$")[0]
+    text = text.lstrip()
+    depth, escaped = 0, False
+    for i, character in enumerate(text):
+        if escaped:
+            escaped = False
+        elif character == "\\":
+            escaped = True
+        elif character in "{}":
+            depth += 1 if character == "{" else -1
+            if depth == 0:
+                return text[1:i]
+    return ""
+
+
+AFTER_HASHES = Form("after '####' on the last line", _hashes)
+IN_BOX = Form("in the last \\boxed{…}", _boxed)
+PLAIN = Form("as it is", lambda text: (text, ""))
+
+
+def form_of(text: str, column: str) -> Form:
+    """The form of an answer's text: GSM8K's, MATH's (in a column `solution` only), or plain."""
+    if _hashes(text):
+        return AFTER_HASHES
+    if column.strip().casefold() == "solution" and _boxed(text):
+        return IN_BOX
+    return PLAIN
+
+
+def gold(value: object) -> Answer:
+    """The answer, checked: a scalar, a list of alternatives, or None where it is empty.
+
+    Raises:
+        DataError: It is an object, or a list that is empty or holds more than scalars.
+    """
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case str():
+            return value if value.strip() else None
+        case list() if value and all(is_scalar(v) for v in value):
+            return value
+        case list():
+            raise DataError("the answer is a list, but not of one or more texts or numbers")
+        case _:
+            raise DataError("the answer is an object, not a text, a number, or a list of these")
+
+
+def is_scalar(value: object) -> bool:
+    """True for a number, a truth value, or a text that is not blank."""
+    return isinstance(value, bool | int | float) or (isinstance(value, str) and value.strip() != "")
+
+
+def read_as(form: Form, text: str, column: str) -> tuple[str, str]:
+    """The answer in the text, and what stood around it.
+
+    Raises:
+        DataError: The text is of another form.
+    """
+    found = form_of(text, column)
+    read = form.read(text)
+    if found is not form or read is None:
+        raise DataError(f"the answer stands {found.name}, but in the first row {form.name}")
+    return read

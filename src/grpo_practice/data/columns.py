@@ -1,0 +1,130 @@
+"""Which column of a file is which."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from grpo_practice.errors import ConfigError, DataError
+
+ROLES = ("question", "answer", "source", "level", "cluster")
+
+ALIASES: Mapping[str, tuple[frozenset[str], ...]] = {
+    "question": (frozenset({"question", "problem", "prompt", "query", "input"}),),
+    "answer": (
+        frozenset(
+            {"answer", "gold", "target", "label", "ground_truth", "final_answer"}
+            | {"expected_answer", "correct_answer"}
+        ),
+        frozenset({"solution"}),
+    ),
+    "source": (frozenset({"source"}), frozenset({"data_source"})),
+    "level": (frozenset({"level"}),),
+    "cluster": (frozenset({"cluster"}),),
+}
+"""Names a role's column goes by, in any case. Of two names in one set neither is preferred; a
+later set counts only where the earlier ones have none (a row with `answer` and `solution` has its
+answer apart from the worked solution)."""
+
+MAP_HINT = "say which with --map {role}=COLUMN"
+SHOWN, CHARS = 20, 60
+"""Columns a message names, and the characters it shows of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Which column of a file is which."""
+
+    role: Mapping[str, str]
+    """Column per role. A role without a column in the first row has its own name, so that a
+    field which only later rows carry is still read."""
+    meta: Mapping[str, str]
+    """Column per key of meta, as `--map meta.KEY=COLUMN` said. Others keep their own name."""
+
+
+def find_columns(
+    first: Mapping[str, Any], mapping: Mapping[str, str], *, given: Collection[str] = ()
+) -> Columns:
+    """Which column is which, from the columns of the first row.
+
+    Args:
+        first: The first row.
+        mapping: What the user said: `question`, `answer`, `source`, `level`, `cluster` or
+            `meta.KEY` to a column, or to `a.b` for what is called `b` in the object `a`; it wins
+            over every guess.
+        given: Roles that need no column.
+
+    Raises:
+        ConfigError: The mapping names no role, or a column that is not there.
+        DataError: No column, or more than one, may be the question; or more than one the answer.
+    """
+    for key, column in mapping.items():
+        _check(key, column, first)
+    taken = set(mapping.values())
+    free = [c for c in first if c not in taken]
+    wanted = [r for r in ROLES if r in mapping or r not in given]
+    role = {r: mapping.get(r) or guess(r, free) or r for r in wanted}
+    role = {r: c for r, c in role.items() if r in mapping or c not in taken}
+    if "question" in wanted and not has(first, role.get("question", "")):
+        there = _listed(first) or "no columns"
+        raise DataError(
+            f"no column for the question: the first row has {there}",
+            hint=f"{MAP_HINT.format(role='question')}, or what the rows are with --shape NAME",
+        )
+    meta = {key.removeprefix("meta."): c for key, c in mapping.items() if key not in ROLES}
+    return Columns(role, meta)
+
+
+def _check(key: str, column: str, first: Mapping[str, Any]) -> None:
+    if key not in ROLES and not (key.startswith("meta.") and key != "meta."):
+        known = ", ".join((*ROLES, "meta.KEY"))
+        raise ConfigError(f"--map {key}={column}: {key!r} is none of {known}")
+    if not has(first, column):
+        raise ConfigError(
+            f"--map {key}={column}: the first row has no {column!r}",
+            hint=f"it has {_listed(first)}",
+        )
+
+
+def value_at(fields: Mapping[str, Any], column: str) -> Any:
+    """What the row has there; None when it has nothing.
+
+    `a.b` is `b` in the object `a`, where no column is called that.
+    """
+    if column in fields:
+        return fields[column]
+    head, dot, rest = column.partition(".")
+    inner = fields.get(head)
+    return value_at(inner, rest) if dot and isinstance(inner, dict) else None
+
+
+def has(fields: Mapping[str, Any], column: str) -> bool:
+    """True when the row has something there, if only null."""
+    if column in fields:
+        return True
+    head, dot, rest = column.partition(".")
+    inner = fields.get(head)
+    return bool(dot) and isinstance(inner, dict) and has(inner, rest)
+
+
+def _listed(columns: Collection[str]) -> str:
+    named = [repr(column) for column in islice(columns, SHOWN)]
+    shown = [name if len(name) <= CHARS else f"{name[:CHARS]}…" for name in named]
+    more = len(columns) - len(shown)
+    return ", ".join(shown) + (f", and {more:,} more" if more else "")
+
+
+def guess(role: str, columns: Collection[str]) -> str | None:
+    """The column that goes by a name of this role; None when none does.
+
+    Raises:
+        DataError: More than one does.
+    """
+    for names in ALIASES[role]:
+        found = [c for c in columns if c.strip().casefold() in names]
+        if len(found) > 1:
+            both = " and ".join(map(repr, found))
+            raise DataError(f"{both} may both be the {role}", hint=MAP_HINT.format(role=role))
+        if found:
+            return found[0]
+    return None

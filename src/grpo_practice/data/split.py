@@ -1,0 +1,131 @@
+"""Parts of a dataset that have no question in common, and samples of it.
+
+Who goes where depends on the seed and on the texts alone, not on the order of the rows.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from grpo_practice.errors import DataError
+from grpo_practice.types import Sample
+
+Key = tuple[str, str]
+"""A question, or a cluster: what must not be in two parts."""
+
+
+def folded(question: str) -> str:
+    """The question without differences of case and of spaces."""
+    return " ".join(question.casefold().split())
+
+
+def split(
+    samples: Sequence[Sample],
+    shares: Mapping[str, float],
+    *,
+    seed: int,
+    stratum: Callable[[Sample], str] = lambda _: "",
+    kept: Mapping[str, Sequence[Sample]] | None = None,
+) -> dict[str, list[Sample]]:
+    """The samples of each part, in their order; each sample is in exactly one.
+
+    Samples that ask the same (case and spaces folded) or share a cluster form a family, which is
+    never divided. Families are dealt out one by one, in an order that the seed fixes, each to the
+    part that lacks most of its share, so that sizes come out as asked to within a family.
+
+    Args:
+        samples: All of them.
+        shares: Of each part; they sum to 1.
+        seed: Another one is another split.
+        stratum: Families of one stratum (that of their first sample) are dealt out together, so
+            that each stratum is divided in these shares too.
+        kept: What earlier parts hold: such questions, and their clusters, stay where they are.
+
+    Raises:
+        DataError: A family belongs to two earlier parts, or a part comes out empty.
+    """
+    families = _families(samples)
+    held = dict.fromkeys(shares, 0)
+    part_of: dict[int, str] = {}
+    places = {key: part for part, old in (kept or {}).items() for s in old for key in _keys(s)}
+    new = []
+    for family in families:
+        part = _place(samples, family, places)
+        if part is None:
+            new.append(family)
+            continue
+        held[part] += len(family)
+        part_of |= dict.fromkeys(family, part)
+    dealt = sum(held.values())
+    for family in sorted(new, key=lambda f: (stratum(samples[f[0]]), _lot(seed, samples, f))):
+        dealt += len(family)
+        part = max(shares, key=lambda name: shares[name] * dealt - held[name])
+        held[part] += len(family)
+        part_of |= dict.fromkeys(family, part)
+    for name, n in held.items():
+        if n == 0:
+            raise DataError(f"nothing is left for {name!r}: there are too few questions")
+    return {name: [s for i, s in enumerate(samples) if part_of[i] == name] for name in shares}
+
+
+def _keys(sample: Sample) -> list[Key]:
+    keys = [("question", folded(sample.question))]
+    return keys if sample.cluster is None else [*keys, ("cluster", sample.cluster)]
+
+
+def _families(samples: Sequence[Sample]) -> list[list[int]]:
+    """The positions of each family's samples, in order."""
+    leader = list(range(len(samples)))
+
+    def find(i: int) -> int:
+        while leader[i] != i:
+            leader[i] = leader[leader[i]]
+            i = leader[i]
+        return i
+
+    first: dict[Key, int] = {}
+    for i, sample in enumerate(samples):
+        for key in _keys(sample):
+            a, b = sorted((find(first.setdefault(key, i)), find(i)))
+            leader[b] = a
+    families: dict[int, list[int]] = {}
+    for i in range(len(samples)):
+        families.setdefault(find(i), []).append(i)
+    return list(families.values())
+
+
+def _place(
+    samples: Sequence[Sample], family: Sequence[int], places: Mapping[Key, str]
+) -> str | None:
+    found = {places[key] for i in family for key in _keys(samples[i]) if key in places}
+    if len(found) > 1:
+        one, other, *_ = sorted(found)
+        raise DataError(
+            f"row {family[0] + 1} and those like it are in {one!r} and in {other!r} already",
+            hint="split afresh with --replace, or name other parts",
+        )
+    return next(iter(found), None)
+
+
+def _lot(seed: int, samples: Sequence[Sample], family: Sequence[int]) -> bytes:
+    return _hash(seed, min(folded(samples[i].question) for i in family))
+
+
+def _hash(seed: int, text: str) -> bytes:
+    return hashlib.sha256(f"{seed}|{text}".encode()).digest()
+
+
+def draw(samples: Sequence[Sample], n: int, *, seed: int) -> list[Sample]:
+    """`n` of the samples, in their order; more of them, with the same seed, include these.
+
+    Raises:
+        DataError: There are not so many.
+    """
+    if n > len(samples):
+        raise DataError(f"{n} rows are asked for, but there are {len(samples)}")
+    seen = Counter[str]()
+    lots = []
+    for i, sample in enumerate(samples):
+        lots.append((_hash(seed, f"{sample.sha}|{seen[sample.sha]}"), i))
+        seen[sample.sha] += 1
+    return [samples[i] for i in sorted(i for _, i in sorted(lots)[:n])]

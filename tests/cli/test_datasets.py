@@ -1,0 +1,202 @@
+"""Datasets from datasets, from pipes and from published shapes, as a person makes them."""
+
+import gzip
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Gp
+from tests.config.files import EVAL
+
+CHAT = {"messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]}
+
+
+def put(name: str, *rows: dict[str, Any]) -> str:
+    Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return name
+
+
+def made(gp: Gp, *rows: dict[str, Any]) -> None:
+    assert gp("data", "upload", put("d.jsonl", *rows), "--name", "d").code == 0
+
+
+def numbered(n: int, **more: str) -> list[dict[str, Any]]:
+    return [{"question": f"{i} + 1?", "answer": str(i + 1), **more} for i in range(n)]
+
+
+def questions(gp: Gp, name: str) -> set[str]:
+    rows = gp("data", "show", name, "--rows", "9999", "--json").document["rows"]
+    return {row["question"] for row in rows}
+
+
+def sizes(gp: Gp) -> dict[str, int]:
+    return {d["name"]: d["n"] for d in gp("data", "list", "--json").document["datasets"]}
+
+
+def test_the_shape_is_said_and_may_be_chosen(gp: Gp) -> None:
+    ran = gp("data", "upload", put("a.jsonl", CHAT), "--name", "a")
+    assert "read as OpenAI chat: the answer is the last turn of 'messages'" in ran.out
+    both = put("b.jsonl", CHAT | {"question": "3+3?", "answer": "6"})
+    ran = gp("data", "upload", both, "--name", "b")
+    assert ran.code == 4
+    assert "b.jsonl:1: the columns may be OpenAI chat and a table" in ran.err
+    assert "--shape chat or --shape columns" in ran.err
+    assert gp("data", "upload", both, "--name", "b", "--shape", "columns").code == 0
+    assert questions(gp, "b") == {"3+3?"}
+    assert gp("data", "upload", both, "--name", "c", "--shape", "gpt").code == 2
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_rows_may_be_piped_in(gp: Gp, monkeypatch: pytest.MonkeyPatch, packed: bool) -> None:
+    content = b"question\tanswer\n2+2?\t4\n"
+    raw = io.BytesIO(gzip.compress(content) if packed else content)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(raw))
+    ran = gp("data", "upload", "-", "--format", "tsv", "--name", "d")
+    assert ran.out.startswith("d (revision 1) holds 1 row\n")
+    assert gp("data", "list", "--json").document["datasets"][0]["origin"] == "stdin"
+    ran = gp("data", "upload", "-", "--name", "e")
+    assert (ran.code, "--format jsonl" in ran.err) == (2, True)
+
+
+def test_parquet_as_verl_writes_it_and_what_is_left_out_is_said(gp: Gp) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    rows = [
+        {
+            "data_source": "math",
+            "prompt": [{"role": "user", "content": f"{i} + 1?"}],
+            "reward_model": {"ground_truth": str(i + 1), "style": "rule"},
+            "image": b"\x00",
+        }
+        for i in range(3)
+    ]
+    parquet.write_table(pa.Table.from_pylist(rows), "d.parquet")
+    ran = gp("data", "upload", "d.parquet", "--name", "d")
+    assert ran.code == 0, ran
+    assert "read as verl: the question is 'prompt'" in ran.out
+    assert "columns left out: 'image' (binary)" in ran.out
+    (row,) = gp("data", "show", "d", "--rows", "1", "--json").document["rows"]
+    assert (row["question"], row["answer"], row["source"]) == ("0 + 1?", "1", "math")
+    assert gp("data", "upload", "d.parquet", "--name", "d", "--format", "parquet").code == 0
+
+
+def test_a_split_divides_and_says_how(gp: Gp) -> None:
+    made(gp, *numbered(50), *numbered(5))
+    ran = gp("data", "split", "d", "--into", "train=0.8,test=0.2")
+    assert ran.code == 0
+    assert [line.split()[0] for line in ran.out.splitlines()[2:4]] == ["d-train", "d-test"]
+    assert "next: grpo-practice eval --model MODEL --dataset d-test" in ran.out
+    train, test = questions(gp, "d-train"), questions(gp, "d-test")
+    assert not train & test
+    assert (len(train | test), sum(sizes(gp).values())) == (50, 110)
+    assert "is divided, as before" in gp("data", "split", "d").out
+
+
+def test_the_split_document(gp: Gp) -> None:
+    made(gp, *numbered(10, source="x"))
+    words = ("data", "split", "d", "--into", "a=0.5,b=0.5", "--by", "source", "--json")
+    document = gp(*words).document
+    assert document["schema"] == "grpo-practice.split/1"
+    assert (document["by"], document["seed"]) == ("source", 0)
+    named = [(p["dataset"]["name"], p["dataset"]["n"], p["new"]) for p in document["parts"]]
+    assert named == [("d-a", 5, True), ("d-b", 5, True)]
+    assert document["parts"][0]["dataset"]["origin"] == "split of d (revision 1, seed 0)"
+    assert [p["new"] for p in gp(*words).document["parts"]] == [False, False]
+
+
+def test_another_split_needs_replace_and_half_of_one_is_never_stored(gp: Gp) -> None:
+    made(gp, *numbered(20))
+    other = put("o.jsonl", {"question": "mine", "answer": "1"})
+    gp("data", "upload", other, "--name", "d-test")
+    ran = gp("data", "split", "d")
+    assert ran.code == 4
+    assert "'d-test' is there already" in ran.err
+    assert sizes(gp) == {"d": 20, "d-test": 1}
+    assert gp("data", "split", "d", "--replace").code == 0
+    assert sizes(gp) == {"d": 20, "d-test": 4, "d-train": 16}
+
+
+def test_keep_leaves_every_question_where_it_is(gp: Gp) -> None:
+    made(gp, *numbered(20))
+    gp("data", "split", "d")
+    train, test = questions(gp, "d-train"), questions(gp, "d-test")
+    more = put("m.jsonl", *numbered(40))
+    gp("data", "upload", more, "--name", "d", "--replace")
+    assert gp("data", "split", "d", "--keep", "--seed", "5").code == 0
+    assert train <= questions(gp, "d-train")
+    assert test <= questions(gp, "d-test")
+    assert sizes(gp) == {"d": 40, "d-test": 8, "d-train": 32}
+
+
+@pytest.mark.parametrize(
+    "into", ["train=0.8", "a=0.5,b=0.6", "a=0.5,a=0.5", "a", "a=x,b=0.5", "a=nan,b=1", "a=1,b=0",
+             "a/b=0.5,c=0.5", "=0.5,b=0.5", ""]
+)  # fmt: skip
+def test_parts_that_cannot_be_are_refused(gp: Gp, into: str) -> None:
+    made(gp, *numbered(4))
+    assert gp("data", "split", "d", "--into", into).code == 2
+    assert sizes(gp) == {"d": 4}
+
+
+def test_a_sample_is_drawn_and_named(gp: Gp) -> None:
+    made(gp, *numbered(30))
+    ran = gp("data", "sample", "d", "-n", "10", "--name", "d10")
+    assert ran.out.startswith("d10 (revision 1) holds 10 rows of the 30 of d (seed 0)\n")
+    document = gp("data", "sample", "d", "-n", "10", "--name", "d10", "--json").document
+    assert (document["schema"], document["new"]) == ("grpo-practice.sample/1", False)
+    gp("data", "sample", "d", "-n", "20", "--name", "d20")
+    assert questions(gp, "d10") < questions(gp, "d20")
+    assert gp("data", "sample", "d", "-n", "31", "--name", "d31").code == 4
+    assert gp("data", "sample", "d", "-n", "5", "--name", "d").code == 2
+    assert gp("data", "sample", "d", "-n", "10", "--seed", "1", "--name", "d10").code == 4
+
+
+def test_stats_say_what_is_in_a_dataset(gp: Gp) -> None:
+    rows: list[dict[str, Any]] = [
+        {"question": "2+2?", "answer": "4", "source": "easy\x1b[2J"},
+        {"question": "2+2? ", "answer": "5", "source": "easy\x1b[2J"},
+        {"question": "Which?", "answer": "B"},
+        {"question": "Why?", "answer": None},
+    ]
+    made(gp, *rows)
+    ran = gp("data", "stats", "d")
+    assert ran.code == 0
+    assert "2 integer, 1 choice letter, 1 missing" in ran.out
+    assert "3 different; 1 row repeats an earlier one (1 but for case and spaces)" in ran.out
+    assert "1 question with different answers" in ran.out
+    assert "judge can use every answer; choice all but" in ran.out
+    assert r"2 easy\x1b[2J" in ran.out
+    assert "\x1b" not in ran.out
+    document = gp("data", "stats", "d", "--json").document
+    assert document["schema"] == "grpo-practice.stats/1"
+    assert document["stats"]["answers"] == {"integer": 2, "choice letter": 1, "missing": 1}
+    assert document["verify"]["exact"] == {"unusable": 1}
+    assert gp("data", "stats", "e").code == 4
+
+
+def test_a_mixed_dataset_is_scored_by_source_and_a_single_one_is_not(gp: Gp) -> None:
+    rows = [
+        *({"question": f"{i} + 1?", "answer": str(i + 1), "source": "sums"} for i in range(4)),
+        *({"question": f"Who is {i}?", "answer": "nobody", "source": "people"} for i in range(2)),
+        {"question": "9 + 9?", "answer": "18"},
+    ]
+    put("m.jsonl", *rows)
+    Path("c.yaml").write_text(EVAL.replace("dataset: D", "dataset: m.jsonl, type: mixed"))
+    document = gp("eval", "--config", "c.yaml", "--json").document
+    parts = document["by_source"]
+    assert {name: part["questions"] for name, part in parts.items()} == {
+        "": 1, "people": 2, "sums": 4,
+    }  # fmt: skip
+    for part in parts.values():
+        assert {"mean", "ci95", "coverage", "questions_scored"} <= set(part)
+    means = sum(part["mean"] * part["questions"] for part in parts.values()) / 7
+    assert means == pytest.approx(document["score"]["mean"])
+    text = gp("eval", "--config", "c.yaml").out
+    table = text[text.index("source ") :].splitlines()[1:4]
+    assert [line.split()[0] for line in table] == ["(none)", "people", "sums"]
+    Path("c.yaml").write_text(EVAL.replace("dataset: D", "dataset: m.jsonl"))
+    assert gp("eval", "--config", "c.yaml", "--json").document["by_source"] == {}
