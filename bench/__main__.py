@@ -20,6 +20,7 @@ NAMES = (
     "growth",
     "big_store",
     "after_kill",
+    "serve",
 )
 
 

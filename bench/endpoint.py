@@ -21,6 +21,7 @@ from bench.draws import Draws, Latency
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _SEED = re.compile(rb'"seed": ?(\d+)')
+_STREAM = re.compile(rb'"stream": ?true')
 _ANSWER = re.compile(rb"#answer (.*?)#")
 _WRONG = re.compile(rb"#wrong (.*?)#")
 _PROPOSAL = re.compile(rb"\\n(P\d+) (?:ADD|UPDATE|DELETE)")
@@ -59,6 +60,8 @@ class Speaker:
             self.burst_at = now
         self._last = now
         text = json.dumps(self._say(stage, body, seed))
+        if _STREAM.search(body):
+            return self.draws.latency_s(seed), streamed(text)
         told = (
             '{"id":"b","object":"chat.completion","created":0,"model":"bench","choices":[{"index":0,'
             f'"finish_reason":"stop","message":{{"role":"assistant","content":{text}}}}}],'
@@ -110,6 +113,15 @@ def answer(content: bytes) -> bytes:
     """The HTTP answer with that JSON."""
     head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
     return head % len(content) + content
+
+
+def streamed(text: str) -> bytes:
+    """The HTTP answer with that text (as JSON) as a stream of few events."""
+    piece = '{"index":0,"delta":{"content":%s},"finish_reason":null}'
+    end = '{"index":0,"delta":{},"finish_reason":"stop"}'
+    events = "".join(f'data: {{"choices":[{choice}]}}\n\n' for choice in (piece % text, end))
+    content = f"{events}data: [DONE]\n\n".encode()
+    return answer(content).replace(b"application/json", b"text/event-stream", 1)
 
 
 class Connection(asyncio.Protocol):

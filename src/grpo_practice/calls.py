@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -225,6 +226,35 @@ class Entry:
     name: str
     """Model or tool name as asked."""
     reply: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """An answered call of a play, as what was said in that play is put together from it."""
+
+    call_id: int
+    prev_call_id: int | None
+    order: tuple[int, bytes, int]
+    """`turn`, `request_hash`, `nth`: what is told first; the same whoever was answered first."""
+    said: Sequence[Message]
+    """The messages added since `prev_call_id`, and the reply."""
+
+
+def conversations(turns: Iterable[Turn]) -> list[Message]:
+    """All that was said in a play: one conversation after another, in the order they began.
+
+    Where several calls continue the same one, what each adds comes after the other.
+    """
+    follow = defaultdict[int | None, list[Turn]](list)
+    there = {turn.call_id: turn for turn in turns}
+    for turn in sorted(there.values(), key=lambda turn: turn.order, reverse=True):
+        follow[turn.prev_call_id if turn.prev_call_id in there else None].append(turn)
+    messages, left = list[Message](), follow[None]
+    while left:
+        turn = left.pop()
+        messages += turn.said
+        left += follow[turn.call_id]
+    return messages
 
 
 class Ledger(Protocol):

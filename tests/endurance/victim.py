@@ -38,7 +38,7 @@ def at_requests(hit: Hit, stages: set[str]) -> None:
     send, call = LedgeredChat._send, LedgeredChat.__call__
 
     async def sent(self: LedgeredChat, request: Request, limit_s: float | None) -> Reply:
-        ours = self._scope.address.stage in stages
+        ours = self.scope.address.stage in stages
         if ours:
             hit()
         reply = await send(self, request, limit_s)
@@ -48,7 +48,7 @@ def at_requests(hit: Hit, stages: set[str]) -> None:
 
     async def called(self: LedgeredChat, *args: Any, **kwargs: Any) -> Reply:
         reply = await call(self, *args, **kwargs)
-        if self._scope.address.stage in stages and not reply.replayed:
+        if self.scope.address.stage in stages and not reply.replayed:
             hit()
         return reply
 

@@ -128,6 +128,11 @@ def rejudge_target(
     stored = store.read(runs.config, found.name) if found else None
     if found is None or stored is None or found.head_branch is None:
         raise ConfigError("there is no evaluation to score again", hint="grpo-practice runs list")
+    if found.kind == "recorded":
+        raise ConfigError(
+            f"{found.name} is a recorded run: it has no rollouts to score",
+            hint=f"grpo-practice data upload --from-run {found.name} --name NAME",
+        )
     branch = store.read(branches.load, found.head_branch)
     _complete(store, found, branch)
     text, folder = stored.text, Path(stored.base_dir)

@@ -10,6 +10,7 @@ from itertools import zip_longest
 from grpo_practice.build.agents import open_agent
 from grpo_practice.build.inputs import check_golds, check_plan, check_texts, eval_dataset
 from grpo_practice.build.models import Models, endpoint_of
+from grpo_practice.build.own import check_own
 from grpo_practice.build.reports import EvalReport, eval_report
 from grpo_practice.build.session import Open, PilotOverError, Session, open_run, to_the_end
 from grpo_practice.build.specs import Chosen, eval_spec
@@ -55,6 +56,8 @@ def prepare_eval(session: Session, chosen: Chosen, *, limit: int | None = None) 
         DataError: The dataset is missing, or a gold cannot be scored.
     """
     config, folder = chosen.config, chosen.source.base_dir
+    if chosen.rejudge is None:
+        check_own(config.agent, folder)
     for model in (config.agent.model, config.judge_model):
         if model is not None:
             endpoint_of(model)  # what is wrong with it is said before anything is recorded

@@ -10,6 +10,7 @@ from grpo_practice.build.agents import open_agent
 from grpo_practice.build.evaluation import FEWER, EvalJob, prepare_eval, run_eval
 from grpo_practice.build.inputs import LOST, check_golds, check_plan, check_texts, dataset_of
 from grpo_practice.build.models import Models, endpoint_of
+from grpo_practice.build.own import check_own
 from grpo_practice.build.reports import PracticeReport, practice_report
 from grpo_practice.build.session import Open, PilotOverError, Session, open_run, to_the_end
 from grpo_practice.build.specs import (
@@ -66,6 +67,7 @@ def prepare_practice(
         DataError: A dataset is missing, or a gold cannot be scored.
     """
     spec, settings = config.evaluation.verify, config.practice
+    check_own(config.evaluation.agent, source.base_dir)
     verify = resolve(spec.name, spec.params, spec.timeout_s, source.base_dir)
     check_texts({f"the file of verify {verify.name}": verify.source})
     dataset = dataset_of(session, config.data.practice_dataset_name, source.base_dir)

@@ -153,7 +153,8 @@ def _practice_run(store: Store, name: str) -> RunRow:
         hint = f"the library it was played with is L{played.id}"
     else:
         hint = f"name a practice run: {run.parent_run or run.exp_id}, say"
-    raise ConfigError(f"{name} is an evaluation: it makes no library", hint=hint)
+    what = "an evaluation" if run.kind == "eval" else f"a {run.kind} run"
+    raise ConfigError(f"{name} is {what}: it makes no library", hint=hint)
 
 
 def _branch_id(store: Store, run: RunRow, wanted: int | None) -> int:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from grpo_practice.build.own import sha_of
 from grpo_practice.canonical import digest
 from grpo_practice.config.identity import identity_of
 from grpo_practice.config.models import EvalConfig, PracticeConfig, PracticeSettings
@@ -42,7 +43,7 @@ def practice_spec(
         name=config.exp_id,
         exp_id=config.exp_id,
         kind="practice",
-        identity=_identity(config, verify, start or Library()),
+        identity=_identity(config, verify, start or Library(), source.base_dir),
         config_text=source.text,
         base_dir=source.base_dir,
         dataset_id=dataset.id,
@@ -98,7 +99,8 @@ def eval_spec(
         name=target.name,
         exp_id=config.exp_id,
         kind="eval",
-        identity=_identity(config, verify, target.library) | {"data.dataset": dataset.name},
+        identity=_identity(config, verify, target.library, source.base_dir)
+        | {"data.dataset": dataset.name},
         config_text=source.text,
         base_dir=source.base_dir,
         dataset_id=dataset.id,
@@ -113,10 +115,12 @@ def eval_spec(
 
 
 def _identity(
-    config: PracticeConfig | EvalConfig, verify: VerifyFunction, start: Library
+    config: PracticeConfig | EvalConfig, verify: VerifyFunction, start: Library, folder: Path
 ) -> dict[str, Any]:
     """What a branch is bound to: the identity keys, and what the config only names."""
+    agent = config.evaluation.agent if isinstance(config, PracticeConfig) else config.agent
     return identity_of(config) | {
+        "agent.sha256": sha_of(agent, folder),
         "verify.sha256": verify.sha.hex(),
         "library.sha256": library_sha(start).hex(),
         "format_version": FORMAT,

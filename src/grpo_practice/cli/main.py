@@ -23,6 +23,7 @@ from grpo_practice.cli import (
     init,
     practice,
     runs,
+    serve,
     streams,
     verify,
 )
@@ -60,6 +61,7 @@ app.command("practice", short_help="Let an agent learn from comparing its attemp
     practice.practice
 )
 app.command("export-agent")(export.export_agent)
+app.command("serve", short_help="Serve an agent as an endpoint for any program.")(serve.serve)
 app.add_typer(data.app, name="data")
 app.add_typer(runs.app, name="runs")
 app.add_typer(experiences.app, name="experiences")

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from grpo_practice.store import Store
     from grpo_practice.store.health import Health
     from grpo_practice.store.history import BranchRow
+    from grpo_practice.store.recorded import Traffic
     from grpo_practice.store.records import RunRow, StepRow
     from grpo_practice.store.runs import StageCost
 
@@ -58,7 +59,7 @@ def list_(db: DbOption = None, json: JsonOption = False) -> None:
                 run.name + (" (simulated)" if run.simulated else ""),
                 run.kind,
                 run.status,
-                f"{run.steps_closed} of {run.steps}",
+                "-" if run.kind == "recorded" else f"{run.steps_closed} of {run.steps}",
                 _time(run.created_at),
             )
             for run in found
@@ -120,17 +121,19 @@ class _Found:
     """None for a run that was never begun."""
     played: dict[str, Any]
     """How a practice run plays its groups: its policy and its overlap."""
+    traffic: "Traffic | None" = None
+    """What passed, for a recorded run."""
 
 
 def _look_up(store: "Store", name: str) -> _Found:
     from grpo_practice.build.reports import known_score
     from grpo_practice.calls import ROLE_OF
-    from grpo_practice.store import branches, health, history, refs, runs, scores
+    from grpo_practice.store import branches, health, history, recorded, refs, runs, scores
 
     run, stages = store.run(name), list[str](ROLE_OF)
     branch = store.read(branches.load, run.head_branch) if run.head_branch else None
     evals = [r for r in store.read(runs.every) if r.kind == "eval"]
-    shown = evals if run.kind == "practice" else [run]
+    shown = evals if run.kind == "practice" else [r for r in evals if r.name == name]
     family = [r.name for r in shown if r.exp_id == run.exp_id]
     known = {evaluated: known_score(store, evaluated) for evaluated in family}
     return _Found(
@@ -142,6 +145,7 @@ def _look_up(store: "Store", name: str) -> _Found:
         sorted(store.read(runs.costs, name), key=lambda cost: stages.index(cost.stage)),
         store.read(health.of, branch) if branch else None,
         store.read(refs.played, branch.id) if branch and run.kind == "practice" else {},
+        store.read(recorded.traffic, branch.id) if branch and run.kind == "recorded" else None,
     )
 
 
@@ -156,7 +160,8 @@ def _show(found: _Found) -> None:
         [
             ("status", f"{run.kind}, {run.status}, begun {_time(run.created_at)}"),
             ("branches", ", ".join(many) if len(many) > 1 else ""),
-            ("steps", f"{run.steps_closed} of {run.steps} closed"),
+            ("passed", _passed(found.traffic)),
+            ("steps", "" if found.traffic else f"{run.steps_closed} of {run.steps} closed"),
             ("played", _played(found.played)),
             ("rollouts", ", ".join(f"{n} {name}" for name, n in found.outcomes.items())),
             ("retries", retries(health) if health else ""),
@@ -177,10 +182,20 @@ def _show(found: _Found) -> None:
     _show_costs(found.costs)
     if health is not None:
         say_reproducible(health)
-    shows = (
-        "experiences list --run" if run.kind == "practice" else "eval --rejudge --verify V --run"
-    )
-    say(f"next: {PROGRAM} {shows} {run.name}")
+    shows = {
+        "practice": f"experiences list --run {run.name}",
+        "recorded": f"data upload --from-run {run.name} --name NAME",
+    }
+    say(f"next: {PROGRAM} {shows.get(run.kind, f'eval --rejudge --verify V --run {run.name}')}")
+
+
+def _passed(traffic: "Traffic | None") -> str:
+    """What went through `serve`."""
+    if traffic is None:
+        return ""
+    requests, talks = traffic.requests, traffic.conversations
+    failed = f", {traffic.failed} more without an answer" if traffic.failed else ""
+    return f"{count(requests, 'answered request')} in {count(talks, 'conversation')}{failed}"
 
 
 def _played(how: Mapping[str, Any]) -> str:
@@ -222,6 +237,7 @@ def _document(found: _Found) -> dict[str, Any]:
         "schema": "grpo-practice.run/1",
         **_run_document(found.run),
         **found.played,
+        **({"passed": asdict(found.traffic)} if found.traffic else {}),
         "branches": [asdict(branch) for branch in found.branches],
         "steps": [
             {

@@ -39,14 +39,22 @@ _TAIL = 64
 """Bytes at the end of a stream in which its last event is looked for."""
 _CHUNK = 16 * 1024
 
+BREAKS = (httpx.HTTPError, aiohttp.ClientError, OSError, ValueError)
+"""What is raised where a connection breaks; ValueError for a malformed answer, or a bad proxy."""
+
 
 @dataclass(frozen=True, slots=True)
-class _Came:
+class Came:
     """The head of an answer, and its body as it comes."""
 
     status: int
     headers: Mapping[str, str]
     chunks: AsyncIterable[bytes]
+
+    @property
+    def is_stream(self) -> bool:
+        """True for server-sent events."""
+        return self.headers.get("content-type", "").lower().startswith(_EVENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +63,7 @@ class _Line:
 
     where: str
     """The URL as it is shown."""
-    send: Callable[[bytes], AbstractAsyncContextManager[_Came]]
+    send: Callable[[bytes], AbstractAsyncContextManager[Came]]
     """What comes back for a body."""
 
 
@@ -107,32 +115,40 @@ class Http:
         Returns:
             What came back, and whether the beginning of a 2xx arrived: it may have been billed.
         """
-        line = self._lines.get(url) or self._line(url)
+        line = self._to(url)
         begun, streamed, raw = False, False, bytearray()
         lost = Broken("cut", "the stream broke off, or is no text", line.where)
         try:
             async with line.send(content) as came:
                 begun = 200 <= came.status < 300
-                kind = came.headers.get("content-type", "")
-                streamed = begun and kind.lower().startswith(_EVENTS)
+                streamed = begun and came.is_stream
                 async for chunk in came.chunks:
                     raw += chunk
                     if streamed and _END.search(raw, max(0, len(raw) - _TAIL)):
                         break  # some servers leave the connection open
-        except (httpx.HTTPError, aiohttp.ClientError, OSError, ValueError) as e:
-            # ValueError: what aiohttp raises for a malformed answer or an unusable proxy
-            lost = _broken(e, line.where)
+        except BREAKS as e:
+            lost = broken(e, line.where)
             if not streamed:
                 return lost, begun
         body: Any
         if streamed:
-            body = _streamed(bytes(raw))
+            body = streamed_body(bytes(raw))
             if body is None:
                 return lost, begun
             text, body = redactor.text(json.dumps(body)), redactor.value(body)
         else:
             text, body = read_json(bytes(raw))
         return Answer(came.status, _lowered(came.headers), text, body, line.where), begun
+
+    def opened(self, url: str, content: bytes) -> AbstractAsyncContextManager[Came]:
+        """What comes back for it, its body as it comes: not read ahead, nothing in it replaced.
+
+        Raises one of `BREAKS`, also while the body is read.
+        """
+        return self._to(url).send(content)
+
+    def _to(self, url: str) -> _Line:
+        return self._lines.get(url) or self._line(url)
 
     def _line(self, url: str) -> _Line:
         bare, auth = _login(httpx.URL(url))
@@ -179,24 +195,24 @@ def _certificates(*_: str | None) -> ssl.SSLContext:
 @asynccontextmanager
 async def _over_network(
     transport: AiohttpTransport, url: str, options: Mapping[str, Any], content: bytes
-) -> AsyncIterator[_Came]:
+) -> AsyncIterator[Came]:
     """What the network answers to a POST with that content."""
     if not isinstance(transport.client, aiohttp.ClientSession):
         transport.client = transport.get_client()
     async with transport.client.post(url, data=content, **options) as response:
-        yield _Came(response.status, response.headers, response.content.iter_chunked(_CHUNK))
+        yield Came(response.status, response.headers, response.content.iter_chunked(_CHUNK))
 
 
 @asynccontextmanager
 async def _through(
     transport: httpx.AsyncBaseTransport, request: httpx.Request, content: bytes
-) -> AsyncIterator[_Came]:
+) -> AsyncIterator[Came]:
     """What a transport of one's own answers to the request with that content."""
     whole = httpx.Request("POST", request.url, headers=request.headers, content=content)
     response = await transport.handle_async_request(whole)
     try:
         async with aclosing(cast("AsyncGenerator[bytes]", response.aiter_bytes())) as chunks:
-            yield _Came(response.status_code, response.headers, chunks)
+            yield Came(response.status_code, response.headers, chunks)
     finally:
         await response.aclose()
 
@@ -227,22 +243,25 @@ def _login(url: httpx.URL) -> tuple[httpx.URL, httpx.BasicAuth | None]:
     return url.copy_with(userinfo=b""), httpx.BasicAuth(url.username, url.password)
 
 
-def _streamed(raw: bytes) -> Any:
+def streamed_body(raw: bytes, choice: int | None = None) -> Any:
     """The body that came as server-sent events; None when it was cut, or is no text.
 
-    Read from its end, so it makes no difference where the network divided it.
+    Read from its end, so it makes no difference where the network divided it. See `assemble` for
+    `choice`.
     """
     try:
         text = codecs.getincrementaldecoder("utf-8")().decode(raw)  # may be cut inside a character
         whole = f"{text}\n\n".encode()  # the last event ends where the stream does
         response = httpx.Response(200, headers={"content-type": _EVENTS}, content=whole)
         events = EventSource(response).iter_sse()
-        return plain(assemble((event.event, event.data) for event in events if event.data.strip()))
+        told = ((event.event, event.data) for event in events if event.data.strip())
+        return plain(assemble(told, choice))
     except (ValueError, RecursionError):
         return None
 
 
-def _broken(error: Exception, where: str) -> Broken:
+def broken(error: Exception, where: str) -> Broken:
+    """What one of `BREAKS` says of the way to an endpoint."""
     causes = list(_chain(error))
     text = redactor.text(f"{type(causes[-1]).__name__}: {error}")
     if any(_is_tls(e) for e in causes):

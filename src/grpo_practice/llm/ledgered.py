@@ -1,11 +1,12 @@
 """Puts the ledger behind every model call: looked up first, committed before it is used."""
 
-from collections import Counter
+import itertools
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from grpo_practice.calls import Chat, Entry, Ledger, Message, Reply, Request, Scope, Send
+from grpo_practice.calls import Chat, Entry, Ledger, Message, Reply, Request, Scope, Send, Turn
 from grpo_practice.canonical import Chain, canon, clean_json
 from grpo_practice.errors import EndpointError
 from grpo_practice.events import CallFinished, Emit
@@ -27,23 +28,48 @@ def ledgered(model: Model, ledger: Ledger, emit: Emit) -> Callable[[Scope], Chat
     return lambda scope: LedgeredChat(model, head, ledger, emit, scope, Play())
 
 
+Marks = Callable[[Sequence[Message]], list[bytes]]
+"""What is equal after each message where the conversations up to there are the same."""
+
+
 class Play:
-    """What is known of one play of a scope: how often what was asked, and what continues what."""
+    """What is known of one play of a scope: how often what was asked, and what continues what.
 
-    __slots__ = ("asked", "states", "turn")
+    Args:
+        marks: What tells that a request continues an answered one; by default the chain of its
+            hash, so that settings, tools and every message have to be the same.
+    """
 
-    def __init__(self) -> None:
-        self.asked: Counter[bytes] = Counter()
+    __slots__ = ("_asked", "_placed", "depth", "marks", "states", "turns")
+
+    def __init__(self, marks: Marks | None = None) -> None:
+        self.marks = marks
+        self._asked = defaultdict[bytes, set[int]](set)
+        self._placed = 0
         self.states = dict[bytes, tuple[int, int]]()
-        """Chain state after a call's reply → (call_id, how many messages that is)."""
-        self.turn = 0
+        """Mark after a call's reply → (call_id, how many messages that is)."""
+        self.turns = list[Turn]()
+        """The model calls that were answered."""
+        self.depth = 0
+        """The `turn` of a model call made now: those made at once have the same."""
 
     def place(self, request_hash: bytes) -> tuple[int, int]:
-        """`nth` and `turn` of a request that is made now."""
-        nth, turn = self.asked[request_hash], self.turn
-        self.asked[request_hash] += 1
-        self.turn += 1
-        return nth, turn
+        """`nth` of a request that is made now, the smallest not taken; and how many came before."""
+        taken, before = self._asked[request_hash], self._placed
+        nth = next(n for n in itertools.count() if n not in taken)
+        taken.add(nth)
+        self._placed += 1
+        return nth, before
+
+    def free(self, request_hash: bytes, nth: int) -> None:
+        """The request was not answered; asked again, it is the same one."""
+        self._asked[request_hash].discard(nth)
+
+    def answered(self, turn: Turn, state: bytes, messages: int) -> None:
+        """The call was answered; a request that begins with all of it continues it."""
+        self.states[state] = (turn.call_id, messages)
+        self.turns.append(turn)
+        self.depth = max(self.depth, turn.order[0] + 1)
 
 
 class Head:
@@ -74,14 +100,14 @@ class Head:
 class LedgeredChat:
     """A model, asked in one play of one scope (a `calls.Chat`)."""
 
-    __slots__ = ("_emit", "_head", "_ledger", "_model", "_play", "_scope")
+    __slots__ = ("_emit", "_head", "_ledger", "model", "play", "scope")
 
     def __init__(
         self, model: Model, head: Head, ledger: Ledger, emit: Emit, scope: Scope, play: Play
     ) -> None:
         """`head` is the model's; `play` may be shared with others that are asked in it."""
-        self._model, self._head, self._ledger, self._emit = model, head, ledger, emit
-        self._scope, self._play = scope, play
+        self.model, self._head, self._ledger, self._emit = model, head, ledger, emit
+        self.scope, self.play = scope, play
 
     async def __call__(
         self,
@@ -92,51 +118,64 @@ class LedgeredChat:
         limit_s: float | None = None,
     ) -> Reply:
         """The stored reply, or a new one that is committed. See `calls.Chat`."""
-        seed = self._scope.seed(r)
+        seed = self.scope.seed(r)
         try:
             spelt = [canon(message) for message in messages]
         except UnicodeEncodeError:  # a lone surrogate
             messages = clean_json(messages)
             spelt = [canon(message) for message in messages]
-        request = Request(self._model.name, {**self._model.params, "seed": seed}, messages, tools)
+        request = Request(self.model.name, {**self.model.params, "seed": seed}, messages, tools)
         chain = Chain(self._head.hashed(seed, tools))
         states = [chain.add(message, text) for message, text in zip(messages, spelt, strict=True)]
-        request_hash = chain.state[:16]
-        nth, turn = self._play.place(request_hash)
-
-        reply = await self._ledger.get(self._scope.address, request_hash, nth)
-        if reply is None:
-            reply = await self._send(request, limit_s)
-            prev, known = self._continues(states)
-            entry = Entry(
-                address=self._scope.address,
-                request_hash=request_hash,
-                nth=nth,
-                turn=turn,
-                prev_call_id=prev,
-                head=self._head.stored(tools),
-                messages=b"[" + b",".join(spelt[known:]) + b"]",
-                name=self._model.name,
-                reply=reply,
-            )
-            reply = replace(reply, call_id=await self._ledger.put(entry))
-        self._play.states[chain.add(reply.message)] = (reply.call_id, len(messages) + 1)
-        stage = self._scope.address.stage
+        request_hash, turn = chain.state[:16], self.play.depth
+        nth, _ = self.play.place(request_hash)
+        marks = self.play.marks
+        prev, known = self._continues(marks(messages) if marks else states)
+        try:
+            reply = await self._ledger.get(self.scope.address, request_hash, nth)
+            if reply is None:
+                reply = await self._send(request, limit_s)
+                entry = Entry(
+                    address=self.scope.address,
+                    request_hash=request_hash,
+                    nth=nth,
+                    turn=turn,
+                    prev_call_id=prev,
+                    head=self._head.stored(tools),
+                    messages=b"[" + b",".join(spelt[known:]) + b"]",
+                    name=self.model.name,
+                    reply=reply,
+                )
+                reply = replace(reply, call_id=await self._ledger.put(entry))
+        except EndpointError:
+            self.play.free(request_hash, nth)
+            raise
+        said = Turn(
+            reply.call_id, prev, (turn, request_hash, nth), [*messages[known:], reply.message]
+        )
+        after = marks([*messages, reply.message])[-1] if marks else chain.add(reply.message)
+        self.play.answered(said, after, len(messages) + 1)
+        stage = self.scope.address.stage
         self._emit(CallFinished(stage, reply.usage, reply.seconds, reply.replayed))
         return reply
 
+    def other(self, name: str, params: Mapping[str, Any], play: Play) -> "LedgeredChat":
+        """Another model, or other settings, asked at the same endpoint and scope."""
+        model, head = replace(self.model, name=name, params=params), Head(name, params)
+        return LedgeredChat(model, head, self._ledger, self._emit, self.scope, play)
+
     async def _send(self, request: Request, limit_s: float | None) -> Reply:
         try:
-            return await self._model.send(request, limit_s=limit_s)
+            return await self.model.send(request, limit_s=limit_s)
         except BaseException as e:
             lost = e if isinstance(e, EndpointError) else e.__cause__
             if isinstance(lost, EndpointError):
-                self._ledger.fail(self._scope.address, lost)
+                self._ledger.fail(self.scope.address, lost)
             raise
 
     def _continues(self, states: Sequence[bytes]) -> tuple[int | None, int]:
         """The call whose conversation goes on here, and how many messages it covers."""
         for state in reversed(states):
-            if state in self._play.states:
-                return self._play.states[state]
+            if state in self.play.states:
+                return self.play.states[state]
         return None, 0

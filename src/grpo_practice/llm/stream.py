@@ -11,10 +11,11 @@ _TEXTS = frozenset({"content", "reasoning_content", "reasoning", "refusal", "arg
 """Keys whose pieces make up a text, also where one is equal to all that came before it."""
 
 
-def assemble(events: Iterable[tuple[str, str]]) -> Any:
+def assemble(events: Iterable[tuple[str, str]], which: int | None = None) -> Any:
     """The completion's body in a stream's events, given as name and data; None when it was cut.
 
-    It is whole once the reply has a `finish_reason`, or `[DONE]` was said. An error that the
+    `which`: of several choices that were asked for, the one to read; None where one was. It is
+    whole once the reply has a `finish_reason`, or `[DONE]` was said. An error that the
     server reports in it is the body, unless the reply was whole by then.
     """
     body: dict[str, Any] = {"object": "chat.completion"}
@@ -30,7 +31,7 @@ def assemble(events: Iterable[tuple[str, str]]) -> Any:
             if choice.get("finish_reason") is not None:
                 break
             return {"error": chunk.get("error") or chunk}
-        _take(body, choice, chunk)
+        _take(body, choice, chunk, which)
     if not done and choice.get("finish_reason") is None:
         return None
     return body | {"choices": [_closed(choice)] if choice else []}
@@ -43,12 +44,14 @@ def _decoded(data: str) -> Any:
         return None
 
 
-def _take(body: dict[str, Any], choice: dict[str, Any], chunk: dict[str, Any]) -> None:
-    """Add a chunk to what came before. One reply is asked for, so every choice is of that one."""
+def _take(
+    body: dict[str, Any], choice: dict[str, Any], chunk: dict[str, Any], which: int | None
+) -> None:
+    """Add a chunk to what came before. Where one reply is asked for, every choice is of that."""
     body |= {k: v for k, v in chunk.items() if k not in ("object", "choices") and v}
     choices = chunk.get("choices")
     for piece in choices if isinstance(choices, list) else ():
-        if not isinstance(piece, dict):
+        if not isinstance(piece, dict) or which not in (None, piece.get("index", which)):
             continue
         said = piece.get("delta") or piece.get("message")  # some send it whole
         choice |= {k: piece[k] for k in ("finish_reason", "error") if piece.get(k)}

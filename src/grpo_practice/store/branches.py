@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from grpo_practice.canonical import digest, text_sha
-from grpo_practice.errors import Change, FingerprintError
+from grpo_practice.errors import Change, ConfigError, FingerprintError
 from grpo_practice.store import libraries
 from grpo_practice.store.db import get_text, now, put_text
 from grpo_practice.store.lineage import Head, Rebind, Restart, Resume, decide, diff
@@ -23,9 +23,14 @@ def begin(
 
     Raises:
         FingerprintError: see `lineage.decide`.
-        ConfigError: see `lineage.decide`.
+        ConfigError: see `lineage.decide`; or the name is that of a recorded run.
     """
     run = db.execute("SELECT * FROM runs WHERE run_id = ?", (spec.name,)).fetchone()
+    if run and run["kind"] == "recorded":
+        raise ConfigError(
+            f"{spec.name} is a recorded run: nothing is played in it",
+            hint="give this one another exp_id",
+        )
     head_row = _branch_row(db, run["head_branch"]) if run and run["head_branch"] else None
     head = _head(db, spec.name, head_row) if head_row is not None else None
     decision = decide(spec.name, head, spec.identity, restart_step=restart_step, again=again)
@@ -74,8 +79,8 @@ def load(db: sqlite3.Connection, branch_id: int, notices: tuple[str, ...] = ()) 
         run=row["run_id"],
         from_step=row["from_step"],
         line=line(db, branch_id),
-        judge_id=row["judge_id"],
-        dataset_id=row["dataset_id"],
+        judge_id=row["judge_id"] or 0,
+        dataset_id=row["dataset_id"] or 0,
         library=library,
         prompts=prompts,
         reuses=_reuses(db, row),

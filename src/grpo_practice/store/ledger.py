@@ -3,7 +3,7 @@
 import sqlite3
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from grpo_practice import __version__
 from grpo_practice.calls import ROLE_OF, Address, Entry, Reply, Stage
@@ -36,6 +36,8 @@ class SqlLedger:
         self._resumed = _resumed(reads, invocation_id)
         self._begun: dict[tuple[int, int], set[tuple[int, int, Stage]] | None] = {}
         """(branch_id, step) → where in it calls were put since; None where some were before."""
+        self._served = set[int]()
+        """The stored calls that answered again."""
         self.unused: Counter[str] = Counter()
         """Why stored calls of an unfinished scope could not be used again → how many."""
 
@@ -44,7 +46,10 @@ class SqlLedger:
         with explained(self._writer.path):
             if not self._may_be_there(address):
                 return None
-            return self._found(address, request_hash, nth)
+            reply = self._found(address, request_hash, nth)
+        if reply is not None:
+            self._served.add(reply.call_id)
+        return reply
 
     def _may_be_there(self, a: Address) -> bool:
         """False when there is no call at this address, which spares asking the database.
@@ -100,7 +105,8 @@ class SqlLedger:
     ) -> list[tuple[int, str | None]]:
         """The call_id of each, and why an earlier call in its place did not serve."""
         me = self._invocation_id
-        unused = [_unused(db, entry, me) if self._resumed else None for entry in entries]
+        served = self._served
+        unused = [_unused(db, entry, me, served) if self._resumed else None for entry in entries]
         return list(zip(_insert(db, entries, me), unused, strict=True))
 
     def fail(self, address: Address, error: EndpointError) -> None:
@@ -138,25 +144,29 @@ def _resumed(db: sqlite3.Connection, invocation_id: int) -> bool:
     return bool(row[0])
 
 
-def _unused(db: sqlite3.Connection, entry: Entry, invocation_id: int) -> str | None:
+def _unused(
+    db: sqlite3.Connection, entry: Entry, invocation_id: int, served: Container[int]
+) -> str | None:
     """Why the call an earlier invocation made in this place did not serve; None without one.
 
-    One that another run made here, or that another verify function asked, was not meant to.
+    One that another run made here, or that another verify function asked, was not meant to; one
+    that answered another request, of those made at once, has served.
     """
     a = entry.address
     if a.stage == "tool":  # asked again only where what it was asked by was
         return None
-    row = db.execute(
-        """SELECT params, i.version FROM calls JOIN call_bodies USING (call_id)
+    rows = db.execute(
+        """SELECT call_id, params, i.version FROM calls JOIN call_bodies USING (call_id)
              JOIN invocations i USING (invocation_id)
              JOIN branches theirs ON theirs.branch_id = i.branch_id
              JOIN invocations me ON me.invocation_id = ?
              JOIN branches mine ON mine.branch_id = me.branch_id
             WHERE calls.branch_id = ? AND step = ? AND slot = ? AND attempt = ? AND stage = ?
               AND turn = ? AND i.invocation_id <> me.invocation_id AND i.run_id = me.run_id
-              AND (stage <> 'judge' OR theirs.judge_id IS mine.judge_id) LIMIT 1""",
+              AND (stage <> 'judge' OR theirs.judge_id IS mine.judge_id)""",
         (invocation_id, a.branch_id, a.step, a.slot, a.attempt, a.stage, entry.turn),
-    ).fetchone()
+    )
+    row = next((row for row in rows if row["call_id"] not in served), None)
     if row is None:
         return None
     what = "settings" if row["params"] != text_sha(entry.head.decode()) else "messages"

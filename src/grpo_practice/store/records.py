@@ -65,6 +65,7 @@ class Branch:
     """Newest first; together they cover every step from 0 on."""
     judge_id: int
     dataset_id: int
+    """Of a recorded run: 0, and so is the judge. It has neither."""
     library: Library
     """Before `from_step`."""
     prompts: Mapping[str, str]

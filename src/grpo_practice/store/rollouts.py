@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_practice.calls import Message, Usage
+from grpo_practice.calls import Message, Turn, Usage, conversations
 from grpo_practice.canonical import text_sha
 from grpo_practice.errors import StoreError
 from grpo_practice.store.db import now, put_text
@@ -193,29 +193,49 @@ def transcript(
     """The conversation of a rollout, put together from its calls.
 
     `place`: (branch_id, step, slot, attempt). Each call holds the messages since the one it
-    continues, so the last call's line of descent is the whole of it.
+    continues, so the last call's line of descent is the whole of it. The user's own agent may
+    hold several conversations, and all of them count.
     """
     branch_id, *rest = place
-    calls = dict[int, sqlite3.Row]()
-    last: int | None = None
+    turns, ends = dict[int, Turn](), list[int]()
     for branch in (branch_id, *reuses):
         rows = db.execute(
-            """SELECT call_id, prev_call_id, request, reply, codec FROM calls
-                 JOIN call_bodies USING (call_id)
-                WHERE branch_id = ? AND step = ? AND slot = ? AND attempt = ? AND stage = 'play'""",
+            """SELECT call_id, prev_call_id, turn, request_hash, nth, request, reply, codec
+                 FROM calls JOIN call_bodies USING (call_id)
+                WHERE branch_id = ? AND step = ? AND slot = ? AND attempt = ? AND stage = 'play'
+                ORDER BY call_id""",
             (branch, *rest),
         )
-        here = {row["call_id"]: row for row in rows}
-        last = last or max(here, default=None)
-        calls |= here
-    messages = list[Message]()
-    while last is not None:
-        row = calls[last]
-        part: list[Message] = [*unpack(row["request"], row["codec"])]
-        part.append(unpack(row["reply"], row["codec"]))
-        messages = part + messages
-        last = row["prev_call_id"]
-    return messages
+        here = {row["call_id"]: _turn(row) for row in rows}
+        ends = ends or list(here)
+        turns |= here
+    if not _own_agent(db, branch_id):
+        ends = ends[-1:]
+    told = dict[int, Turn]()
+    for end in ends:
+        at: int | None = end
+        while at is not None and at not in told:
+            told[at] = turns[at]
+            at = turns[at].prev_call_id
+    return conversations(told.values())
+
+
+def _turn(row: sqlite3.Row) -> Turn:
+    said: list[Message] = [*unpack(row["request"], row["codec"])]
+    said.append(unpack(row["reply"], row["codec"]))
+    order = (row["turn"], row["request_hash"], row["nth"])
+    return Turn(row["call_id"], row["prev_call_id"], order, said)
+
+
+def _own_agent(db: sqlite3.Connection, branch_id: int) -> bool:
+    """True when the rollouts of a branch are played by an agent of the user's own."""
+    row = db.execute(
+        """SELECT coalesce(json_extract(identity, '$."agent.type"'),
+                           json_extract(identity, '$."evaluation.agent.type"'))
+             FROM branches WHERE branch_id = ?""",
+        (branch_id,),
+    ).fetchone()
+    return row[0] in ("python", "command")
 
 
 def unpack(blob: bytes, codec: int) -> Any:

@@ -16,7 +16,16 @@ from grpo_practice.errors import (
     PausedError,
     StoppedError,
 )
-from grpo_practice.store import branches, closing, datasets, libraries, rollouts, runs, steps
+from grpo_practice.store import (
+    branches,
+    closing,
+    datasets,
+    libraries,
+    recorded,
+    rollouts,
+    runs,
+    steps,
+)
 from grpo_practice.store.db import WAIT_S, connect, explained, prepare
 from grpo_practice.store.ledger import SqlLedger
 from grpo_practice.store.lock import RunLocks
@@ -117,6 +126,12 @@ class Store:
             partial(datasets.add, name=name, samples=samples, origin=origin, replace=replace)
         )
 
+    def add_datasets(
+        self, parts: Mapping[str, Sequence[Sample]], *, origin: str, replace: bool
+    ) -> list[tuple[DatasetRow, bool]]:
+        """`add_dataset` for several names, all or none."""
+        return self._write(partial(datasets.add_all, parts=parts, origin=origin, replace=replace))
+
     def dataset(self, name: str) -> DatasetRow:
         """The newest revision of a dataset.
 
@@ -194,6 +209,10 @@ class Store:
             return branch
 
         return self._write(work)
+
+    def record(self, spec: recorded.RecordedSpec) -> Branch:
+        """The run that is recorded into. See `recorded.begin`."""
+        return self._write(lambda db: recorded.begin(db, spec))
 
     def renew_config(self, branch: Branch, spec: RunSpec) -> None:
         """The branch's stored configuration is the one of `spec`."""

@@ -1,0 +1,51 @@
+"""The time that a rollout has: its own, not what it waits for."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+
+
+class Clock:
+    """Counts a program's own time, beginning now.
+
+    It stands still while requests are under way; each then adds the seconds its answer took, stored
+    ones the seconds they once took. Requests that are made at once count once.
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        self.limit_s = limit_s
+        self._own, self._since = 0.0, monotonic()
+        self._asking = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the limit; negative beyond it."""
+        running = 0.0 if self._asking else monotonic() - self._since
+        return self.limit_s - self._own - running
+
+    @contextmanager
+    def asking(self) -> Iterator[Callable[[float], None]]:
+        """A request is under way for the block, which may say how many seconds it took."""
+        start = self._own = self.limit_s - self.left_s
+        self._asking += 1
+        self._idle.clear()
+        took = [0.0]
+        try:
+            yield took.append
+        finally:
+            self._own = max(self._own, start + took[-1])
+            self._asking -= 1
+            if not self._asking:
+                self._since = monotonic()
+                self._idle.set()
+
+    async def over(self) -> None:
+        """Return once the limit is reached."""
+        while True:
+            await self._idle.wait()
+            if (left_s := self.left_s) <= 0:
+                return
+            await asyncio.sleep(left_s)

@@ -1,0 +1,342 @@
+"""The server side of the chat API: what a program sends, checked, and what it gets for it."""
+
+import json
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from grpo_practice.calls import Message, Reply, Usage
+from grpo_practice.canonical import clean_json
+from grpo_practice.redact import redactor
+
+MAX_BODY = 64 * 2**20
+"""Bytes a request may have."""
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+"""Names under which a server is reached from its own machine."""
+PIECE = 256
+"""Characters of a streamed piece."""
+DONE = b"data: [DONE]\n\n"
+SHUTDOWN_S = 1.0
+"""Longest wait for those still connected when a server ends."""
+
+_SPOKEN = "only POST chat/completions and GET models are spoken here"
+
+
+class RequestError(Exception):
+    """A request that is not answered with a reply, as the OpenAI API says such a thing.
+
+    Args:
+        message: What is wrong. Secrets in it are replaced.
+        status: Of the HTTP answer.
+        kind: The error's `type`.
+        param: The body key that is wrong.
+        code: What client libraries tell errors apart by.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 400,
+        kind: str = "invalid_request_error",
+        param: str | None = None,
+        code: str | None = None,
+    ) -> None:
+        super().__init__(redactor.text(message))
+        self.status, self.kind, self.param, self.code = status, kind, param, code
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """`{"error": {message, type, param, code}}`."""
+        told = {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}
+        return {"error": told}
+
+    def response(self) -> web.Response:
+        """It as an HTTP answer; the client's own library is told not to try again."""
+        return web.json_response(self.body, status=self.status, headers={"x-should-retry": "false"})
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A chat completion that a program asks for."""
+
+    model: str
+    """'' where the body names none."""
+    messages: Sequence[Message]
+    tools: Sequence[Mapping[str, Any]]
+    settings: Mapping[str, Any]
+    """The body's other keys, those that are null left out."""
+    stream: bool = False
+    stream_usage: bool = False
+    """Whether the stream ends with a piece that holds the usage."""
+
+
+def read_request(raw: bytes) -> Asked:
+    """What the body of a chat completion asks for; lone surrogates in it are replaced.
+
+    Raises:
+        RequestError: It is no such body; it says which key is wrong.
+    """
+    body = _body(raw)
+    stream, options = body.pop("stream", None), body.pop("stream_options", None) or {}
+    if not isinstance(stream, bool | None):
+        raise RequestError("'stream' must be true or false", param="stream")
+    if not isinstance(options, dict):
+        raise RequestError("'stream_options' must be an object", param="stream_options")
+    model = body.pop("model", None) or ""
+    if not isinstance(model, str):
+        raise RequestError("'model' must be text", param="model")
+    messages = _objects(body, "messages")
+    if not messages:
+        raise RequestError("'messages' must not be empty", param="messages")
+    for n, message in enumerate(messages):
+        if not isinstance(message.get("role"), str):
+            where = f"messages[{n}].role"
+            raise RequestError(f"{where!r} must be text", param=where)
+    tools = _objects(body, "tools")
+    settings = {key: value for key, value in body.items() if value is not None}
+    usage = options.get("include_usage") is True
+    return Asked(model, messages, tools, settings, bool(stream), bool(stream) and usage)
+
+
+def one_reply(asked: Asked) -> Asked:
+    """The same without `n`, where one plain reply is all it asks for.
+
+    Raises:
+        RequestError: It wants several choices, or log-probabilities, of which none are kept.
+    """
+    n = asked.settings.get("n", 1)
+    if n != 1 or isinstance(n, bool):
+        raise RequestError("'n' must be 1: ask again for another reply", param="n")
+    if asked.settings.get("logprobs"):
+        raise RequestError("'logprobs' cannot be had here: they are not kept", param="logprobs")
+    settings = {k: v for k, v in asked.settings.items() if k not in ("n", "logprobs")}
+    return Asked(
+        asked.model, asked.messages, asked.tools, settings, asked.stream, asked.stream_usage
+    )
+
+
+def _body(raw: bytes) -> dict[str, Any]:
+    try:
+        body = json.loads(raw.decode(), parse_constant=_number, parse_float=_number)
+        if b"\\u" in raw:
+            body = clean_json(body)
+    except (ValueError, RecursionError) as e:
+        raise RequestError(f"the body is not JSON: {e}") from None
+    if not isinstance(body, dict):
+        raise RequestError("the body must be a JSON object")
+    return body
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no number in JSON")
+    return number
+
+
+def _objects(body: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    value = body.pop(key, None)
+    if value is None:
+        value = []
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise RequestError(f"{key!r} must be a list of objects", param=key)
+    return value
+
+
+def completion(asked: Asked, reply: Reply) -> dict[str, Any]:
+    """The reply as the body of a chat completion."""
+    choice = {"index": 0, "message": dict(reply.message), "finish_reason": _finish(reply)}
+    choice["logprobs"] = None
+    return _head(asked, reply, "chat.completion") | {
+        "choices": [choice],
+        "usage": usage_json(reply.usage),
+    }
+
+
+def pieces(asked: Asked, reply: Reply) -> Iterator[bytes]:
+    """The reply as the events of a stream, the last one `[DONE]`."""
+    head = _head(asked, reply, "chat.completion.chunk")
+    if asked.stream_usage:
+        head["usage"] = None
+    for delta in _deltas(reply.message):
+        yield event(head | {"choices": [_choice(delta, None)]})
+    yield event(head | {"choices": [_choice({}, _finish(reply))]})
+    if asked.stream_usage:
+        yield event(head | {"choices": [], "usage": usage_json(reply.usage)})
+    yield DONE
+
+
+def event(value: Mapping[str, Any]) -> bytes:
+    """A JSON value as one event of a stream."""
+    return b"data: " + json.dumps(value, ensure_ascii=False).encode() + b"\n\n"
+
+
+def usage_json(usage: Usage) -> dict[str, Any] | None:
+    """The tokens as the API spells them; None when they are unknown."""
+    if usage.tokens_in is None and usage.tokens_out is None:
+        return None
+    tokens_in, tokens_out = usage.tokens_in or 0, usage.tokens_out or 0
+    told: dict[str, Any] = {
+        "prompt_tokens": tokens_in,
+        "completion_tokens": tokens_out,
+        "total_tokens": tokens_in + tokens_out,
+    }
+    if usage.tokens_cached is not None:
+        told["prompt_tokens_details"] = {"cached_tokens": usage.tokens_cached}
+    if usage.tokens_reasoning is not None:
+        told["completion_tokens_details"] = {"reasoning_tokens": usage.tokens_reasoning}
+    return told
+
+
+def models(*names: str) -> dict[str, Any]:
+    """The body of `GET models`."""
+    kept = dict.fromkeys(name for name in names if name)
+    rows = [{"id": n, "object": "model", "created": 0, "owned_by": "grpo-practice"} for n in kept]
+    return {"object": "list", "data": rows}
+
+
+def _head(asked: Asked, reply: Reply, kind: str) -> dict[str, Any]:
+    return {
+        "id": f"chatcmpl-{reply.call_id}",
+        "object": kind,
+        "created": int(time.time()),
+        "model": reply.answered_by.rpartition("@")[0] or asked.model,
+    }
+
+
+def _finish(reply: Reply) -> str:
+    return reply.finish or ("tool_calls" if reply.message.get("tool_calls") else "stop")
+
+
+def _choice(delta: Mapping[str, Any], finish: str | None) -> dict[str, Any]:
+    return {"index": 0, "delta": delta, "finish_reason": finish}
+
+
+def _deltas(message: Message) -> Iterator[dict[str, Any]]:
+    """The message in parts: its role and what is short first, long texts in pieces, then calls."""
+    texts = ("reasoning_content", "reasoning", "content", "refusal")
+    cut = {key: message[key] for key in texts if isinstance(message.get(key), str)}
+    rest = {k: v for k, v in message.items() if k not in cut and k != "tool_calls"}
+    yield {"role": "assistant", "content": ""} | {k: v for k, v in rest.items() if v is not None}
+    for key, text in cut.items():
+        for start in range(0, len(text), PIECE):
+            yield {key: text[start : start + PIECE]}
+    calls = message.get("tool_calls")
+    for index, call in enumerate(calls if isinstance(calls, list) else []):
+        if isinstance(call, dict):
+            yield {"tool_calls": [{"index": index, **call}]}
+
+
+async def respond(request: web.Request, asked: Asked, reply: Reply) -> web.StreamResponse:
+    """The reply is sent, in one piece or as a stream."""
+    if not asked.stream:
+        return web.json_response(completion(asked, reply))
+    response = web.StreamResponse(headers=STREAM)
+    await response.prepare(request)
+    for piece in pieces(asked, reply):
+        await response.write(piece)
+    await response.write_eof()
+    return response
+
+
+STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-store"}
+"""Headers of a stream."""
+
+
+def application(
+    *routes: web.AbstractRouteDef,
+    hosts: Collection[str] = LOOPBACK,
+    unexpected: Callable[[Exception], None] = lambda _: None,
+) -> web.Application:
+    """These routes, in front of them a door for whoever means this server; errors in JSON.
+
+    Args:
+        routes: Handlers may raise `RequestError`.
+        hosts: The names by which it may be called. A page in a browser that got hold of another
+            name for this address is refused, and so is one of another origin.
+        unexpected: Told what a handler raised beyond that; the program gets a 500.
+    """
+
+    @web.middleware
+    async def door(request: web.Request, handler: Any) -> web.StreamResponse:
+        try:
+            _check_caller(request.headers, hosts)
+            response: web.StreamResponse = await handler(request)
+            return response
+        except RequestError as e:
+            return e.response()
+        except web.HTTPException as e:
+            return _told(e, request).response()
+        except ConnectionError:
+            raise  # whoever asked is gone
+        except Exception as e:  # noqa: BLE001 - a program must not wait for ever
+            unexpected(e)
+            what = f"{type(e).__name__} while the request was answered"
+            return RequestError(what, status=500, kind="server_error").response()
+
+    app = web.Application(client_max_size=MAX_BODY, middlewares=[door])
+    app.add_routes(routes)
+    return app
+
+
+def _check_caller(headers: Mapping[str, str], hosts: Collection[str]) -> None:
+    """It is meant for this server.
+
+    Raises:
+        RequestError: It was called by a name, or by a page, that it does not know.
+    """
+    if _host(f"//{headers.get('Host', '')}") not in hosts:
+        raise RequestError("called by a name that is not this server's", status=403)
+    origin = headers.get("Origin")
+    if origin is not None and _host(origin) not in hosts:
+        raise RequestError("a page of another origin may not ask here", status=403)
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _told(error: web.HTTPException, request: web.Request) -> RequestError:
+    """What the framework says, in the words of the API."""
+    match error.status:
+        case 404:
+            text = f"there is nothing at {request.path.rpartition('/v1')[2]}: {_SPOKEN}"
+        case 405:
+            text = f"{request.method} is not taken there: {_SPOKEN}"
+        case 413:
+            text = f"the request is larger than {MAX_BODY // 2**20} MiB"
+        case _:
+            text = error.reason
+    return RequestError(text, status=error.status)
+
+
+@asynccontextmanager
+async def listening(
+    app: web.Application, port: int = 0, host: str = "127.0.0.1"
+) -> AsyncIterator[int]:
+    """The application is served for the block; the port it is reached at.
+
+    The handler of a request whose sender is gone is cancelled.
+
+    Raises:
+        OSError: The port cannot be listened on.
+    """
+    runner = web.AppRunner(
+        app, access_log=None, shutdown_timeout=SHUTDOWN_S, handler_cancellation=True
+    )
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port, backlog=1024).start()
+        yield int(runner.addresses[0][1])
+    finally:
+        await runner.cleanup()

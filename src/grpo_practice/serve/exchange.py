@@ -1,0 +1,131 @@
+"""What passed, as it is recorded: a request as it was sent, and the replies it got."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from grpo_practice.calls import NO_USAGE, Reply
+from grpo_practice.canonical import clean_json
+from grpo_practice.errors import ConfigError, EndpointError
+from grpo_practice.llm.answer import Answer, read_json
+from grpo_practice.llm.endpoint import Endpoint
+from grpo_practice.llm.http import streamed_body
+from grpo_practice.llm.params import canonical_params
+from grpo_practice.llm.prices import priced
+from grpo_practice.llm.reply import read_reply
+from grpo_practice.llm.taxonomy import Adapt, Decision, decide
+from grpo_practice.serve.upstream import Sent
+
+MOST = 64 * 2**20
+"""Bytes of an answer that are kept while it passes."""
+_APART = frozenset({"model", "messages", "tools", "seed", "n", "stream", "stream_options"})
+"""Keys of a body that are no settings, or that `canonical_params` reserves."""
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request, from when it was sent on."""
+
+    began: float
+    """Monotonic seconds."""
+    kept: bool = True
+    """False where nobody wants to know what came."""
+    sent: Sent | None = None
+    """None while nobody has answered."""
+    raw: bytearray = field(default_factory=bytearray)
+    """The answer's body as far as it came."""
+    size: int = 0
+    """Bytes of it that came; more than `MOST` are not kept."""
+    ended: float = 0.0
+    failed: str = ""
+    """Why there is no whole answer; '' when there is."""
+    kind: str = "provider"
+    """What it is filed under then."""
+
+    def fail(self, why: str, kind: str) -> None:
+        """There is no whole answer."""
+        self.failed, self.kind = why, kind
+
+    def take(self, chunk: bytes) -> None:
+        """A further part of the answer came."""
+        self.size += len(chunk)
+        if self.kept and self.size <= MOST:
+            self.raw += chunk
+        else:
+            self.raw.clear()
+
+
+def replies(exchange: Exchange, endpoint: Endpoint) -> list[Reply]:
+    """The replies it brought: one for each choice, the tokens with the first.
+
+    Raises:
+        EndpointError: None is whole, with what is known of why.
+    """
+    sent = exchange.sent
+    if exchange.failed or sent is None:
+        begun = sent is not None and 200 <= sent.came.status < 300
+        raise _filed(EndpointError(exchange.failed, maybe_paid=begun), exchange.kind)
+    if exchange.size > MOST:
+        raise EndpointError(f"{sent.where}: an answer of {exchange.size} bytes is not kept")
+    seconds, found = exchange.ended - exchange.began, list[Reply]()
+    for answer in _answers(sent, bytes(exchange.raw)):
+        decision = decide(answer, sent.body, endpoint.key_name)
+        if decision is not None:
+            raise _told(decision, answer)
+        reply = read_reply(answer, asked=str(sent.body["model"]), tries=1, seconds=seconds)
+        if found:
+            reply = replace(reply, usage=NO_USAGE)
+        price = endpoint.price(str(sent.body["model"]), sent.url)
+        found.append(priced(reply, price))
+    return found
+
+
+def _answers(sent: Sent, raw: bytes) -> Iterator[Answer]:
+    """The answer, once for each choice in it, with that choice alone."""
+    status, where = sent.came.status, sent.where
+    headers = {name.lower(): value for name, value in sent.came.headers.items()}
+    if sent.came.is_stream and status < 300:
+        for n in range(_choices(sent.body)):
+            body = streamed_body(raw, choice=n)
+            if body is None:
+                raise EndpointError(f"{where}: the stream broke off", maybe_paid=True)
+            if n and not body.get("choices"):
+                break  # fewer than were asked for
+            yield Answer(status, headers, "", body, where)
+        return
+    text, body = read_json(raw)
+    choices = body.get("choices") if isinstance(body, dict) else None
+    for choice in choices if isinstance(choices, list) and choices else [None]:
+        one = body if choice is None else {**body, "choices": [choice]}
+        yield Answer(status, headers, text, one, where)
+
+
+def _choices(body: Mapping[str, Any]) -> int:
+    n = body.get("n")
+    return n if isinstance(n, int) and 1 <= n <= 128 else 1
+
+
+def _told(decision: Decision, answer: Answer) -> EndpointError:
+    """What is filed for a decision that is not to be followed: the client does what it likes."""
+    if not isinstance(decision, Adapt) and isinstance(decision.error, EndpointError):
+        return decision.error
+    words = f"{answer.url}: HTTP {answer.status}"
+    return EndpointError(words, status=answer.status)
+
+
+def _filed(error: EndpointError, kind: str) -> EndpointError:
+    error.kind = kind
+    return error
+
+
+def head_of(body: Mapping[str, Any]) -> dict[str, Any]:
+    """`{model, params, tools}` of a body: all of it that can change the answer but the messages."""
+    rest = {k: v for k, v in clean_json(dict(body)).items() if v is not None}
+    given = {k: v for k, v in rest.items() if k not in _APART}
+    try:
+        params, _ = canonical_params({"extra_body": given})
+    except ConfigError:  # a client may send what the endpoint refuses
+        params = given
+    params |= {k: rest[k] for k in ("seed", "n") if k in rest}
+    head: dict[str, Any] = {"model": rest["model"], "params": params}
+    return head | ({"tools": rest["tools"]} if rest.get("tools") else {})

@@ -1,0 +1,87 @@
+"""Plays rollouts by programs against an endpoint in memory, through the real proxy."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import openai
+from typing_extensions import override
+
+from grpo_practice.agents import RolloutContext
+from grpo_practice.agents.own import OwnAgent, ProgramContext
+from grpo_practice.agents.program import FunctionProgram
+from grpo_practice.agents.proxy import Proxy
+from grpo_practice.calls import Address, Reply, Request, Scope, Usage
+from grpo_practice.errors import EndpointError
+from grpo_practice.events import silent
+from grpo_practice.llm.ledgered import Model, ledgered
+from grpo_practice.types import Played
+from tests.tools.fakes import SCOPE, FakeLedger
+
+CONTEXT = ProgramContext("http://127.0.0.1:1/r/x/v1", "in-rollout", "m", 1, 7, 100.0)
+"""For programs that ask nothing."""
+PYTHON = sys.executable
+
+
+class Ledger(FakeLedger):
+    """Also counts what got no answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failed = list[EndpointError]()
+
+    @override
+    def fail(self, address: Address, error: EndpointError) -> None:
+        self.failed.append(error)
+
+
+Said = str | Reply | Exception
+
+
+@dataclass
+class World:
+    """A proxy, a ledger, and an endpoint that answers from a function of the request."""
+
+    script: Callable[[Request], Said | Awaitable[Said]] = lambda request: "42"
+    ledger: Ledger = field(default_factory=Ledger)
+    proxy: Proxy = field(default_factory=Proxy)
+    seen: list[Request] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+
+    async def send(self, request: Request, *, limit_s: float | None = None) -> Reply:
+        self.seen.append(request)
+        await asyncio.sleep(0)
+        if limit_s is not None and limit_s <= 0:
+            raise TimeoutError("no time left for a request")
+        said = self.script(request)
+        if not isinstance(said, str | Reply | Exception):
+            said = await said
+        if isinstance(said, Exception):
+            raise said
+        if isinstance(said, Reply):
+            return said
+        return Reply({"role": "assistant", "content": said}, "stop", Usage(2, 0, 1, 0), seconds=1.0)
+
+    async def play(
+        self, function: Callable[..., Any], *, limit_s: float = 30.0, attempt: int = 0
+    ) -> Played:
+        """One rollout; the proxy must be served."""
+        scope = Scope(replace(SCOPE.address, attempt=attempt), 0, "", 0)
+        chat = ledgered(Model("m", {}, self.send), self.ledger, silent)(scope)
+        program = FunctionProgram("mine.py:solve", function, self.notices.append)
+        agent = OwnAgent(program, self.proxy, self.notices.append)
+        return await agent("Q", "S", RolloutContext(chat, scope, limit_s))
+
+
+def client(context: ProgramContext, **more: Any) -> openai.AsyncOpenAI:
+    return openai.AsyncOpenAI(base_url=context.base_url, api_key=context.api_key, **more)
+
+
+async def ask(context: ProgramContext, question: str = "Q", **more: Any) -> str:
+    """What a program of the simplest kind does."""
+    async with client(context) as c:
+        messages: Any = [{"role": "user", "content": question}]
+        got = await c.chat.completions.create(model=context.model, messages=messages, **more)
+        return got.choices[0].message.content or ""

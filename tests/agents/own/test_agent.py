@@ -1,0 +1,365 @@
+"""A program inside a rollout: what it asks is ledgered, and its address ends with the rollout."""
+
+import asyncio
+import time
+from typing import Any
+
+import openai
+import pytest
+
+from grpo_practice.agents import clock, own
+from grpo_practice.agents.own import ProgramContext
+from grpo_practice.calls import Message, Reply, Request
+from grpo_practice.errors import (
+    ContentFilterError,
+    ContextOverflowError,
+    EndpointError,
+    EndpointRefusedError,
+    PausedError,
+)
+from tests.agents.own.helpers import World, ask, client
+
+
+async def solve(question: str, system: str, context: ProgramContext) -> str:
+    return await ask(context, question)
+
+
+async def test_a_rollout_is_what_its_program_said_and_asked() -> None:
+    world = World(lambda request: Reply({"role": "assistant", "content": "half"}, seconds=2.0))
+
+    async def twice(question: str, system: str, context: ProgramContext) -> str:
+        return f"{await ask(context)} {await ask(context, 'and')} <think>hm</think>\n"
+
+    async with world.proxy.served():
+        played = await world.play(twice)
+    assert (played.outcome, played.response, played.turns) == ("ok", "half half", 2)
+    assert (played.model_s, played.reason, played.error) == (4.0, None, None)
+    assert [m["content"] for m in played.transcript] == ["Q", "half", "and", "half"]
+
+
+async def test_what_it_gets_is_committed_before() -> None:
+    world = World()
+
+    async def looks(question: str, system: str, context: ProgramContext) -> str:
+        await ask(context, stream=False)
+        return str(len(world.ledger.entries))
+
+    put, begun = world.ledger.put, list[bool]()
+
+    async def slow(entry: Any) -> int:
+        begun.append(True)
+        await asyncio.sleep(0.2)
+        return await put(entry)
+
+    world.ledger.put = slow  # type: ignore[method-assign]
+    async with world.proxy.served():
+        assert (await world.play(looks)).response == "1"
+
+
+async def test_a_streaming_client_is_served_after_the_commit() -> None:
+    world = World(lambda request: "word " * 300)
+
+    async def streams(question: str, system: str, context: ProgramContext) -> str:
+        async with client(context) as c:
+            messages: Any = [{"role": "user", "content": question}]
+            text = ""
+            many = await c.chat.completions.create(model="m", messages=messages, stream=True)
+            async for chunk in many:
+                assert len(world.ledger.entries) == 1
+                text += chunk.choices[0].delta.content or ""
+            return text
+
+    async with world.proxy.served():
+        played = await world.play(streams)
+        assert played.response == ("word " * 300).strip()
+        again = await world.play(solve)  # the same request, in one piece
+    assert again.response == played.response
+    assert len(world.seen) == 1
+
+
+async def test_its_address_ends_with_the_rollout() -> None:
+    world, kept = World(), list[ProgramContext]()
+
+    async def leaks(question: str, system: str, context: ProgramContext) -> str:
+        kept.append(context)
+        return await ask(context)
+
+    async with world.proxy.served():
+        await world.play(leaks)
+        with pytest.raises(openai.NotFoundError, match="no rollout is being played") as told:
+            await ask(kept[0], "again")
+        assert told.value.code == "rollout_ended"
+        async with client(kept[0]) as c:
+            with pytest.raises(openai.NotFoundError):
+                await c.models.list()
+    assert len(world.seen) == 1
+
+
+async def test_nobody_finds_the_address_of_another() -> None:
+    world, told = World(), dict[int, ProgramContext]()
+    both = asyncio.Barrier(2)
+
+    async def guesses(question: str, system: str, context: ProgramContext) -> str:
+        told[context.attempt] = context
+        await both.wait()
+        mine, other = context.base_url, told[1 - context.attempt].base_url
+        assert mine != other
+        token = mine.split("/")[-2]
+        assert len(token) >= 43  # 32 random bytes
+        wrong = 0
+        for guess in (token[:-1], f"{token}x", token.lower(), "0", "1", "", "..", "%2e%2e", "*"):
+            try:
+                address = f"{mine.split('/r/')[0]}/r/{guess}/v1"
+                await ask(ProgramContext(address, "k", "m", 0, 0, 1.0))
+            except openai.NotFoundError:
+                wrong += 1
+        await both.wait()
+        return str(wrong)
+
+    async with world.proxy.served():
+        played = await asyncio.gather(*(world.play(guesses, attempt=n) for n in range(2)))
+    assert [p.response for p in played] == ["9", "9"], [p.error for p in played]
+    assert not world.seen
+
+
+async def test_each_is_played_at_its_own_scope() -> None:
+    world = World(lambda request: str(request.params["seed"]))
+    async with world.proxy.served():
+        played = await asyncio.gather(*(world.play(solve, attempt=n) for n in range(64)))
+    assert len({p.response for p in played}) == 64
+    at = {entry.address.attempt: entry.reply.content for entry in world.ledger.entries}
+    assert [at[n] for n in range(64)] == [p.response for p in played]
+
+
+async def test_the_models_are_listed() -> None:
+    async def lists(question: str, system: str, context: ProgramContext) -> str:
+        async with client(context) as c:
+            return ",".join([model.id async for model in c.models.list()])
+
+    world = World()
+    async with world.proxy.served():
+        assert (await world.play(lists)).response == "m"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "outcome", "reason"),
+    [
+        (EndpointError("busy", status=503), 502, "error", "provider"),
+        (EndpointError("slow down", status=429), 502, "error", "provider"),
+        (EndpointError("broke"), 502, "error", "provider"),
+        (EndpointError("odd", status=422), 422, "error", "provider"),
+        (ContextOverflowError("too long"), 400, "context_overflow", None),
+        (ContentFilterError("not that"), 400, "content_filter", None),
+    ],
+)
+async def test_a_failed_request_is_an_error_its_library_knows(
+    error: Exception, code: int, outcome: str, reason: str | None
+) -> None:
+    world, told = World(lambda request: error), list[openai.APIStatusError]()
+
+    async def fails(question: str, system: str, context: ProgramContext) -> str:
+        try:
+            return await ask(context)
+        except openai.APIStatusError as e:
+            told.append(e)
+            raise
+
+    async with world.proxy.served():
+        played = await world.play(fails)
+    assert (told[0].status_code, told[0].code) == (
+        code,
+        {"context_overflow": "context_length_exceeded", "content_filter": "content_filter"}.get(
+            outcome
+        ),
+    )
+    assert (played.outcome, played.reason, played.error) == (outcome, reason, str(error))
+    assert len(world.seen) == 1  # its library was told not to try again
+
+
+async def test_a_program_may_get_over_a_failed_request() -> None:
+    world = World(lambda request: EndpointError("down") if len(world.seen) == 1 else "up")
+
+    async def tries(question: str, system: str, context: ProgramContext) -> str:
+        try:
+            return await ask(context)
+        except openai.APIStatusError:
+            return await ask(context)
+
+    async def then_fails(question: str, system: str, context: ProgramContext) -> str:
+        await tries(question, system, context)
+        raise KeyError("mine")
+
+    async with world.proxy.served():
+        assert (await world.play(tries)).response == "up"
+        world.seen.clear()
+        played = await world.play(then_fails)
+    assert (played.outcome, played.reason) == ("error", "agent")
+    assert "raised KeyError" in (played.error or "")
+
+
+@pytest.mark.parametrize("error", [EndpointRefusedError("no credit"), PausedError("a cap")])
+async def test_what_stops_the_run_is_no_bug_of_the_program(error: Exception) -> None:
+    world, told = World(lambda request: error), list[int]()
+
+    async def stubborn(question: str, system: str, context: ProgramContext) -> str:
+        try:
+            return await ask(context)
+        except openai.APIStatusError as e:
+            told.append(e.status_code)
+            return "I answer without"
+
+    async with world.proxy.served():
+        with pytest.raises(type(error), match=str(error)):
+            await world.play(stubborn)
+    assert told in ([503], [])  # it may have been ended first
+    assert len(world.seen) == 1
+
+
+async def test_a_program_that_takes_too_long_is_ended() -> None:
+    world, ended = World(), asyncio.Event()
+
+    async def slow(question: str, system: str, context: ProgramContext) -> str:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+        return ""
+
+    async with world.proxy.served():
+        played = await world.play(slow, limit_s=0.2)
+    assert (played.outcome, played.reason, played.answered) == ("limit", "time", False)
+    assert ended.is_set()
+    assert not world.notices
+
+
+async def test_a_program_that_does_not_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own, "GRACE_S", 0.1)
+    world, stop = World(), asyncio.Event()
+
+    async def deaf(question: str, system: str, context: ProgramContext) -> str:
+        while not stop.is_set():
+            try:
+                await stop.wait()
+            except asyncio.CancelledError:
+                continue
+        return "late"
+
+    async with world.proxy.served():
+        played = [await world.play(deaf, limit_s=0.1) for _ in range(1)]
+        stop.set()
+        await asyncio.sleep(0.05)
+    assert [(p.outcome, p.reason) for p in played] == [("limit", "time")]
+    assert world.notices == ["the agent does not end when it is cancelled: it is left to itself"]
+
+
+async def test_a_function_that_blocks_in_its_thread_is_left() -> None:
+    world, late = World(), list[Exception]()
+
+    def blocks(question: str, system: str, context: ProgramContext) -> str:
+        time.sleep(0.5)
+        try:
+            with openai.OpenAI(base_url=context.base_url, api_key="k") as c:
+                messages: Any = [{"role": "user", "content": "Q"}]
+                c.chat.completions.create(model="m", messages=messages)
+        except openai.OpenAIError as e:
+            late.append(e)
+        return "late"
+
+    async with world.proxy.served():
+        played = await world.play(blocks, limit_s=0.1)
+        async with asyncio.timeout(20):
+            while not late:  # noqa: ASYNC110 - of another thread
+                await asyncio.sleep(0.02)
+    assert (played.outcome, played.reason) == ("limit", "time")
+    assert isinstance(late[0], openai.NotFoundError)
+    assert not world.seen
+    assert "was still running" in world.notices[0]
+
+
+async def test_waits_for_the_endpoint_are_not_the_programs_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waited = [0.0]
+
+    async def late(request: Request) -> Reply:
+        await asyncio.sleep(0)
+        waited[0] += 400.0
+        return Reply({"role": "assistant", "content": "42"}, "stop", seconds=0.01)
+
+    world = World(late)
+    async with world.proxy.served():
+        with monkeypatch.context() as patch:
+            patch.setattr(clock, "monotonic", lambda: time.monotonic() + waited[0])
+            assert (await world.play(solve, limit_s=300.0)).response == "42"
+        slow = Reply({"role": "assistant", "content": "42"}, "stop", seconds=9.0)
+        world.script = lambda request: slow
+
+        async def many(question: str, system: str, context: ProgramContext) -> str:
+            for n in range(9):
+                await ask(context, str(n))
+            return "42"
+
+        played = await world.play(many, limit_s=20.0)
+        assert (played.outcome, played.reason, played.turns) == ("limit", "time", 3)
+        again = await world.play(many, limit_s=20.0)  # stored answers count what they once took
+        assert (again.outcome, again.reason, again.turns) == ("limit", "time", 3)
+        assert len(world.ledger.entries) == 1 + 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"), [("", "empty"), (" \n", "empty"), ("<think>hm", "truncated")]
+)
+async def test_no_answer_is_the_agents_own_failure(answer: str, outcome: str) -> None:
+    world = World()
+    async with world.proxy.served():
+        played = await world.play(lambda *_: answer)
+    assert (played.outcome, played.response) == (outcome, "")
+
+
+async def test_its_own_tools_are_in_the_transcript() -> None:
+    def said(request: Request) -> str | Reply:
+        if len(request.messages) > 1:
+            return "42"
+        call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        return Reply({"role": "assistant", "content": None, "tool_calls": [call]}, "tool_calls")
+
+    async def loops(question: str, system: str, context: ProgramContext) -> str:
+        async with client(context) as c:
+            messages: Any = [{"role": "user", "content": question}]
+            while True:
+                got = await c.chat.completions.create(model="m", messages=messages)
+                message = got.choices[0].message
+                messages.append(message.model_dump(exclude_none=True))
+                if not message.tool_calls:
+                    return message.content or ""
+                messages.append({"role": "tool", "tool_call_id": "a", "content": "41 + 1"})
+
+    world = World(said)
+    async with world.proxy.served():
+        played = await world.play(loops)
+    assert (played.response, played.turns, played.tool_calls) == ("42", 2, 1)
+    told: list[Message] = list(played.transcript)
+    assert [m["role"] for m in told] == ["user", "assistant", "tool", "assistant"]
+
+
+async def test_a_cancelled_rollout_leaves_nothing_behind() -> None:
+    world, begun, ended = World(), asyncio.Event(), list[bool]()
+
+    async def never(request: Request) -> str:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(True)
+        return ""
+
+    world.script = never
+    async with world.proxy.served():
+        playing = asyncio.create_task(world.play(solve))
+        await begun.wait()
+        playing.cancel()
+        await asyncio.wait([playing])
+        assert playing.cancelled()
+        assert ended == [True]
+        assert not world.proxy._guests
+    assert not world.ledger.entries

@@ -1,0 +1,44 @@
+"""Every file and every command of docs/agents.md works, in the order they are shown."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).parents[3] / "docs" / "agents.md"
+BLOCK = re.compile(r"(?:^`([\w.]+)`\n\n)?^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def script() -> str:
+    """The page as one shell script: files are written where they are shown."""
+    parts = []
+    for name, kind, text in BLOCK.findall(PAGE.read_text("utf-8")):
+        assert bool(name) != (kind == "sh"), f"a block of {kind} without a name"
+        parts.append(f"cat > {name} <<'END_OF_FILE'\n{text}END_OF_FILE\n" if name else text)
+    return "\n".join(parts)
+
+
+@pytest.mark.slow
+def test_the_page_runs(tmp_path: Path) -> None:
+    env = {
+        **{k: v for k, v in os.environ.items() if not k.startswith(("UTU_", "OPENAI_", "JUDGE_"))},
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "NO_COLOR": "1",
+    }
+    done = subprocess.run(
+        ["bash", "-exc", script()],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert "error" not in done.stdout, done.stdout
+    assert done.stdout.count("5 scored of 5 planned (coverage 100.0 %)") == 4
+    assert "15 of 15" in done.stdout
+    assert (tmp_path / "my-agent" / "enhanced.yaml").read_text("utf-8").count("my_agent.py:solve")

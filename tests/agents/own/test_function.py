@@ -1,0 +1,124 @@
+"""`type: python`: a function is called, and whatever it does stays in its rollout."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from grpo_practice.agents.own import ProgramContext
+from grpo_practice.agents.program import MAX_OUTPUT, FunctionProgram
+from grpo_practice.errors import AgentError
+from tests.agents.own.helpers import CONTEXT
+
+
+async def call(function: Any, notices: list[str] | None = None) -> str:
+    told = notices if notices is not None else []
+    return await FunctionProgram("mine.py:solve", function, told.append)("Q", "S", CONTEXT)
+
+
+async def test_it_gets_question_system_prompt_and_context() -> None:
+    def plain(question: str, system: str, context: ProgramContext) -> str:
+        assert threading.current_thread() is not threading.main_thread()
+        return f"{question} {system} {context.model} {context.attempt}"
+
+    async def on_loop(question: str, system: str, context: ProgramContext) -> str:
+        await asyncio.sleep(0)
+        assert threading.current_thread() is threading.main_thread()
+        return f"{question} {system} {context.model} {context.attempt}"
+
+    class Thing:
+        async def __call__(self, *given: Any) -> str:
+            return await on_loop(*given)
+
+    for function in (plain, on_loop, Thing(), lambda *given: on_loop(*given)):
+        assert await call(function) == "Q S m 1"
+
+
+async def test_it_may_have_no_answer() -> None:
+    assert await call(lambda *_: None) == ""
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (42, "mine.py:solve returned int, not text"),
+        ({"answer": "42"}, "returned dict, not text"),
+        (b"42", "returned bytes, not text"),
+        ("x" * (MAX_OUTPUT + 1), "returned more than 1,024 KiB"),
+    ],
+)
+async def test_any_other_answer_is_its_error(result: Any, said: str) -> None:
+    with pytest.raises(AgentError, match=said):
+        await call(lambda *_: result)
+
+
+async def test_what_it_raises_is_its_error_with_the_line() -> None:
+    def bad(*_: Any) -> str:
+        raise KeyError("lost")
+
+    async def worse(*_: Any) -> str:
+        raise SystemExit(3)
+
+    async def cancels(*_: Any) -> str:
+        raise asyncio.CancelledError
+
+    with pytest.raises(AgentError, match=r"mine.py:solve raised KeyError at test_function.py:\d+:"):
+        await call(bad)
+    with pytest.raises(AgentError, match="raised SystemExit at test_function"):
+        await call(worse)
+    with pytest.raises(AgentError, match="raised CancelledError"):
+        await call(cancels)
+
+
+async def test_2_45_its_words_can_be_stored() -> None:
+    def bad(*_: Any) -> str:
+        raise ValueError("\ud800" + "x" * 10_000)
+
+    with pytest.raises(AgentError) as told:
+        await call(bad)
+    str(told.value).encode()
+    assert len(str(told.value)) < 3_000
+
+
+async def test_an_async_one_is_cancelled() -> None:
+    cleaned = asyncio.Event()
+
+    async def slow(*_: Any) -> str:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            cleaned.set()
+        return ""
+
+    work = asyncio.create_task(call(slow))
+    await asyncio.sleep(0.01)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert cleaned.is_set()
+
+
+async def test_a_thread_is_left_to_itself_and_that_is_said_once() -> None:
+    go_on, notices = threading.Event(), list[str]()
+
+    def slow(*_: Any) -> str:
+        go_on.wait(20)
+        return "too late"
+
+    program = FunctionProgram("mine.py:solve", slow, notices.append)
+    works = [asyncio.create_task(program("Q", "S", CONTEXT)) for _ in range(3)]
+    await asyncio.sleep(0.05)
+    for work in works:
+        work.cancel()
+    await asyncio.wait(works)
+    go_on.set()
+    assert [work.cancelled() for work in works] == [True] * 3
+    assert len(notices) == 1
+    assert "mine.py:solve was still running" in notices[0]
+
+
+async def test_as_many_run_at_once_as_are_asked_to() -> None:
+    together = threading.Barrier(64, timeout=20)
+    works = [call(lambda *_: str(together.wait() >= 0)) for _ in range(64)]
+    assert await asyncio.gather(*works) == ["True"] * 64

@@ -1,0 +1,156 @@
+"""Runs with an agent of the user's own that are killed, capped, and gone on with."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.endurance.kill import Endpoint, Run, endpoint
+
+AGENT = """
+import json, sys
+from urllib.request import Request, urlopen
+
+def ask(base_url, model, messages):
+    body = json.dumps({"model": model, "messages": messages}).encode()
+    request = Request(base_url + "/chat/completions", body, {"content-type": "application/json"})
+    with urlopen(request, timeout=60) as reply:
+        return json.load(reply)["choices"][0]["message"]
+
+def play(question, system, base_url, model):
+    messages = [{"role": "system", "content": system}, {"role": "user", "content": question}]
+    for text in ("Are you sure?", "And now the answer."):
+        messages += [ask(base_url, model, messages), {"role": "user", "content": text}]
+    return ask(base_url, model, messages)["content"]
+
+def solve(question, system, context):
+    return play(question, system, context.base_url, context.model)
+
+if __name__ == "__main__":
+    given = json.load(sys.stdin)
+    told = [given[key] for key in ("question", "system", "base_url", "model")]
+    print(json.dumps({"answer": play(*told)}))
+"""
+CONFIG = """
+exp_id: own
+practice: {epochs: 1, batch_size: 2, grpo_n: 4, rollout_concurrency: 8, rollout_data_truncate: 4}
+data: {practice_dataset_name: train}
+evaluation:
+  verify: math
+  data: {dataset: train}
+  agent:
+    AGENT
+    model: {model_provider: {model: sim}}
+    agent: {name: solver, instructions: "Solve it. Put the answer in \\\\boxed{}."}
+"""
+KINDS = {
+    "python": "{type: python, function: agent.py:solve}",
+    "command": "{type: command, command: [PYTHON, agent.py]}".replace("PYTHON", sys.executable),
+}
+
+
+def run(folder: Path, server: Endpoint, kind: str) -> Run:
+    made = Run(folder, server)
+    chosen = KINDS[kind].strip("{}").replace(", ", "\n    ", 1)
+    (folder / "c.yaml").write_text(CONFIG.replace("AGENT", chosen), "utf-8")
+    (folder / "agent.py").write_text(AGENT, "utf-8")
+    return made
+
+
+def log(run: Run) -> str:
+    return (run.folder / "log").read_text("utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_1_61_a_kill_in_the_middle_costs_what_was_on_its_way(kind: str, tmp_path: Path) -> None:
+    with endpoint() as server:
+        whole = run(tmp_path / "whole", server, kind)
+        assert whole.practise() == 0, log(whole)
+        asked, expected = server.get("stats"), whole.results()
+        assert asked["received"] == asked["different"]
+        assert asked["stages"]["play"] == 4 * 4 * 3
+
+        killed, lost = run(tmp_path / "killed", server, kind), 0
+        for n in (5, 40, 16):
+            before = lost
+            assert killed.practise("rollouts", n) == -9, log(killed)
+            _, lost = killed.lost()
+            assert lost - before <= 8  # requests that were under way
+        assert killed.practise() == 0, log(killed)
+        now = server.get("stats")
+    assert killed.results() == expected
+    assert now["different"] == asked["different"]
+    twice = now["received"] - now["different"]
+    sys.stdout.write(f"{kind}: 3 kills, {lost} replies lost, {twice} requests paid twice\n")
+    assert twice <= lost
+    assert not killed.wrong()
+    assert "could not be used" not in log(killed)
+
+
+def test_a_cap_pauses_a_run_with_an_agent_of_ones_own(tmp_path: Path) -> None:
+    with endpoint() as server:
+        mine = run(tmp_path / "run", server, "python")
+        key = "evaluation.agent.model.model_provider.base_url"
+        words = ["-m", "grpo_practice", "eval", "--config", "c.yaml", "--json"]
+        words += ["--set", f"{key}={server.root}/v1"]
+
+        def type_(*more: str) -> tuple[int, dict[str, object]]:
+            env = {k: v for k, v in os.environ.items() if not k.startswith(("UTU_", "OPENAI_"))}
+            done = subprocess.run(
+                [sys.executable, *words, *more],
+                cwd=mine.folder,
+                env=env | {"PYTHONPATH": str(Path("src").resolve())},
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=False,
+            )
+            return done.returncode, json.loads(done.stdout)
+
+        code, document = type_("--max-requests", "20")
+        assert code == 6, document
+        assert server.get("stats")["received"] == 20
+        code, document = type_()
+        assert code == 0
+        assert server.get("stats") == server.get("stats") | {"received": 54, "different": 54}
+    outcomes = mine.query("SELECT outcome, count(*) FROM rollouts GROUP BY 1")
+    assert outcomes == [("ok", 18)]
+
+
+LINGERS = """
+import os, sys, time
+from pathlib import Path
+Path(f"pid-{os.getpid()}").touch()
+time.sleep(60)
+"""
+
+
+def test_1_62_ctrl_c_leaves_no_process_behind(tmp_path: Path) -> None:
+    with endpoint() as server:
+        mine = run(tmp_path / "run", server, "command")
+        (mine.folder / "agent.py").write_text(LINGERS, "utf-8")
+        command = [sys.executable, "-m", "grpo_practice", "eval", "--config", "c.yaml"]
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("UTU_", "OPENAI_"))}
+        with subprocess.Popen(
+            command,
+            cwd=mine.folder,
+            env=env | {"PYTHONPATH": str(Path("src").resolve())},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        ) as process:
+            until = time.monotonic() + 60
+            while len(pids := list(mine.folder.glob("pid-*"))) < 8 and time.monotonic() < until:
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            _, told = process.communicate(timeout=30)
+        assert process.returncode == 130, told.decode()
+    assert len(pids) >= 8
+    for path in mine.folder.glob("pid-*"):
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(path.name.removeprefix("pid-")), 0)
