@@ -139,13 +139,14 @@ def test_a_bomb_of_one_line_is_stopped_before_it_is_in_memory(tmp_path: Path) ->
             file.write(packer.compress(b" " * 1_000_000))
         file.write(packer.flush())
     code = (
-        "import sys, resource; from pathlib import Path\n"
+        "import sys, tracemalloc; from pathlib import Path\n"
         "from grpo_practice.data.lines import lines\n"
         "import grpo_practice.data.lines as module\n"
         "module.MAX_LINE = 1 << 24\n"
+        "tracemalloc.start()\n"
         "try: list(lines(Path(sys.argv[1])))\n"
         "except Exception as e: print(e)\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
+        "print(tracemalloc.get_traced_memory()[1] >> 20)"
     )
     ran = subprocess.run(
         [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True

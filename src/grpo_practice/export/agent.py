@@ -75,7 +75,9 @@ class ExportedAgent:
             if known is not None:
                 facts.append(f"score {when} the library: {_score(known)}")
         if self.more.get("type"):
-            facts.append("its program is not in this file: paths in it are relative to the file")
+            facts.append(
+                "its program is not in this file; its path is relative to the config it is used with"
+            )
         if origin.left_out:
             facts.append(f"not exported, as they hold secrets: {', '.join(origin.left_out)}")
         return facts

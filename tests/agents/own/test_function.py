@@ -71,7 +71,7 @@ async def test_what_it_raises_is_its_error_with_the_line() -> None:
         await call(cancels)
 
 
-async def test_2_45_its_words_can_be_stored() -> None:
+async def test_1_45_its_words_can_be_stored() -> None:
     def bad(*_: Any) -> str:
         raise ValueError("\ud800" + "x" * 10_000)
 
