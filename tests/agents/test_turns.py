@@ -114,7 +114,8 @@ async def test_no_answer_at_the_limit_is_no_answer() -> None:
 async def test_the_result_of_a_tool_to_stop_at_is_the_answer() -> None:
     played, chat, _ = await play(call(("a", "t", "1"), ("b", "done", "2")), stop="done")
     assert (played.outcome, played.response, len(chat.seen)) == ("ok", "done2", 1)
-    assert played.transcript[-1]["content"] == "done2"
+    called = call(("a", "t", "1"), ("b", "done", "2")).message
+    assert list(played.transcript) == [*chat.seen[0], called]  # as it is read back from the store
 
 
 async def test_an_empty_reply_is_asked_for_again_as_a_resample() -> None:
@@ -137,6 +138,7 @@ async def test_1_40_what_ends_a_rollout_in_the_middle(
     played, _, _ = await play(call(("a", "t", "1")), error)
     assert (played.outcome, played.reason, played.tool_calls) == (outcome, reason, 1)
     assert played.response == ""
+    assert [m["role"] for m in played.transcript] == ["system", "user", "assistant"]
 
 
 async def test_a_tool_that_ends_the_rollout_waits_for_its_siblings() -> None:

@@ -134,6 +134,12 @@ async def test_waiting_for_a_slot_is_no_time_of_the_rollout() -> None:
     assert max(r.seconds for r in results) < 0.12
 
 
+async def test_what_a_tool_waited_for_an_endpoint_is_no_time_of_the_rollout() -> None:
+    tool = Echo(Output("x", waited_s=0.05), waits_s=0.06).tool()
+    (result,) = await called(box(tool, ledger=FakeLedger()), ("echo", "{}"))
+    assert 0.0 <= result.seconds < 0.05
+
+
 @pytest.mark.parametrize("text", ["x" * 5_000_000, "é" * 50_000, "🦆" * 9_000])
 def test_1_52_a_result_is_cut_to_what_a_model_may_read(text: str) -> None:
     cut = capped(text)

@@ -46,7 +46,7 @@ class ToolAgent:
                         return game.stopped(stop.text)
                 return await game.forced()
             except (TimeoutError, AgentError, EndpointError) as e:
-                return game.played(failed(e, context.limit_s, game.messages, game.replies))
+                return game.failed(e)
 
 
 class _Game:
@@ -55,7 +55,9 @@ class _Game:
     def __init__(self, context: RolloutContext, tools: Tools, messages: list[Message]) -> None:
         self._context, self._tools = context, tools
         self.messages = messages
-        """What the next request begins with: all but the last reply."""
+        """What the next request begins with."""
+        self._asked = 0
+        """How many of them the last reply answers: with it they are the transcript, as stored."""
         self.replies = list[Reply]()
         self._results = list[ToolResult]()
 
@@ -71,6 +73,7 @@ class _Game:
                 self.messages, tools=self._tools.schemas, r=r, limit_s=self._left_s
             )
             self.replies.append(reply)
+            self._asked = len(self.messages)
             if calls_in(reply.message):
                 return outcome_of(reply)[0] not in ("refused", "content_filter")
             if outcome_of(reply)[0] != "empty":
@@ -117,8 +120,13 @@ class _Game:
 
     def stopped(self, text: str) -> Played:
         """A tool's result is the answer."""
-        ended = played("ok", self.messages, self.replies)
-        return self.played(replace(ended, response=text, transcript=list(self.messages)))
+        ended = played("ok", self.messages[: self._asked], self.replies)
+        return self.played(replace(ended, response=text))
+
+    def failed(self, error: TimeoutError | AgentError | EndpointError) -> Played:
+        """A call ended it."""
+        asked = self.messages[: self._asked] if self.replies else self.messages
+        return self.played(failed(error, self._context.limit_s, asked, self.replies))
 
     def played(self, ended: Played) -> Played:
         """With what the tools took."""

@@ -24,6 +24,8 @@ class Output:
     text: str
     cost_micro: int | None = 0
     """What it cost, in micro-dollars; None is unknown."""
+    waited_s: float = 0.0
+    """Seconds that it waited for an endpoint: they are no time of the rollout's."""
 
 
 Run = Callable[[Mapping[str, Any], Scope], Awaitable[Output]]

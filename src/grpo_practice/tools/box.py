@@ -144,7 +144,8 @@ class RolloutTools:
                 if deadline.expired() or _stops(e):
                     raise
                 output = Output(_said(e))
-            return ToolResult(capped(output.text), monotonic() - start, output.cost_micro)
+            took_s = max(0.0, monotonic() - start - output.waited_s)
+            return ToolResult(capped(output.text), took_s, output.cost_micro)
 
     @asynccontextmanager
     async def _ready(self, tool: Tool) -> AsyncIterator[Callable[[Mapping[str, Any]], Any]]:

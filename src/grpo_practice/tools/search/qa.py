@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from functools import cache
+from time import monotonic
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -76,26 +77,27 @@ def web_qa_tool(reader: Reader, ask: Callable[[Scope], Chat], **more: Any) -> To
         page = await reader.read(url)
         # the same asked twice at once is one request: the second finds the first in the ledger
         lock = asking.setdefault((at.address, page.url, query), asyncio.Lock())
+        start = monotonic()
         async with lock:
-            answer = await _answer(ask(at), page, query)
-        return Output(answered(page, answer), reader.cost_micro)
+            reply = await _asked(ask(at), page, query)
+        waited_s = max(0.0, monotonic() - start - reply.seconds)
+        return Output(answered(page, _said(reply)), reader.cost_micro, waited_s)
 
     return tool_of(web_qa, **more)
 
 
-async def _answer(chat: Chat, page: Page, query: str) -> str:
-    """What the reading model says.
+async def _asked(chat: Chat, page: Page, query: str) -> Reply:
+    """The reading model's reply.
 
     Raises:
-        ToolError: Nothing, and that is no fault of who asked.
+        ToolError: There is none, and that is no fault of who asked.
     """
     try:
-        reply = await chat(question(page, query))
+        return await chat(question(page, query))
     except ContextOverflowError as e:
         raise ToolError("the page is too long for the model that reads it") from e
     except ContentFilterError as e:
         raise ToolError("the answer from the page was withheld by a filter") from e
-    return _said(reply)
 
 
 def _said(reply: Reply) -> str:
