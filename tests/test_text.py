@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grpo_practice.text import brief, visible
+from grpo_practice.text import brief, unlike, visible
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,14 @@ def test_brief_is_one_line_and_says_when_it_was_cut() -> None:
     assert brief("abcdefg", 6) == "abcde…"
     assert brief(" " * 1000 + "far away", 20).endswith("…")
     assert len(brief("\x1b" * 50, 20)) == 20
+
+
+def test_texts_that_differ_late_are_shown_from_where_they_do() -> None:
+    was, now = f"{'x' * 90} old {'y' * 90}", f"{'x' * 90} new {'y' * 90}"
+    a, b = unlike(was, now, 40)
+    assert a.startswith("…xxx")
+    assert " old y" in a
+    assert " new y" in b
+    assert max(len(a), len(b)) <= 40
+    assert unlike("1", "2", 40) == ("1", "2")
+    assert unlike(was, was, 40)[0] == brief(was, 40)

@@ -172,6 +172,8 @@ class ToolResult:
     """Micro-dollars; None is unknown."""
     replayed: bool = False
     """True when it came from the ledger and cost nothing."""
+    failed: bool = False
+    """True when it says why there is none."""
 
 
 class Tools(Protocol):
@@ -238,6 +240,13 @@ class Turn:
     """`turn`, `request_hash`, `nth`: what is told first; the same whoever was answered first."""
     said: Sequence[Message]
     """The messages added since `prev_call_id`, and the reply."""
+
+
+def ended_by_tool(messages: Sequence[Message], response: str) -> list[Message]:
+    """A conversation whose answer is the result of the tool that its last turn calls: with that."""
+    last = messages[-1] if messages else {}
+    said = [*messages]
+    return [*said, {"role": "tool", "content": response}] if last.get("tool_calls") else said
 
 
 def conversations(turns: Iterable[Turn]) -> list[Message]:

@@ -35,6 +35,8 @@ class Evaluation:
     land: Land
     pilot: int | None = None
     """Ask only so many of the questions that are left, and close nothing."""
+    limit: int | None = None
+    """Ask none but the first so many of the plan."""
 
 
 def unfinished(row: StepRow) -> bool:
@@ -56,7 +58,7 @@ async def evaluate(job: Evaluation, store: Store, rows: Sequence[StepRow], emit:
         RunFailedError: Too many rollouts failed.
         EndpointRefusedError: The endpoint refuses us.
     """
-    planned = sum(row.plan.rollouts for row in rows)
+    planned = sum(islice((k for row in rows for _, k in row.plan.slots), job.limit))
     if job.pilot is not None:
         sizes = (k for row in rows if unfinished(row) for _, k in row.plan.slots)
         planned = sum(islice(sizes, job.pilot))
@@ -88,7 +90,9 @@ class _Work:
 
     def jobs(self, rows: Sequence[StepRow]) -> Iterator[GroupJob]:
         """A job per question that has something left to do, read from the store step by step."""
+        end = 0
         for row in rows:
+            start, end = end, end + len(row.plan.slots)
             if not unfinished(row):
                 continue
             samples = self.store.samples_of(row.plan)
@@ -99,6 +103,9 @@ class _Work:
                 for rollout in known.values():
                     if rollout.settled:
                         self.emit(RolloutFinished.of(row.plan.step, rollout, stored=True))
+                complete = sum(rollout.settled for rollout in known.values()) == attempts
+                if self.job.limit is not None and start + slot >= self.job.limit and not complete:
+                    continue  # its step stays open
                 yield GroupJob(
                     row.played_by or row.branch_id,
                     row.plan.step,

@@ -1,5 +1,6 @@
 """Stops a run whose rollouts keep failing, before it pays for more of them."""
 
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -19,7 +20,12 @@ class FailureWatch:
     planned: int
     max_share: float
     land: Land
+    step: int = 0
+    """The one it can be restarted at; 0 also for an evaluation."""
     _reasons: Counter[str] = field(default_factory=Counter)
+    """Of each kind: how many."""
+    _first: dict[str, str] = field(default_factory=dict)
+    """Of each kind: the first one as it was said."""
 
     async def see(self, rollout: Rollout) -> None:
         """Take a rollout into account.
@@ -30,14 +36,28 @@ class FailureWatch:
         """
         if rollout.verdict is not None:
             return
-        self._reasons[f"{rollout.played.reason}: {rollout.played.error}"] += 1
+        said = f"{rollout.played.reason}: {rollout.played.error}"
+        kind = _kind(said, rollout.sample.question)
+        self._reasons[kind] += 1
+        self._first.setdefault(kind, said)
         failed = self._reasons.total()
         if failed > self.max_share * self.planned:
-            reason, times = self._reasons.most_common(1)[0]
+            kind, times = self._reasons.most_common(1)[0]
+            reason = self._first[kind]
+            hint = "what was answered is stored: mend the cause and run the same command again"
+            if self.step and reason.startswith("agent"):  # a mended file is another agent
+                hint += f" (with --restart-step {self.step}, where a file of the agent has changed)"
             error = RunFailedError(
                 f"{failed} of the {self.planned} rollouts of {self.what} failed, more than "
-                f"max_failed_share ({self.max_share:g}) allows; {times} times: {reason}",
-                hint="what was answered is stored: mend the cause and run the same command again",
+                f"max_failed_share ({self.max_share:g}) allows; {times} of them: {reason}",
+                hint=hint,
             )
             await self.land(error)
             raise error
+
+
+def _kind(said: str, question: str) -> str:
+    """What is equal for errors that differ only in the question, in numbers and in quotations."""
+    for own in (question, repr(question)[1:-1]):
+        said = said.replace(own, "…") if own else said
+    return re.sub(r"""'[^'\n]*'|"[^"\n]*"|\d+""", "…", said)

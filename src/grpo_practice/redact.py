@@ -20,7 +20,11 @@ SHORTEST_SECRET = 8
 _SCHEME = re.compile(r"\A(?:Bearer|Basic)\s+", re.IGNORECASE)
 _UNESCAPED = re.compile(r"[A-Za-z0-9_.~-]+")
 """What stands as it is in every notation."""
-_KEY_NAME = re.compile(r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASS)$", re.IGNORECASE)
+_KEY_NAME = re.compile(
+    r"(?:^|_)(?:API_?KEYS?|KEYS?|TOKENS?|SECRETS?|PAT|PASS|AUTH|COOKIE|CREDENTIALS?)(?:_BASE|_?\d+)?$"
+    r"|(?:PASSWORD|PASSWD|PASSPHRASE|_PWD)(?:_?\d+)?$",
+    re.IGNORECASE,
+)
 _KEY = re.compile(
     r"(?<![A-Za-z0-9])(?:(?:sk-|gsk_|hf_|xai-|nvapi-|pplx-|r8_|AIza)(?=\D*\d)[A-Za-z0-9_-]{20,}"
     r"|eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*)?)"

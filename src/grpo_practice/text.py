@@ -51,6 +51,22 @@ def brief(text: str, chars: int) -> str:
     return line if len(line) <= chars and len(text) <= 4 * chars else f"{line[: chars - 1]}…"
 
 
+def unlike(a: str, b: str, chars: int) -> tuple[str, str]:
+    """Both as `brief` has them; where these would be equal, from where the texts differ."""
+    if a == b or brief(a, chars) != brief(b, chars):
+        return brief(a, chars), brief(b, chars)
+    same = next(
+        (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
+    )
+    at = max(same - chars // 4, 0)
+    return f"…{brief(a[at:], chars - 1)}", f"…{brief(b[at:], chars - 1)}"
+
+
+def count(n: int, noun: str) -> str:
+    """`1 rollout`, `2 rollouts`."""
+    return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
 def cut(text: str, chars: int) -> str:
     """The text, or its first `chars` characters and how many were left out."""
     left = len(text) - chars

@@ -35,7 +35,7 @@ class Tools:
 
     def __init__(self, error: Exception | None = None) -> None:
         self.seen: list[tuple[str, str, float | None]] = []
-        self.error, self.ended = error, 0
+        self.error, self.ended, self.failed = error, 0, False
 
     async def __call__(
         self, name: str, arguments: str, *, limit_s: float | None = None
@@ -45,7 +45,7 @@ class Tools:
         if self.error and name == "bad":
             raise self.error
         self.ended += 1
-        return ToolResult(f"{name}{arguments}", seconds=2.0)
+        return ToolResult(f"{name}{arguments}", seconds=2.0, failed=self.failed)
 
 
 async def play(
@@ -115,7 +115,22 @@ async def test_the_result_of_a_tool_to_stop_at_is_the_answer() -> None:
     played, chat, _ = await play(call(("a", "t", "1"), ("b", "done", "2")), stop="done")
     assert (played.outcome, played.response, len(chat.seen)) == ("ok", "done2", 1)
     called = call(("a", "t", "1"), ("b", "done", "2")).message
-    assert list(played.transcript) == [*chat.seen[0], called]  # as it is read back from the store
+    done = {"role": "tool", "content": "done2"}
+    assert list(played.transcript) == [*chat.seen[0], called, done]  # as it is read back
+
+
+async def test_an_error_of_a_tool_to_stop_at_is_no_answer() -> None:
+    tools = Tools()
+    tools.failed = True
+    played, chat, _ = await play(call(("a", "done", "1")), "42", tools=tools, stop="done")
+    assert (played.outcome, played.response, len(chat.seen)) == ("ok", "42", 2)
+
+
+async def test_tools_called_at_once_take_the_time_of_the_slowest() -> None:
+    calls = call(("a", "t", "1"), ("b", "t", "2"), ("c", "t", "3"))
+    played, chat, _ = await play(calls, "42")
+    assert chat.options[1]["limit_s"] == 100 - 1.0 - 2.0
+    assert played.model_s == 3.0
 
 
 async def test_an_empty_reply_is_asked_for_again_as_a_resample() -> None:

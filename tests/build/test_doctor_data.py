@@ -22,8 +22,8 @@ def test_questions_that_stand_twice_are_counted_without_case_and_spaces() -> Non
     }
     told = [(f.about, f.state, f.text) for f in look_at_questions(data)]
     assert told == [
-        ("practice data", "warning", "1 questions are there again"),
-        ("evaluation data", "warning", "1 of 2 questions are in the practice data too"),
+        ("practice data", "warning", "1 question is there again"),
+        ("evaluation data", "warning", "1 of 2 questions is in the practice data too"),
     ]
 
 
@@ -74,13 +74,25 @@ async def test_a_verify_function_is_tried_on_golds_near_misses_and_hostile_answe
 
 
 @pytest.mark.anyio
+async def test_one_is_not_several(tmp_path: Path) -> None:
+    (tmp_path / "s.py").write_text(SCORES)
+    said = []
+    for verify in ("math", "s.py:deaf"):
+        flags = ["data.dataset=d", f"verify={verify}", "agent.model.model_provider.model=sim"]
+        config = load_eval(None, flags, {}).config
+        said += [f.text for f in await look_at_verify(config, {"d": samples(("a", 1.5))}, tmp_path)]
+    assert said[0].startswith("tried on 1 gold, 1 near miss, 7 hostile answers;")
+    assert said[1] == "1 of 1 gold is not a right answer to itself, as '1.5'"
+
+
+@pytest.mark.anyio
 async def test_golds_that_a_function_cannot_read_are_exit_4(tmp_path: Path) -> None:
     flags = ["data.dataset=d", "verify=choice", "agent.model.model_provider.model=sim"]
     config = load_eval(None, flags, {}).config
     data = {"evaluation": samples(("a", "neither of them"), ("b", "B"))}
     (finding,) = await look_at_verify(config, data, tmp_path)
     assert (finding.state, finding.exit_code) == ("problem", 4)
-    assert "1 golds cannot be used" in finding.text
+    assert "1 gold cannot be used" in finding.text
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.build.evaluation import grown
+from grpo_practice.errors import RunFailedError
+from grpo_practice.store import Store
 from grpo_practice.types import PlannedStep
-from tests.build.project import Project
+from tests.build.project import Project, served
 
 
 def step(number: int, ids: str, attempts: int) -> PlannedStep:
@@ -43,3 +45,27 @@ async def test_a_narrow_look_with_more_attempts_leaves_the_rest_as_it_was(
     assert narrow.score.planned == 24 + limit
     whole = await project.evaluate("pass_k=3")
     assert whole.requests.new == 12 - limit
+
+
+async def test_a_narrow_look_at_a_run_that_is_not_complete_asks_no_other_question(
+    tmp_path: Path,
+) -> None:
+    project = Project(tmp_path)
+    await project.evaluate("batch_size=3", "pass_k=1")
+    with Store(project.db) as store:
+        store.delete_run("toy/eval")
+    async with served(lambda n, body: (400, {"error": {"message": "no"}})) as endpoint:
+        url = endpoint.override().removeprefix("evaluation.")
+        with pytest.raises(RunFailedError):
+            await project.evaluate("batch_size=3", url)
+    narrow = await project.evaluate("batch_size=3", limit=4)
+    assert narrow.requests.new == 4
+    assert (narrow.score.planned, narrow.score.scored) == (12, 4)
+    asked = "SELECT step, slot FROM v_rollouts WHERE reward IS NOT NULL ORDER BY 1, 2"
+    assert project.query(asked) == [(0, 0), (0, 1), (0, 2), (1, 0)]
+    with Store(project.db) as store:
+        run = store.run("toy/eval")
+    assert (run.status, run.steps_closed, run.steps) == ("paused", 1, 4)
+    assert (await project.evaluate("batch_size=3", limit=4)).requests.new == 0
+    whole = await project.evaluate("batch_size=3")
+    assert (whole.requests.new, whole.score.scored) == (8, 12)

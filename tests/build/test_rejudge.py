@@ -1,5 +1,7 @@
 """Scoring again: every answer there is, by another function, beside what was scored before."""
 
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +86,15 @@ async def test_another_verify_function_scores_the_same_rollouts_for_nothing(
     assert (report.score.planned, report.score.scored, report.score.mean) == (24, 24, 0.5)
     kept = await project.evaluate("pass_k=2")
     assert kept.score == plain.score
+
+
+async def test_scoring_again_opens_no_tools(project: Project) -> None:
+    await project.evaluate()
+    (project.folder / "gone.py").write_text("import pathlib; pathlib.Path('opened').touch()")
+    kit = {"mode": "mcp", "config": {"command": sys.executable, "args": ["gone.py"]}}
+    report = await rejudge(project, "exact", f"agent.toolkits={json.dumps({'kit': kit})}")
+    assert report.score.scored == 12
+    assert not (project.folder / "opened").exists()
 
 
 async def test_a_judge_is_asked_once_per_rollout_also_by_other_runs(project: Project) -> None:

@@ -106,6 +106,22 @@ def test_a_forecast_ends_with_the_command_that_does_it(
     assert goes_on(["eval", "--pilot=3", "-k", "2"]) == "grpo-practice eval -k 2"
 
 
+def test_where_nobody_knows_what_a_rollout_takes_a_dry_run_ends_with_the_pilot(
+    toy: Gp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "def play(question, system, context): return 'x'\n"
+    (tmp_path / "mine.py").write_text(text, "utf-8")
+    agent = "evaluation.agent"
+    words = ["eval", "-c", "c.yaml", "--set", f"{agent}.type=python"]
+    words += ["--set", f"{agent}.function=mine.py:play"]
+    monkeypatch.setattr("sys.argv", ["grpo-practice", *words, "--dry-run"])
+    dry = toy(*words, "--dry-run").out.splitlines()[-1]
+    assert dry == f"next: grpo-practice {' '.join(words)} --pilot 1"
+    monkeypatch.setattr("sys.argv", ["grpo-practice", *words, "--pilot", "1"])
+    piloted = toy(*words, "--pilot", "1").out.splitlines()[-1]
+    assert piloted == f"next: grpo-practice {' '.join(words)}"
+
+
 def test_a_dry_run_makes_no_database(gp: Gp, tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text("question,answer\n1+1?,2\n")
     words = ("eval", "--model", "sim", "--dataset", "d.csv", "--verify", "math", "--dry-run")

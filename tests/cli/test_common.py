@@ -2,7 +2,8 @@
 
 import pytest
 
-from grpo_practice.cli.common import as_typed, duration, print_json, reward, tokens
+from grpo_practice.cli import consoles
+from grpo_practice.cli.common import as_typed, duration, note, print_json, reward, say, tokens
 from grpo_practice.redact import redactor
 
 
@@ -73,3 +74,18 @@ def test_a_document_cannot_act_on_a_terminal(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out.isascii()
     with pytest.raises(ValueError, match="JSON compliant"):
         print_json({"a": float("nan")})
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_long_lines_are_wrapped_at_words_on_a_terminal_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool
+) -> None:
+    for console in (consoles.out, consoles.err):
+        monkeypatch.setattr(console, "_force_terminal", terminal)
+        monkeypatch.setattr(console, "_width", 24)
+    say("note: wonderfully unbreakable words")
+    note("hint: grpo-practice eval --config practice.yaml")
+    out, err = capsys.readouterr()
+    break_ = "\n" if terminal else " "
+    assert out.replace(" \n", "\n") == f"note: wonderfully{break_}unbreakable words\n"
+    assert err == "hint: grpo-practice eval --config practice.yaml\n"

@@ -101,6 +101,34 @@ def test_a_person_is_asked_and_heard(
     assert len(gp("data", "list", "--json").document["datasets"]) == left
 
 
+def test_appended_rows_that_are_held_already_are_told(gp: Gp, file: str) -> None:
+    words = ("data", "upload", file, "--name", "d", "--map", "question=problem")
+    gp(*words)
+    Path(file).write_text(
+        '{"problem": " 2+2?", "answer": "5"}\n{"problem": "3+3?", "answer": "6"}\n'
+    )
+    ran = gp(*words, "--append", "--dedup")
+    assert ran.out.startswith("d (revision 2) holds 3 rows\n")
+    held = "1 of 2 rows with a question that is held already"
+    assert f"  {held}, left out; 1 with another answer\n" in ran.out
+    ran = gp(*words, "--append", "--dedup")
+    assert ran.out.startswith("d (revision 2) holds 3 rows, as before\n")
+    ran = gp(*words, "--append", "--json")
+    assert ran.document["dataset"]["n"] == 5
+    again = "2 of 2 rows with a question that is held already, added again (--dedup"
+    assert ran.document["notes"][-1].startswith(again)
+
+
+def test_the_level_is_shown(gp: Gp, file: str) -> None:
+    Path(file).write_text('{"question": "2+2?", "answer": "4", "level": "hard"}\n')
+    gp("data", "upload", file, "--name", "d")
+    ran = gp("data", "show", "d")
+    assert (ran.out.splitlines()[-3].split()[-1], ran.out.splitlines()[-2].split()) == (
+        "level",
+        ["2+2?", "4", "hard"],
+    )
+
+
 @pytest.mark.parametrize("pair", ["question", "=x", "question="])
 def test_a_mapping_that_is_none_is_refused(gp: Gp, file: str, pair: str) -> None:
     assert gp("data", "upload", file, "--name", "d", "--map", pair).code == 2

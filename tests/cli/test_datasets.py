@@ -142,6 +142,12 @@ def test_parts_that_cannot_be_are_refused(gp: Gp, into: str) -> None:
     assert sizes(gp) == {"d": 4}
 
 
+def test_a_share_that_is_all_is_told_what_a_share_is(gp: Gp) -> None:
+    made(gp, *numbered(4))
+    ran = gp("data", "split", "d", "--into", "train=1")
+    assert "'train=1' is not a part and its share, above 0 and below 1" in ran.err
+
+
 def test_a_sample_is_drawn_and_named(gp: Gp) -> None:
     made(gp, *numbered(30))
     ran = gp("data", "sample", "d", "-n", "10", "--name", "d10")
@@ -176,6 +182,63 @@ def test_stats_say_what_is_in_a_dataset(gp: Gp) -> None:
     assert document["stats"]["answers"] == {"integer": 2, "choice letter": 1, "missing": 1}
     assert document["verify"]["exact"] == {"unusable": 1}
     assert gp("data", "stats", "e").code == 4
+
+
+@pytest.mark.parametrize(
+    ("n", "command"),
+    [(4, "data split d"), (1, "eval --model MODEL --dataset d --verify math")],
+)
+def test_repeated_questions_are_told_to_be_split_where_they_can_be(
+    gp: Gp, n: int, command: str
+) -> None:
+    made(gp, *numbered(n), *numbered(1))
+    last = gp("data", "stats", "d").out.splitlines()[-1]
+    assert last == f"next: grpo-practice {command}"
+    if n > 1:
+        assert gp(*command.split()).code == 0
+
+
+def test_each_command_names_a_function_that_can_use_the_answers(gp: Gp) -> None:
+    def named(verify: str, *rows: dict[str, Any], missing: str = "") -> None:
+        words = [word for word in (missing, "--replace") if word]
+        ran = gp("data", "upload", put("d.jsonl", *rows), "--name", "d", *words)
+        commands = ["show d", "stats d", "sample d -n 10 --name s --replace", "split d --replace"]
+        for told in [ran, *(gp("data", *command.split()) for command in commands)]:
+            assert told.out.splitlines()[-1].endswith(f"--verify {verify}"), told
+
+    named("math", *numbered(10))
+    cities = [{"question": f"Capital of {i}?", "answer": f"City {'ab'[i % 2]}"} for i in range(10)]
+    named("contains", *cities)
+    named("choice", *[row | {"answer": "B"} for row in cities])
+    named("judge", *[row | {"answer": "prose, " * 20} for row in cities])
+    named("judge", *[row | {"answer": None} for row in cities], missing="--no-answers")
+    rows = [*numbered(401), {"question": "Why?"}]  # more than are tried
+    ran = gp("data", "upload", put("m.jsonl", *rows), "--name", "m")
+    assert ran.out.splitlines()[-1].endswith("--verify judge"), ran
+    rows[-1] = {"question": "Why?", "answer": "1" * 6_000 + "+x"}  # no mathematics that is read
+    ran = gp("data", "upload", put("l.jsonl", *rows), "--name", "l")
+    assert "verify math cannot use 1 of 402 answers" in ran.out
+    assert ran.out.splitlines()[-1].endswith("--verify exact"), ran
+    for command in ("show m", "stats m", "sample m -n 402 --name n"):
+        ran = gp("data", *command.split())
+        assert ran.out.splitlines()[-1].endswith("--verify judge"), ran
+
+
+def test_a_published_dataset_that_lacks_is_to_be_downloaded(gp: Gp) -> None:
+    from grpo_practice.config.published import PUBLISHED
+    from grpo_practice.data.catalog import CATALOG
+
+    assert tuple(CATALOG) == PUBLISHED
+    made(gp, *numbered(4))
+    for name, way in (
+        ("AIME24", "download AIME24"),
+        ("aime24", "download AIME24 --name aime24"),
+        ("mine", "upload FILE --name mine"),
+    ):
+        ran = gp("data", "show", name)
+        assert f"hint: grpo-practice data {way}\n" in ran.err
+    ran = gp("eval", "--model", "sim", "--dataset", "DAPO-Math-17k", "--verify", "math")
+    assert (ran.code, "grpo-practice data download DAPO-Math-17k" in ran.err) == (4, True)
 
 
 def test_a_mixed_dataset_is_scored_by_source_and_a_single_one_is_not(gp: Gp) -> None:

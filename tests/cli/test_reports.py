@@ -343,3 +343,14 @@ def test_paths_are_not_wrapped_when_nobody_looks(
 ) -> None:
     show_eval(replace(REPORT, run=f"math/eval/{'x' * 150}"))
     assert "x" * 150 in capsys.readouterr().out
+
+
+def test_an_error_that_came_once_came_once(capsys: pytest.CaptureFixture[str]) -> None:
+    show_eval(replace(REPORT, failures={"odd": 1}))
+    assert "errors once odd" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_run_that_learnt_nothing_is_not_exported(capsys: pytest.CaptureFixture[str]) -> None:
+    show_practice(replace(PRACTICE, library=Library((), 1, id=9)))
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "next: grpo-practice eval --limit 3 --show"

@@ -85,3 +85,56 @@ def test_looking_makes_no_database(gp: Gp, words: tuple[str, ...]) -> None:
     assert ran.code == 2
     assert "there is no database grpo-practice.db yet" in ran.err
     assert gp("data", "list").code == 2
+
+
+def change(sql: str) -> None:
+    with closing(sqlite3.connect("grpo-practice.db")) as db, db:
+        db.execute(sql)
+
+
+def test_sums_without_the_tokens_of_some_calls_are_marked(demo: Gp) -> None:
+    change("UPDATE calls SET tokens_in = NULL WHERE call_id % 9 = 0 AND stage = 'play'")
+    lines = demo("runs", "show", "demo").out.splitlines()
+    marked = {line.split()[0]: line.count("and more") for line in lines if " sim " in line}
+    assert marked["play"] >= 2
+    assert marked["merge"] == 0
+
+
+def test_a_tool_has_no_cache_that_could_be_unknown(demo: Gp) -> None:
+    change("UPDATE calls SET tokens_cached = 1 WHERE stage = 'play'")
+    change(
+        """UPDATE calls SET stage = 'tool', name = 't', tries = 0, tokens_in = 0, tokens_out = 0
+            WHERE call_id = 1"""
+    )
+    lines = [line.split() for line in demo("runs", "show", "demo/eval").out.splitlines()]
+    assert next(line for line in lines if line[:2] == ["tool", "t"])[2:6] == ["1", "0", "-", "0"]
+
+
+def test_a_run_that_is_not_complete_says_what_goes_on_with_it(demo: Gp) -> None:
+    change("UPDATE invocations SET command = 'grpo-practice eval --limit 2 --pilot=1 -c x.yaml'")
+    change("UPDATE runs SET status = 'paused' WHERE run_id = 'demo/eval'")
+    assert "eval --rejudge" in demo("runs", "show", "demo/eval").out.splitlines()[-1]
+    change("UPDATE steps SET status = 'open' WHERE step = 4")
+    shown = demo("runs", "show", "demo/eval").out.splitlines()
+    assert shown[-1] == "next: grpo-practice eval -c x.yaml"
+
+
+def test_a_run_in_which_all_failed_is_not_offered_for_scoring_again(demo: Gp) -> None:
+    change("UPDATE invocations SET command = 'grpo-practice eval -c x.yaml'")
+    change("UPDATE rollouts SET outcome = 'error', reason = 'agent', error = 'odd'")
+    change("DELETE FROM verdicts")
+    shown = demo("runs", "show", "demo/eval").out.splitlines()
+    assert shown[-1] == "next: grpo-practice eval -c x.yaml"
+
+
+def test_a_run_that_learnt_nothing_is_not_asked_for_its_experiences(demo: Gp) -> None:
+    change("UPDATE steps SET stats = json_set(stats, '$.experiences', 0)")
+    shown = demo("runs", "show", "demo").out.splitlines()
+    assert shown[-1] == "next: grpo-practice eval --limit 3 --show"
+
+
+def test_a_run_that_is_gone_on_with_is_not_said_to_be_configured_as_itself(demo: Gp) -> None:
+    change("DELETE FROM invocations WHERE run_id NOT IN ('demo/eval')")
+    said = demo("eval", "--dry-run").err
+    assert "note: demo/eval: gone on with (agent " in said
+    assert "configured as" not in said

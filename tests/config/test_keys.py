@@ -226,6 +226,26 @@ def test_an_agent_of_ones_own_names_its_program(tmp_path: Path, flag: str, said:
         load(tmp_path, f"{AGENT}.{flag}")
 
 
+@pytest.mark.parametrize("command", ["python3 'my agent.py' -v", "[python3, my agent.py, -v]"])
+def test_a_command_is_a_text_or_a_list(tmp_path: Path, command: str) -> None:
+    loaded = load(tmp_path, f"{AGENT}.type=command", f"{AGENT}.command={command}").config
+    assert loaded.evaluation.agent.command == ("python3", "my agent.py", "-v")
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("python3 'agent.py", "cannot be split into words: No closing quotation"),
+        ("7", "should be a text or a list of texts"),
+        ("{a: b}", "should be a text or a list of texts"),
+        ("''", "type command needs command"),
+    ],
+)
+def test_a_command_that_is_none_is_refused(tmp_path: Path, command: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load(tmp_path, f"{AGENT}.type=command", f"{AGENT}.command={command}")
+
+
 def test_an_agent_of_ones_own_brings_its_own_tools(tmp_path: Path) -> None:
     own = [f"{AGENT}.type=python", f"{AGENT}.function=a.py:f"]
     with pytest.raises(ConfigError, match="brings its own tools"):

@@ -252,7 +252,7 @@ def test_later_rows_are_held_to_the_shape_of_the_first(tmp_path: Path) -> None:
         read(tmp_path, CHAT, {"question": "q", "answer": "4"})
     samples, notes = read(tmp_path, CHAT, {"question": "q"}, skip_bad=True)
     assert len(samples) == 1
-    assert "1 bad rows left out" in notes[-1]
+    assert "1 bad row left out" in notes[-1]
 
 
 def test_the_answers_value_may_stand_after_hashes_in_a_shape_too(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_2_10_a_broken_line_is_named_and_nothing_is_imported(gp: Gp, line: str, 
     refused(upload(gp, "a.jsonl", content), "a.jsonl:7: ", said)
     ran = gp("data", "upload", "a.jsonl", "--name", "d", "--skip-bad")
     assert ran.out.startswith("d (revision 1) holds 6 rows\n")
-    assert "1 bad rows left out: a.jsonl:7: " in ran.out
+    assert "1 bad row left out: a.jsonl:7: " in ran.out
 
 
 def test_2_10_only_what_may_be_cut_off_is_called_so(gp: Gp) -> None:

@@ -133,6 +133,14 @@ def test_another_agent_is_refused_with_what_differs(tmp_path: Path) -> None:
         assert "agent.agent.instructions" in "".join(said)
 
 
+def test_a_practice_config_is_no_agent_s_file(tmp_path: Path, gp: Gp) -> None:
+    (tmp_path / "practice.yaml").write_text("practice: {epochs: 1}\nevaluation: {}\n")
+    done = gp("serve", "--agent", "practice.yaml")
+    assert done.code == 2
+    assert "error: practice.yaml is a practice config, and no agent's file" in done.err
+    assert "hint: grpo-practice export-agent" in done.err
+
+
 def test_a_port_in_use_is_a_plain_error(tmp_path: Path, gp: Gp) -> None:
     agent_file(tmp_path, "", provider=SIM)
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -168,3 +176,9 @@ def test_what_is_listened_on_is_this_machine_alone(tmp_path: Path) -> None:
         sockets = Path(f"/proc/{process.pid}/net/tcp").read_text("utf-8").splitlines()
         listening = [row.split()[1] for row in sockets if f":{port:04X} 00000000:0000 0A" in row]
         assert listening == [f"0100007F:{port:04X}"]
+
+
+def test_what_says_how_a_file_is_read_is_nothing_for_a_recorded_run(gp: Gp) -> None:
+    done = gp("data", "upload", "--from-run", "rec", "--name", "x", "--shape", "alpaca")
+    assert done.code == 2
+    assert "are for a FILE" in done.err

@@ -148,7 +148,8 @@ async def test_our_key_is_hidden_where_it_is_echoed_however_it_is_divided(tmp_pa
     [
         ({}, 200),
         ({"Host": "localhost:1"}, 200),
-        ({"Origin": "http://localhost:3000"}, 200),
+        ({"Origin": "http://localhost:3000"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
         ({"Host": "evil.example"}, 403),
         ({"Host": "127.0.0.1.evil.example:8400"}, 403),
         ({"Origin": "https://evil.example"}, 403),

@@ -61,6 +61,36 @@ def test_a_changed_configuration_is_refused_with_each_key() -> None:
     assert "--restart-step" in e.value.hint
 
 
+def test_the_way_out_names_the_step_to_go_on_from() -> None:
+    def hint(now: Head, *, whole: bool = False) -> str:
+        with pytest.raises(FingerprintError) as e:
+            decide("r", now, {"a": 2}, restart_step=None, whole=whole)
+        return str(e.value.hint)
+
+    assert "--restart-step 3 to keep the steps before it" in hint(head())
+    assert "--restart-step N to play from step N" in hint(head(finished=True))
+    assert "--restart-step 0 to ask all questions afresh" in hint(head(), whole=True)
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "shown"),
+    [
+        (
+            {"agent.function": "a.py:f"},
+            {"agent.function": "a.py:f"},
+            ("a.py", "a.py, which has changed"),
+        ),
+        ({"agent.function": "a.py:f"}, {"agent.function": "b.py:f"}, ("a.py", "b.py")),
+        ({"evaluation.agent.command": ["sh", "a"]}, {}, ("a file of sh a", None)),
+    ],
+)
+def test_a_changed_program_is_named_and_not_its_hash(
+    was: dict[str, str], now: dict[str, str], shown: tuple[str, str | None]
+) -> None:
+    changes = diff({**was, "agent.sha256": "12"}, {**now, "agent.sha256": "34"})
+    assert Change("agent.sha256", *shown) in changes
+
+
 def test_before_any_step_is_closed_the_configuration_may_change() -> None:
     now = head(recorded=0, own_closed=0)
     assert isinstance(decide("r", now, {"a": 2}, restart_step=None), Rebind)

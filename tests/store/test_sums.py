@@ -165,3 +165,19 @@ async def test_a_row_that_is_changed_by_hand_counts_as_it_is(project: Project, c
         )
         write(store, change)
     assert summed(project, "toy/eval") == [n for n in range(6) if n != step]
+
+
+async def test_what_no_endpoint_told_is_not_0_for_a_tool_that_was_called(project: Project) -> None:
+    await project.evaluate("pass_k=1")
+    with Store(project.db) as store:
+        zeros = ", ".join(f"tokens_{kind} = 0" for kind in ("in", "cached", "out", "reasoning"))
+        write(
+            store,
+            f"UPDATE calls SET stage = 'tool', name = 't', tries = 0, {zeros} WHERE call_id = 1",
+            "UPDATE calls SET tokens_in = NULL, tokens_out = NULL WHERE call_id = 2",
+        )
+        usage = store.read(scores.usage, "toy/eval")
+        found = {cost.stage: cost for cost in store.read(runs.costs, "toy/eval")}
+    assert (usage.tokens_cached, usage.tokens_in) == (None, found["play"].tokens_in)
+    assert found["tool"].tokens_cached is None
+    assert {stage: cost.uncounted for stage, cost in found.items()} == {"play": 1, "tool": 0}

@@ -58,6 +58,12 @@ async def test_the_same_call_twice_is_two_calls() -> None:
     assert echo.ran == 2
 
 
+async def test_a_stored_result_keeps_what_it_cost() -> None:
+    tools = box(Echo(Output("x", cost_micro=1_000)).tool(), ledger=FakeLedger())
+    costs = [(await called(tools, ("echo", "{}")))[0].cost_micro for _ in range(2)]
+    assert costs == [1_000, 1_000]
+
+
 async def test_another_version_of_a_tool_is_another_tool() -> None:
     echo, ledger = Echo(), FakeLedger()
     await called(box(echo.tool(), ledger=ledger), ("echo", "{}"))
@@ -101,8 +107,9 @@ async def test_1_49_an_unknown_tool_is_told_to_the_model() -> None:
 async def test_an_error_of_a_tool_is_its_result(error: Exception, said: str) -> None:
     echo, ledger = Echo(error), FakeLedger()
     tools = box(echo.tool(), ledger=ledger)
-    assert [r.text for r in await called(tools, ("echo", "{}"))] == [said]
-    assert [r.text for r in await called(tools, ("echo", "{}"))] == [said]
+    for _ in range(2):
+        (result,) = await called(tools, ("echo", "{}"))
+        assert (result.text, result.failed) == (said, True)
     assert echo.ran == 1
 
 

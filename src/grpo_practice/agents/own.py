@@ -155,6 +155,10 @@ class _Game:
 
     def answered(self, answer: str) -> Played:
         """The rollout with that answer."""
+        if self._lost is not None and not isinstance(
+            self._lost, ContextOverflowError | ContentFilterError
+        ):  # what it says is of a request that got no answer
+            return self._with(failed(self._lost, self.clock.limit_s, [], self._relay.replies), "")
         text = redactor.text(clean(answer))
         outcome, why = outcome_of(Reply({"role": "assistant", "content": text}))
         return self._with(played(outcome, [], self._relay.replies, error=why), answer_of(text))

@@ -24,6 +24,8 @@ MAX_OUTPUT = 2**20
 """Bytes of an answer, and of all that a command prints."""
 SAID_CHARS = 2_000
 """Characters that are kept of what a program says of its failure."""
+ENDING_S = 0.2
+"""Seconds in which a thread whose rollout has ended may end by itself."""
 PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
 """What a command gets of our environment. Keys are not among it."""
 
@@ -85,10 +87,15 @@ class FunctionProgram:
         run = contextvars.copy_context().run
         threading.Thread(target=run, args=(work,), daemon=True, name="agent").start()
         try:
-            result, error = await done
+            await asyncio.wait((done,))  # which a cancellation leaves as it is
         except asyncio.CancelledError:
-            self._leave()
+            try:
+                await asyncio.wait((done,), timeout=ENDING_S)  # one that just fails needs no word
+            finally:
+                if not done.done():
+                    self._leave()
             raise
+        result, error = done.result()
         if error is not None:
             raise error
         return result

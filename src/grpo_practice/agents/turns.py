@@ -9,8 +9,16 @@ from typing import Any
 
 from grpo_practice.agents import RolloutContext
 from grpo_practice.agents.simple import answer_of, failed, opening, outcome_of, played
-from grpo_practice.calls import Message, Reply, Scope, ToolResult, Tools, Usage
-from grpo_practice.errors import AgentError, EndpointError
+from grpo_practice.calls import (
+    Message,
+    Reply,
+    Scope,
+    ToolResult,
+    Tools,
+    Usage,
+    ended_by_tool,
+)
+from grpo_practice.errors import AgentError, EndpointError, StepError
 from grpo_practice.prompts import FINAL
 from grpo_practice.types import Played
 
@@ -42,7 +50,8 @@ class ToolAgent:
                     if not await game.ask():
                         return game.answered()
                     called = await game.call()
-                    if stop := next((t for n, t in called if n in self._stop_at), None):
+                    stops = (t for n, t in called if n in self._stop_at and not t.failed)
+                    if stop := next(stops, None):
                         return game.stopped(stop.text)
                 return await game.forced()
             except (TimeoutError, AgentError, EndpointError) as e:
@@ -60,11 +69,13 @@ class _Game:
         """How many of them the last reply answers: with it they are the transcript, as stored."""
         self.replies = list[Reply]()
         self._results = list[ToolResult]()
+        self._turns = 0
+        self._tools_s = 0.0
+        """Seconds of the tools' own; those that were called at once count once."""
 
     @property
     def _left_s(self) -> float:
-        spent = sum(r.seconds for r in self.replies) + sum(r.seconds for r in self._results)
-        return self._context.limit_s - spent
+        return self._context.limit_s - sum(r.seconds for r in self.replies) - self._tools_s
 
     async def ask(self) -> bool:
         """The model has replied; True when it calls tools. An empty reply is asked for again."""
@@ -82,6 +93,7 @@ class _Game:
 
     async def call(self) -> list[tuple[str, ToolResult]]:
         """Each tool the last reply calls has its result, and the model will read it."""
+        self._turns += 1
         message, calls = identified(self.replies[-1].message)
         functions = [call.get("function") or {} for call in calls]
         names = [str(function.get("name") or "") for function in functions]
@@ -95,9 +107,10 @@ class _Game:
         )
         results = [result for result in found if isinstance(result, ToolResult)]
         self._results += results
-        for error in found:
-            if isinstance(error, BaseException):
-                raise error
+        self._tools_s += max((r.seconds for r in results), default=0.0)
+        errors = [e for e in found if isinstance(e, BaseException)]
+        if errors:  # one that stops the run comes before one that ends the rollout
+            raise min(errors, key=lambda e: isinstance(e, TimeoutError | StepError))
         self.messages.append(message)
         for call, result in zip(calls, results, strict=True):
             self.messages.append(
@@ -109,7 +122,7 @@ class _Game:
         """The model was asked for its answer once, without tools."""
         self.messages.append({"role": "user", "content": FINAL})
         self.replies.append(await self._context.chat(self.messages, limit_s=self._left_s))
-        turns = f"it had called tools in each of its {len(self.replies) - 1} turns"
+        turns = f"it had called tools in each of its {self._turns} turns"
         ended = played("limit", self.messages, self.replies, reason="turns", error=turns)
         return self.played(replace(ended, response=answer_of(self.replies[-1].content)))
 
@@ -121,7 +134,8 @@ class _Game:
     def stopped(self, text: str) -> Played:
         """A tool's result is the answer."""
         ended = played("ok", self.messages[: self._asked], self.replies)
-        return self.played(replace(ended, response=text))
+        told = ended_by_tool(ended.transcript, text)
+        return self.played(replace(ended, response=text, transcript=told))
 
     def failed(self, error: TimeoutError | AgentError | EndpointError) -> Played:
         """A call ended it."""
@@ -134,7 +148,7 @@ class _Game:
             ended,
             tool_calls=len(self._results),
             usage=sum((Usage(cost_micro=r.cost_micro) for r in self._results), start=ended.usage),
-            model_s=ended.model_s + sum(r.seconds for r in self._results),
+            model_s=ended.model_s + self._tools_s,
         )
 
 

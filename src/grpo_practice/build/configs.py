@@ -98,7 +98,8 @@ def eval_target(
         more = [v for v in flags.variants if f"/{v}/" not in f"{latest.name}/"]
         target = "/".join([latest.name, *more])
     agent, dataset = loaded.config.agent.agent.name, loaded.config.data.dataset
-    said = f"{target}: configured as {latest.name} (agent {agent}, dataset {dataset})"
+    how = "gone on with" if target == latest.name else f"configured as {latest.name}"
+    said = f"{target}: {how} (agent {agent}, dataset {dataset})"
     return _chosen(loaded, EvalTarget(target), said)
 
 

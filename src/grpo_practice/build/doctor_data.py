@@ -9,10 +9,12 @@ from time import monotonic
 
 from grpo_practice.build.doctor import Finding, ok, problem, warning
 from grpo_practice.config.models import EvalConfig, PracticeConfig, is_data_file
+from grpo_practice.config.published import way_to
 from grpo_practice.data.read import read_samples
 from grpo_practice.data.split import folded
 from grpo_practice.errors import ConfigError, DataError, GrpoPracticeError, StepError
 from grpo_practice.store import Store
+from grpo_practice.text import count
 from grpo_practice.types import Sample
 from grpo_practice.verify.answers import gold_texts
 from grpo_practice.verify.resolve import check_gold, resolve
@@ -53,7 +55,7 @@ def samples_of(
             continue
         try:
             found[use] = _read(name, evaluation, store, base_dir)
-            findings.append(ok(f"{use} data", f"{name}: {len(found[use])} questions"))
+            findings.append(ok(f"{use} data", f"{name}: {count(len(found[use]), 'question')}"))
         except GrpoPracticeError as e:
             findings.append(problem(f"{use} data", e))
     return found, findings
@@ -65,10 +67,7 @@ def _read(name: str, config: EvalConfig, store: Store | None, base_dir: Path) ->
         mapping = {key: field for key, field in named.items() if field}
         return read_samples(base_dir / name, mapping=mapping).samples
     if store is None:
-        raise DataError(
-            f"there is no dataset {name!r} yet",
-            hint=f"grpo-practice data upload FILE --name {name}",
-        )
+        raise DataError(f"there is no dataset {name!r} yet", hint=way_to(name))
     return list(store.samples(store.dataset(name).id))
 
 
@@ -80,13 +79,15 @@ def look_at_questions(data: Mapping[str, Sequence[Sample]]) -> list[Finding]:
         twice = sum(n - 1 for n in questions.values())
         if twice:
             hint = "data upload --dedup keeps one of each"
-            found.append(warning(f"{use} data", f"{twice} questions are there again", hint))
+            text = f"{count(twice, 'question')} {_are(twice)} there again"
+            found.append(warning(f"{use} data", text, hint))
     uses = list(seen)
     for i, use in enumerate(uses):
         for other in uses[i + 1 :]:
             shared = len(seen[use].keys() & seen[other].keys())
             if shared:
-                text = f"{shared} of {len(seen[other])} questions are in the {use} data too"
+                of = count(len(seen[other]), "question")
+                text = f"{shared} of {of} {_are(shared)} in the {use} data too"
                 hint = "a score on questions that were practised or selected on says too much"
                 found.append(warning(f"{other} data", text, hint))
     return found
@@ -105,7 +106,7 @@ async def look_at_verify(
     samples = [sample for part in data.values() for sample in part]
     bad = [why for sample in samples if (why := check_gold(function, sample))]
     if bad:
-        text = f"{len(bad)} golds cannot be used, as: {bad[0]}"
+        text = f"{count(len(bad), 'gold')} cannot be used, as: {bad[0]}"
         return [problem(about, DataError(text, hint="mend these rows and upload again"))]
     if function.is_judge:
         return [ok(about, "asks a judge for each answer; not tried, since that costs")]
@@ -115,6 +116,14 @@ async def look_at_verify(
         trial = _Trial(about, verifier)
         await trial.warm_up()
         return await trial.tell(chosen or [Sample("What is 12 + 12?", "24")])
+
+
+def _are(n: int) -> str:
+    return "is" if n == 1 else "are"
+
+
+def _near_misses(n: int) -> str:
+    return f"{n} near miss{'' if n == 1 else 'es'}"
 
 
 class _Trial:
@@ -144,10 +153,11 @@ class _Trial:
         ]
         n, found = len(samples), list[Finding]()
         if refused:
-            found.append(self._refused(f"{len(refused)} of {n}", _gold(refused[0])))
+            found.append(self._refused(len(refused), n, _gold(refused[0])))
         if taken:
             miss, gold = taken[0]
-            text = f"{len(taken)} of {len(misses)} near misses count as right"
+            verb = "counts" if len(taken) == 1 else "count"
+            text = f"{len(taken)} of {_near_misses(len(misses))} {verb} as right"
             text += f", as {miss!r} for {gold!r}"
             found.append(warning(self._about, text, "see whether it compares whole answers"))
         if fooled:
@@ -156,13 +166,15 @@ class _Trial:
         for name, why in self._errors.items():
             found.append(warning(self._about, f"{name}: {why}", "such a rollout counts as failed"))
         seconds, name = self._slowest
-        tried = f"tried on {n} golds, {len(misses)} near misses, {len(HOSTILE)} hostile answers"
+        tried = f"tried on {count(n, 'gold')}, {_near_misses(len(misses))}"
+        tried += f", {count(len(HOSTILE), 'hostile answer')}"
         found.append(ok(self._about, f"{tried}; the slowest was {name} ({seconds:.2f} s)"))
         return found
 
-    def _refused(self, how_many: str, gold: str) -> Finding:
+    def _refused(self, refused: int, n: int, gold: str) -> Finding:
         """A function that looks for a form of its own may refuse the gold in ours."""
-        text = f"{how_many} golds are not right answers to themselves, as {gold!r}"
+        what = "a right answer to itself" if refused == 1 else "right answers to themselves"
+        text = f"{refused} of {count(n, 'gold')} {_are(refused)} not {what}, as {gold!r}"
         hint = "they were tried bare and in \\boxed{}; grpo-practice verify tries other forms"
         if self._verify.function.kind in ("custom", "regex"):
             return warning(self._about, text, hint)

@@ -53,7 +53,7 @@ def _own(agent: AgentConfig, folder: Path) -> Finding:
         check_own(agent, folder)
     except GrpoPracticeError as e:
         return problem("agent", e)
-    return ok("agent", f"{agent.function or ' '.join(agent.command or ())} can be had")
+    return ok("agent", f"{agent.function or ' '.join(agent.command or ())} is there")
 
 
 def _said(tools: Sequence[Tool]) -> str:

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 
+from grpo_practice.agents import Agent
+from grpo_practice.agents.simple import play_simple
 from grpo_practice.build.agents import open_agent
 from grpo_practice.build.inputs import check_golds, check_plan, check_texts, eval_dataset
 from grpo_practice.build.models import Models, endpoint_of
@@ -38,7 +40,7 @@ class EvalJob:
     dataset: DatasetRow
     verify: VerifyFunction
     limit: int | None = None
-    """Ask only so many questions of the dataset."""
+    """Ask only the first so many questions of the dataset, also where more are planned."""
     pilot: int | None = None
     """Ask only so many of the questions that are left, and close nothing."""
 
@@ -88,9 +90,10 @@ async def run_eval(session: Session, job: EvalJob) -> EvalReport:
         EndpointRefusedError: The endpoint refuses us.
         RunFailedError: Too many rollouts failed.
     """
-    spec = spec_of(job)
+    spec, reports = spec_of(job), list[EvalReport]()
     session = following(session, job)
-    with open_run(session, spec, partial(planned, session, job)) as run:
+    over = suppress(PilotOverError) if job.pilot is None else nullcontext()
+    with over, open_run(session, spec, partial(planned, session, job)) as run:
         rows = steps_of(session, job, run.branch)
         _announce(session, run, rows, simulated=spec.simulated)
         left = any(unfinished(row) for row in rows)
@@ -99,9 +102,14 @@ async def run_eval(session: Session, job: EvalJob) -> EvalReport:
         if left and job.pilot is not None:
             raise PilotOverError
         # In a thread: it imports numpy and scipy, which takes a while.
-        return await asyncio.to_thread(
-            eval_report, session.store, job.config, run, simulated=spec.simulated
+        reports.append(
+            await asyncio.to_thread(
+                eval_report, session.store, job.config, run, simulated=spec.simulated
+            )
         )
+        if job.limit and not all(row.closed for row in steps_of(session, job, run.branch)):
+            raise PilotOverError  # the other questions that were planned are left
+    return reports[0]
 
 
 async def play_pilot(session: Session, job: EvalJob, questions: int) -> None:
@@ -199,11 +207,10 @@ async def _play(session: Session, job: EvalJob, run: Open, rows: Sequence[StepRo
         admission=session.admission,
         prices=config.prices,
     )
-    folder = job.chosen.source.base_dir
     async with (
         models,
         Verifier(job.verify) as verifier,
-        open_agent(config.agent, models, run, folder) as agent,
+        _plays(job, models, run) as agent,
     ):
         judge = config.judge_model or config.agent.model
         player = Player(
@@ -223,5 +230,13 @@ async def _play(session: Session, job: EvalJob, run: Open, rows: Sequence[StepRo
             max_failed_share=job.chosen.limits.max_failed_share,
             land=session.admission.land,
             pilot=job.pilot,
+            limit=job.limit,
         )
         await evaluate(evaluation, session.store, rows, run.emit)
+
+
+def _plays(job: EvalJob, models: Models, run: Open) -> AbstractAsyncContextManager[Agent]:
+    """Who plays; where rollouts are only scored again nobody does, so no tool is opened."""
+    if job.chosen.rejudge is not None:
+        return nullcontext(play_simple)
+    return open_agent(job.config.agent, models, run, job.chosen.source.base_dir)

@@ -19,6 +19,8 @@ from grpo_practice.config.agent import AgentConfig
 from grpo_practice.errors import ConfigError
 from grpo_practice.verify.custom import Source
 
+DISTRIBUTIONS = {"agents": "openai-agents"}
+"""Where a module that agents are written with has another name than what installs it."""
 FORM = "write `file.py:function` or `package.module:function`"
 
 
@@ -149,11 +151,19 @@ def _function(name: str, folder: Path) -> Callable[..., Any]:
         raise
     except BaseException as e:  # whatever the user's file raises
         told = f"agent.function {name}: cannot load it: {type(e).__name__}: {e}"
-        raise ConfigError(told) from e
+        raise ConfigError(told, hint=_missing(e)) from e
     if not callable(function):
         raise ConfigError(f"agent.function {name}: {attribute} is no function")
     _check_call(name, function)
     return function
+
+
+def _missing(error: BaseException) -> str | None:
+    """What to install where a module is missing."""
+    if not isinstance(error, ModuleNotFoundError) or not error.name:
+        return None
+    module = error.name.partition(".")[0]
+    return f"install it into this environment: pip install {DISTRIBUTIONS.get(module, module)}"
 
 
 @cache

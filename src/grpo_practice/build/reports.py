@@ -208,6 +208,8 @@ class PracticeReport:
         """What to type now."""
         if self.merge_failed:
             return f"grpo-practice practice --restart-step {self.merge_failed[0]}"
+        if not self.library.experiences:
+            return "grpo-practice eval --limit 3 --show"
         return f"grpo-practice export-agent --run {self.run}"
 
     def document(self) -> dict[str, Any]:

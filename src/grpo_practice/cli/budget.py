@@ -123,7 +123,7 @@ def show_forecast(forecast: "Forecast") -> None:
     note("retries and questions asked again for want of a readable reply are not counted")
     if forecast.turns is not None:
         note("nor is what tools themselves take: their prices, models they ask, their time")
-    say(f"next: {goes_on(sys.argv[1:])}{_cap_hint(forecast)}")
+    say(f"next: {goes_on(sys.argv[1:])}{_first(forecast)}{_cap_hint(forecast)}")
 
 
 def goes_on(argv: Sequence[str]) -> str:
@@ -135,6 +135,12 @@ def goes_on(argv: Sequence[str]) -> str:
         elif word != "--dry-run" and not word.startswith("--pilot="):
             words.append(word)
     return as_typed(words)
+
+
+def _first(forecast: "Forecast") -> str:
+    """The pilot, where it tells most: nobody knows yet how many requests a rollout takes."""
+    unknown = forecast.turns is not None and not forecast.turns.rollouts
+    return " --pilot 1" if unknown and forecast.piloted is None else ""
 
 
 def _cap_hint(forecast: "Forecast") -> str:

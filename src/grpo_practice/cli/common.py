@@ -21,6 +21,7 @@ from grpo_practice.redact import (
     redactor,
     url_logins,
 )
+from grpo_practice.text import count as count
 from grpo_practice.text import visible
 
 if TYPE_CHECKING:
@@ -70,17 +71,17 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def say(text: str, *, style: str | None = None) -> None:
-    """A line on stdout, foreign text in it made visible; long lines are left to the terminal."""
-    from grpo_practice.cli.consoles import out
+    """A line on stdout, foreign text in it made visible; on a terminal it is wrapped at words."""
+    from grpo_practice.cli.consoles import in_one, out
 
-    out.print(visible(text), style=style, soft_wrap=True)
+    out.print(visible(text), style=style, soft_wrap=in_one(out, text))
 
 
 def note(text: str, *, style: str | None = None) -> None:
     """The same on stderr."""
-    from grpo_practice.cli.consoles import err
+    from grpo_practice.cli.consoles import err, in_one
 
-    err.print(visible(text), style=style, soft_wrap=True)
+    err.print(visible(text), style=style, soft_wrap=in_one(err, text))
 
 
 def print_json(document: Mapping[str, Any]) -> None:
@@ -188,11 +189,6 @@ def duration(seconds: float) -> str:
     if whole < 3_600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3_600} h {whole % 3_600 // 60} min"
-
-
-def count(n: int, noun: str) -> str:
-    """`1 rollout`, `2 rollouts`."""
-    return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
 def reward(value: float | None) -> str:

@@ -1,6 +1,7 @@
 """stdout and stderr. Imported where something is printed: `--help` would wait for rich."""
 
 import errno
+import re
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -8,6 +9,8 @@ from rich.text import Text
 from typing_extensions import override
 
 from grpo_practice.redact import redactor
+
+_COMMAND = re.compile(r"grpo-practice \S|\bexport \w+=|\bpip install ")
 
 
 class _Console(Console):
@@ -31,6 +34,14 @@ out = _Console(stderr=False)
 """stdout: what the command was asked for."""
 err = _Console(stderr=True)
 """stderr: progress, notices, errors."""
+
+
+def in_one(console: Console, text: str) -> bool:
+    """True for a line that is printed as it is: one that no terminal shows, or holds a command.
+
+    Others are wrapped at words. A command has to stay in one piece for whoever copies it.
+    """
+    return not console.is_terminal or _COMMAND.search(text) is not None
 
 
 def as_text(what: RenderableType, width: int | None) -> str:

@@ -18,7 +18,7 @@ from grpo_practice.cli.common import (
     print_json,
     say,
 )
-from grpo_practice.cli.datasets import NameArgument, check_name, document
+from grpo_practice.cli.datasets import NameArgument, check_name, document, suited, usable
 from grpo_practice.cli.download import download
 from grpo_practice.cli.tables import facts, table
 from grpo_practice.errors import ConfigError, DataError
@@ -85,7 +85,7 @@ def upload(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Check that this function can use the answers (default: math, for a run: judge).",
+            help="Check that this function can use the answers (default: what they look made for).",
         ),
     ] = None,
     delimiter: Annotated[str | None, typer.Option(help="Of a CSV file (default: a guess).")] = None,
@@ -102,15 +102,22 @@ def upload(
     Example: grpo-practice data upload train.csv --name train --map question=problem
     """
     from grpo_practice.data import Source, read_samples
+    from grpo_practice.data.read import joined
     from grpo_practice.verify.resolve import check_gold, resolve
 
     check_name(name)
     if file is not None and from_run is not None:
         raise ConfigError("a FILE and --from-run exclude each other", hint="leave one out")
+    of_files = (map_, shape, format_, delimiter, skip_bad, answers_missing)
+    if from_run is not None and any(of_files):
+        raise ConfigError(
+            "--map, --shape, --format, --delimiter, --skip-bad and --no-answers are for a FILE",
+            hint="leave them out: a recorded run says itself what is what",
+        )
     if replace and append:
         raise ConfigError("--replace and --append exclude each other", hint="leave one out")
-    verify = verify or ("math" if from_run is None else "judge")
-    function = resolve(verify, {}, None, Path.cwd())
+    if verify is not None:
+        resolve(verify, {}, None, Path.cwd())  # before anything is stored
     mapping = mapped(map_ or [])
     if file is None:
         found, origin = _recorded(db, from_run, dedup=dedup), f"run {from_run}"
@@ -120,9 +127,11 @@ def upload(
         _check_answers(found, source.name, missing=answers_missing)
         origin = source.origin
     with open_store(db) as store:
-        samples = [*store.samples(store.dataset(name).id)] if append else []
-        samples += found.samples
+        held = [*store.samples(store.dataset(name).id)] if append else []
+        samples, notes = joined(held, found.samples, dedup=dedup)
         row, new = store.add_dataset(name, samples, origin=origin, replace=replace or append)
+    verify = verify or suited(samples)
+    function = resolve(verify, {}, None, Path.cwd())
     why = {n: reason for n, s in enumerate(samples, 1) if (reason := check_gold(function, s))}
     if json:
         unusable = [{"row": n, "reason": reason} for n, reason in why.items()]
@@ -131,18 +140,19 @@ def upload(
                 "schema": "grpo-practice.upload/1",
                 "dataset": document(row),
                 "new": new,
-                "notes": found.notes,
+                "notes": [*found.notes, *notes],
                 "skipped": found.skipped,
                 "verify": {"name": verify, "unusable": unusable},
                 "exit": 0,
             }
         )
         return
-    held = "" if new else ", as before"
-    say(f"{name} (revision {row.revision}) holds {count(row.n, 'row')}{held}", style="bold")
-    for text in found.notes:
+    before = "" if new else ", as before"
+    say(f"{name} (revision {row.revision}) holds {count(row.n, 'row')}{before}", style="bold")
+    for text in (*found.notes, *notes):
         say(f"  {text}")
     say(f"  {golds(why, row.n, verify)}")
+    verify = usable([samples[n - 1] for n in why], verify) if why else verify
     say(f"next: {PROGRAM} eval --model MODEL --dataset {name} --verify {verify}")
 
 
@@ -200,11 +210,10 @@ def show(
 
     Example: grpo-practice data show train --rows 3
     """
-    from itertools import islice
-
     with existing_store(db) as store:
         row = store.dataset(name)
-        samples = list(islice(store.samples(row.id), rows))
+        held = list(store.samples(row.id))
+    samples = held[:rows]
     if json:
         documents = [_sample_document(sample) for sample in samples]
         print_json(
@@ -219,13 +228,16 @@ def show(
     say(f"{row.name} (revision {row.revision}): {count(row.n, 'row')}", style="bold")
     facts([("sha256", row.sha), ("from", row.origin), ("uploaded", row.created_at)])
     table(
-        ["question", "answer", "source"],
+        ["question", "answer", "source", "level"],
         [
-            (brief(s.question, QUESTION), brief(_answer(s), ANSWER), brief(s.source, ANSWER))
+            [
+                brief(s.question, QUESTION),
+                *(brief(cell, ANSWER) for cell in (_answer(s), s.source, s.level or "")),
+            ]
             for s in samples
         ],
     )
-    say(f"next: {PROGRAM} eval --model MODEL --dataset {name} --verify math")
+    say(f"next: {PROGRAM} eval --model MODEL --dataset {name} --verify {usable(held)}")
 
 
 @app.command()
@@ -266,7 +278,7 @@ def golds(why: dict[int, str], rows: int, verify: str) -> str:
     named = "; ".join(f"row {n}: {reason}" for n, reason in list(why.items())[:SHOWN])
     more = f"; and {len(why) - SHOWN} more" if len(why) > SHOWN else ""
     return (
-        f"verify {verify} cannot use {len(why)} of {rows} answers: {named}{more}"
+        f"verify {verify} cannot use {len(why)} of {count(rows, 'answer')}: {named}{more}"
         " (another function may: --verify NAME)"
     )
 

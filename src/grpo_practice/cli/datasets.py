@@ -1,6 +1,6 @@
 """`data split`, `data sample`, `data stats`: datasets from datasets, and what is in one."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from math import isclose
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -32,8 +32,13 @@ ReplaceOption = Annotated[
     bool, typer.Option("--replace", help="The names may hold other rows now.")
 ]
 By = Literal["source", "level"]
+PARTS = "train=0.8,test=0.2"
 SHOWN = 10
 """Sources and levels that are named."""
+TRIED = 200
+"""Answers that a verify function is tried on, to name it in a next step."""
+SHORT = 80
+"""Characters of an answer that a right response holds as it stands; a longer one is prose."""
 
 
 def check_name(name: str) -> None:
@@ -65,11 +70,47 @@ def document(row: "DatasetRow") -> dict[str, Any]:
     }
 
 
+def suited(samples: "Iterable[Sample]") -> str:
+    """The built-in function that most of the answers look made for; `judge` where there is none."""
+    from collections import Counter
+
+    from grpo_practice.data.stats import kind
+    from grpo_practice.verify.answers import gold_texts
+
+    golds = [gold for s in samples for gold in gold_texts(s.answer)]
+    kinds = Counter(map(kind, golds))
+    if not golds:
+        return "judge"
+    if 2 * kinds["choice letter"] > len(golds):
+        return "choice"
+    if 2 * kinds["text"] <= len(golds):
+        return "math"
+    return "contains" if 2 * sum(len(gold) <= SHORT for gold in golds) > len(golds) else "judge"
+
+
+def usable(samples: "Sequence[Sample]", verify: str | None = None) -> str:
+    """This function, or else the one that suits, where it can use every answer; else another.
+
+    Many answers are not all tried: a few of them tell.
+    """
+    from pathlib import Path
+
+    from grpo_practice.verify.answers import gold_texts
+    from grpo_practice.verify.resolve import check_gold, resolve
+
+    if not all(any(gold.strip() for gold in gold_texts(s.answer)) for s in samples):
+        return "judge"  # the only one that needs no answer
+    tried = samples[:: max(1, len(samples) // TRIED)]
+    verify = verify or suited(tried)
+    function = resolve(verify, {}, None, Path.cwd())
+    return verify if all(check_gold(function, s) is None for s in tried) else "exact"
+
+
 def split(
     name: NameArgument,
     into: Annotated[
         str, typer.Option(metavar="PART=SHARE,…", help="The parts; the shares add up to 1.")
-    ] = "train=0.8,test=0.2",
+    ] = PARTS,
     seed: SeedOption = 0,
     by: Annotated[By | None, typer.Option(help="Divide each source, or level, alike.")] = None,
     keep: Annotated[
@@ -124,7 +165,8 @@ def split(
     headers, rows = _sizes([part for part, _ in made], parts, shares, by)
     table(headers, rows, right=headers[1:])
     say("  no question, but for case and spaces, and no cluster is in two of them")
-    say(f"next: {PROGRAM} eval --model MODEL --dataset {made[-1][0].name} --verify math")
+    last = made[-1][0].name
+    say(f"next: {PROGRAM} eval --model MODEL --dataset {last} --verify {usable(parts[last])}")
 
 
 def _shares(into: str) -> dict[str, float]:
@@ -138,7 +180,7 @@ def _shares(into: str) -> dict[str, float]:
             share = 0.0
         if not (part and equals and 0 < share < 1) or part in shares:
             raise ConfigError(
-                f"--into {into}: {pair!r} is not a part and its share",
+                f"--into {into}: {pair!r} is not a part and its share, above 0 and below 1",
                 hint="for example --into train=0.8,test=0.2",
             )
         shares[part] = share
@@ -224,7 +266,7 @@ def sample(
     held = "" if fresh else ", as before"
     of = f"of the {row.n} of {name} (seed {seed}){held}"
     say(f"{new} (revision {made.revision}) holds {count(made.n, 'row')} {of}", style="bold")
-    say(f"next: {PROGRAM} eval --model MODEL --dataset {new} --verify math")
+    say(f"next: {PROGRAM} eval --model MODEL --dataset {new} --verify {usable(drawn)}")
 
 
 def stats(name: NameArgument, db: DbOption = None, json: JsonOption = False) -> None:
@@ -262,11 +304,23 @@ def stats(name: NameArgument, db: DbOption = None, json: JsonOption = False) -> 
         right=["shortest", "median", "95 %", "longest"],
     )
     facts(_facts(found, unusable))
-    best = next((v for v, n in unusable.items() if n == 0), "judge")
-    if found.repeated_folded:
-        say(f"next: {PROGRAM} data split {name} (which keeps repeated questions together)")
+    if found.repeated_folded and _divisible(samples):
+        say("  data split keeps repeated questions together")
+        say(f"next: {PROGRAM} data split {name}")
     else:
+        best = next(v for v in (suited(samples), "exact", "judge") if not unusable[v])
         say(f"next: {PROGRAM} eval --model MODEL --dataset {name} --verify {best}")
+
+
+def _divisible(samples: "list[Sample]") -> bool:
+    """Whether `data split` as it is usually asked for leaves no part empty."""
+    from grpo_practice.data.split import split as divide
+
+    try:
+        divide(samples, _shares(PARTS), seed=0)
+    except DataError:
+        return False
+    return True
 
 
 def _unusable(samples: "list[Sample]") -> dict[str, int]:

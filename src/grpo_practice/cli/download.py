@@ -52,7 +52,7 @@ def download(
     ] = False,
     verify: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Check that this function can use the answers."),
+        typer.Option(metavar="NAME", help="As `data upload` has it."),
     ] = None,
     db: DbOption = None,
     json: JsonOption = False,
@@ -64,7 +64,7 @@ def download(
     Example: grpo-practice data download AIME24
     """
     from grpo_practice.cli.data import golds, mapped
-    from grpo_practice.cli.datasets import check_name, document
+    from grpo_practice.cli.datasets import check_name, document, suited, usable
     from grpo_practice.data.download import Wanted, defaults
     from grpo_practice.data.download import download as fetch
     from grpo_practice.verify.resolve import check_gold, resolve
@@ -74,10 +74,13 @@ def download(
     usual = defaults(wanted)
     name, verify = name or usual.name, verify or usual.verify
     check_name(name)
-    function = resolve(verify, {}, None, Path.cwd())
+    if verify is not None:
+        resolve(verify, {}, None, Path.cwd())  # before anything is fetched
     found = fetch(wanted, tell=note)
     with open_store(db) as store:
         row, new = store.add_dataset(name, found.samples, origin=found.origin, replace=replace)
+    verify = verify or suited(found.samples)
+    function = resolve(verify, {}, None, Path.cwd())
     why = {n: reason for n, s in enumerate(found.samples, 1) if (reason := check_gold(function, s))}
     if json:
         unusable = [{"row": n, "reason": reason} for n, reason in why.items()]
@@ -97,4 +100,5 @@ def download(
     say(f"{name} (revision {row.revision}) holds {count(row.n, 'row')}{held}", style="bold")
     for text in (f"from {found.origin}", *found.notes, golds(why, row.n, verify)):
         say(f"  {text}")
+    verify = usable([found.samples[n - 1] for n in why], verify) if why else verify
     say(f"next: {PROGRAM} eval --model MODEL --dataset {name} --verify {verify}")

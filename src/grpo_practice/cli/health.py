@@ -39,7 +39,8 @@ def _errors(failures: Mapping[str, int]) -> str:
         return ""
     error, n = next(iter(failures.items()))
     others = len(failures) - 1
-    return f"{n} times {brief(error, LINE)}" + (f"; and {count(others, 'other')}" if others else "")
+    times = "once" if n == 1 else f"{n} times"
+    return f"{times} {brief(error, LINE)}" + (f"; and {count(others, 'other')}" if others else "")
 
 
 def _advice(report: "EvalReport | PracticeReport") -> list[str]:

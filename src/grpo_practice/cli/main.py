@@ -38,7 +38,7 @@ from grpo_practice.cli.common import (
 )
 from grpo_practice.cli.tables import table
 from grpo_practice.errors import FingerprintError, GrpoPracticeError, StoppedError
-from grpo_practice.text import brief
+from grpo_practice.text import unlike
 
 INTERRUPTED = 130
 CHANGE = 60
@@ -215,7 +215,7 @@ def _tell(
 ) -> int:
     """The sentence on stderr, the document on stdout where one was asked for; the exit code."""
     note(message if kind == "interrupted" else f"error: {message}", style="red")
-    rows = [(c["key"], brief(str(c["was"]), CHANGE), brief(str(c["is"]), CHANGE)) for c in diff]
+    rows = [(c["key"], *unlike(str(c["was"]), str(c["is"]), CHANGE)) for c in diff]
     if rows:
         table(["key", "was", "now"], rows, stderr=True)
     if hint:

@@ -121,6 +121,8 @@ class _Found:
     """None for a run that was never begun."""
     played: dict[str, Any]
     """How a practice run plays its groups: its policy and its overlap."""
+    command: str
+    """That worked on it last, to go on with."""
     traffic: "Traffic | None" = None
     """What passed, for a recorded run."""
 
@@ -145,6 +147,7 @@ def _look_up(store: "Store", name: str) -> _Found:
         sorted(store.read(runs.costs, name), key=lambda cost: stages.index(cost.stage)),
         store.read(health.of, branch) if branch else None,
         store.read(refs.played, branch.id) if branch and run.kind == "practice" else {},
+        store.read(runs.last_command, name),
         store.read(recorded.traffic, branch.id) if branch and run.kind == "recorded" else None,
     )
 
@@ -182,11 +185,24 @@ def _show(found: _Found) -> None:
     _show_costs(found.costs)
     if health is not None:
         say_reproducible(health)
-    shows = {
-        "practice": f"experiences list --run {run.name}",
-        "recorded": f"data upload --from-run {run.name} --name NAME",
-    }
-    say(f"next: {PROGRAM} {shows.get(run.kind, f'eval --rejudge --verify V --run {run.name}')}")
+    say(f"next: {_next(found)}")
+
+
+def _next(found: _Found) -> str:
+    """What to type now: of a run that is not complete, or has no score at all, what goes on."""
+    run, steps = found.run, found.steps
+    if run.kind == "recorded":
+        return f"{PROGRAM} data upload --from-run {run.name} --name NAME"
+    if run.status == "running":
+        return f"{PROGRAM} runs show {run.name}"
+    failed = all(name.startswith("error") for name in found.outcomes)
+    if found.command and (failed or run.steps_closed < run.steps):
+        return found.command
+    if run.kind == "eval":
+        return f"{PROGRAM} eval --rejudge --verify V --run {run.name}"
+    if steps and (steps[-1].stats or {}).get("experiences") == 0:
+        return f"{PROGRAM} eval --limit 3 --show"
+    return f"{PROGRAM} experiences list --run {run.name}"
 
 
 def _passed(traffic: "Traffic | None") -> str:
@@ -218,15 +234,26 @@ def _show_costs(costs: "Sequence[StageCost]") -> None:
                 c.stage,
                 c.name,
                 str(c.calls),
-                tokens(c.tokens_in),
-                *([cached_share(c.tokens_in, c.tokens_cached) or "unknown"] if told else []),
-                tokens(c.tokens_out),
+                _sum(c.tokens_in, c.uncounted),
+                *([_cached(c)] if told else []),
+                _sum(c.tokens_out, c.uncounted),
                 stage_cost(c.usd, c.unpriced),
             )
             for c in costs
         ],
         right=["calls", "tokens in", "cached", "tokens out", "cost"],
     )
+
+
+def _sum(known: int | None, uncounted: int) -> str:
+    """Tokens of some calls; marked where some of them did not tell theirs."""
+    return tokens(known) + (" and more" if known is not None and uncounted else "")
+
+
+def _cached(cost: "StageCost") -> str:
+    """What an endpoint had in its cache; a tool has none."""
+    no_request = cost.tokens_in == 0
+    return "-" if no_request else cached_share(cost.tokens_in, cost.tokens_cached) or "unknown"
 
 
 def _document(found: _Found) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from rich.live import Live
 from rich.text import Text
 
 from grpo_practice.cli.common import count, duration, reward, tokens
-from grpo_practice.cli.consoles import err
+from grpo_practice.cli.consoles import err, in_one
 from grpo_practice.cli.tally import Part, Tally
 from grpo_practice.events import (
     CallFinished,
@@ -123,8 +123,9 @@ class Lines:
             self._print(f"  {_part_line(part, self._tally)}")
 
     def _print(self, line: str, style: str | None = None) -> None:
+        whole = in_one(self._console, line)
         self._console.print(
-            line, style=style, soft_wrap=True, markup=False, highlight=False, emoji=False
+            line, style=style, soft_wrap=whole, markup=False, highlight=False, emoji=False
         )
 
 

@@ -1,5 +1,6 @@
 """The agent of a config: who plays, with which model and tools, told what."""
 
+import shlex
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -51,6 +52,19 @@ class AgentConfig(Model):
     @classmethod
     def _no_names(cls, value: Any) -> Any:
         return () if value is None else value
+
+    @field_validator("command", mode="before")
+    @classmethod
+    def _words(cls, value: Any) -> Any:
+        """Its words; there is no shell, so nothing in them is expanded."""
+        if isinstance(value, str):
+            try:
+                return tuple(shlex.split(value))
+            except ValueError as e:
+                raise ValueError(f"cannot be split into words: {e}") from None
+        if isinstance(value, list | tuple | None):
+            return value
+        raise ValueError("should be a text or a list of texts")
 
     @model_validator(mode="after")
     def _whole(self) -> "AgentConfig":

@@ -77,12 +77,17 @@ def read_environment(process: Mapping[str, str], cwd: Path | None = None) -> Env
     return Environment(process, known, path, notices)
 
 
-def _find(cwd: Path) -> Path | None:
+def project(cwd: Path) -> Path:
+    """The project's root: the nearest folder with `.git` or `pyproject.toml`, or `cwd` itself."""
     folders = [cwd, *cwd.parents]
-    root = next(
+    return next(
         (f for f in folders if (f / ".git").exists() or (f / "pyproject.toml").exists()), cwd
     )
-    for folder in folders:
+
+
+def _find(cwd: Path) -> Path | None:
+    root = project(cwd)
+    for folder in [cwd, *cwd.parents]:
         if (folder / ".env").is_file():
             return folder / ".env"
         if folder == root:

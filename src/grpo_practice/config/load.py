@@ -154,7 +154,13 @@ def _eval(source: Source, overrides: Sequence[str], agent: Path | None) -> Loade
             places = dict(tree.places) | ({("exp_id",): place} if place else {})
             tree = Tree({**tree.data, "exp_id": exp_id}, places, tree.prefix)
     if agent is not None:
-        tree = lay_over(tree, nest(compose(agent), ("agent",)))
+        own = compose(agent)
+        if _is_practice(own):
+            raise ConfigError(
+                f"{agent} is a practice config, and no agent's file",
+                hint="grpo-practice export-agent writes one, with what the agent has learnt",
+            )
+        tree = lay_over(tree, nest(own, ("agent",)))
     tree = override(tree, overrides, strip="evaluation")
     work = Work(source, tree, "eval")
     dataset = (work.section(("data",)) or {}).get("dataset")

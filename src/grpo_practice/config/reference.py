@@ -11,6 +11,7 @@ from pydantic_core import PydanticUndefined
 from grpo_practice.config.models import PracticeConfig
 from grpo_practice.config.problems import model_in
 from grpo_practice.config.provider import WORKED_OUT
+from grpo_practice.config.tools import McpToolkit, PythonToolkit, SearchToolkit
 
 
 def reference_markdown() -> str:
@@ -22,9 +23,17 @@ def reference_markdown() -> str:
     rows = ["| key | values | default | meaning |", "|---|---|---|---|"]
     rows += [
         f"| `{key}` | {_kind(field.annotation)} | {_default(field)} | {_cell(field.description)} |"
-        for key, field in _fields(PracticeConfig, "")
+        for key, field in [*_fields(PracticeConfig, ""), *_toolkits()]
     ]
     return "\n".join(rows) + "\n"
+
+
+def _toolkits() -> Iterator[tuple[str, FieldInfo]]:
+    """The keys of each kind of toolkit."""
+    at = "evaluation.agent.toolkits"
+    yield from _fields(PythonToolkit, f"{at}.python_executor.")
+    yield from _fields(SearchToolkit, f"{at}.search.")
+    yield from _fields(McpToolkit, f"{at}.NAME.")
 
 
 def _fields(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInfo]]:

@@ -161,7 +161,9 @@ class PythonToolkit(_Toolkit):
     """`execute_python_code`."""
 
     name: Literal["python_executor"]
+    """Its name; by default the key it stands under."""
     mode: Literal["builtin"] = "builtin"
+    """It is part of this program."""
     config: PythonConfig = PythonConfig()
 
 
@@ -169,7 +171,9 @@ class SearchToolkit(_Toolkit):
     """`search` and `web_qa`."""
 
     name: Literal["search"]
+    """Its name; by default the key it stands under."""
     mode: Literal["builtin"] = "builtin"
+    """It is part of this program."""
     config: SearchConfig = SearchConfig()
     config_llm: ModelConfig | None = None
     """The model that reads pages for `web_qa`; by default the agent's."""
@@ -179,6 +183,7 @@ class McpToolkit(_Toolkit):
     """The tools of a server that speaks the Model Context Protocol."""
 
     mode: Literal["mcp"]
+    """Its tools are those of a server."""
     config: McpConfig
     mcp_transport: Literal["stdio", "streamable_http"] = "stdio"
     """How the server is spoken to."""

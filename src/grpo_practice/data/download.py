@@ -54,8 +54,8 @@ class Defaults:
     """What holds where the user does not say it."""
 
     name: str
-    verify: str
-    """The verify function that the answers are for, as far as that is known."""
+    verify: str | None
+    """The verify function that the answers are for; None where the answers have to tell."""
 
 
 def defaults(wanted: Wanted) -> Defaults:
@@ -66,7 +66,7 @@ def defaults(wanted: Wanted) -> Defaults:
     """
     entry = CATALOG.get(wanted.what)
     if entry is None:
-        return Defaults(_name(_ref(wanted, None)), "math")
+        return Defaults(_name(_ref(wanted, None)), None)
     return Defaults(wanted.what, entry.verify)
 
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
-BATCH = 512
+BATCH = 16
 """Rows that are in memory at once."""
-MAX_BYTES = 1 << 34
+MAX_BYTES = 1 << 31
 """Of all values, decoded: a small file may claim any number of equal rows."""
 
 Plain = Callable[[Any], Any]

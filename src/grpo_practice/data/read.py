@@ -11,6 +11,7 @@ from grpo_practice.data.layout import Layout, find_layout, to_sample
 from grpo_practice.data.lines import at, shown
 from grpo_practice.data.parquet import left_out
 from grpo_practice.errors import DataError
+from grpo_practice.text import count
 from grpo_practice.types import Answer, Sample
 
 SHOWN = 5
@@ -148,7 +149,7 @@ class _Reader:
 
     def repeats(self, place: str, sample: Sample) -> bool:
         """True when an earlier row has the same question; else this one is remembered."""
-        key = text_sha(" ".join(sample.question.split()))
+        key = _key(sample)
         if key not in self.first:
             self.first[key] = (place, sample.answer)
             return False
@@ -172,11 +173,15 @@ class _Reader:
             (self.repeated, f"with the question of an earlier row, {left}"),
         ):
             if places:
-                notes.append(f"{len(places)} of {self.read} rows {what}: {_places(places)}")
+                notes.append(
+                    f"{len(places)} of {count(self.read, 'row')} {what}: {_places(places)}"
+                )
         if self.conflicts:
-            notes.append(f"{len(self.conflicts)} of them contradict it: {_some(self.conflicts)}")
+            verb = "contradicts" if len(self.conflicts) == 1 else "contradict"
+            notes.append(f"{len(self.conflicts)} of them {verb} it: {_some(self.conflicts)}")
         if self.bad:
-            notes.append(f"{len(self.bad)} bad rows left out: {_some(list(map(str, self.bad)))}")
+            bad = count(len(self.bad), "bad row")
+            notes.append(f"{bad} left out: {_some(list(map(str, self.bad)))}")
         return notes
 
     def _layout(self) -> str:
@@ -191,6 +196,35 @@ class _Reader:
         if len(self.unanswered) < self.read:
             note += f", the answer in {role['answer']!r}, {form.name}"
         return note
+
+
+def joined(
+    held: Sequence[Sample], found: Sequence[Sample], *, dedup: bool
+) -> tuple[list[Sample], list[str]]:
+    """The rows that are held and those found; and a note on questions that are in both.
+
+    Args:
+        held: They stay, and come first.
+        found: To be added.
+        dedup: Leave out those with a question that is held, spaces folded.
+    """
+    answers = {_key(s): s.answer for s in held}
+    again = [s for s in found if _key(s) in answers]
+    if not again:
+        return [*held, *found], []
+    left = "left out" if dedup else "added again (--dedup leaves them out)"
+    note = (
+        f"{len(again)} of {count(len(found), 'row')} with a question that is held already, {left}"
+    )
+    if other := sum(canon(s.answer) != canon(answers[_key(s)]) for s in again):
+        note += f"; {other} with another answer"
+    new = [s for s in found if not dedup or _key(s) not in answers]
+    return [*held, *new], [note]
+
+
+def _key(sample: Sample) -> bytes:
+    """The same for questions that differ in spaces alone."""
+    return text_sha(" ".join(sample.question.split()))
 
 
 def _places(found: Sequence[str]) -> str:

@@ -64,7 +64,10 @@ def split(
         part_of |= dict.fromkeys(family, part)
     for name, n in held.items():
         if n == 0:
-            raise DataError(f"nothing is left for {name!r}: there are too few questions")
+            raise DataError(
+                f"nothing is left for {name!r}: there are too few questions",
+                hint="ask for fewer parts, or upload more questions first",
+            )
     return {name: [s for i, s in enumerate(samples) if part_of[i] == name] for name in shares}
 
 
@@ -122,7 +125,8 @@ def draw(samples: Sequence[Sample], n: int, *, seed: int) -> list[Sample]:
         DataError: There are not so many.
     """
     if n > len(samples):
-        raise DataError(f"{n} rows are asked for, but there are {len(samples)}")
+        are = "is" if len(samples) == 1 else "are"
+        raise DataError(f"{n} rows are asked for, but there {are} {len(samples)}")
     seen = Counter[str]()
     lots = []
     for i, sample in enumerate(samples):

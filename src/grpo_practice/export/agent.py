@@ -76,7 +76,7 @@ class ExportedAgent:
                 facts.append(f"score {when} the library: {_score(known)}")
         if self.more.get("type"):
             facts.append(
-                "its program is not in this file; its path is relative to the config it is used with"
+                "its program is not in this file: its path is relative to the config that uses it"
             )
         if origin.left_out:
             facts.append(f"not exported, as they hold secrets: {', '.join(origin.left_out)}")

@@ -4,6 +4,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 from grpo_practice.calls import Chat, Entry, Ledger, Message, Reply, Request, Scope, Send, Turn
@@ -28,22 +29,22 @@ def ledgered(model: Model, ledger: Ledger, emit: Emit) -> Callable[[Scope], Chat
     return lambda scope: LedgeredChat(model, head, ledger, emit, scope, Play())
 
 
-Marks = Callable[[Sequence[Message]], list[bytes]]
-"""What is equal after each message where the conversations up to there are the same."""
+Mark = Callable[[bytes, Message], bytes]
+"""From the mark before a message, b"" at first, to that after it: equal for equal conversations."""
 
 
 class Play:
     """What is known of one play of a scope: how often what was asked, and what continues what.
 
     Args:
-        marks: What tells that a request continues an answered one; by default the chain of its
+        mark: What tells that a request continues an answered one; by default the chain of its
             hash, so that settings, tools and every message have to be the same.
     """
 
-    __slots__ = ("_asked", "_placed", "depth", "marks", "states", "turns")
+    __slots__ = ("_asked", "_placed", "depth", "mark", "states", "turns")
 
-    def __init__(self, marks: Marks | None = None) -> None:
-        self.marks = marks
+    def __init__(self, mark: Mark | None = None) -> None:
+        self.mark = mark
         self._asked = defaultdict[bytes, set[int]](set)
         self._placed = 0
         self.states = dict[bytes, tuple[int, int]]()
@@ -129,8 +130,9 @@ class LedgeredChat:
         states = [chain.add(message, text) for message, text in zip(messages, spelt, strict=True)]
         request_hash, turn = chain.state[:16], self.play.depth
         nth, _ = self.play.place(request_hash)
-        marks = self.play.marks
-        prev, known = self._continues(marks(messages) if marks else states)
+        mark = self.play.mark
+        marks = list(accumulate(messages, mark, initial=b""))[1:] if mark else states
+        prev, known = self._continues(marks)
         try:
             reply = await self._ledger.get(self.scope.address, request_hash, nth)
             if reply is None:
@@ -153,7 +155,7 @@ class LedgeredChat:
         said = Turn(
             reply.call_id, prev, (turn, request_hash, nth), [*messages[known:], reply.message]
         )
-        after = marks([*messages, reply.message])[-1] if marks else chain.add(reply.message)
+        after = mark(marks[-1], reply.message) if mark else chain.add(reply.message)
         self.play.answered(said, after, len(messages) + 1)
         stage = self.scope.address.stage
         self._emit(CallFinished(stage, reply.usage, reply.seconds, reply.replayed))

@@ -5,7 +5,7 @@ import hashlib
 import itertools
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,7 +41,7 @@ class Relay:
     """
 
     def __init__(self, chat: LedgeredChat) -> None:
-        self._chat, self._play = chat, Play(said_marks)
+        self._chat, self._play = chat, Play(said_mark)
         self._places = defaultdict[bytes, _Place](_Place)
         self._tasks = set[asyncio.Task[Reply]]()
         self.replies = list[Reply]()
@@ -125,18 +125,14 @@ def _same(name: str, params: Mapping[str, Any], asked: Asked) -> bytes:
     return hashlib.sha256(canon([name, params, asked.tools, asked.messages])).digest()
 
 
-def said_marks(messages: Sequence[Message]) -> list[bytes]:
-    """Equal after each message where the same was said up to there.
+def said_mark(before: bytes, message: Message) -> bytes:
+    """Equal where the same was said up to there.
 
     Programs send replies back in words of their own: without keys they do not know, without what
     was thought, with other settings. The conversation goes on all the same.
     """
-    marks, last = list[bytes](), b""
-    for message in messages:
-        said = _said(message) if message.get("role") == "assistant" else hashable(message)
-        last = hashlib.sha256(last + canon(said)).digest()
-        marks.append(last)
-    return marks
+    said = _said(message) if message.get("role") == "assistant" else hashable(message)
+    return hashlib.sha256(before + canon(said)).digest()
 
 
 def _said(message: Message) -> list[Any]:

@@ -1,6 +1,7 @@
 """The server side of the chat API: what a program sends, checked, and what it gets for it."""
 
 import json
+import logging
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
@@ -295,8 +296,16 @@ def _check_caller(headers: Mapping[str, str], hosts: Collection[str]) -> None:
     if _host(f"//{headers.get('Host', '')}") not in hosts:
         raise RequestError("called by a name that is not this server's", status=403)
     origin = headers.get("Origin")
-    if origin is not None and _host(origin) not in hosts:
+    foreign = origin is not None and _place(origin) != _place(f"//{headers.get('Host', '')}")
+    if foreign or headers.get("Sec-Fetch-Site") == "cross-site":
         raise RequestError("a page of another origin may not ask here", status=403)
+
+
+def _place(url: str) -> str:
+    try:
+        return urlsplit(url).netloc.lower()
+    except ValueError:
+        return ""
 
 
 def _host(url: str) -> str:
@@ -320,6 +329,11 @@ def _told(error: web.HTTPException, request: web.Request) -> RequestError:
     return RequestError(text, status=error.status)
 
 
+_SILENT = logging.getLogger(f"{__name__}.silent")
+_SILENT.addHandler(logging.NullHandler())
+_SILENT.propagate = False
+
+
 @asynccontextmanager
 async def listening(
     app: web.Application, port: int = 0, host: str = "127.0.0.1"
@@ -332,7 +346,11 @@ async def listening(
         OSError: The port cannot be listened on.
     """
     runner = web.AppRunner(
-        app, access_log=None, shutdown_timeout=SHUTDOWN_S, handler_cancellation=True
+        app,
+        access_log=None,
+        logger=_SILENT,  # else it prints pieces of requests that are none
+        shutdown_timeout=SHUTDOWN_S,
+        handler_cancellation=True,
     )
     await runner.setup()
     try:

@@ -65,7 +65,7 @@ class Playing:
         """What is to be told once it is opened."""
         what = f"step {row.plan.step}"
         planned = sum(group.attempts for group in self._jobs)
-        self._watch = FailureWatch(what, planned, job.max_failed_share, job.land)
+        self._watch = FailureWatch(what, planned, job.max_failed_share, job.land, row.plan.step)
 
     def shown(self, slot: int) -> Library:
         """The library that a group is played with."""

@@ -4,6 +4,7 @@ Whoever writes a page that an agent reads could otherwise write into the agent's
 """
 
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
@@ -15,9 +16,45 @@ PHRASE = 4
 """Words in a row that two texts do not share by chance."""
 PRECISE = 2
 """The same, where one of them holds a digit."""
+UNSPACED = 8
+"""The same, of characters in writing without spaces."""
 
-COUNTRYS = 3
-"""Letters of the second level that a country gives away: `co`, `ac`, `gov`."""
+SHARED = frozenset(
+    [
+        "ac",
+        "co",
+        "com",
+        "edu",
+        "gen",
+        "go",
+        "gob",
+        "gouv",
+        "gov",
+        "gv",
+        "id",
+        "in",
+        "info",
+        "k12",
+        "ltd",
+        "me",
+        "mil",
+        "ne",
+        "net",
+        "nhs",
+        "nic",
+        "nom",
+        "or",
+        "org",
+        "plc",
+        "sch",
+        "web",
+    ]
+)
+"""Second levels of countries below which everybody can have a name."""
+_CJK = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+"""Writing without spaces: each character counts as a word."""
+_UNSPACED = re.compile(f"[{_CJK}]")
+_WORD = re.compile(rf"[{_CJK}]|[^\W{_CJK}]+")
 
 Phrase = tuple[str, ...]
 Pages = Mapping[str, Set[str]]
@@ -41,8 +78,10 @@ def site_of(host: str) -> str:
 
     By the shape of the name, which takes some sites that differ for one, and hardly the reverse.
     """
+    if ":" in host:  # who has one address of a network usually has all of it
+        return ":".join(host.strip("[]").split(":")[:3])
     labels = host.split(".")
-    country = len(labels[-1]) == 2 and len(labels) > 2 and len(labels[-2]) <= COUNTRYS
+    country = len(labels[-1]) == 2 and len(labels) > 2 and labels[-2] in SHARED
     return host if host.replace(".", "").isdigit() else ".".join(labels[-3 if country else -2 :])
 
 
@@ -73,13 +112,27 @@ def supported(
 def phrases(text: str) -> set[Phrase]:
     """The runs of words in a text by which it can be known again."""
     words = _words(text)
-    long = {tuple(words[i : i + PHRASE]) for i in range(len(words) - PHRASE + 1)}
-    short = (tuple(words[i : i + PRECISE]) for i in range(len(words) - PRECISE + 1))
-    return long | {p for p in short if any(c.isdigit() for word in p for c in word)}
+    runs = (_run(words, i, _long(word)) for i, word in enumerate(words))
+    short = (_run(words, i, PRECISE) for i in range(len(words)))
+    precise = {run for run in short if any(c.isdigit() for word in run for c in word)}
+    return {run for run in runs if run} | precise
+
+
+def _run(words: Sequence[str], i: int, n: int) -> Phrase:
+    """`n` words from there on; none where there are not so many."""
+    return tuple(words[i : i + n]) if i + n <= len(words) else ()
+
+
+def _long(word: str) -> int:
+    return UNSPACED if _UNSPACED.match(word) else PHRASE
 
 
 def _words(text: str) -> list[str]:
-    return re.findall(r"\w+", text.casefold())
+    """The words without case, compatibility forms and characters that show nothing."""
+    if not text.isascii():
+        plain = unicodedata.normalize("NFKC", text)
+        text = "".join(c for c in plain if unicodedata.category(c) not in ("Cf", "Mn"))
+    return _WORD.findall(text.casefold())
 
 
 def _found(texts: Iterable[str], wanted: Set[Phrase]) -> dict[str, set[Phrase]]:
@@ -89,7 +142,7 @@ def _found(texts: Iterable[str], wanted: Set[Phrase]) -> dict[str, set[Phrase]]:
     for text in texts:
         words = _words(text)
         starts = [i for i, word in enumerate(words) if word in first]
-        runs = (tuple(words[i : i + n]) for i in starts for n in (PHRASE, PRECISE))
+        runs = (_run(words, i, n) for i in starts for n in (_long(words[i]), PRECISE))
         found[text] = {run for run in runs if run in wanted}
     return found
 

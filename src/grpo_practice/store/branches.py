@@ -33,7 +33,10 @@ def begin(
         )
     head_row = _branch_row(db, run["head_branch"]) if run and run["head_branch"] else None
     head = _head(db, spec.name, head_row) if head_row is not None else None
-    decision = decide(spec.name, head, spec.identity, restart_step=restart_step, again=again)
+    whole = spec.kind == "eval"
+    decision = decide(
+        spec.name, head, spec.identity, restart_step=restart_step, again=again, whole=whole
+    )
     if run is None:
         _insert_run(db, spec)
     notices: tuple[str, ...] = ()

@@ -67,7 +67,25 @@ def diff(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
     """The keys whose values differ, in order of their names."""
     was, now = {**ADDED, **was}, {**ADDED, **now}
     keys = sorted(was.keys() | now.keys())
-    return [Change(k, was.get(k), now.get(k)) for k in keys if was.get(k) != now.get(k)]
+    return [_change(k, was, now) for k in keys if was.get(k) != now.get(k)]
+
+
+def _change(key: str, was: Mapping[str, Any], now: Mapping[str, Any]) -> Change:
+    """What a person can read: of a file that has changed its name, not two hashes."""
+    if key != "agent.sha256":
+        return Change(key, was.get(key), now.get(key))
+    before, after = (_program(identity) for identity in (was, now))
+    return Change(key, before, f"{after}, which has changed" if after == before else after)
+
+
+def _program(identity: Mapping[str, Any]) -> str | None:
+    """The file of the agent, or the command that names some; None where it is no program."""
+    for at in ("", "evaluation."):
+        if function := identity.get(f"{at}agent.function"):
+            return str(function).rpartition(":")[0]
+        if command := identity.get(f"{at}agent.command"):
+            return f"a file of {' '.join(command)}"
+    return None
 
 
 def decide(
@@ -77,8 +95,17 @@ def decide(
     *,
     restart_step: int | None,
     again: bool = False,
+    whole: bool = False,
 ) -> Decision:
     """What to do, given how the run stands.
+
+    Args:
+        run: Its name.
+        head: Its newest branch; None for a run that is not there yet.
+        identity: What the command would bind it to.
+        restart_step: As the command says.
+        again: Whether a restart that is under way is begun anew.
+        whole: Whether the run can only be restarted as a whole: an evaluation.
 
     Raises:
         FingerprintError: Closed steps were made under another identity and nothing says restart.
@@ -101,11 +128,16 @@ def decide(
     if head.own_closed == 0:
         keys = ", ".join(c.key for c in changes)
         return Rebind(f"{run}: {keys} changed before any step was closed; going on with it")
+    if whole:
+        afresh = "--restart-step 0 to ask all questions afresh"
+    elif head.finished:
+        afresh = "--restart-step N to play from step N on afresh"
+    else:
+        afresh = f"--restart-step {recorded} to keep the steps before it and go on from there"
     raise FingerprintError(
         f"{run} was started with another configuration",
         changes,
-        hint="undo the change, give the run another exp_id, or add --restart-step N to play "
-        "from step N on afresh",
+        hint=f"undo the change, give the run another exp_id, or add {afresh}",
     )
 
 

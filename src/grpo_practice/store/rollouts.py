@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_practice.calls import Message, Turn, Usage, conversations
+from grpo_practice.calls import Message, Turn, Usage, conversations, ended_by_tool
 from grpo_practice.canonical import text_sha
 from grpo_practice.errors import StoreError
 from grpo_practice.store.db import now, put_text
@@ -154,10 +154,12 @@ def stored(
             WHERE r.branch_id = ? AND r.step = ?""",
         (judge_id, *at),
     ).fetchall()
-    found = {}
+    found, own = {}, reuses is not None and _own_agent(db, at[0])
     for row in rows:
         place = (row["slot"], row["attempt"])
         messages = [] if reuses is None else transcript(db, (*at, *place), reuses)
+        if row["response"] and not own:
+            messages = ended_by_tool(messages, row["response"])
         rollout = _rollout(row, samples[row["sample_id"]], messages)
         found[place] = (int(row["rollout_id"]), rollout)
     return found

@@ -1,6 +1,7 @@
 """Runs as a person asks for them: lists, look-ups, costs, removal, and who is writing one."""
 
 import os
+import re
 import socket
 import sqlite3
 from collections.abc import Sequence
@@ -41,6 +42,8 @@ class StageCost:
     tokens_cached: int | None
     """Of those in; None where no reply says so."""
     tokens_out: int | None
+    uncounted: int
+    """Calls without tokens: what is summed up is without theirs."""
     usd: float | None
     unpriced: int
 
@@ -122,8 +125,10 @@ def config(db: sqlite3.Connection, run: str) -> StoredConfig | None:
 def costs(db: sqlite3.Connection, run: str) -> list[StageCost]:
     """By stage and model, all branches: money spent is spent."""
     rows = db.execute(
-        """SELECT stage, name, sum(calls), sum(tokens_in), sum(tokens_cached), sum(tokens_out),
-                  sum(cost_micro) / 1e6, sum((NOT priced) * calls)
+        """SELECT stage, name, sum(calls), sum(tokens_in),
+                  sum(CASE WHEN tries > 0 THEN tokens_cached END),  -- a tool is no request
+                  sum(tokens_out), sum((NOT counted) * calls), sum(cost_micro) / 1e6,
+                  sum((NOT priced) * calls)
              FROM call_sums JOIN invocations USING (invocation_id)
             WHERE run_id = ? GROUP BY stage, name ORDER BY min(step), stage""",
         (run,),
@@ -189,13 +194,16 @@ def close_dead(db: sqlite3.Connection, run: str) -> list[Holder]:
 
 
 def last_command(db: sqlite3.Connection, run: str) -> str:
-    """The command, as typed, that worked on the run last."""
+    """The command that worked on the run last, as typed but for what made it do only a part."""
     row = db.execute(
         """SELECT command FROM invocations WHERE run_id = ? AND branch_id IS NOT NULL
             ORDER BY invocation_id DESC LIMIT 1""",
         (run,),
     ).fetchone()
-    return str(row[0]) if row else ""
+    return _PARTLY.sub("", row[0]) if row else ""
+
+
+_PARTLY = re.compile(r" --again\b| --(?:pilot|limit)[ =]\d+")
 
 
 def delete(db: sqlite3.Connection, run: str) -> list[str]:

@@ -148,9 +148,11 @@ def usage(db: sqlite3.Connection, run: str, *, children: bool = False) -> Usage:
 
     All branches: money spent is spent. With `children`, also those of the runs that it made.
     """
+    columns = ("tokens_in", "tokens_cached", "tokens_out", "tokens_reasoning")
+    # A tool, which is no request, has 0 tokens: they would make 0 of what no endpoint told.
+    tokens = ", ".join(f"sum(CASE WHEN tries > 0 THEN {c} END)" for c in columns)
     row = db.execute(
-        f"""SELECT sum(tokens_in), sum(tokens_cached), sum(tokens_out), sum(tokens_reasoning),
-                   sum(cost_micro) FROM call_sums {OF_RUN}""",
+        f"""SELECT {tokens}, sum(cost_micro) FROM call_sums {OF_RUN}""",
         {"run": run, "children": children},
     ).fetchone()
     return Usage(*row)

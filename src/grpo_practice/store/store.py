@@ -140,10 +140,12 @@ class Store:
         """
         found = self.read(datasets.find, name)
         if found is None:
+            from grpo_practice.config.published import way_to  # the store opens without pydantic
+
             names = ", ".join(d.name for d in self.read(datasets.newest)) or "none yet"
             raise DataError(
                 f"there is no dataset {name!r} in {self.path} (there: {names})",
-                hint=f"grpo-practice data upload FILE --name {name}",
+                hint=way_to(name),
             )
         return found
 

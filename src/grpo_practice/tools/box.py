@@ -21,6 +21,8 @@ from grpo_practice.tools import Output, Session, Tool, ToolError
 
 OUTPUT_BYTES = 16 * 1024
 """Bytes of a result that a model reads, UTF-8; the rest is cut, and that is said."""
+FAILED = "error"
+"""The `finish` of a stored result that says why there is none."""
 
 
 class Toolbox:
@@ -92,17 +94,25 @@ class RolloutTools:
         """The stored result, or a new one that is committed. See `calls.Tools`."""
         tool = self._box.tools.get(name)
         if tool is None:
-            return ToolResult(f"Tool {name!r} not found. There are: {', '.join(self._box.tools)}.")
+            known = ", ".join(self._box.tools)
+            return ToolResult(f"Tool {name!r} not found. There are: {known}.", failed=True)
         try:
             given = _parsed(arguments)
         except ValueError as e:
-            return ToolResult(f"The arguments are {e}. Please try again with valid JSON.")
+            again = "Please try again with valid JSON."
+            return ToolResult(f"The arguments are {e}. {again}", failed=True)
         head = canon({"tool": tool.name, "version": tool.version, "arguments": given})
         request_hash = Chain(head).state[:16]
         nth, turn = self._play.place(request_hash)
         stored = await self._box.ledger.get(self._scope.address, request_hash, nth)
         if stored is not None:
-            result = ToolResult(stored.content, stored.seconds, replayed=True)
+            result = ToolResult(
+                stored.content,
+                stored.seconds,
+                stored.usage.cost_micro,
+                replayed=True,
+                failed=stored.finish == FAILED,
+            )
             self._remember(tool, given, result.text)
         else:
             result = await self._live(tool, given, limit_s)
@@ -136,16 +146,16 @@ class RolloutTools:
             raise TimeoutError("no time left for a tool")
         async with self._ready(tool) as call:
             start = monotonic()
-            deadline = asyncio.timeout(limit_s)
+            deadline, failed = asyncio.timeout(limit_s), False
             try:
                 async with deadline:
                     output: Output = await call(given)
             except Exception as e:
                 if deadline.expired() or _stops(e):
                     raise
-                output = Output(_said(e))
+                output, failed = Output(_said(e)), True
             took_s = max(0.0, monotonic() - start - output.waited_s)
-            return ToolResult(capped(output.text), took_s, output.cost_micro)
+            return ToolResult(capped(output.text), took_s, output.cost_micro, failed=failed)
 
     @asynccontextmanager
     async def _ready(self, tool: Tool) -> AsyncIterator[Callable[[Mapping[str, Any]], Any]]:
@@ -223,6 +233,7 @@ def capped(text: str) -> str:
 def _reply(tool: Tool, result: ToolResult) -> Reply:
     return Reply(
         message={"role": "tool", "content": result.text},
+        finish=FAILED if result.failed else None,
         usage=Usage(0, 0, 0, 0, result.cost_micro),  # no model was asked
         tries=0,
         answered_by=tool.runs_in,

@@ -104,6 +104,8 @@ class Source:
         sys.modules[module.__name__] = module  # dataclasses and pickle look their module up
         with _surroundings(self.path.parent), redirect_stdout(sys.stderr):
             exec(compile(self.text, str(self.path), "exec"), module.__dict__)
+        if not hasattr(module, self.func):
+            raise AttributeError(f"there is no {self.func} in {self.path.name}")
         function = getattr(module, self.func)
         if not callable(function):
             raise TypeError(f"{self.func} is {type(function).__name__}, not a function")

@@ -4,12 +4,16 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 
 PAGE = Path(__file__).parents[3] / "docs" / "agents.md"
 BLOCK = re.compile(r"(?:^`([\w.]+)`\n\n)?^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+INSTALL = re.compile(r"^pip install (.*)\n", re.MULTILINE)
+"""Not run: here it is all there."""
 
 
 def script() -> str:
@@ -18,7 +22,14 @@ def script() -> str:
     for name, kind, text in BLOCK.findall(PAGE.read_text("utf-8")):
         assert bool(name) != (kind == "sh"), f"a block of {kind} without a name"
         parts.append(f"cat > {name} <<'END_OF_FILE'\n{text}END_OF_FILE\n" if name else text)
-    return "\n".join(parts)
+    return INSTALL.sub("", "\n".join(parts))
+
+
+def test_what_the_page_installs_is_what_its_files_import() -> None:
+    (told,) = INSTALL.findall(PAGE.read_text("utf-8"))
+    assert set(told.split()) == {"openai", "openai-agents"}
+    assert all(distribution(name) for name in told.split())  # so the page can be run here
+    assert "pip install" not in script()
 
 
 @pytest.mark.slow

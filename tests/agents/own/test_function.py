@@ -118,6 +118,22 @@ async def test_a_thread_is_left_to_itself_and_that_is_said_once() -> None:
     assert "mine.py:solve was still running" in notices[0]
 
 
+async def test_a_thread_that_ends_with_its_rollout_is_no_news() -> None:
+    go_on, notices = threading.Event(), list[str]()
+
+    def raises(*_: Any) -> str:
+        go_on.wait(20)
+        raise ValueError("at once")
+
+    work = asyncio.create_task(call(raises, notices))
+    await asyncio.sleep(0.02)
+    work.cancel()
+    go_on.set()
+    await asyncio.wait((work,))
+    assert work.cancelled()
+    assert notices == []
+
+
 async def test_as_many_run_at_once_as_are_asked_to() -> None:
     together = threading.Barrier(64, timeout=20)
     works = [call(lambda *_: str(together.wait() >= 0)) for _ in range(64)]

@@ -13,7 +13,7 @@ import pytest
 from grpo_practice.agents import RolloutContext
 from grpo_practice.agents.own import OwnAgent
 from grpo_practice.calls import Address
-from grpo_practice.errors import ConfigError, FingerprintError, RunFailedError
+from grpo_practice.errors import Change, ConfigError, FingerprintError, RunFailedError
 from grpo_practice.events import Notice
 from grpo_practice.store import Store
 from grpo_practice.types import Played
@@ -176,7 +176,9 @@ async def test_1_64_another_file_is_another_agent(project: Own) -> None:
     await project.evaluate(*overrides)
     with pytest.raises(FingerprintError) as told:
         await project.evaluate(*project.agent(ONCE + "# changed\n"), "pass_k=2")
-    assert [change.key for change in told.value.diff] == ["agent.sha256"]
+    changed = Change("agent.sha256", "mine.py", "mine.py, which has changed")
+    assert told.value.diff == [changed]
+    assert "--restart-step 0 to ask all questions afresh" in str(told.value.hint)
     await project.evaluate(*project.agent(ONCE), "pass_k=2")
 
 
@@ -186,8 +188,38 @@ async def test_1_64_what_a_command_names_belongs_to_it(project: Own) -> None:
     overrides = ["agent.type=command", "agent.command=[python3, agent.py]"]
     assert (await project.evaluate(*overrides)).outcomes == {"ok": 12}
     (project.folder / "agent.py").write_text(answer + "\n", "utf-8")
-    with pytest.raises(FingerprintError, match="another configuration"):
+    with pytest.raises(FingerprintError, match="another configuration") as told:
         await project.evaluate(*overrides, "pass_k=2")
+    was = "a file of python3 agent.py"
+    assert told.value.diff == [Change("agent.sha256", was, f"{was}, which has changed")]
+
+
+async def test_a_program_mended_in_a_later_step_goes_on_there(project: Own) -> None:
+    broken = ONCE.replace("message =", "assert system.endswith('boxed{}.')\n    message =")
+    with pytest.raises(RunFailedError) as failed:
+        await project.practise(*project.practising(broken))
+    hint = str(failed.value.hint)
+    assert "(with --restart-step 2, where a file of the agent has changed)" in hint
+    with pytest.raises(FingerprintError) as told:
+        await project.practise(*project.practising(ONCE))
+    assert "--restart-step 2 to keep the steps before it" in str(told.value.hint)
+    report = await project.practise(*project.practising(ONCE), restart_step=2)
+    assert [row.closed for row in report.steps] == [True] * 4
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("import no_such_library.part", "pip install no_such_library"),
+        ("raise ModuleNotFoundError(name='agents.part')", "pip install openai-agents"),
+    ],
+)
+async def test_a_library_that_is_missing_is_to_be_installed(
+    project: Own, line: str, said: str
+) -> None:
+    with pytest.raises(ConfigError, match="cannot load it: ModuleNotFoundError") as told:
+        await project.evaluate(*project.agent(f"{line}\n{ONCE}"))
+    assert told.value.hint == f"install it into this environment: {said}"
 
 
 async def test_a_run_from_before_files_were_looked_at_goes_on(project: Own) -> None:
@@ -222,7 +254,7 @@ async def test_calls_that_are_made_at_once_are_each_used_again(project: Own) -> 
     ("function", "said"),
     [
         ("nothing.py:solve", "there is no file nothing.py"),
-        ("mine.py:nothing", "cannot load it: AttributeError"),
+        ("mine.py:nothing", "cannot load it: AttributeError: there is no nothing in mine.py$"),
         ("mine.py:user", "it cannot be called: too many positional"),
         ("mine.py:NUMBER", "cannot load it: TypeError"),
         ("broken.py:solve", "cannot load it: SyntaxError"),

@@ -4,8 +4,11 @@ import os
 import shutil
 import stat
 import sys
+import tempfile
+import venv
 from dataclasses import replace
 from pathlib import Path
+from venv import EnvBuilder
 
 import pytest
 
@@ -158,6 +161,71 @@ def test_the_interpreter_s_links_are_seen_to_where_they_lead(tmp_path: Path) -> 
     ]
 
 
+@needs_bwrap
+@pytest.mark.parametrize("root", [True, False])
+async def test_a_project_in_a_folder_that_is_seen_is_shown_empty(
+    root: bool, tmp_path: Path
+) -> None:
+    if root and os.geteuid() != 0:
+        pytest.skip("only root can do without a user namespace")
+    venv, work = tmp_path / "venv", tmp_path / "venv" / "work"
+    for folder in (venv, work / ".venv"):
+        EnvBuilder(symlinks=True).create(folder)
+    (work / ".env").write_text("KEY=secret")
+    found = await find("bwrap", str(work / ".venv" / "bin" / "python"), Path())
+    python = replace(found, prefixes=(venv, *found.prefixes))
+    box = replace(await sandbox(root=root), python=python)
+    code = f"import os, sys\nsorted(os.listdir({str(work)!r})), sys.prefix"
+    seen = await execute(box.start(), code, limit_s=20, memory_mb=512)
+    assert seen == str(([".env", ".venv"], str(work / ".venv")))
+    box = replace(box, private=(work,))
+    seen = await execute(box.start(), code, limit_s=20, memory_mb=512)
+    assert seen == str(([".venv"], str(work / ".venv")))
+    code = f"open({str(work / 'x')!r}, 'w')"
+    refused = await execute(box.start(), code, limit_s=20, memory_mb=512)
+    assert "Permission denied" in refused or "Read-only" in refused
+
+
+@needs_bwrap
+async def test_what_is_private_is_where_we_are_and_where_the_config_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    venv = tmp_path / "venv"
+    EnvBuilder(symlinks=True).create(venv)
+    files = [venv / "here" / "runs.db", venv / "there" / "x.yaml", venv / "root" / ".env"]
+    for file in files:
+        file.parent.mkdir()
+        file.write_text("secret")
+    (venv / "root" / "pyproject.toml").touch()
+    (venv / "root" / "sub").mkdir()
+    code = f"import os\n[os.path.exists(path) for path in {list(map(str, files))}]"
+    python = str(venv / "bin" / "python")
+    monkeypatch.chdir(venv / "here")
+    async with opened("bwrap", venv / "there", python=python) as tool:
+        assert await said(tool, code) == "[False, False, True]"
+    monkeypatch.chdir(venv / "root" / "sub")
+    async with opened("bwrap", venv / "there", python=python) as tool:
+        assert await said(tool, code) == "[True, False, False]"
+    monkeypatch.chdir(venv)
+    error = await refusal("bwrap", python=python)
+    assert f"{venv} is both the folder of your project and one that code must read" in str(error)
+    assert "in a folder of its own" in (error.hint or "")
+
+
+async def test_a_private_folder_is_hidden_under_each_of_its_names(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "alias").symlink_to("real")
+    python = Interpreter("/usr/bin/python3", (tmp_path / "alias",))
+    private = (tmp_path / "real" / "work", Path("/usr/src/app"), tmp_path)
+    command = Sandbox("bwrap", python, (0, 8, 0), root=True, private=private).command()
+    hidden = [command[i + 1] for i, arg in enumerate(command) if arg == "--tmpfs"][2:]
+    assert sorted(hidden) == [
+        str(tmp_path / "alias" / "work"),
+        str(tmp_path / "real" / "work"),
+        "/usr/src/app",
+    ]
+
+
 async def test_a_folder_that_holds_the_home_is_not_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -168,3 +236,16 @@ async def test_a_folder_that_holds_the_home_is_not_shown(
 
 def test_what_runs_inside_needs_nothing_of_this_package() -> None:
     assert "grpo_practice" not in cpython.program()
+
+
+@needs_bwrap
+async def test_an_interpreter_in_tmp_is_seen_there_and_nothing_else() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        venv.create(Path(folder) / "venv", symlinks=True)
+        (Path(folder) / "mine").touch()
+        async with opened("bwrap", python=f"{folder}/venv/bin/python") as tool:
+            code = "import sys, os\nprint(sys.prefix, os.listdir(os.path.dirname(sys.prefix)))"
+            assert await said(tool, code) == f"{folder}/venv ['venv']"
+            write = "open(sys.prefix + '/x', 'w')"
+            assert "Read-only file system" in await said(tool, f"import sys\n{write}")
+            assert await said(tool, "open('/tmp/x', 'w').write('1')") == "1"

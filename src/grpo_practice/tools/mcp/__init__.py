@@ -40,7 +40,7 @@ async def open_mcp(toolkit: McpToolkit, folder: Path) -> AsyncIterator[list[Tool
             hint="pip install 'grpo-practice[mcp]'",
         ) from e
     from grpo_practice.tools.mcp.connection import Connection, UnreachableError
-    from grpo_practice.tools.mcp.listing import activated, version_of
+    from grpo_practice.tools.mcp.listing import usable, version_of
     from grpo_practice.tools.mcp.server import Server
     from grpo_practice.tools.mcp.transport import reaching
 
@@ -54,7 +54,7 @@ async def open_mcp(toolkit: McpToolkit, folder: Path) -> AsyncIterator[list[Tool
         raise ConfigError(f"toolkits.{toolkit.name}: {e}", hint=e.hint) from e
     server = Server(first, partial(Connection.open, toolkit.name, reach, timeout_s))
     try:
-        listed = activated(toolkit, first.tools)
+        listed = usable(toolkit, first.tools)
         original = {name: tool.name for name, tool in listed.items()}
         runs_in = f"mcp {version_of(first.client, toolkit.name)}"
 

@@ -34,7 +34,7 @@ async def every_tool(client: Client) -> list[ServerTool]:
     raise ValueError(f"it lists no end of tools: {len(found)} and more")
 
 
-def activated(toolkit: McpToolkit, tools: Sequence[ServerTool]) -> dict[str, ServerTool]:
+def usable(toolkit: McpToolkit, tools: Sequence[ServerTool]) -> dict[str, ServerTool]:
     """The tools by the names that models know them by; what a config leaves out may be unfit.
 
     Raises:

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from grpo_practice.config.env import project
+from grpo_practice.tools.python import seccomp
 from grpo_practice.tools.python.backend import Backend, refused
 from grpo_practice.tools.python.cpython import (
     ENVIRONMENT,
@@ -35,18 +37,27 @@ async def open_bwrap(python: str | None, folder: Path, memory_mb: int) -> Backen
 
     Args:
         python: The interpreter; None is the one that runs this program.
-        folder: What its path is relative to.
+        folder: What its path is relative to. It is not seen, nor is where we are, nor the
+            projects that these are in.
         memory_mb: Most memory of one process.
 
     Raises:
-        ConfigError: It does not work here.
+        ConfigError: It does not work here, or the project is where the interpreter is.
     """
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         raise refused("bwrap", "there is no program bwrap", "install the package bubblewrap")
     version = await _version(bwrap)
     interpreter = await find("bwrap", python, folder)
-    sandbox = Sandbox(bwrap, interpreter, version, root=os.geteuid() == 0)
+    here = {place.resolve() for place in (folder, Path.cwd())}
+    private = tuple(sorted(here | {project(place) for place in here}))
+    sandbox = Sandbox(bwrap, interpreter, version, root=os.geteuid() == 0, private=private)
+    for place in sandbox.shown():
+        raise refused(
+            "bwrap",
+            f"{place} is both the folder of your project and one that code must read",
+            "have the virtual environment, or the project, in a folder of its own",
+        )
 
     async def run(code: str, limit_s: float) -> str:
         return await execute(sandbox.start(), code, limit_s=limit_s, memory_mb=memory_mb)
@@ -76,16 +87,23 @@ class Sandbox:
         version: Of bwrap.
         root: True when we are root. The kernel limits no processes of root, nor of who is root
             outside a user namespace: there is none then, and the code runs as somebody else.
+        private: Folders, resolved, that are shown empty where they lie in one that is seen.
     """
 
     bwrap: str
     python: Interpreter
     version: tuple[int, ...]
     root: bool
+    private: tuple[Path, ...] = ()
 
     def start(self) -> Start:
         """One execution."""
-        return Start(self.command(), {"uid": next(_UIDS)} if self.root else {}, {})
+        job = {"uid": next(_UIDS)} if self.root else {}
+        return Start(self.command(), job, {}, seccomp=seccomp.here())
+
+    def shown(self) -> list[Path]:
+        """The private folders that cannot be hidden: all of each is needed."""
+        return [source for source, _ in self._seen() if source in self.private]
 
     def command(self) -> list[str]:
         """The command line. What can be written to is memory, and limited."""
@@ -97,11 +115,11 @@ class Sandbox:
             *_environment(),
             *("--perms", "0755", "--dir", "/etc"),
             *(arg for path in _SYSTEM for arg in ("--ro-bind-try", path, path)),
-            *self._interpreter(),
             *("--proc", "/proc", "--dev", "/dev"),
             *("--perms", "1777", "--size", size, "--tmpfs", "/dev/shm"),
             *("--remount-ro", "/dev"),
             *("--perms", "1777", "--size", size, "--tmpfs", "/tmp"),
+            *self._interpreter(),  # last: it may lie in /tmp
             *("--remount-ro", "/", "--chdir", "/tmp"),
             *("--", self.python.path, *python_arguments()),
         ]
@@ -116,15 +134,36 @@ class Sandbox:
         nested = ("--disable-userns",) if self.version >= (0, 8) else ()
         return ("--unshare-all", "--unshare-user", *nested, "--uid", _NOBODY, "--gid", _NOBODY)
 
+    def _seen(self) -> list[tuple[Path, Path]]:
+        """All that is seen of the disk, and where."""
+        system = [(Path(path).resolve(), Path(path)) for path in _SYSTEM]
+        return [*system, *self.python.mounts(_SYSTEM, self.private)]
+
+    def _hidden(self) -> Iterator[Path]:
+        for source, place in self._seen():
+            for folder in self.private:
+                if folder.is_relative_to(source):
+                    yield place / folder.relative_to(source)
+
     def _interpreter(self) -> Iterator[str]:
-        """Its folders where they are outside, and what is above them open to all."""
-        made = {Path("/"), *map(Path, _SYSTEM)}
-        for source, place in self.python.mounts(_SYSTEM):
+        """Its folders where they are outside, and what is above them open to all.
+
+        What is private in any folder is covered; the outer folder comes before the inner one.
+        """
+        made = {Path("/"), Path("/tmp"), *map(Path, _SYSTEM)}
+        sources = {place: source for source, place in self._seen()[len(_SYSTEM) :]}
+        hidden = set(self._hidden())
+        for place in sorted({*sources, *hidden}, key=lambda place: len(place.parts)):
+            if place in hidden:
+                yield from ("--perms", "0755", "--tmpfs", str(place))
+                continue
             for parent in reversed(place.parents):
                 if parent not in made:
                     made.add(parent)
                     yield from ("--perms", "0755", "--dir", str(parent))
-            yield from ("--ro-bind", str(source), str(place))
+            yield from ("--ro-bind", str(sources[place]), str(place))
+        for place in sorted(hidden):
+            yield from ("--remount-ro", str(place))
 
 
 def _environment() -> Iterator[str]:

@@ -8,7 +8,7 @@ import contextlib
 import json
 import os
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -55,6 +55,7 @@ class Start:
         cwd: Where it runs.
         cookie: A value in its environment, to find what is left if the program inside is killed.
         kill: A command that kills it where ending the process does not.
+        seccomp: What the kernel refuses to it, as bwrap reads it from a descriptor.
     """
 
     command: Sequence[str]
@@ -63,6 +64,7 @@ class Start:
     cwd: str | None = None
     cookie: str | None = None
     kill: Sequence[str] = ()
+    seccomp: bytes = b""
 
 
 async def execute(start: Start, code: str, *, limit_s: float, memory_mb: int) -> str:
@@ -100,18 +102,39 @@ async def execute(start: Start, code: str, *, limit_s: float, memory_mb: int) ->
 
 
 async def _started(start: Start) -> Process:
+    with _seccomp(start.seccomp) as (more, passed):
+        return await _spawned(start, [*start.command[:1], *more, *start.command[1:]], passed)
+
+
+async def _spawned(start: Start, command: Sequence[str], passed: Sequence[int]) -> Process:
     try:
         return await asyncio.create_subprocess_exec(
-            *start.command,
+            *command,
             stdin=PIPE,
             stdout=PIPE,
             stderr=STDOUT,
             env=None if start.env is None else dict(start.env),
             cwd=start.cwd,
             start_new_session=True,
+            pass_fds=passed,
         )
     except OSError as e:
         raise ToolError(f"could not be started: {e.strerror}") from e
+
+
+@contextlib.contextmanager
+def _seccomp(program: bytes) -> Iterator[tuple[Sequence[str], Sequence[int]]]:
+    """The arguments that name it, and the descriptor it is read from: for one start alone."""
+    if not program:
+        yield (), ()
+        return
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, program)  # less than a pipe holds
+        os.close(writer)
+        yield ("--seccomp", str(reader)), (reader,)
+    finally:
+        os.close(reader)
 
 
 async def _read(stream: asyncio.StreamReader, written: Written) -> None:

@@ -77,6 +77,8 @@ def _confine(job: dict[str, Any]) -> None:
         (resource.RLIMIT_CPU, int(job["limit_s"]) + 1, int(job["limit_s"]) + 2),
         (resource.RLIMIT_AS, memory, memory + _SPARE),
     ]
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123
+        file.write("1000")  # not all memory is limited: where there is none left, this goes first
     uid = job.get("uid")
     if uid is not None:
         os.setgroups([])

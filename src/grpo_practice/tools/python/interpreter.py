@@ -23,12 +23,18 @@ class Interpreter:
     prefixes: tuple[Path, ...]
     """The folders that it and its packages are in."""
 
-    def mounts(self, system: Sequence[str]) -> Iterator[tuple[Path, Path]]:
-        """What must be seen of the disk beside `system`, and where: folders, links and itself."""
+    def mounts(
+        self, system: Sequence[str], private: Sequence[Path] = ()
+    ) -> Iterator[tuple[Path, Path]]:
+        """What must be seen of the disk beside `system`, and where: folders, links and itself.
+
+        Also where it lies in one of the folders `private`, which are not seen.
+        """
         seen = [Path(path) for path in system]
         link = Path(self.path)
         for place in (*self.prefixes, *(p.resolve() for p in self.prefixes), *_links(link)):
-            if not any(place.is_relative_to(folder) for folder in seen):
+            over = [folder for folder in (*seen, *private) if place.is_relative_to(folder)]
+            if not over or max(over, key=lambda folder: len(folder.parts)) in private:
                 seen.append(place)
                 yield place.resolve(), place
 

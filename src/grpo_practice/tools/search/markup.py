@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from urllib.parse import urljoin
 
 _TAG = re.compile(r"""<(/?)([a-zA-Z][a-zA-Z0-9]*+)((?>[^>"']++|"[^"]*+"|'[^']*+')*+)>""")
+_BARE = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*+)([^>]*+)>")
+"""A tag of a page whose quotation marks are not in order."""
+_FAILURES = 8
+"""Tags without an end, each looked for to the end of the page, until a page is such a one."""
 _HREF = re.compile(r"""\bhref\s*+=\s*+("[^"]*+"|'[^']*+'|[^\s"'>]++)""", re.IGNORECASE)
 _META = re.compile(rb"""<meta\b[^>]{0,200}?charset\s*=\s*["']?\s*([a-z0-9_:.-]+)""", re.IGNORECASE)
 _LONG_NUMBER = re.compile(r"&#\d{8,}+;?")
@@ -112,15 +116,16 @@ def _parts(page: str, url: str) -> Iterator[str]:
 
 def _tokens(page: str) -> Iterator[str | _Tag]:
     """Texts and tags. Each step goes on behind all that it has looked at."""
-    at = 0
+    at, failures = 0, 0
     while at < len(page):
         start = page.find("<", at)
         if start != at:
             yield page[at : start if start >= 0 else len(page)]
         if start < 0:
             return
-        tag = _TAG.match(page, start)
+        tag = (_TAG if failures < _FAILURES else _BARE).match(page, start)
         if tag is None:
+            failures += page[start + 1 : start + 3].lstrip("/")[:1].isalpha()
             at = _behind(page, start)
             if at == start + 1:
                 yield "<"

@@ -80,7 +80,7 @@ def web_qa_tool(reader: Reader, ask: Callable[[Scope], Chat], **more: Any) -> To
         start = monotonic()
         async with lock:
             reply = await _asked(ask(at), page, query)
-        waited_s = max(0.0, monotonic() - start - reply.seconds)
+        waited_s = monotonic() - start - reply.seconds  # negative where it was stored
         return Output(answered(page, _said(reply)), reader.cost_micro, waited_s)
 
     return tool_of(web_qa, **more)
@@ -128,7 +128,7 @@ def prompt() -> Prompt:
 
 def answered(page: Page, answer: str) -> str:
     """The answer as the agent reads it: from the page, so fenced as the page is."""
-    text = f"{page.url}\n\n{clipped(answer, _SIZE - 4096)}"
+    text = f"{page.url}\n\n{clipped(neutral(answer), _SIZE - 4096)}"
     parts = [PREFACE, from_web(text, domain_of(URL(page.url)))]
     if not page.whole:
         parts.append("Only the beginning of the page was read.")
