@@ -58,7 +58,7 @@ async def play(
     async def open_(scope: Scope) -> Any:
         yield used
 
-    agent = ToolAgent(open_, max_turns=turns, stop_at=[stop])
+    agent = ToolAgent(open_, max_turns=turns, stop_at=[stop] if stop else [])
     return await agent("Q", "S", RolloutContext(chat, SCOPE, 100.0)), chat, used
 
 
@@ -175,6 +175,13 @@ async def test_arguments_that_come_parsed_are_taken() -> None:
     }
     _, _, tools = await play(Reply(message), "x")
     assert tools.seen[0][:2] == ("t", '{"n": 1}')
+
+
+async def test_1_49_a_call_that_is_none_has_a_result_all_the_same() -> None:
+    message: Message = {"role": "assistant", "tool_calls": [{"id": "a", "function": "t"}, {}]}
+    played, chat, _ = await play(Reply(message), "x")
+    assert [m["role"] for m in chat.seen[1][-3:]] == ["assistant", "tool", "tool"]
+    assert played.response == "x"
 
 
 def test_what_is_no_call_is_none() -> None:

@@ -95,7 +95,7 @@ class _Game:
         """Each tool the last reply calls has its result, and the model will read it."""
         self._turns += 1
         message, calls = identified(self.replies[-1].message)
-        functions = [call.get("function") or {} for call in calls]
+        functions = [f if isinstance(f := call.get("function"), dict) else {} for call in calls]
         names = [str(function.get("name") or "") for function in functions]
         left = self._left_s
         found = await asyncio.gather(
