@@ -174,7 +174,7 @@ async def test_nothing_rests_on_a_row_that_could_not_be_written(path: Path, firs
 async def test_a_crowd_has_to_wait(path: Path) -> None:
     writer, kind = Writer(path), Rows()
     block = threading.Event()
-    writer.submit(lambda _: block.wait(5))
+    writer.submit(lambda _: block.wait(60))
     for x in range(CROWD + 1):
         soon = asyncio.ensure_future(writer.row_soon(kind.many, x))
         await asyncio.sleep(0)
