@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from grpo_practice.cli import datasets
+from grpo_practice.cli.added import Added
 from grpo_practice.cli.common import (
     PROGRAM,
     DbOption,
@@ -18,7 +19,7 @@ from grpo_practice.cli.common import (
     print_json,
     say,
 )
-from grpo_practice.cli.datasets import NameArgument, check_name, document, suited, usable
+from grpo_practice.cli.datasets import NameArgument, check_name, document, usable
 from grpo_practice.cli.download import download
 from grpo_practice.cli.tables import facts, table
 from grpo_practice.errors import ConfigError, DataError
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Datasets: from files to names.")
 
-SHOWN = 5
-"""Unusable answers that are named."""
 QUESTION, ANSWER = 80, 40
 """Characters of a cell."""
 
@@ -103,7 +102,7 @@ def upload(
     """
     from grpo_practice.data import Source, read_samples
     from grpo_practice.data.read import joined
-    from grpo_practice.verify.resolve import check_gold, resolve
+    from grpo_practice.verify.resolve import resolve
 
     check_name(name)
     if file is not None and from_run is not None:
@@ -130,30 +129,8 @@ def upload(
         held = [*store.samples(store.dataset(name).id)] if append else []
         samples, notes = joined(held, found.samples, dedup=dedup)
         row, new = store.add_dataset(name, samples, origin=origin, replace=replace or append)
-    verify = verify or suited(samples)
-    function = resolve(verify, {}, None, Path.cwd())
-    why = {n: reason for n, s in enumerate(samples, 1) if (reason := check_gold(function, s))}
-    if json:
-        unusable = [{"row": n, "reason": reason} for n, reason in why.items()]
-        print_json(
-            {
-                "schema": "grpo-practice.upload/1",
-                "dataset": document(row),
-                "new": new,
-                "notes": [*found.notes, *notes],
-                "skipped": found.skipped,
-                "verify": {"name": verify, "unusable": unusable},
-                "exit": 0,
-            }
-        )
-        return
-    before = "" if new else ", as before"
-    say(f"{name} (revision {row.revision}) holds {count(row.n, 'row')}{before}", style="bold")
-    for text in (*found.notes, *notes):
-        say(f"  {text}")
-    say(f"  {golds(why, row.n, verify)}")
-    verify = usable([samples[n - 1] for n in why], verify) if why else verify
-    say(f"next: {PROGRAM} eval --model MODEL --dataset {name} --verify {verify}")
+    told = Added(row, new, samples, [*found.notes, *notes], found.skipped)
+    told.tell(verify, schema="grpo-practice.upload/1", json=json)
 
 
 def _recorded(db: Path | None, run: str | None, *, dedup: bool) -> "ReadResult":
@@ -269,18 +246,6 @@ def mapped(pairs: "Iterable[str]") -> dict[str, str]:
             raise ConfigError(f"--map {pair!r} is not ROLE=COLUMN", hint="--map question=problem")
         mapping[role] = column
     return mapping
-
-
-def golds(why: dict[int, str], rows: int, verify: str) -> str:
-    """What the verify function thinks of the answers, in a sentence."""
-    if not why:
-        return f"verify {verify} can use every answer"
-    named = "; ".join(f"row {n}: {reason}" for n, reason in list(why.items())[:SHOWN])
-    more = f"; and {len(why) - SHOWN} more" if len(why) > SHOWN else ""
-    return (
-        f"verify {verify} cannot use {len(why)} of {count(rows, 'answer')}: {named}{more}"
-        " (another function may: --verify NAME)"
-    )
 
 
 def _answer(sample: "Sample") -> str:

@@ -5,15 +5,12 @@ from typing import Annotated
 
 import typer
 
+from grpo_practice.cli.added import Added
 from grpo_practice.cli.common import (
-    PROGRAM,
     DbOption,
     JsonOption,
-    count,
     note,
     open_store,
-    print_json,
-    say,
 )
 
 
@@ -63,11 +60,11 @@ def download(
 
     Example: grpo-practice data download AIME24
     """
-    from grpo_practice.cli.data import golds, mapped
-    from grpo_practice.cli.datasets import check_name, document, suited, usable
+    from grpo_practice.cli.data import mapped
+    from grpo_practice.cli.datasets import check_name
     from grpo_practice.data.download import Wanted, defaults
     from grpo_practice.data.download import download as fetch
-    from grpo_practice.verify.resolve import check_gold, resolve
+    from grpo_practice.verify.resolve import resolve
 
     mapping = mapped(map_ or [])
     wanted = Wanted(what, split, revision, limit, seed, mapping, shape, dedup, skip_bad)
@@ -79,26 +76,5 @@ def download(
     found = fetch(wanted, tell=note)
     with open_store(db) as store:
         row, new = store.add_dataset(name, found.samples, origin=found.origin, replace=replace)
-    verify = verify or suited(found.samples)
-    function = resolve(verify, {}, None, Path.cwd())
-    why = {n: reason for n, s in enumerate(found.samples, 1) if (reason := check_gold(function, s))}
-    if json:
-        unusable = [{"row": n, "reason": reason} for n, reason in why.items()]
-        print_json(
-            {
-                "schema": "grpo-practice.download/1",
-                "dataset": document(row),
-                "new": new,
-                "notes": found.notes,
-                "skipped": found.skipped,
-                "verify": {"name": verify, "unusable": unusable},
-                "exit": 0,
-            }
-        )
-        return
-    held = "" if new else ", as before"
-    say(f"{name} (revision {row.revision}) holds {count(row.n, 'row')}{held}", style="bold")
-    for text in (f"from {found.origin}", *found.notes, golds(why, row.n, verify)):
-        say(f"  {text}")
-    verify = usable([found.samples[n - 1] for n in why], verify) if why else verify
-    say(f"next: {PROGRAM} eval --model MODEL --dataset {name} --verify {verify}")
+    told = Added(row, new, found.samples, found.notes, found.skipped)
+    told.tell(verify, schema="grpo-practice.download/1", json=json, origin=found.origin)
