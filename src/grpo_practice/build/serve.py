@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import os
-import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from grpo_practice.build.models import SIM_URL, endpoint_of
 from grpo_practice.build.specs import simulated
 from grpo_practice.config import Environment, load_eval
 from grpo_practice.config.agent import AgentConfig
-from grpo_practice.config.base import NAME
+from grpo_practice.config.base import check_name
 from grpo_practice.config.identity import identity_of
 from grpo_practice.errors import ConfigError
 from grpo_practice.llm.endpoint import Endpoint, shown_url
@@ -180,11 +179,7 @@ def recording(
         ConfigError: The name cannot be used, or is that of a run of another kind or agent.
         LockedError: Another process records into it.
     """
-    if not re.fullmatch(NAME[1:-1], run):
-        raise ConfigError(
-            f"{run!r} cannot be the name of a run",
-            hint="letters, digits, `.`, `_`, `-`; 1 to 100, not starting with . or -",
-        )
+    check_name(run, "a run")
     spec = RecordedSpec(
         run,
         prepared.identity,

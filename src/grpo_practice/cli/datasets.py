@@ -47,15 +47,9 @@ def check_name(name: str) -> None:
     Raises:
         ConfigError: It cannot.
     """
-    import re
+    from grpo_practice.config import base
 
-    from grpo_practice.config.base import NAME
-
-    if not re.fullmatch(NAME[1:-1], name):
-        raise ConfigError(
-            f"{name!r} cannot be the name of a dataset",
-            hint="letters, digits, `.`, `_`, `-`; 1 to 100, not starting with . or -",
-        )
+    base.check_name(name, "a dataset")
 
 
 def document(row: "DatasetRow") -> dict[str, Any]:

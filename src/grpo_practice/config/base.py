@@ -1,13 +1,28 @@
 """What all config models share: typos are errors, types are strict, nothing changes later."""
 
+import re
 from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
 from grpo_practice.config.yamltext import plain
+from grpo_practice.errors import ConfigError
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"
 """Names of experiments and datasets: they become parts of run names and of file names."""
+
+
+def check_name(name: str, what: str) -> None:
+    """The name can be that of an experiment, a dataset or a recorded run.
+
+    Raises:
+        ConfigError: It cannot; the message says of `what`.
+    """
+    if not re.fullmatch(NAME[1:-1], name):
+        raise ConfigError(
+            f"{name!r} cannot be the name of {what}",
+            hint="letters, digits, `.`, `_`, `-`; 1 to 100, not starting with . or -",
+        )
 
 
 class EnvText(str):
