@@ -10,8 +10,9 @@ import pytest
 from bench.toy import MOST, Attempt, Edit, Policy, Toy, asked, merged, wave_ends
 
 from grpo_practice.calls import Message, Reply, Scope
-from grpo_practice.practice.distil import At, Teacher, compare, propose
+from grpo_practice.practice.distil import compare, propose
 from grpo_practice.practice.merge import apply, merge, proposals
+from grpo_practice.practice.teacher import At, Teacher
 from grpo_practice.prompts import load_prompts
 from grpo_practice.sim import answer
 from grpo_practice.sim.lore import keys_in, text

@@ -10,9 +10,10 @@ import pytest
 
 from grpo_practice.calls import Chat, Message, Reply, Scope
 from grpo_practice.errors import ConfigError, EndpointError
-from grpo_practice.practice.distil import At, Teacher, distil
+from grpo_practice.practice.distil import distil
 from grpo_practice.practice.informative import status_of
 from grpo_practice.practice.merge import merge, proposals
+from grpo_practice.practice.teacher import At, Teacher
 from grpo_practice.prompts import SLOTS, compile_prompt, load_prompts
 from grpo_practice.types import (
     Distilled,

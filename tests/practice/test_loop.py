@@ -21,9 +21,9 @@ from grpo_practice.errors import (
 from grpo_practice.events import Event, StepFinished, StepStarted
 from grpo_practice.llm.ledgered import Model, ledgered
 from grpo_practice.practice import step as one_step
-from grpo_practice.practice.distil import Teacher
 from grpo_practice.practice.job import Practice
 from grpo_practice.practice.loop import practise
+from grpo_practice.practice.teacher import Teacher
 from grpo_practice.prompts import load_prompts
 from grpo_practice.rollout import Player
 from grpo_practice.store import Store

@@ -25,10 +25,10 @@ from grpo_practice.config.models import PracticeConfig, PracticeSettings
 from grpo_practice.config.provider import ModelConfig
 from grpo_practice.errors import Change, ConfigError, FingerprintError, RunFailedError
 from grpo_practice.events import RunStarted
-from grpo_practice.practice.distil import Teacher
 from grpo_practice.practice.job import AfterStep, Practice
 from grpo_practice.practice.loop import practise
 from grpo_practice.practice.plan import plan_practice
+from grpo_practice.practice.teacher import Teacher
 from grpo_practice.prompts import Prompt, load_prompts, prompts_from
 from grpo_practice.rollout import Player
 from grpo_practice.store import branches, scores

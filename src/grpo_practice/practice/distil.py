@@ -4,18 +4,13 @@ Source: Training-Free GRPO (arXiv 2510.08191), "group advantage computation". Un
 code, the comparison sees the library, so that it can say which experience misled.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Sequence
 
-from jinja2 import TemplateError
-
-from grpo_practice.calls import Address, Chat, Message, Reply, Scope, Stage
-from grpo_practice.errors import ConfigError, ReplyError, StepError
+from grpo_practice.errors import StepError
 from grpo_practice.metrics import advantages
 from grpo_practice.practice.replies import read_lessons, read_operations, read_summary
+from grpo_practice.practice.teacher import At, Teacher
 from grpo_practice.practice.transcript import transcript_text
-from grpo_practice.prompts import Prompt
 from grpo_practice.prompts.system import experience_lines
 from grpo_practice.rollout import task_group
 from grpo_practice.types import (
@@ -28,79 +23,6 @@ from grpo_practice.types import (
     Rollout,
     Sample,
 )
-
-T = TypeVar("T")
-
-ASKS = 3
-"""How often a reply that cannot be read is asked for, the first time included."""
-
-
-@dataclass(frozen=True, slots=True)
-class Teacher:
-    """What the stages of distillation have in common."""
-
-    chat: Callable[[Scope], Chat]
-    prompts: Mapping[str, Prompt]
-    agent_objective: str | None
-    learning_objective: str | None
-    truth: bool
-    """False: neither answer, reward nor critique reaches the model."""
-    limit: int
-    """The most lessons of one group."""
-    run_seed: int
-
-    def open(self, at: "At", stage: Stage, sample: Sample | None, attempt: int = -1) -> Chat:
-        """The conversation of one stage about one sample (None: about the whole step)."""
-        slot = at.slot if sample else -1
-        address = Address(at.branch_id, at.step, slot, attempt, stage)
-        return self.chat(Scope(address, self.run_seed, sample.sha if sample else "", at.epoch))
-
-    def render(self, stage: Stage, **slots: object) -> list[Message]:
-        """The messages of a stage.
-
-        Raises:
-            ConfigError: The prompt, a file of the user's, shows something that is not there.
-        """
-        try:
-            return self.prompts[stage].render(
-                agent_objective=self.agent_objective,
-                learning_objective=self.learning_objective,
-                **slots,
-            )
-        except TemplateError as e:
-            raise ConfigError(
-                f"the prompt {stage!r} cannot be filled: {e}",
-                hint="correct it in prompts_dir; a run that has begun takes it up with another"
-                " exp_id or with --restart-step 0",
-            ) from e
-
-    async def ask(self, chat: Chat, messages: list[Message], read: Callable[[Reply], T]) -> T:
-        """What `read` makes of the reply; one it cannot read is asked for again, with the error.
-
-        Raises:
-            ReplyError: It could not be read `ASKS` times.
-            EndpointError: There was no reply.
-        """
-        for ask in range(ASKS):
-            reply = await chat(messages)
-            try:
-                return read(reply)
-            except ReplyError as e:
-                if ask == ASKS - 1:
-                    raise
-                again = self.prompts["reask"].render(error=str(e))
-                messages = [*messages, reply.message, *again]
-        raise AssertionError("unreachable")
-
-
-@dataclass(frozen=True, slots=True)
-class At:
-    """Which group's distillation, of which step."""
-
-    branch_id: int
-    step: int
-    epoch: int
-    slot: int = -1
 
 
 async def distil(

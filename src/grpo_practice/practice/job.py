@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from grpo_practice.events import Emit
 from grpo_practice.failures import Land
-from grpo_practice.practice.distil import Teacher
+from grpo_practice.practice.teacher import Teacher
 from grpo_practice.rollout import Player
 from grpo_practice.store import Store
 from grpo_practice.store.records import Branch

@@ -6,8 +6,8 @@ proposals of the batch.
 
 from collections.abc import Iterable, Sequence
 
-from grpo_practice.practice.distil import At, Teacher
 from grpo_practice.practice.replies import read_operations
+from grpo_practice.practice.teacher import At, Teacher
 from grpo_practice.prompts.system import experience_lines
 from grpo_practice.types import Distilled, Experience, Library, Operation
 

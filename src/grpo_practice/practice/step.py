@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from grpo_practice.errors import StepError
 from grpo_practice.events import GroupDistilled, GroupFinished, StepFinished
-from grpo_practice.practice.distil import At, distil
+from grpo_practice.practice.distil import distil
 from grpo_practice.practice.informative import Status, status_of
 from grpo_practice.practice.job import Practice
 from grpo_practice.practice.lint import Lint, quarantine
@@ -14,6 +14,7 @@ from grpo_practice.practice.merge import apply, merge, proposals
 from grpo_practice.practice.playing import Playing
 from grpo_practice.practice.record import counted, group_row, mean_reward, step_stats
 from grpo_practice.practice.sources import Pages, read_in, supported
+from grpo_practice.practice.teacher import At
 from grpo_practice.store.records import GroupRow, StepResult, StepRow
 from grpo_practice.types import Distilled, Group, Library, Operation
 
