@@ -10,9 +10,11 @@ import pytest
 from bench.toy import MOST, Attempt, Edit, Policy, Toy, asked, merged, wave_ends
 
 from grpo_practice.calls import Message, Reply, Scope
-from grpo_practice.practice.distil import compare, propose
+from grpo_practice.practice.distil import Attempt as Shown
+from grpo_practice.practice.distil import Task, compare, propose
 from grpo_practice.practice.merge import apply, merge, proposals
 from grpo_practice.practice.teacher import At, Teacher
+from grpo_practice.practice.transcript import Piece, Transcript
 from grpo_practice.prompts import load_prompts
 from grpo_practice.sim import answer
 from grpo_practice.sim.lore import keys_in, text
@@ -93,7 +95,12 @@ async def test_a_group_teaches_what_the_simulated_teacher_says(seed: int) -> Non
     group, told = group_of(place[1], attempts)
     real = library_of(library)
     with patch("grpo_practice.sim.teacher.unit", lambda seed, what, sha: draws[what]):
-        lessons = await compare(TEACHER, group, told, real, AT, shown=library_of(shown))
+        task = Task(TEACHER, group, real, library_of(shown), AT)
+        summaries = [Transcript((Piece("said", text),)) for text in told]
+        shows = [
+            Shown(r, "summary", text) for r, text in zip(group.rollouts, summaries, strict=True)
+        ]
+        lessons, _ = await compare(task, shows)
     operations = await propose(TEACHER, group.sample, lessons, real, AT)
     assert [edit_of(op) for op in operations] == TOY._teach(place, attempts, library)
 

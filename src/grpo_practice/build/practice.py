@@ -20,6 +20,8 @@ from grpo_practice.build.specs import (
     eval_name,
     library_variant,
     practice_spec,
+    teacher_context,
+    teacher_of,
 )
 from grpo_practice.config.models import PracticeConfig, PracticeSettings
 from grpo_practice.config.provider import ModelConfig
@@ -28,6 +30,7 @@ from grpo_practice.events import RunStarted
 from grpo_practice.practice.job import AfterStep, Practice
 from grpo_practice.practice.loop import practise
 from grpo_practice.practice.plan import plan_practice
+from grpo_practice.practice.reading import room_of
 from grpo_practice.practice.teacher import Teacher
 from grpo_practice.prompts import Prompt, load_prompts, prompts_from
 from grpo_practice.rollout import Player
@@ -204,6 +207,7 @@ def planned(
 async def _work(session: Session, job: PracticeJob, run: Open, rows: list[StepRow]) -> None:
     config, settings = job.config, job.config.practice
     agent, judge = config.evaluation.agent, config.evaluation.judge_model
+    distils = teacher_of(config)
     models = Models(
         run.ledger,
         run.emit,
@@ -230,13 +234,15 @@ async def _work(session: Session, job: PracticeJob, run: Open, rows: list[StepRo
             judge=await models.chats(judge or agent.model, "judge", later=True),
         )
         teacher = Teacher(
-            chat=await models.chats(settings.teacher_model or agent.model, "teacher"),
+            chat=await models.chats(distils, "teacher"),
             prompts=prompts_from(run.branch.prompts),
             agent_objective=settings.agent_objective,
             learning_objective=settings.learning_objective,
             truth=settings.given_ground_truth,
             limit=settings.num_experiences_per_query,
             run_seed=settings.seed,
+            summaries=settings.summaries,
+            room=room_of(teacher_context(config), endpoint_of(distils)[0].get("max_tokens")),
         )
         practice = Practice(
             branch=run.branch,

@@ -9,23 +9,32 @@ from math import ceil, sqrt
 
 from grpo_practice.build import evaluation, practice
 from grpo_practice.build.evaluation import EvalJob
-from grpo_practice.build.forecast import Forecast, Line, Remaining, forecast_line
+from grpo_practice.build.forecast import (
+    Forecast,
+    Line,
+    Remaining,
+    forecast_line,
+    transcript_tokens,
+)
+from grpo_practice.build.models import endpoint_of
 from grpo_practice.build.practice import PracticeJob
 from grpo_practice.build.ranges import ONE, Range
 from grpo_practice.build.reports import EvalReport, PracticeReport
 from grpo_practice.build.session import Plan, Session
-from grpo_practice.build.specs import eval_name, library_variant
+from grpo_practice.build.specs import eval_name, library_variant, teacher_context, teacher_of
 from grpo_practice.build.turns import Turns, turns_of
 from grpo_practice.calls import Stage
 from grpo_practice.canonical import text_sha
-from grpo_practice.config.models import EvalConfig
+from grpo_practice.config.models import EvalConfig, PracticeConfig, PracticeSettings
 from grpo_practice.evaluate import unfinished
 from grpo_practice.events import Notice
 from grpo_practice.llm.prices import Prices
+from grpo_practice.practice.reading import room_of
 from grpo_practice.practice.skipping import AGAIN
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.store import Store, branches, runs, scores, spending
 from grpo_practice.store.records import Branch, RunSpec, StepRow
+from grpo_practice.text import DENSE_CHARS_PER_TOKEN
 from grpo_practice.types import FIRST_WAVE, Library
 from grpo_practice.verify.resolve import VerifyFunction
 
@@ -155,8 +164,12 @@ def _lines(
 ) -> list[Line]:
     """Of each stage; until here the calls that play were one for each rollout."""
     each, prices = turns.each if turns else ONE, Prices(config.prices)
+    long = transcript_tokens(config.agent.model, each)
     told = (
-        replace(x, calls=x.calls.times(each), turns=each) if x.stage == "play" else x for x in left
+        replace(x, calls=x.calls.times(each), turns=each)
+        if x.stage == "play"
+        else replace(x, reads=min(x.reads, x.transcripts * long))
+        for x in left
     )
     return [forecast_line(store, prices, run, x) for x in told if x.calls.high > 0]
 
@@ -166,11 +179,29 @@ def _share(store: Store, run: str, *, truth: bool) -> tuple[Range, int]:
     groups, informative = store.read(spending.informative, run) if truth else (0, 0)
     if not groups:
         return ASSUMED_SHARE, 0
-    # Agresti-Coull: also right where all groups taught, or none
-    n = groups + 4
-    share = (informative + 2) / n
+    return _interval(groups, informative), groups
+
+
+def _interval(n: int, k: int) -> Range:
+    """The share that k of n stand for, by Agresti and Coull: also right where k is 0 or n."""
+    n += 4
+    share = (k + 2) / n
     width = 2 * sqrt(share * (1 - share) / n)
-    return Range(max(share - width, 0.0), min(share + width, 1.0)), groups
+    return Range(max(share - width, 0.0), min(share + width, 1.0))
+
+
+def _summarised(store: Store, branch: Branch, settings: PracticeSettings) -> Range:
+    """The share of compared groups whose attempts are summarised.
+
+    With `auto` it is not known before: anything from none to all, as long as no group of this
+    branch was compared.
+    """
+    if settings.summaries == "always":
+        return ONE
+    if settings.summaries == "never":
+        return Range()
+    groups, summarised = store.read(spending.summarised, branch.id)
+    return _interval(groups, summarised) if groups else Range(0, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,18 +266,27 @@ def _practice_calls(
     calls: dict[Stage, Range] = {
         "summarise": taught.times(
             Range(FIRST_WAVE if adaptive else settings.grpo_n, settings.grpo_n)
-        ),
+        ).times(_summarised(store, branch, settings)),
         "compare": taught,
         "propose": taught,
         "merge": Range(len(rows) if taught.low >= len(rows) else 0, len(rows)),
     }
     made = _made(store, branch, rows)
-    teacher = settings.teacher_model or config.evaluation.agent.model
+    teacher = teacher_of(config)
     for stage, wanted in calls.items():
         new = Range(max(wanted.low - made[stage], 0.0), max(wanted.high - made[stage], 0.0))
-        left.append(Remaining("practice", stage, teacher, new, 1 if stage == "merge" else at_once))
+        x = Remaining("practice", stage, teacher, new, 1 if stage == "merge" else at_once)
+        if stage == "compare" and settings.summaries != "always":
+            x = replace(x, transcripts=settings.grpo_n, reads=_reads(config))
+        left.append(x)
     shown = learning.shown
     return _told(store, job.dataset.id, config.evaluation, learning.now, shown, left)
+
+
+def _reads(config: PracticeConfig) -> float:
+    """Tokens of a prompt that shows attempts, at most."""
+    reply = endpoint_of(teacher_of(config))[0].get("max_tokens")
+    return room_of(teacher_context(config), reply) / DENSE_CHARS_PER_TOKEN
 
 
 def _left_out(rows: Sequence[StepRow]) -> float:

@@ -10,6 +10,8 @@ from grpo_practice.canonical import digest
 from grpo_practice.config.identity import identity_of
 from grpo_practice.config.models import EvalConfig, PracticeConfig, PracticeSettings
 from grpo_practice.config.provider import ModelConfig, is_sim
+from grpo_practice.llm.prices import context_window
+from grpo_practice.practice.reading import ASSUMED_CONTEXT, MOST_CONTEXT
 from grpo_practice.prompts import Prompt
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.store.records import Branch, DatasetRow, JudgeRecord, RunSpec
@@ -43,7 +45,8 @@ def practice_spec(
         name=config.exp_id,
         exp_id=config.exp_id,
         kind="practice",
-        identity=_identity(config, verify, start or Library(), source.base_dir),
+        identity=_identity(config, verify, start or Library(), source.base_dir)
+        | {"practice.teacher_context": teacher_context(config)},
         config_text=source.text,
         base_dir=source.base_dir,
         dataset_id=dataset.id,
@@ -52,6 +55,24 @@ def practice_spec(
         library=start,
         simulated=simulated(*models, config.evaluation.judge_model),
     )
+
+
+def teacher_of(config: PracticeConfig) -> ModelConfig:
+    """Return the model that distils."""
+    return config.practice.teacher_model or config.evaluation.agent.model
+
+
+def teacher_context(config: PracticeConfig) -> int:
+    """Return how many tokens the teacher takes: as configured, as listed, or as assumed.
+
+    A run is bound to this number: what the teacher is shown depends on it.
+    """
+    if config.practice.teacher_context is not None:
+        return config.practice.teacher_context
+    provider = teacher_of(config).model_provider
+    listed = [context_window(provider.model, url) for url in provider.base_url]
+    known = [tokens for tokens in listed if tokens is not None]
+    return min(*known, MOST_CONTEXT) if known else ASSUMED_CONTEXT
 
 
 NO_LIBRARY = Library()
