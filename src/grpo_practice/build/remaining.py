@@ -26,7 +26,7 @@ from grpo_practice.practice.skipping import AGAIN
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.store import Store, branches, runs, scores, spending
 from grpo_practice.store.records import Branch, RunSpec, StepRow
-from grpo_practice.types import FIRST_WAVE, Library
+from grpo_practice.types import Library
 from grpo_practice.verify.resolve import VerifyFunction
 
 ASSUMED_SHARE = Range(0.1, 0.6)
@@ -57,7 +57,7 @@ def forecast_practice(session: Session, job: PracticeJob) -> Forecast:
         lines=_lines(store, config.evaluation, spec.name, left, turns),
         turns=turns,
         learnable=ceil(learning.most - len(learning.now)),
-        waits=len(rows) * (2 if practice.adaptive(config.practice) else 1),
+        waits=len(rows),
         share=share,
         groups=groups,
         account=session.admission.account,
@@ -217,12 +217,8 @@ def _practice_calls(
     """Of the steps that are not closed; what the ledger has of them already is not made again."""
     config, settings = job.config, job.config.practice
     at_once, most = settings.rollout_concurrency, _missing(store, branch, rows)
-    adaptive = practice.adaptive(settings)
-    undecided = [row.plan for row in rows if adaptive and row.going_on is None]
     left_out = _left_out(rows) if practice.skips(settings) else 0.0
-    spared = left_out * settings.grpo_n
-    spared += sum(k - FIRST_WAVE for plan in undecided for _, k in plan.slots)
-    played = Range(max(most - spared, 0), most)
+    played = Range(max(most - left_out * settings.grpo_n, 0), most)
     student = practice.at_practice(config)
     left = [Remaining("practice", "play", student, played, at_once)]
     left += [
@@ -233,9 +229,7 @@ def _practice_calls(
     groups = sum(row.groups for row in rows)
     taught = share.times(Range(groups - left_out, groups))
     calls: dict[Stage, Range] = {
-        "summarise": taught.times(
-            Range(FIRST_WAVE if adaptive else settings.grpo_n, settings.grpo_n)
-        ),
+        "summarise": taught.times(Range(settings.grpo_n, settings.grpo_n)),
         "compare": taught,
         "propose": taught,
         "merge": Range(len(rows) if taught.low >= len(rows) else 0, len(rows)),
