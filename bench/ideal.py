@@ -35,8 +35,7 @@ Then = Callable[[], None]
 class Work:
     """One group, as the seconds of its calls."""
 
-    waves: Sequence[Sequence[float]]
-    """Its rollouts; no second wave of a step begins before all its first ones have ended."""
+    rollouts: Sequence[float]
     summaries: Sequence[float] = ()
     after: Sequence[float] = ()
     """The comparison, then the proposal."""
@@ -163,10 +162,9 @@ class _Group:
     step: int
     slot: int
     work: Work
-    wave: int = 0
     asked: bool = False
     there: bool = False
-    """Its first wave has ended."""
+    """Its rollouts have ended."""
 
 
 class _Run:
@@ -179,8 +177,8 @@ class _Run:
         ]
         self._steps, self._endpoint, self._overlap = steps, endpoint, overlap
         self._step = 0
-        self._first = self._open = 0
-        """Groups of the step whose first wave has not ended, and that have not ended at all."""
+        self._open = 0
+        """Groups of the step that are not distilled."""
 
     def begin(self, step: int) -> None:
         """Play a step, and the early groups of the next one wherever there is room."""
@@ -188,7 +186,7 @@ class _Run:
         if step == len(self._steps):
             return
         groups = self._groups[step]
-        self._first = self._open = len(groups)
+        self._open = len(groups)
         there = [group for group in groups if group.there]
         for group in groups:
             self._play(group)
@@ -201,11 +199,8 @@ class _Run:
     def _play(self, group: _Group) -> None:
         if not group.asked:
             group.asked = True
-            self._wave(group)
-
-    def _wave(self, group: _Group) -> None:
-        order = (STUDENT, group.step, group.wave, group.slot)
-        self._endpoint.each(order, group.work.waves[group.wave], partial(self._played, group))
+            order = (STUDENT, group.step, group.slot)
+            self._endpoint.each(order, group.work.rollouts, partial(self._played, group))
 
     def _played(self, group: _Group) -> None:
         group.there = True
@@ -213,22 +208,10 @@ class _Run:
             self._ended(group)
 
     def _ended(self, group: _Group) -> None:
-        """A wave of a group has ended: it is distilled, unless it goes on with another one."""
-        last = group.wave + 1 == len(group.work.waves)
-        if group.wave == 0:
-            self._first -= 1
-            if not self._first:
-                self._second_waves()
-        if last:
-            work, order = group.work, (TEACHER,)
-            after = partial(self._endpoint.chain, order, work.after, self._closed)
-            self._endpoint.each(order, work.summaries, after)
-
-    def _second_waves(self) -> None:
-        for group in self._groups[self._step]:
-            if len(group.work.waves) > 1:
-                group.wave = 1
-                self._wave(group)
+        """The rollouts of a group have ended: it is distilled."""
+        work, order = group.work, (TEACHER,)
+        after = partial(self._endpoint.chain, order, work.after, self._closed)
+        self._endpoint.each(order, work.summaries, after)
 
     def _closed(self) -> None:
         self._open -= 1
@@ -255,27 +238,27 @@ def recorded(database: Path, draws: Draws, run_seed: int = 0) -> list[Step]:
         ).fetchall()
         shas = dict(db.execute("SELECT sample_id, lower(hex(sha256)) FROM samples"))
         calls = db.execute(
-            """SELECT c.step, c.slot, c.attempt, stage, coalesce(wave, 0) FROM calls c
+            """SELECT step, slot, attempt, stage FROM calls c
                   JOIN runs r ON r.head_branch = c.branch_id AND r.kind = 'practice'
-                  LEFT JOIN rollouts p USING (branch_id, step, slot, attempt) ORDER BY 1, 2, 3, 5"""
+                 ORDER BY 1, 2, 3"""
         ).fetchall()
     if len(set(calls)) < len(calls):
         raise ValueError(f"{database}: some calls were asked for again")
     plans = {step: (epoch, json.loads(plan)) for step, epoch, plan in planned}
-    seconds = defaultdict[tuple[int, int, str, int], list[float]](list)
-    for step, slot, attempt, stage, wave in calls:
+    seconds = defaultdict[tuple[int, int, str], list[float]](list)
+    for step, slot, attempt, stage in calls:
         epoch, plan = plans[step]
         sha = "" if slot < 0 else shas[plan[slot][0]]
         drawn = draws.latency_s(derive_seed(run_seed, stage, sha, epoch, attempt, 0))
-        seconds[step, slot, stage, wave if stage == "play" else 0].append(drawn)
+        seconds[step, slot, stage].append(drawn)
 
     def work(step: int, slot: int) -> Work:
-        waves = [seconds[step, slot, "play", wave] for wave in (0, 1)]
-        after = [*seconds[step, slot, "compare", 0], *seconds[step, slot, "propose", 0]]
-        return Work([w for w in waves if w], seconds[step, slot, "summarise", 0], after)
+        stages = ("play", "summarise", "compare", "propose")
+        rollouts, summaries, compare, propose = (seconds[step, slot, stage] for stage in stages)
+        return Work(rollouts, summaries, [*compare, *propose])
 
     return [
-        Step([work(step, slot) for slot in range(len(plan))], seconds[step, -1, "merge", 0])
+        Step([work(step, slot) for slot in range(len(plan))], seconds[step, -1, "merge"])
         for step, (_, plan) in plans.items()
     ]
 

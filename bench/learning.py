@@ -1,4 +1,4 @@
-"""What adaptive or left-out groups and overlapping steps do to what is learnt, simulated.
+"""What left-out groups and overlapping steps do to what is learnt, simulated.
 
 100 questions x 5 attempts x 3 epochs in batches of 50, 200 worlds, each practised under every
 policy on the same luck (see `toy`); the first of them also through the client, the prompts and the
@@ -32,14 +32,12 @@ from grpo_practice.types import Library
 
 SEEDS, CLIENT_SEEDS = 200, 10
 FIXED = Policy()
-SAVING = {"adaptive": Policy((2, 3)), "skip_uniform": Policy(again=AGAIN)}
+SAVING = {"skip_uniform": Policy(again=AGAIN)}
 """The policies that may be chosen to save rollouts: those with a target."""
 OVERLAPS = {f"overlap {share:g}": Policy(overlap=share) for share in (0.25, 0.5, 1.0)}
 OTHERS = {
-    "adaptive, 12 % more questions": Policy((2, 3), questions=112),
-    "waves of 3 + 2": Policy((3, 2)),
     "skip_uniform, but 0.2": Policy(again=0.2),
-    "fixed, G 4": Policy((4,)),
+    "fixed, G 4": Policy(attempts=4),
     "fixed, 80 questions": Policy(questions=80),
 }
 """What could be done instead, for fewer rollouts or for as many."""
@@ -76,8 +74,6 @@ def rows(runs: int, *, tiny: bool) -> list[Row]:
         done = practised(n, changes, policies)
         for policy in list(policies)[1:]:
             found += _against_fixed(world, policy, done)
-        if world == "default":
-            found += _contrasts(done)
     return [*found, *_through_the_client(2 if tiny else CLIENT_SEEDS, tiny=tiny)]
 
 
@@ -119,32 +115,6 @@ def _against_fixed(world: str, policy: str, done: Outcomes) -> list[Row]:
     name = f"{what}: gain, points above fixed"
     reached = (lambda v: abs(v) <= error) if saves else None
     return [*found, Row(name, "within 1 SE" if saves else "", [last], reached, notes)]
-
-
-def _contrasts(done: Outcomes) -> list[Row]:
-    """How often a comparison of so many right and wrong attempts gives a helpful lesson."""
-    teacher = World().teacher
-    share = {
-        policy: sum((o.contrasts for o in done[policy]), Counter[tuple[int, int]]())
-        for policy in ("fixed", "adaptive")
-    }
-    notes = {
-        f"{wins} right, {losses} wrong: P(helpful lesson)": f"{teacher.p_help(wins, losses):.2f}; "
-        + ", ".join(
-            f"{name}: {100 * counts[wins, losses] / counts.total():.0f} % of the comparisons"
-            for name, counts in share.items()
-        )
-        for wins, losses in ((1, 1), (3, 2), (2, 3), (4, 1), (1, 4))
-    }
-    quality = [
-        sum(teacher.p_help(*sides) * n for sides, n in counts.items()) / counts.total()
-        for counts in share.values()
-    ]
-    notes["P(helpful lesson) over all comparisons"] = "fixed {:.2f}, adaptive {:.2f}".format(
-        *quality
-    )
-    ratio = teacher.p_help(1, 1) / teacher.p_help(3, 2)
-    return [Row("P(helpful lesson), 1 to 1 / 3 to 2", "", [ratio], None, notes)]
 
 
 def _through_the_client(n: int, *, tiny: bool) -> list[Row]:
@@ -193,7 +163,7 @@ def through_the_client(toy: Toy, policy: Policy, practice: Mapping[str, Any]) ->
     practice = {
         "epochs": EPOCHS,
         "batch_size": policy.questions // 2,
-        "grpo_n": sum(policy.waves),
+        "grpo_n": policy.attempts,
         "rollout_concurrency": 16,
         "seed": toy.world.seed,
         **practice,
@@ -220,11 +190,10 @@ def through_the_client(toy: Toy, policy: Policy, practice: Mapping[str, Any]) ->
         proposed = store.read(
             lambda db: db.execute("SELECT text FROM operations WHERE source = 'propose'").fetchall()
         )
-    sides = [(round(wins), played - round(wins)) for wins, played in groups]
     return Outcome(
-        rollouts=sum(map(sum, sides)),
+        rollouts=sum(played for _, played in groups),
         gains=[toy.gain(keys) for keys in libraries],
-        contrasts=Counter(side for side in sides if all(side)),
+        mixed=sum(0 < wins < played for wins, played in groups),
         edits=toy.kinds(next(iter(keys_in(text or "")), None) for (text,) in proposed),
         library=toy.kinds(libraries[-1]),
     )

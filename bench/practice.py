@@ -95,7 +95,7 @@ def rows(runs: int, *, tiny: bool) -> list[Row]:
     size = Size(4, 3, 1, "uniform:0,0.02") if tiny else Size()
     slow = [practised(size, size.latency) for _ in range(runs)]
     found = [*_walls(slow, 0.0), *stalls("practice, log-normal", [p.run for p in slow])]
-    found += [_early(slow[0]), _adaptive(size, slow[0])]
+    found.append(_early(slow[0]))
     found += _walls([practised(size, size.latency, overlap=OVERLAP) for _ in range(runs)], OVERLAP)
     fast = [practised(size, "0").run for _ in range(runs)]
     per_rollout = [1000 * run.cpu_s / size.rollouts for run in fast]
@@ -142,21 +142,3 @@ def _early(done: Practised) -> Row:
     }
     shortest = done.ideal[OVERLAPS[-1]].seconds
     return Row("practice: ideal of overlap 1 / of overlap 0", "", [shortest / least], None, notes)
-
-
-def _adaptive(size: Size, fixed: Practised) -> Row:
-    """What waves do to the ideal: fewer calls, and one more wait in each step."""
-    adaptive = practised(size, "0", group_policy="adaptive")
-    ours, theirs = adaptive.ideal[0.0], fixed.ideal[0.0]
-    notes = {
-        "ideal, s": f"{ours.seconds:.2f}, fixed {theirs.seconds:.2f}",
-        f"floor: all latencies / {CONCURRENCY}, s": round(ours.busy_s / CONCURRENCY, 2),
-        "requests": adaptive.run.document["requests"],
-    }
-    return Row(
-        "practice: ideal of adaptive groups / of fixed ones",
-        "",
-        [ours.seconds / theirs.seconds],
-        None,
-        notes,
-    )

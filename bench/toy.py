@@ -40,8 +40,8 @@ KINDS: tuple[Kind, ...] = ("help", "null", "harm")
 class Policy:
     """How groups are played."""
 
-    waves: tuple[int, ...] = (5,)
-    """Rollouts of each wave; a group that is mixed after the first one stops."""
+    attempts: int = 5
+    """Rollouts of each group."""
     overlap: float = 0.0
     """The share of a step's groups that is played with the library of the step before."""
     again: float = 1.0
@@ -56,17 +56,12 @@ class Outcome:
     rollouts: int = 0
     gains: list[float] = field(default_factory=list)
     """True gain on the test questions after each step, in points."""
-    contrasts: Counter[tuple[int, int]] = field(default_factory=Counter)
-    """Right and wrong attempts of the groups that were compared."""
+    mixed: int = 0
+    """Groups that were compared."""
     edits: Counter[str] = field(default_factory=Counter)
     """What was proposed, by the kind of the experience; `none` where it only deletes."""
     library: Counter[str] = field(default_factory=Counter)
     """How many experiences of each kind the last library holds."""
-
-    @property
-    def mixed(self) -> int:
-        """Groups that were compared."""
-        return self.contrasts.total()
 
 
 class Attempt(NamedTuple):
@@ -175,7 +170,7 @@ class Toy:
             range(policy.questions),
             epochs=EPOCHS,
             batch_size=-(-policy.questions // STEPS),
-            attempts=sum(policy.waves),
+            attempts=policy.attempts,
             seed=self.world.seed,
             drop_last=False,
         )
@@ -189,16 +184,16 @@ class Toy:
                 doubtful = slot >= early and question in uniform
                 if doubtful and self._luck.again[step.epoch, question] >= policy.again:
                     continue
-                rights = self._luck.right[step.epoch, question] < chances[slot]
-                played, wins = wave_ends(rights.tolist(), policy.waves)
-                outcome.rollouts += played
+                lucky = self._luck.right[step.epoch, question] < chances[slot]
+                rights = lucky.tolist()[: policy.attempts]
+                outcome.rollouts += len(rights)
                 uniform.add(question)
-                if 0 < wins < played:
+                if any(rights) and not all(rights):
                     uniform.discard(question)
-                    outcome.contrasts[wins, played - wins] += 1
+                    outcome.mixed += 1
                     place = (step.epoch, question)
                     shown = before if slot < early else library
-                    group = self._attempts(place, rights.tolist()[:played], shown)
+                    group = self._attempts(place, rights, shown)
                     proposed += self._teach(place, group, library)
             outcome.edits += self.kinds(key for _, key in proposed)
             before, (library, label) = library, merged(library, proposed, label)
@@ -254,17 +249,6 @@ class Toy:
         if fresh:
             edits.append((None, fresh))
         return edits[:LESSONS]
-
-
-def wave_ends(rights: Sequence[bool], waves: Sequence[int]) -> tuple[int, int]:
-    """How many attempts are played and how many of them are right: it stops once they differ."""
-    played = 0
-    for wave in waves:
-        played += wave
-        wins = sum(rights[:played])
-        if 0 < wins < played:
-            break
-    return played, wins
 
 
 def _usual(attempts: Sequence[Attempt]) -> str:

@@ -47,14 +47,6 @@ class StepStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class StepNarrowed:
-    """It is decided which groups of a step go on: it plans fewer rollouts than it might have."""
-
-    step: int
-    rollouts: int
-
-
-@dataclass(frozen=True, slots=True)
 class CallFinished:
     """A model call was answered, by the endpoint or by the ledger."""
 
@@ -85,8 +77,6 @@ class RolloutFinished:
     error: str | None = None
     stored: bool = False
     """True when it was settled before, and is counted in `done` already."""
-    wave: int = 0
-    """1 where it was only played because its group did not differ: no score counts its reward."""
     weight: float = 1.0
     """How often its reward counts in a mean: it may stand for groups that are left out."""
 
@@ -97,7 +87,6 @@ class RolloutFinished:
         rollout: Rollout,
         *,
         stored: bool = False,
-        wave: int = 0,
         weight: float = 1.0,
     ) -> Self:
         """The event for a rollout."""
@@ -110,7 +99,6 @@ class RolloutFinished:
             rollout.reward,
             played.error,
             stored,
-            wave,
             weight,
         )
 
@@ -157,7 +145,6 @@ class Notice:
 Event = (
     RunStarted
     | StepStarted
-    | StepNarrowed
     | CallFinished
     | ToolFinished
     | RolloutFinished

@@ -36,11 +36,8 @@ Our own deadline (`limit` with the reason `time`) gives none: how far an attempt
 on how busy the endpoint is.
 """
 
-FIRST_WAVE = 2
-"""Attempts of a group that are played before it is decided which groups get the others."""
-
 ALL_ROLLOUTS = "all rollouts"
-"""What the mean reward of a step is over, unless its groups are played in waves."""
+"""What the mean reward of a step is over, unless groups were left out or stopped early."""
 
 STRIKES = 3
 """How often our own deadline may end a rollout before that is final."""

@@ -13,7 +13,7 @@ from grpo_practice.canonical import derive_seed
 
 
 def played(*seconds: float) -> Work:
-    return Work([seconds])
+    return Work(seconds)
 
 
 def seconds(
@@ -35,13 +35,13 @@ def test_rollouts_start_in_the_order_of_the_plan_as_soon_as_there_is_room() -> N
 
 
 def test_a_group_is_summed_up_at_once_and_then_compared_and_proposed_one_after_the_other() -> None:
-    group = Work([[1, 1]], summaries=[2, 5], after=[10, 20])
+    group = Work([1, 1], summaries=[2, 5], after=[10, 20])
     assert seconds([Step([group], merge=[100])], 8) == 1 + 5 + 10 + 20 + 100
     assert seconds([Step([group], merge=[100])], 1) == 2 + 7 + 30 + 100
 
 
 def test_the_teacher_goes_before_the_student() -> None:
-    first = Work([[1]], summaries=[10])
+    first = Work([1], summaries=[10])
     step = Step([first, played(3), played(8)])
     assert seconds([step], 2) == 11  # 10 from 1 to 11; 3, then 8 from 3; else 10 from 3 to 13
 
@@ -64,7 +64,7 @@ def test_a_rollout_of_the_running_step_goes_before_an_early_one() -> None:
 
 
 def test_an_early_group_is_distilled_in_its_own_step_and_with_its_library() -> None:
-    late = Work([[1]], summaries=[1], after=[1, 1])
+    late = Work([1], summaries=[1], after=[1, 1])
     steps = [Step([played(10)], merge=[5]), Step([late])]
     assert seconds(steps, 8, overlap=1) == 15 + 3
 
@@ -77,13 +77,6 @@ def test_only_the_next_step_runs_ahead() -> None:
 def test_a_step_whose_every_group_is_there_ends_as_it_begins() -> None:
     steps = [Step([played(10)]), Step([played(1), played(2)]), Step([played(3)])]
     assert seconds(steps, 8, overlap=1) == 13
-
-
-def test_second_waves_wait_for_all_first_ones_and_distilling_does_not() -> None:
-    mixed = Work([[1, 1]], summaries=[3])
-    goes_on = Work([[1, 2], [4, 4]])
-    assert seconds([Step([goes_on, mixed])], 8) == 2 + 4
-    assert seconds([Step([mixed, Work([[1, 1], [1]], summaries=[5])])], 8) == 1 + 1 + 5
 
 
 def test_the_window_doubles_while_somebody_waits() -> None:
@@ -109,8 +102,8 @@ def test_a_recorded_run_gets_the_latencies_that_the_endpoint_draws(tmp_path: Pat
             """SELECT lower(hex(sha256)) FROM samples WHERE sample_id =
                (SELECT plan ->> '$[1][0]' FROM steps WHERE step = 1)"""
         ).fetchone()
-    seconds = [w.waves[0] for s in steps for w in s.groups] + [s.merge for s in steps]
+    seconds = [w.rollouts for s in steps for w in s.groups] + [s.merge for s in steps]
     seconds += [part for s in steps for w in s.groups for part in (w.summaries, w.after)]
     assert sum(map(len, seconds)) == calls
     expected = [draws.latency_s(derive_seed(0, "play", sha, 1, a, 0)) for a in range(3)]
-    assert steps[1].groups[1].waves == [expected]
+    assert steps[1].groups[1].rollouts == expected

@@ -15,7 +15,6 @@ from tests.build.test_forecast import pilot
 from tests.build.test_practice_run import cut_off
 
 HALF = "practice.overlap=0.5"
-ADAPTIVE = ("practice.group_policy=adaptive", "practice.grpo_n=5", "practice.seed=3")
 ONE = "practice.rollout_concurrency=1"
 MANY = "practice.rollout_concurrency=64"
 SHOWN = """SELECT r.step, r.slot, r.library_id = s.library_in, r.library_id = before.library_in,
@@ -30,16 +29,11 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path / "p")
 
 
-@pytest.fixture(params=["fixed", "adaptive"])
-def settings(request: pytest.FixtureRequest) -> tuple[str, ...]:
-    return (HALF, *ADAPTIVE) if request.param == "adaptive" else (HALF,)
-
-
 @pytest.fixture
-async def whole(tmp_path: Path, settings: tuple[str, ...]) -> Project:
+async def whole(tmp_path: Path) -> Project:
     """A run that nothing happened to."""
     made = Project(tmp_path / "whole")
-    await made.practise(*settings)
+    await made.practise(HALF)
     return made
 
 
@@ -53,31 +47,26 @@ async def test_early_groups_are_played_with_the_library_of_the_step_before(whole
 
 
 async def test_it_changes_what_is_learnt(whole: Project, project: Project) -> None:
-    report = await project.practise(*[s for s in ADAPTIVE if whole.query(ADAPTED)], ONE)
+    report = await project.practise(ONE)
     assert report.steps
     assert project.results() != whole.results()
 
 
-ADAPTED = "SELECT 1 FROM steps WHERE going_on IS NOT NULL"
-
-
-async def test_the_result_does_not_depend_on_concurrency(
-    whole: Project, project: Project, settings: tuple[str, ...]
-) -> None:
-    await project.practise(*settings, ONE)
+async def test_the_result_does_not_depend_on_concurrency(whole: Project, project: Project) -> None:
+    await project.practise(HALF, ONE)
     assert project.results() == whole.results()
     other = Project(project.folder / "other")
-    await other.practise(*settings, MANY)
+    await other.practise(HALF, MANY)
     assert other.results() == whole.results()
 
 
 @pytest.mark.parametrize("after", [1, 10, 18, 22, 26, 32, 40, 50, 80])
 async def test_a_run_cut_off_anywhere_ends_as_if_it_had_not_been(
-    whole: Project, project: Project, settings: tuple[str, ...], after: int
+    whole: Project, project: Project, after: int
 ) -> None:
     async with served() as endpoint:
-        await cut_off(project.practise(*settings, endpoint.override()), endpoint, after)
-        await project.practise(*settings, endpoint.override())
+        await cut_off(project.practise(HALF, endpoint.override()), endpoint, after)
+        await project.practise(HALF, endpoint.override())
         asked = len(endpoint.bodies)
     assert project.results() == whole.results()
     assert asked - whole.query("SELECT count(*) FROM calls")[0][0] <= 8  # what was in flight
@@ -85,42 +74,38 @@ async def test_a_run_cut_off_anywhere_ends_as_if_it_had_not_been(
 
 @pytest.mark.parametrize("cap", [15, 25, 45])
 async def test_a_run_that_paused_ends_as_one_that_did_not(
-    whole: Project, tmp_path: Path, settings: tuple[str, ...], cap: int
+    whole: Project, tmp_path: Path, cap: int
 ) -> None:
     project = Capped(tmp_path / "capped", caps=Caps(requests=cap))
     with pytest.raises(PausedError):
-        await project.practise(*settings)
+        await project.practise(HALF)
     project.caps = Caps(requests=10**6)
-    await project.practise(*settings)
+    await project.practise(HALF)
     assert project.results() == whole.results()
     assert project.calls() == whole.query("SELECT count(*) FROM calls")[0][0]
 
 
 @pytest.mark.parametrize("step", [0, 1, 3])
-async def test_a_restart_plays_the_same_with_the_same(
-    whole: Project, settings: tuple[str, ...], step: int
-) -> None:
+async def test_a_restart_plays_the_same_with_the_same(whole: Project, step: int) -> None:
     before, rows = whole.results(), sorted(whole.query(SHOWN))
-    await whole.practise(*settings, restart_step=step)
+    await whole.practise(HALF, restart_step=step)
     assert whole.results() == before
     assert sorted(whole.query(SHOWN)) == rows
 
 
 async def test_a_pilot_and_evaluations_on_the_way_change_nothing(
-    whole: Project, project: Project, settings: tuple[str, ...]
+    whole: Project, project: Project
 ) -> None:
     evaluated = ("practice.do_eval=true", "practice.eval_strategy=steps")
-    await pilot(project, 4, *settings, *evaluated)
-    await project.practise(*settings, *evaluated)
+    await pilot(project, 4, HALF, *evaluated)
+    await project.practise(HALF, *evaluated)
     assert project.results() == whole.results()
     assert [text for look in check(project.db) for text in look.wrong] == []
 
 
-async def test_a_display_counts_early_rollouts_once(
-    project: Project, settings: tuple[str, ...]
-) -> None:
+async def test_a_display_counts_early_rollouts_once(project: Project) -> None:
     tally = Tally()
-    await project.practise(*settings)
+    await project.practise(HALF)
     for event in project.events:
         tally.see(event)
         if tally.run and tally.part:

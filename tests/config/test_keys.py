@@ -180,7 +180,7 @@ REFUSED = {
     "practice.preset": ("paper-math", "comes in a later version"),
     "practice.gate": ("paired", "comes in a later version"),
     "practice.max_library_tokens": ("500", "comes in a later version"),
-    "practice.group_policy": ("sequential", "should be 'fixed', 'adaptive' or 'skip_uniform'"),
+    "practice.group_policy": ("sequential", "should be 'fixed' or 'skip_uniform'"),
     "practice.overlap": ("1.5", "less than or equal to 1"),
     f"{AGENT}.type": ("orchestra", "use `simple`"),
     f"{AGENT}.agent.instructions": ("[a, b]", "should be a text"),

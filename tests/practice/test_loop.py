@@ -42,10 +42,8 @@ class World:
 
     folder: Path
     steps: int = 2
-    attempts: int = 2
     concurrency: int = 3
     overlap: float = 0.5
-    adaptive: bool = False
     max_failed_share: float = 0.2
     says: Callable[[Address], str | Exception | None] = lambda _: None
     """What a student answers where that is not `1`, `0`, `1`, …; or what breaks."""
@@ -116,7 +114,7 @@ class World:
         with Store(self.folder / "p.db") as store:
             row = store.dataset("d")
             ids = [s.id for s in store.samples(row.id)]
-            slots = tuple((i, self.attempts) for i in ids)
+            slots = tuple((i, 2) for i in ids)
             plan = [PlannedStep(n, n, 0, slots) for n in range(self.steps)]
             branch = store.begin(spec(row.id), planned(plan))
             with store.invocation(branch, "test") as invocation:
@@ -144,7 +142,6 @@ class World:
                     max_failed_share=self.max_failed_share,
                     land=landed,
                     after_step=self._after,
-                    adaptive=self.adaptive,
                     overlap=self.overlap,
                 )
                 await practise(job, store.steps(branch))
@@ -332,22 +329,6 @@ async def test_what_is_played_ahead_is_told_when_its_step_begins(world: World) -
     assert told[:1] == [StepStarted.__name__]
     assert told.count("RolloutFinished") == 8
     assert told.count("GroupFinished") == 4
-
-
-async def test_both_waves_of_an_early_group_have_its_library(world: World) -> None:
-    world.adaptive, world.attempts, world.steps = True, 4, 3
-    world.says = lambda a: "0" if a.stage == "play" and a.attempt < 2 and a.slot % 2 else None
-    async with running(world):
-        pass
-    rows = world.query(
-        """SELECT r.step, r.slot, count(*), max(wave), min(library_id) = max(library_id),
-             min(library_id) FROM rollouts r GROUP BY 1, 2 ORDER BY 1, 2"""
-    )
-    for step, slot, n, wave, same, library in rows:
-        assert (n, wave) == ((4, 1) if slot % 2 else (2, 0))  # type: ignore[operator]
-        assert same
-        early = step and slot < 2  # type: ignore[operator]
-        assert library == (step if early else step + 1)  # type: ignore[operator]
 
 
 async def test_with_all_groups_early_no_step_waits_for_the_one_before(world: World) -> None:

@@ -49,14 +49,20 @@ MESSAGES = st.lists(
     | LONG.map(lambda text: {"role": "user", "content": text}),
     max_size=8,
 )
-ENDS = st.sampled_from([("ok", None), ("truncated", None), ("limit", "turns"), ("limit", "time")])
+ENDED: list[tuple[Outcome, str | None]] = [
+    ("ok", None),
+    ("truncated", None),
+    ("limit", "turns"),
+    ("limit", "time"),
+]
+ENDS = st.sampled_from(ENDED)
 
 
 @st.composite
 def rollouts(draw: st.DrawFn) -> Rollout:
     """Attempts of every kind; the answer is the last reply, the last result, or none of these."""
     messages: list[Message] = draw(MESSAGES)
-    outcome: tuple[Outcome, str | None] = draw(ENDS)
+    outcome = draw(ENDS)
     response = draw(TEXTS | LONG | st.just("42"))
     messages += draw(
         st.sampled_from(

@@ -161,7 +161,8 @@ def _complete(store: Store, run: RunRow, branch: Branch) -> None:
         raise ConfigError(
             f"{run.name} has adaptive groups: a group that stops once its rewards differ draws a"
             " score over its rollouts to the middle",
-            hint="score evaluations of its libraries again: practice.do_eval, or eval --agent",
+            hint=f"score what it learnt: grpo-practice export-agent --run {run.name} > agent.yaml,"
+            " then grpo-practice eval --agent agent.yaml",
         )
     missing = store.read(scores.missing, branch)
     if missing:

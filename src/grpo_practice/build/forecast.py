@@ -95,7 +95,7 @@ class Forecast:
     account: Account
     """Caps, and what was spent under them."""
     waits: int = 0
-    """How often a practice waits for the slowest of its groups: in every step, or every wave."""
+    """How often a practice waits for the slowest of its groups: in every step."""
     share: Range | None = None
     """Of the groups that teach; None where nothing is distilled."""
     groups: int = 0

@@ -256,7 +256,6 @@ async def _work(session: Session, job: PracticeJob, run: Open, rows: list[StepRo
             max_failed_share=settings.max_failed_share,
             land=session.admission.land,
             after_step=_after_step(session, job, rows),
-            adaptive=adaptive(settings),
             skip_uniform=skips(settings),
             overlap=settings.overlap,
             pilot=job.pilot,
@@ -269,11 +268,6 @@ def at_practice(config: PracticeConfig) -> ModelConfig:
     model = config.evaluation.agent.model
     warm = {"temperature": config.practice.rollout_temperature}
     return model.model_copy(update={"model_settings": model.model_settings.model_copy(update=warm)})
-
-
-def adaptive(settings: PracticeSettings) -> bool:
-    """True when a group gets all its rollouts only where the first two teach nothing."""
-    return settings.group_policy == "adaptive"
 
 
 def skips(settings: PracticeSettings) -> bool:

@@ -16,30 +16,26 @@ from grpo_practice.build.forecast import (
     forecast_line,
     transcript_tokens,
 )
-from grpo_practice.build.models import endpoint_of
 from grpo_practice.build.practice import PracticeJob
 from grpo_practice.build.ranges import ONE, Range
 from grpo_practice.build.reports import EvalReport, PracticeReport
 from grpo_practice.build.session import Plan, Session
-from grpo_practice.build.specs import eval_name, library_variant, teacher_context, teacher_of
+from grpo_practice.build.shares import reads_of, share_of, summarised_share
+from grpo_practice.build.specs import eval_name, library_variant, teacher_of
 from grpo_practice.build.turns import Turns, turns_of
 from grpo_practice.calls import Stage
 from grpo_practice.canonical import text_sha
-from grpo_practice.config.models import EvalConfig, PracticeConfig, PracticeSettings
+from grpo_practice.config.models import EvalConfig
 from grpo_practice.evaluate import unfinished
 from grpo_practice.events import Notice
 from grpo_practice.llm.prices import Prices
-from grpo_practice.practice.reading import room_of
 from grpo_practice.practice.skipping import AGAIN
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.store import Store, branches, runs, scores, spending
 from grpo_practice.store.records import Branch, RunSpec, StepRow
-from grpo_practice.text import DENSE_CHARS_PER_TOKEN
-from grpo_practice.types import FIRST_WAVE, Library
+from grpo_practice.types import Library
 from grpo_practice.verify.resolve import VerifyFunction
 
-ASSUMED_SHARE = Range(0.1, 0.6)
-"""Of groups that teach, in a run that has none yet."""
 SAMPLED = 200
 """Questions whose length stands for all."""
 
@@ -55,7 +51,7 @@ def forecast_practice(session: Session, job: PracticeJob) -> Forecast:
     spec = practice.spec_of(job)
     branch = _begun(session, spec, partial(practice.planned, session, job))
     rows = [row for row in store.steps(branch) if not row.closed]
-    share, groups = _share(store, branch.run, truth=config.practice.given_ground_truth)
+    share, groups = share_of(store, branch.run, truth=config.practice.given_ground_truth)
     learning = _learning(store, job, branch, share)
     left = _practice_calls(store, job, branch, rows, share, learning)
     left += _evaluations(session, job, branch, learning)
@@ -66,7 +62,7 @@ def forecast_practice(session: Session, job: PracticeJob) -> Forecast:
         lines=_lines(store, config.evaluation, spec.name, left, turns),
         turns=turns,
         learnable=ceil(learning.most - len(learning.now)),
-        waits=len(rows) * (2 if practice.adaptive(config.practice) else 1),
+        waits=len(rows),
         share=share,
         groups=groups,
         account=session.admission.account,
@@ -174,36 +170,6 @@ def _lines(
     return [forecast_line(store, prices, run, x) for x in told if x.calls.high > 0]
 
 
-def _share(store: Store, run: str, *, truth: bool) -> tuple[Range, int]:
-    """The share of groups that teach, and in how many groups it was counted."""
-    groups, informative = store.read(spending.informative, run) if truth else (0, 0)
-    if not groups:
-        return ASSUMED_SHARE, 0
-    return _interval(groups, informative), groups
-
-
-def _interval(n: int, k: int) -> Range:
-    """The share that k of n stand for, by Agresti and Coull: also right where k is 0 or n."""
-    n += 4
-    share = (k + 2) / n
-    width = 2 * sqrt(share * (1 - share) / n)
-    return Range(max(share - width, 0.0), min(share + width, 1.0))
-
-
-def _summarised(store: Store, branch: Branch, settings: PracticeSettings) -> Range:
-    """The share of compared groups whose attempts are summarised.
-
-    With `auto` it is not known before: anything from none to all, as long as no group of this
-    branch was compared.
-    """
-    if settings.summaries == "always":
-        return ONE
-    if settings.summaries == "never":
-        return Range()
-    groups, summarised = store.read(spending.summarised, branch.id)
-    return _interval(groups, summarised) if groups else Range(0, 1)
-
-
 @dataclass(frozen=True, slots=True)
 class _Learning:
     """How the library may grow in the steps that are not closed."""
@@ -248,12 +214,8 @@ def _practice_calls(
     """Of the steps that are not closed; what the ledger has of them already is not made again."""
     config, settings = job.config, job.config.practice
     at_once, most = settings.rollout_concurrency, _missing(store, branch, rows)
-    adaptive = practice.adaptive(settings)
-    undecided = [row.plan for row in rows if adaptive and row.going_on is None]
     left_out = _left_out(rows) if practice.skips(settings) else 0.0
-    spared = left_out * settings.grpo_n
-    spared += sum(k - FIRST_WAVE for plan in undecided for _, k in plan.slots)
-    played = Range(max(most - spared, 0), most)
+    played = Range(max(most - left_out * settings.grpo_n, 0), most)
     student = practice.at_practice(config)
     left = [Remaining("practice", "play", student, played, at_once)]
     left += [
@@ -264,9 +226,9 @@ def _practice_calls(
     groups = sum(row.groups for row in rows)
     taught = share.times(Range(groups - left_out, groups))
     calls: dict[Stage, Range] = {
-        "summarise": taught.times(
-            Range(FIRST_WAVE if adaptive else settings.grpo_n, settings.grpo_n)
-        ).times(_summarised(store, branch, settings)),
+        "summarise": taught.times(Range(settings.grpo_n, settings.grpo_n)).times(
+            summarised_share(store, branch, settings)
+        ),
         "compare": taught,
         "propose": taught,
         "merge": Range(len(rows) if taught.low >= len(rows) else 0, len(rows)),
@@ -277,16 +239,10 @@ def _practice_calls(
         new = Range(max(wanted.low - made[stage], 0.0), max(wanted.high - made[stage], 0.0))
         x = Remaining("practice", stage, teacher, new, 1 if stage == "merge" else at_once)
         if stage == "compare" and settings.summaries != "always":
-            x = replace(x, transcripts=settings.grpo_n, reads=_reads(config))
+            x = replace(x, transcripts=settings.grpo_n, reads=reads_of(config))
         left.append(x)
     shown = learning.shown
     return _told(store, job.dataset.id, config.evaluation, learning.now, shown, left)
-
-
-def _reads(config: PracticeConfig) -> float:
-    """Tokens of a prompt that shows attempts, at most."""
-    reply = endpoint_of(teacher_of(config))[0].get("max_tokens")
-    return room_of(teacher_context(config), reply) / DENSE_CHARS_PER_TOKEN
 
 
 def _left_out(rows: Sequence[StepRow]) -> float:

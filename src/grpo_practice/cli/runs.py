@@ -197,7 +197,10 @@ def _next(found: _Found) -> str:
         return f"{PROGRAM} runs show {run.name}"
     failed = all(name.startswith("error") for name in found.outcomes)
     if found.command and (failed or run.steps_closed < run.steps):
-        return found.command
+        if found.played.get("group_policy") != "adaptive":
+            return found.command
+        if not run.steps_closed:  # removed, but what has closed nothing may change its policy
+            return f"{found.command} --set practice.group_policy=fixed"
     if run.kind == "eval":
         return f"{PROGRAM} eval --rejudge --verify V --run {run.name}"
     if steps and (steps[-1].stats or {}).get("experiences") == 0:

@@ -14,7 +14,6 @@ from grpo_practice.events import (
     RolloutFinished,
     RunStarted,
     StepFinished,
-    StepNarrowed,
     StepStarted,
     ToolFinished,
 )
@@ -62,7 +61,7 @@ class Part:
         if event.reward is None:
             self.failed += 1
             self.error = event.error or event.outcome
-        elif event.wave == 0:
+        else:
             self.scored += event.weight
             self.total += event.weight * event.reward
 
@@ -107,8 +106,6 @@ class Tally:
                 self._run_started(event)
             case StepStarted():
                 self._step_started(event)
-            case StepNarrowed():
-                self._narrowed(event)
             case RolloutFinished():
                 self._rollout(event)
             case CallFinished():
@@ -145,12 +142,6 @@ class Tally:
             self.run.planned -= event.spared
         name = f"step {event.step}"
         self.part = Part(name, event.rollouts, event.done, started=self.clock())
-
-    def _narrowed(self, event: StepNarrowed) -> None:
-        fewer = self.part.planned - event.rollouts if self.part else 0
-        for part in (self.part, self.run):
-            if part is not None:
-                part.planned -= fewer
 
     def _rollout(self, event: RolloutFinished) -> None:
         if self.part is not None:

@@ -20,7 +20,6 @@ from grpo_practice.events import (
     RolloutFinished,
     RunStarted,
     StepFinished,
-    StepNarrowed,
     StepStarted,
     ToolFinished,
 )
@@ -103,7 +102,7 @@ class Lines:
                 self._print(*_closed_line(event))
             case Notice():
                 self._print(f"note: {visible(event.text)}", "yellow")
-            case GroupDistilled() | GroupFinished() | StepNarrowed():
+            case GroupDistilled() | GroupFinished():
                 pass
             case CallFinished() | ToolFinished():
                 pass

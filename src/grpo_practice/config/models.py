@@ -10,7 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from grpo_practice.config.agent import AgentConfig
 from grpo_practice.config.base import NAME, Model
 from grpo_practice.config.provider import ModelConfig
-from grpo_practice.types import FIRST_WAVE, Summaries
+from grpo_practice.types import Summaries
 
 MOST = 10_000
 """Epochs, rollouts of one question, requests at once: more is a slip of the finger."""
@@ -208,14 +208,11 @@ class PracticeSettings(Model):
     """Whether a new library must prove itself; comes in a later version."""
     max_library_tokens: None = None
     """Size limit of the library; comes in a later version."""
-    group_policy: Literal["fixed", "adaptive", "skip_uniform"] = "fixed"
+    group_policy: Literal["fixed", "skip_uniform"] = "fixed"
     """`skip_uniform`: from the second epoch on, a question is left out with probability ½ where its
     last group was not informative: with three epochs about a fifth fewer rollouts. It cost no gain
     in simulation with 100 questions, and much with 20. A mean reward counts such a group twice
     where it is played.
-    `adaptive`: two rollouts of every question first, the others of `grpo_n` (3 or more) only where
-    these two are not informative. Fewer rollouts, but a step waits for its slowest twice, and many
-    groups compare one good with one bad attempt. A mean reward counts the first two alone.
     """
     overlap: float = Field(0.0, ge=0, le=1)
     """Share of a step's groups, rounded down, that may be played while the step before waits for
@@ -224,17 +221,6 @@ class PracticeSettings(Model):
     """
 
     _check = field_validator("select_dataset")(_dataset)
-
-    @field_validator("group_policy")
-    @classmethod
-    def _waves(cls, policy: str, info: ValidationInfo) -> str:
-        n = info.data.get("grpo_n", FIRST_WAVE + 1)
-        if policy == "adaptive" and n <= FIRST_WAVE:
-            raise ValueError(
-                f"plays {FIRST_WAVE} rollouts of a question before the others, so practice.grpo_n"
-                f" has to be more than that; it is {n}"
-            )
-        return policy
 
     @field_validator("overlap")
     @classmethod

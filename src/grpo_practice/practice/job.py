@@ -31,8 +31,6 @@ class Practice:
     land: Land
     after_step: AfterStep
     """Awaited for every closed step, also for those an earlier invocation closed."""
-    adaptive: bool = False
-    """Play two attempts of every group, and the others only where these do not differ."""
     skip_uniform: bool = False
     """Leave out half of the questions whose last group, in an earlier epoch, did not differ."""
     overlap: float = 0.0

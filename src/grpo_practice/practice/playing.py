@@ -1,4 +1,4 @@
-"""Plays the groups of a step, some before its turn, in waves or not at all where that is wanted."""
+"""Plays the groups of a step, some before its turn, or not at all where that is wanted."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -6,16 +6,15 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 
-from grpo_practice.events import RolloutFinished, StepNarrowed, StepStarted
+from grpo_practice.events import RolloutFinished, StepStarted
 from grpo_practice.failures import FailureWatch
-from grpo_practice.practice.informative import status_of
 from grpo_practice.practice.job import Practice
 from grpo_practice.practice.skipping import AGAIN, played_again
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.rollout import GroupJob, Place, play_groups
 from grpo_practice.store.records import StepRow, Told
 from grpo_practice.store.steps import uniform
-from grpo_practice.types import FIRST_WAVE, Group, Library, Rollout, Sample
+from grpo_practice.types import Group, Library, Rollout, Sample
 
 
 class Playing:
@@ -60,7 +59,7 @@ class Playing:
         self._ahead = True
         """Whether further ones may be begun."""
         self._ended = {group.slot: asyncio.Event() for group in self._jobs}
-        """Set when a group's attempts have ended, or those of its first wave."""
+        """Set when a group's attempts have ended."""
         self._held = list[Callable[[], None]]()
         """What is to be told once it is opened."""
         what = f"step {row.plan.step}"
@@ -111,27 +110,6 @@ class Playing:
         """
         groups = self._jobs[:most]
         self._watch.planned = sum(group.attempts for group in groups)
-        if self._undecided:
-            await self._play(groups)
-            going_on = await self._decide(groups, whole=most is None)
-            self._watch.planned = sum(group.attempts for group in groups)
-            groups = going_on
-        await self._play(groups, ahead)
-
-    def early(self) -> Iterator[GroupJob]:
-        """The early groups, each when it is asked for; none once the step may not run ahead."""
-        for group in self._jobs[: self._early]:
-            if not self._ahead:
-                return
-            self._begun.add(group.slot)
-            yield group
-
-    def wait(self) -> None:
-        """No other group is begun until the step is opened."""
-        self._ahead = False
-
-    async def _play(self, groups: Sequence[GroupJob], ahead: "Playing | None" = None) -> None:
-        """What these groups are to have of attempts has ended."""
         steps = {playing.row.plan.step: playing for playing in (self, ahead) if playing}
         own = [group for group in groups if group.slot not in self._begun]
         self._tasks.create_task(
@@ -145,6 +123,18 @@ class Playing:
         for group in groups:
             await self._ended[group.slot].wait()
 
+    def early(self) -> Iterator[GroupJob]:
+        """The early groups, each when it is asked for; none once the step may not run ahead."""
+        for group in self._jobs[: self._early]:
+            if not self._ahead:
+                return
+            self._begun.add(group.slot)
+            yield group
+
+    def wait(self) -> None:
+        """No other group is begun until the step is opened."""
+        self._ahead = False
+
     async def _attempt(self, place: Place) -> Rollout:
         player = self._job.later if self._library is None else self._job.player
         library = self.shown(place.slot)
@@ -152,15 +142,14 @@ class Playing:
         if system is None:
             system = self._systems[library.id] = system_prompt(self._job.instructions, library)
         rollout = await player.play(place, system)
-        told = Told(player.scope(place).seed(), system, library.id, self._wave(place.attempt))
+        told = Told(player.scope(place).seed(), system, library.id)
         await self._job.store.save_rollout(self._job.branch, place.step, rollout, told)
         self._tell(partial(self._job.emit, self._finished(rollout)))
         await self._watch.see(rollout)
         return rollout
 
     async def _group_ended(self, group: GroupJob) -> None:
-        if not (self._undecided and self._goes_on(group)):
-            self._tell(partial(self._on_group, group.group))
+        self._tell(partial(self._on_group, group.group))
         self._ended[group.slot].set()
 
     def _tell(self, what: Callable[[], None]) -> None:
@@ -184,45 +173,9 @@ class Playing:
             self.row = replace(self.row, left_out=frozenset(left))
         self._jobs = [group for group in self._jobs if self.row.attempts(group.slot)]
 
-    @property
-    def _undecided(self) -> bool:
-        return self._job.adaptive and self.row.going_on is None
-
-    def _goes_on(self, group: GroupJob) -> bool:
-        """Whether its first wave leaves it open what it teaches, or its second is there already.
-
-        It is there where a pilot played it, and an error of the first was mended since.
-        """
-        teaches = status_of(group.group, truth=self._job.teacher.truth) == "scored"
-        return not teaches or any(attempt >= FIRST_WAVE for attempt in group.stored)
-
-    async def _decide(self, groups: Sequence[GroupJob], *, whole: bool) -> list[GroupJob]:
-        """The groups with a second wave, which is what they still have to play.
-
-        It is decided once, in one write before their first request, since an error of the first
-        wave may be mended when the run is gone on with. A pilot decides for itself alone.
-        """
-        slots = frozenset(group.slot for group in groups if self._goes_on(group))
-        if whole:
-            await self._job.store.decide(self._job.branch, self.row.plan.step, slots)
-        self.row = replace(self.row, going_on=slots)
-        for group in groups:
-            group.attempts = self.row.attempts(group.slot)
-        going_on = [group for group in groups if group.slot in slots]
-        self._ended |= {slot: asyncio.Event() for slot in slots}
-        self._begun.clear()  # who was begun early has a second wave to play like all others
-        if whole:
-            self._job.emit(StepNarrowed(self.row.plan.step, self.row.rollouts))
-        return going_on
-
-    def _wave(self, attempt: int) -> int:
-        return int(self._job.adaptive and attempt >= FIRST_WAVE)
-
     def _finished(self, rollout: Rollout, *, stored: bool = False) -> RolloutFinished:
-        wave = self._wave(rollout.attempt)
         weight = self.weight(rollout.slot)
-        step = self.row.plan.step
-        return RolloutFinished.of(step, rollout, stored=stored, wave=wave, weight=weight)
+        return RolloutFinished.of(self.row.plan.step, rollout, stored=stored, weight=weight)
 
     def _stored(self, samples: Sequence[Sample]) -> list[GroupJob]:
         """What there is to play in each slot, with what is stored of it."""
@@ -235,7 +188,7 @@ class Playing:
                 plan.epoch,
                 slot,
                 samples[slot],
-                min(FIRST_WAVE, most) if self._undecided else self.row.attempts(slot),
+                self.row.attempts(slot),
                 {a: stored[slot, a][1] for a in range(most) if (slot, a) in stored},
             )
             for slot, (_, most) in enumerate(plan.slots)

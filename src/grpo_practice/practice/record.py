@@ -6,12 +6,10 @@ from collections.abc import Callable, Sequence
 from grpo_practice.metrics import correct
 from grpo_practice.practice.informative import Status
 from grpo_practice.store.records import GroupRow
-from grpo_practice.types import ALL_ROLLOUTS, FIRST_WAVE, Distilled, Group, Rollout
+from grpo_practice.types import ALL_ROLLOUTS, Distilled, Group, Rollout
 
 
-def group_row(
-    group: Group, status: Status, done: Distilled | None, *, planned: int, adaptive: bool
-) -> GroupRow:
+def group_row(group: Group, status: Status, done: Distilled | None, *, planned: int) -> GroupRow:
     """The row of a group whose attempts have all ended."""
     return GroupRow(
         slot=group.slot,
@@ -20,7 +18,7 @@ def group_row(
         played=sum(r.played.outcome != "error" for r in group.rollouts),
         scored=len(_rewards(group.rollouts)),
         teachable=len(group.teachable),
-        mean_reward=mean_reward([group], adaptive=adaptive),
+        mean_reward=mean_reward([group]),
         informative=status == "scored",
         status=("failed" if done.failed else "distilled") if done else status,
         reason=done.failed if done else None,
@@ -42,30 +40,28 @@ def step_stats(groups: Sequence[Group], rows: Sequence[GroupRow]) -> dict[str, o
 
 
 def mean_reward(
-    groups: Sequence[Group], *, adaptive: bool, weight: Callable[[int], float] = lambda slot: 1.0
+    groups: Sequence[Group], *, weight: Callable[[int], float] = lambda slot: 1.0
 ) -> float | None:
-    """Over the attempts that make a score: where a group may stop, those of its first wave.
+    """Return the mean over all attempts that were scored; None without any.
 
-    A group that stops once its rewards differ has a mean that is drawn to the middle, by up to six
-    points. The first wave has the same size however it ends. Where groups are left out, the
-    `weight` of the others (1 / the chance to be played, by slot) keeps the mean where it would be
-    with all of them.
+    Where groups are left out, the `weight` of the others (1 / the chance to be played, by slot)
+    keeps the mean where it would be with all of them.
     """
     scoring = [
         (weight(group.slot), rollout.reward)
         for group in groups
         for rollout in group.rollouts
-        if rollout.reward is not None and (not adaptive or rollout.attempt < FIRST_WAVE)
+        if rollout.reward is not None
     ]
     weights = sum(w for w, _ in scoring)
     return sum(w * reward for w, reward in scoring) / weights if scoring else None
 
 
-def counted(*, adaptive: bool, skip_uniform: bool) -> str:
-    """What a mean reward is the mean of."""
+def counted(*, skip_uniform: bool) -> str:
+    """Return what a mean reward is the mean of."""
     if skip_uniform:
         return f"{ALL_ROLLOUTS}, twice those of groups that might have been left out"
-    return f"the first {FIRST_WAVE} rollouts of each group" if adaptive else ALL_ROLLOUTS
+    return ALL_ROLLOUTS
 
 
 def _rewards(rollouts: Sequence[Rollout]) -> list[float]:

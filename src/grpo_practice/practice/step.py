@@ -67,11 +67,10 @@ class Step:
         made = apply(library, merged)
         groups = [group for _, group in sorted(self._groups.items())]
         rows = [self._row(group) for group in groups]
-        adaptive, skip_uniform = self._job.adaptive, self._job.skip_uniform
-        mean = mean_reward(groups, adaptive=adaptive, weight=self._playing.weight)
+        mean = mean_reward(groups, weight=self._playing.weight)
         stats = step_stats(groups, rows) | {
             "mean_reward": mean,
-            "mean_reward_over": counted(adaptive=adaptive, skip_uniform=skip_uniform),
+            "mean_reward_over": counted(skip_uniform=self._job.skip_uniform),
             "experiences": len(made),
             "quarantined": self._quarantined(merged),
             "merge_failed": failed,
@@ -146,7 +145,6 @@ class Step:
             self._status(group),
             self._distilled.get(group.slot),
             planned=self._playing.row.attempts(group.slot),
-            adaptive=self._job.adaptive,
         )
 
     def _quarantined(self, merged: Sequence[Operation]) -> int:

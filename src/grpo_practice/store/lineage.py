@@ -63,6 +63,8 @@ ADDED: Mapping[str, Any] = {
     **{f"{at}agent.command": None for at in ("", "evaluation.")},
 }
 """Keys that came with a later version, and what was done before."""
+REMOVED: Mapping[str, Any] = {"practice.group_policy": "adaptive"}
+"""Values that a stored run may be bound to and no configuration can have any more."""
 
 
 def diff(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
@@ -136,10 +138,11 @@ def decide(
         afresh = "--restart-step N to play from step N on afresh"
     else:
         afresh = f"--restart-step {recorded} to keep the steps before it and go on from there"
+    undo = "" if any(REMOVED.get(c.key) == c.was for c in changes) else "undo the change, "
     raise FingerprintError(
         f"{run} was started with another configuration",
         changes,
-        hint=f"undo the change, give the run another exp_id, or add {afresh}",
+        hint=f"{undo}give the run another exp_id, or add {afresh}",
     )
 
 

@@ -5,10 +5,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from grpo_practice.types import FIRST_WAVE, Distilled, Library, Operation, PlannedStep
+from grpo_practice.types import Distilled, Library, Operation, PlannedStep
 
 Kind = Literal["practice", "eval"]
 Cause = Literal["start", "restart", "rejudge"]
+
+STOPPED = 2
+"""Attempts of a group that `group_policy: adaptive` stopped, since their rewards differed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,10 @@ class StepRow:
     played_by: int | None
     stats: Mapping[str, Any] | None
     going_on: frozenset[int] | None = None
-    """Slots of the groups with a second wave; None while that is not decided, or never is."""
+    """Slots of the groups that were played whole, in a step of `group_policy: adaptive`.
+
+    That policy was removed; None in every other step.
+    """
     left_out: frozenset[int] | None = None
     """Slots of the groups that are not played; None while that is not decided, or never is."""
 
@@ -110,9 +116,8 @@ class StepRow:
         """How many of them are the group's."""
         if self.left_out is not None and slot in self.left_out:
             return 0
-        most = self.plan.slots[slot][1]
-        decided = self.going_on is not None and slot not in self.going_on
-        return min(FIRST_WAVE, most) if decided else most
+        stopped = self.going_on is not None and slot not in self.going_on
+        return STOPPED if stopped else self.plan.slots[slot][1]
 
     @property
     def closed(self) -> bool:
@@ -129,8 +134,6 @@ class Told:
     system: str
     """The exact system prompt."""
     library_id: int | None
-    wave: int = 0
-    """1 where it was only played because its group's first attempts did not differ."""
 
 
 @dataclass(frozen=True, slots=True)

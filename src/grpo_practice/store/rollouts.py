@@ -20,7 +20,7 @@ HEAD = 160
 _COLUMNS = (
     "sample_id, seed, library_id, system_sha, outcome, reason, error, strikes, turns, tool_calls,"
     " tokens_in, tokens_cached, tokens_out, tokens_reasoning, cost_micro, model_ms, head,"
-    " wave, finished_at"
+    " finished_at"
 )
 
 JUDGED = """
@@ -113,7 +113,6 @@ def _values(save: Save, system_sha: bytes) -> tuple[object, ...]:
         u.cost_micro,
         round(p.model_s * 1000),
         p.response[:HEAD],
-        told.wave,
     )
 
 

@@ -181,7 +181,7 @@ def since(db: sqlite3.Connection, run: str, mark: tuple[int, int]) -> Piloted:
     """What a run did after these ids were the newest."""
     rollout, call = mark
     questions, rollouts, reward = db.execute(
-        """SELECT count(DISTINCT sample_id), count(*), avg(CASE WHEN wave = 0 THEN reward END)
+        """SELECT count(DISTINCT sample_id), count(*), avg(reward)
              FROM v_rollouts
             WHERE run_id = ? AND rollout_id > ?""",
         (run, rollout),

@@ -118,14 +118,6 @@ def open_step(
     )
 
 
-def decide(db: sqlite3.Connection, branch_id: int, step: int, going_on: Iterable[int]) -> None:
-    """It is decided which groups of the step get a second wave; once, so that it stays so."""
-    db.execute(
-        "UPDATE steps SET going_on = ? WHERE branch_id = ? AND step = ? AND going_on IS NULL",
-        (json.dumps(sorted(going_on)), branch_id, step),
-    )
-
-
 def close_eval(db: sqlite3.Connection, branch_id: int, step: int, stats: Mapping[str, Any]) -> None:
     """The evaluation step has a row for every rollout it planned."""
     db.execute(

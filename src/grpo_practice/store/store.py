@@ -323,10 +323,6 @@ class Store:
         save = rollouts.Save(at, rollout, told, branch.judge_id)
         await self._writer.row_soon(rollouts.save, save)
 
-    async def decide(self, branch: Branch, step: int, going_on: Iterable[int]) -> None:
-        """It is on record which groups of the step get a second wave. See `steps.decide`."""
-        await self._write_soon(lambda db: steps.decide(db, branch.id, step, going_on))
-
     async def save_verdict(self, branch: Branch, rollout_id: int, verdict: Verdict | str) -> None:
         """What this branch's verify function said of a rollout that another branch played.
 
