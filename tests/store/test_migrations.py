@@ -83,7 +83,7 @@ async def test_the_runs_in_it_go_on_without_a_request(tmp_path: Path, name: str)
     project = Project(tmp_path / "p")
     project.db.unlink()
     unpacked(SCHEMAS / f"{name}.db.gz", project.folder)
-    practised = await project.practise("practice.do_eval=true")
+    practised = await project.practise("practice.do_eval=true", "practice.summaries=always")
     evaluated = await project.evaluate()
     assert (practised.requests.new, evaluated.requests.new) == (0, 0)
     assert project.results() == RESULTS[name]

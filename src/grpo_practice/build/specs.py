@@ -67,12 +67,26 @@ def teacher_context(config: PracticeConfig) -> int:
 
     A run is bound to this number: what the teacher is shown depends on it.
     """
+    return _context(config)[0]
+
+
+def teacher_context_text(config: PracticeConfig) -> str:
+    """Say how many tokens the teacher takes, and where that is from."""
+    tokens, origin = _context(config)
+    return f"{tokens:,} tokens for a request and its reply ({origin})"
+
+
+def _context(config: PracticeConfig) -> tuple[int, str]:
     if config.practice.teacher_context is not None:
-        return config.practice.teacher_context
+        return config.practice.teacher_context, "practice.teacher_context"
     provider = teacher_of(config).model_provider
     listed = [context_window(provider.model, url) for url in provider.base_url]
     known = [tokens for tokens in listed if tokens is not None]
-    return min(*known, MOST_CONTEXT) if known else ASSUMED_CONTEXT
+    if not known:
+        return ASSUMED_CONTEXT, "assumed; practice.teacher_context sets it"
+    if min(known) > MOST_CONTEXT:
+        return MOST_CONTEXT, f"of {min(known):,} listed; practice.teacher_context allows more"
+    return min(known), "listed"
 
 
 NO_LIBRARY = Library()
