@@ -133,7 +133,7 @@ def _used(loaded: "AnyLoaded") -> list[tuple[str, str]]:
                 f" of {count(practice.batch_size, 'sample')}, {practice.grpo_n} rollouts each",
             )
         )
-        rows.append(("teacher reads", teacher_context_text(config)))
+        rows.append(("teacher", teacher_context_text(config)))
     return rows
 
 
