@@ -25,7 +25,7 @@ SCHEMAS = Path(__file__).parent / "schemas"
 OLD = sorted(SCHEMAS.glob("v*.db.gz"))
 WORLD = "2972f09c18dd217eeda660e8a6fc0a852c72c99c5585bb325e93019b4d61a37d"
 NEWER = "8bacd9e27ac2492011e9081a1aa79674247d03bf9951c0aa7f3b8b960055be3d"
-RESULTS = {"v1": WORLD, "v2": WORLD, "v3": NEWER}
+RESULTS = {"v1": WORLD, "v2": WORLD, "v3": NEWER, "v4": NEWER}
 """`Project.results()` of each, by the code that made it."""
 
 
@@ -51,10 +51,13 @@ def rows(path: Path) -> dict[str, list[Any]]:
         sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '%sqlite_%'"
         names = [row[0] for row in it.execute(sql) if row[0] != "call_sums"]
         added = {"price", "seeded", "going_on", "left_out", "wave", "sums", "domains"}
+        added |= {"finding", "rule"}
         found = {}
         for name in names:
-            columns = [c[1] for c in it.execute(f"PRAGMA table_info({name})") if c[1] not in added]
-            found[name] = it.execute(f"SELECT {', '.join(columns)} FROM {name}").fetchall()
+            own = added | ({"library_id"} if name == "groups" else set())
+            columns = [c[1] for c in it.execute(f"PRAGMA table_info({name})") if c[1] not in own]
+            selected = it.execute(f"SELECT {', '.join(columns)} FROM {name}").fetchall()
+            found[name] = sorted(selected, key=repr)
         return found
 
 
