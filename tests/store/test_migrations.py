@@ -15,7 +15,7 @@ import pytest
 
 from grpo_practice.build.export import export_agent
 from grpo_practice.cli.main import run
-from grpo_practice.errors import StoreError
+from grpo_practice.errors import FingerprintError, StoreError
 from grpo_practice.store import Store, db, migrate
 from grpo_practice.store.check import check
 from tests.build.project import CONFIG, Project
@@ -172,3 +172,32 @@ def test_1_63_one_that_may_not_be_written_is_a_sentence(old: Path) -> None:
     assert done.returncode == 7
     assert "is read-only" in done.stderr
     assert version(old) < db.VERSION
+
+
+REFUSED = "was begun by an older version|was started with another configuration"
+
+
+@pytest.mark.parametrize("name", RESULTS)
+async def test_a_run_that_was_merged_in_another_way_is_not_gone_on_with(
+    tmp_path: Path, name: str
+) -> None:
+    """Steps of two methods in one run would be one result over two experiments."""
+    project = Project(tmp_path / "p")
+    project.db.unlink()
+    unpacked(SCHEMAS / f"{name}.db.gz", project.folder)
+    with pytest.raises(FingerprintError, match=REFUSED) as refused:
+        await project.practise("practice.epochs=3")
+    (change,) = [c for c in refused.value.diff if c.key == "practice.method"]
+    assert (change.was, change.now) == (
+        "1 (every merged proposal passes)",
+        "2 (what is outvoted does not pass)",
+    )
+    with closing(sqlite3.connect(project.db)) as it:
+        it.execute("UPDATE steps SET status = 'open', closed_at = NULL WHERE step = 3")
+        it.commit()
+    with pytest.raises(FingerprintError, match=REFUSED) as refused:
+        await project.practise()
+    assert "--restart-step" in (refused.value.hint or "")
+    assert project.results() == RESULTS[name]
+    afresh = await project.practise(restart_step=2)
+    assert afresh.requests.new > 0

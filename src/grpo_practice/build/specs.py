@@ -10,6 +10,7 @@ from grpo_practice.canonical import digest
 from grpo_practice.config.identity import identity_of
 from grpo_practice.config.models import EvalConfig, PracticeConfig, PracticeSettings
 from grpo_practice.config.provider import ModelConfig, is_sim
+from grpo_practice.practice import METHOD
 from grpo_practice.prompts import Prompt
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.store.records import Branch, DatasetRow, JudgeRecord, RunSpec
@@ -43,7 +44,8 @@ def practice_spec(
         name=config.exp_id,
         exp_id=config.exp_id,
         kind="practice",
-        identity=_identity(config, verify, start or Library(), source.base_dir),
+        identity=_identity(config, verify, start or Library(), source.base_dir)
+        | {"practice.method": METHOD},
         config_text=source.text,
         base_dir=source.base_dir,
         dataset_id=dataset.id,

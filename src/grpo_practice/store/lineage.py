@@ -56,11 +56,14 @@ Decision = Start | Resume | Rebind | Restart
 ADDED: Mapping[str, Any] = {
     "agent.sha256": None,
     "practice.overlap": 0.0,
+    "practice.method": 1,
     **{f"{at}agent.stop_at_tool_names": [] for at in ("", "evaluation.")},
     **{f"{at}agent.function": None for at in ("", "evaluation.")},
     **{f"{at}agent.command": None for at in ("", "evaluation.")},
 }
 """Keys that came with a later version, and what was done before."""
+_METHODS = {1: "1 (every merged proposal passes)", 2: "2 (what is outvoted does not pass)"}
+"""`practice.METHOD` in words."""
 REMOVED: Mapping[str, Any] = {"practice.group_policy": "adaptive"}
 """Values that a stored run may be bound to and no configuration can have any more."""
 
@@ -74,6 +77,8 @@ def diff(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
 
 def _change(key: str, was: Mapping[str, Any], now: Mapping[str, Any]) -> Change:
     """What a person can read: of a file that has changed its name, not two hashes."""
+    if key == "practice.method":
+        return Change(key, *(_METHODS.get(of[key], of[key]) for of in (was, now)))
     if key != "agent.sha256":
         return Change(key, was.get(key), now.get(key))
     before, after = (_program(identity) for identity in (was, now))
@@ -125,7 +130,7 @@ def decide(
     changes = diff(head.identity, identity)
     if restart_step is not None:
         return _restart(head, restart_step, changes, again=again)
-    if not changes:
+    if not changes or (head.finished and [c.key for c in changes] == ["practice.method"]):
         return Resume()
     if head.own_closed == 0:
         keys = ", ".join(c.key for c in changes)
