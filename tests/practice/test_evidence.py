@@ -2,8 +2,8 @@
 
 import pytest
 
-from grpo_practice.practice.evidence import REWARD_WEIGHT, Evidence, evidence_on
-from grpo_practice.practice.merge import Proposal, apply, merge, pruned, told, without_outvoted
+from grpo_practice.practice.evidence import REWARD_WEIGHT, Evidence, evidence_on, told
+from grpo_practice.practice.merge import Proposal, apply, merge, pruned, without_outvoted
 from grpo_practice.practice.teacher import At
 from grpo_practice.store.records import Past, Play
 from grpo_practice.types import Experience, Finding, Library, Operation, OpKind

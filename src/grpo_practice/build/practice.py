@@ -200,10 +200,12 @@ def planned(
             f"practice.batch_size {settings.batch_size} with drop_last leaves no step to play",
             hint="make the batch smaller, or drop_last false",
         )
-    if branch.method != METHOD and len(plan) > sum(row.closed for row in rows):
+    bound = {"practice.method": branch.identity.get("practice.method", METHOD)}
+    changed = diff(bound, {"practice.method": METHOD})
+    if changed and len(plan) > sum(row.closed for row in rows):
         raise FingerprintError(
             f"{branch.run} was begun by an older version, which merges in another way",
-            diff({"practice.method": branch.method}, {"practice.method": METHOD}),
+            changed,
             hint="give the new run another exp_id, or add --restart-step N to play from step N on"
             " afresh",
         )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from grpo_practice.store.records import Past, Play
+from grpo_practice.text import count
 from grpo_practice.types import Library, Operation
 
 REWARD_WEIGHT = 4.0
@@ -76,6 +77,16 @@ def evidence_on(
             votes[op.target][sample_id] += op.vote
     played = [*past.plays, *plays] if rewards else []
     return {name: Evidence(dict(v), _changes(name, v, played, past)) for name, v in votes.items()}
+
+
+def told(evidence: Evidence) -> str:
+    """Return the evidence as a sentence for a person."""
+    for_, against = evidence.supporting, evidence.opposing
+    said = f"{count(for_, 'question')} for it, {against} against it"
+    if evidence.change is None:
+        return said
+    asked = count(len(evidence.changes), "question")
+    return f"{said}; mean reward {evidence.change:+.2f} with it, over {asked}"
 
 
 def _changes(

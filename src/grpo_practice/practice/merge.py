@@ -7,7 +7,7 @@ proposals of the batch.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from grpo_practice.practice.evidence import Evidence
+from grpo_practice.practice.evidence import Evidence, told
 from grpo_practice.practice.replies import read_operations
 from grpo_practice.practice.teacher import At, Teacher
 from grpo_practice.prompts.system import experience_lines
@@ -142,16 +142,6 @@ def pruned(
         for e in library.experiences
         if e.id not in touched and not evidence[e.id].stays
     )
-
-
-def told(evidence: Evidence) -> str:
-    """Return the evidence as a sentence for a person."""
-    for_, against = evidence.supporting, evidence.opposing
-    said = f"{count(for_, 'question')} for it, {against} against it"
-    if evidence.change is None:
-        return said
-    asked = count(len(evidence.changes), "question")
-    return f"{said}; mean reward {evidence.change:+.2f} with it, over {asked}"
 
 
 def apply(library: Library, operations: Iterable[Operation]) -> Library:

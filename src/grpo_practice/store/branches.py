@@ -86,7 +86,7 @@ def load(db: sqlite3.Connection, branch_id: int, notices: tuple[str, ...] = ()) 
         dataset_id=row["dataset_id"] or 0,
         library=library,
         prompts=prompts,
-        method=json.loads(row["identity"]).get("practice.method", ADDED["practice.method"]),
+        identity=ADDED | json.loads(row["identity"]),
         reuses=_reuses(db, row),
         notices=notices,
     )

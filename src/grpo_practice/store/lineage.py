@@ -53,7 +53,7 @@ class Restart:
 Decision = Start | Resume | Rebind | Restart
 
 
-ADDED: Mapping[str, Any] = {
+ADDED: dict[str, Any] = {
     "agent.sha256": None,
     "practice.overlap": 0.0,
     "practice.method": 1,

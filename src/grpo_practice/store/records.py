@@ -72,8 +72,8 @@ class Branch:
     library: Library
     """Before `from_step`."""
     prompts: Mapping[str, str]
-    method: int = 1
-    """`practice.METHOD` of the version that began it; 1 for an evaluation."""
+    identity: Mapping[str, Any] = field(default_factory=dict)
+    """What it is bound to. See `RunSpec`."""
     reuses: tuple[int, ...] = ()
     """Branches whose calls may answer for this one's: the same work under a changed config."""
     notices: tuple[str, ...] = ()
