@@ -11,6 +11,7 @@ from grpo_practice.calls import Stage
 from grpo_practice.sim.agent import Turn, plays_with_tools, turn
 from grpo_practice.sim.judge import grade
 from grpo_practice.sim.librarian import merge, propose
+from grpo_practice.sim.material import stage_of as stage_shown
 from grpo_practice.sim.page import read_page
 from grpo_practice.sim.request import Asked, read
 from grpo_practice.sim.student import play
@@ -63,9 +64,10 @@ def answer(body: Any, world: World = DEFAULT) -> dict[str, Any]:
 
 
 def _said(asked: Asked, world: World) -> Turn:
-    if asked.stage == "play" and plays_with_tools(asked):
+    stage = stage_shown(asked)
+    if stage == "play" and plays_with_tools(asked):
         return turn(asked, world)
-    return Turn(_SPEAK[asked.stage](asked, world))
+    return Turn(_SPEAK[stage](asked, world))
 
 
 def _message(said: Turn, asked: Asked) -> dict[str, Any]:
@@ -88,7 +90,7 @@ def stage_of(body: Any) -> Stage:
     Raises:
         ValueError: The body is not a chat request.
     """
-    return read(body).stage
+    return stage_shown(read(body))
 
 
 def _count(characters: int) -> int:

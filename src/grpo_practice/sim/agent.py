@@ -19,7 +19,7 @@ PYTHON, SEARCH, READ = "execute_python_code", "search", "web_qa"
 TWICE = 0.25
 """Chance that a turn makes two calls."""
 
-_EXPECTED = re.compile(r"In my head that comes to (-?\d+)\.")
+_EXPECTED = re.compile(r"In my head that comes to (-?\w+)\.")
 _PRINTED = re.compile(r"^\s*(-?\d+)\s*$", re.MULTILINE)
 _LINK = re.compile(r"https?://[^\s<>\"'`)\]}]+")
 _NUMBER = re.compile(r"\d{1,9}")
