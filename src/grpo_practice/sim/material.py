@@ -28,7 +28,7 @@ _LONGEST = 800
 _KEY = MARKER.pattern
 _METHOD = re.compile(r"Method ([a-z]+-[0-9a-f]{2,}): ([^.\n\\]+)\.")
 _FOLLOWED = re.compile(r"Followed (E\d+(?:, E\d+)*)\.")
-_ANSWER = re.compile(r"\\boxed\{([^{}]*)\}|The answer it gave is ([^\n]{1,200}?)\.(?=\s|\\n|$)")
+_ANSWER = re.compile(r"\\boxed\{([^{}]*)\}|The answer it gave is ([^\n]{1,200}?)\.(?=\s|\\n|<|$)")
 _LABEL = re.compile(r"\bE\d+\b")
 
 _NUMBER = r"(-?\d+(?:\.\d+)?(?:[eE]-?\d+)?)(?![\d.]*\d)"
@@ -127,25 +127,30 @@ def stage_of(asked: Asked) -> Stage:
         if heading in frame or name in names:
             return stage
     text = material(asked)
-    if _proposal_marks(text):
+    question = find(text)
+    if question is None and _proposal_marks(text):
         return "merge"
-    shown = _count_attempts(asked, text)
-    if shown == 0 and find(text) is None and _SENTENCE.search(_ENTRY.sub("", text)):
+    shown = _count_attempts(asked, text, ours=question is not None)
+    if shown == 0 and question is None and _SENTENCE.search(_ENTRY.sub("", text)):
         return "propose"
     if shown > 1:
         return "compare"
     return "summarise" if shown else "play"
 
 
-def _count_attempts(asked: Asked, text: str) -> int:
-    """How many attempts a prompt shows: 0, 1, or 2 for several."""
+def _count_attempts(asked: Asked, text: str, *, ours: bool) -> int:
+    """How many attempts a prompt shows: 0, 1, or 2 for several.
+
+    A question of `ours` is answered in words that are known; where it stands without them, it is
+    to be played.
+    """
     fenced = len(_attempt_fences(asked))
     begun = len([m for m in _TURN.finditer(text) if m[1] == "user"]) - text.count(FINAL[:40])
     shown = max(begun, text.count(REPORT), "[assistant]" in text and bool(_TURN.search(text)))
     if _ASKS_LESSONS.search(asked.told):
         several = shown > 1 or fenced > 1 or len(_rewards(asked.frame)) > 1
         return 2 if several else min(shown, 1)
-    if shown == 0:  # texts that are nobody's of this world
+    if shown == 0 and not ours:
         rewarded = min(len(_rewards(asked.frame)), len(_HEADING.findall(asked.frame)))
         return 2 if rewarded > 1 else int("attempt" in {fence.name for fence in asked.fences})
     return min(shown, 2)
