@@ -42,7 +42,7 @@ def written(kind: str, entries: Sequence[Entry], thought: str, asked: Asked, wor
         body, name, fence = tagged(kind, entries), "xml", 2 * fence
     elif form < TAGS + JSON:
         body, name = _json({kind: entries}, indent=2 if talk < TALKATIVE else None), "json"
-    elif form < TAGS + JSON + RAW:
+    elif form < TAGS + JSON + RAW or not entries:  # a bare [] could be anything
         body, name = _json({kind: entries}).replace("\\\\", "\\"), "json"
     else:
         body, name = _json(entries), "json"
