@@ -86,6 +86,7 @@ def compare(
     seed: int = 0,
     truth: bool = True,
     limit: int = 2,
+    world: World = DEFAULT,
 ) -> list[dict[str, str]]:
     slots: dict[str, Any] = {
         **GOALS,
@@ -96,7 +97,7 @@ def compare(
         "truth": truth,
         "limit": limit,
     }
-    lessons = ending(ask(PROMPTS["compare"].render(**slots), seed))["lessons"]
+    lessons = ending(ask(PROMPTS["compare"].render(**slots), seed, world))["lessons"]
     assert isinstance(lessons, list)
     return lessons
 
