@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from grpo_practice.practice.transcript import transcript_text
-from grpo_practice.prompts import Prompt
+from grpo_practice.prompts import FINAL, Prompt
 from grpo_practice.prompts.system import experience_lines
 from grpo_practice.sim import DEFAULT, World, material, stage_of
 from grpo_practice.sim.questions import TOPICS, questions, solve
@@ -125,6 +125,14 @@ def test_an_attempt_alone_is_summarised_and_played_by_nobody(name: str) -> None:
         assert f"Method {told.method}: {told.do}." in reply
         assert told.answer is not None
         assert f"{{{told.answer}}}" in reply
+
+
+def test_an_attempt_that_ran_out_of_turns_is_one_attempt() -> None:
+    assert FINAL.startswith(material.OUT_OF_TURNS)
+    turns = [("user", "Solve it."), ("assistant", "Step 1: look."), ("user", FINAL)]
+    messages = [{"role": role, "content": text} for role, text in [*turns, ("assistant", "5")]]
+    shown = f"What happened:\n\n{transcript_text(messages)}\n\nSum it up."
+    assert stage_of({"messages": [{"role": "user", "content": shown}]}) == "summarise"
 
 
 @pytest.mark.parametrize(

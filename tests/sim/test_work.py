@@ -1,8 +1,10 @@
 """Tasks that take many turns: what is said, where, and how long it all gets."""
 
+import json
 import re
 from functools import cache
 
+from grpo_practice.llm.sim import spelt
 from grpo_practice.practice.transcript import transcript_text
 from grpo_practice.prompts import FINAL
 from grpo_practice.sim import World, answer
@@ -97,3 +99,17 @@ def test_without_a_tool_or_a_question_it_is_played_as_ever() -> None:
     assert play_plainly(question, EMPTY, 3, WORLD) == play_plainly(question, EMPTY, 3)
     told = play("Who wrote 12 books in 3 years?", PYTHON, world=WORLD)
     assert "I guess" in told.answer
+
+
+def test_a_stream_tells_the_thinking_too() -> None:
+    tools = [{"type": "function", "function": {"name": "execute_python_code"}}]
+    messages = [{"role": "user", "content": SAMPLES[0].question}]
+    body = {"messages": messages, "tools": tools, "stream": True}
+    told = answer(body, WORLD)
+    kind, raw = spelt(json.dumps(body).encode(), told)
+    events = [json.loads(e[6:]) for e in raw.decode().split("\n\n") if e.startswith("data: {")]
+    deltas = [event["choices"][0]["delta"] for event in events]
+    whole = told["choices"][0]["message"]
+    assert kind.startswith("text/event-stream")
+    for part in ("reasoning_content", "content"):
+        assert "".join(delta.get(part) or "" for delta in deltas) == whole[part]

@@ -14,7 +14,6 @@ from functools import lru_cache
 from itertools import pairwise
 
 from grpo_practice.calls import Stage
-from grpo_practice.prompts import FINAL
 from grpo_practice.sim.lore import MARKER, named
 from grpo_practice.sim.questions import find
 from grpo_practice.sim.request import FENCE, Asked, Fence
@@ -22,6 +21,8 @@ from grpo_practice.types import OpKind
 
 REPORT = "The attempt read the task and took one decision."
 """How each summary of the simulated teacher begins."""
+OUT_OF_TURNS = "You have used all the turns"
+"""How a user's turn begins that is no task, but asks for the answer."""
 _LONGEST = 800
 """Characters of one experience or lesson, at most."""
 
@@ -145,7 +146,7 @@ def _count_attempts(asked: Asked, text: str, *, ours: bool) -> int:
     to be played.
     """
     fenced = len(_attempt_fences(asked))
-    begun = len([m for m in _TURN.finditer(text) if m[1] == "user"]) - text.count(FINAL[:40])
+    begun = len([m for m in _TURN.finditer(text) if m[1] == "user"]) - text.count(OUT_OF_TURNS)
     shown = max(begun, text.count(REPORT), "[assistant]" in text and bool(_TURN.search(text)))
     if _ASKS_LESSONS.search(asked.told):
         several = shown > 1 or fenced > 1 or len(_rewards(asked.frame)) > 1
