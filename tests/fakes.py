@@ -83,6 +83,19 @@ def answers(*scripted: Answer) -> Script:
     return lambda _: left.pop(0) if len(left) > 1 else left[0]
 
 
+def cancelling(store: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """Return what stores as `store` does, and then finds that everything is cancelled."""
+
+    async def stored(*args: Any, **kwargs: Any) -> Any:
+        await store(*args, **kwargs)
+        for task in asyncio.all_tasks():
+            task.cancel()
+        await asyncio.sleep(0)
+        raise AssertionError("it was cancelled")
+
+    return stored
+
+
 @dataclass
 class FakeSleep:
     """Stands in for `asyncio.sleep`: no time passes, other tasks run, the seconds are kept."""

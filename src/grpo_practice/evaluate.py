@@ -123,10 +123,10 @@ class _Work:
             rollout = await self._judge(step, place)
         else:
             rollout = await self.job.player.play(place, self.job.system)
+            self._tell(step, rollout)  # before it is saved: who waits for that may be cancelled
             seed = self.job.player.scope(place).seed()
             told = Told(seed, self.job.system, self.job.library_id)
             await self.store.save_rollout(self.job.branch, place.step, rollout, told)
-        self.emit(RolloutFinished.of(place.step, rollout))
         await self.watch.see(rollout)
         return rollout
 
@@ -137,12 +137,16 @@ class _Work:
         """
         rollout_id, rollout = step.stored[place.slot, place.attempt]
         judged = await self.job.player.score(rollout, self.job.player.scope(place))
+        self._tell(step, judged)  # as above
         said: Verdict | str | None = judged.verdict
         if said is None and judged.played.reason in UNSCORED:
             said = f"{judged.played.reason}: {judged.played.error}"
         if said is not None:
             await self.store.save_verdict(self.job.branch, rollout_id, said)
         return judged
+
+    def _tell(self, step: _Open, rollout: Rollout) -> None:
+        self.emit(RolloutFinished.of(step.row.plan.step, rollout))
 
     async def finish(self, done: GroupJob) -> None:
         """Take a finished group in; the step is closed with its last one."""

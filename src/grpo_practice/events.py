@@ -3,6 +3,9 @@
 Because `emit` runs in the task that does the work, a tracing sink can attach a context at a
 `…Started` and it holds for the calls inside. The store is not a sink: losing a row must stop a
 run, losing a line on the screen must not.
+
+The event of something stored is emitted first, with no `await` before its row is queued: a row is
+written though whoever waits for it is cancelled, and an event that came after would be lost.
 """
 
 import logging

@@ -21,6 +21,15 @@ Summaries = Literal["auto", "always", "never"]
 
 OpKind = Literal["ADD", "UPDATE", "DELETE", "NONE"]
 
+Finding = Literal["confirmed", "misled", "unclear", "too_narrow"]
+"""What a comparison found of an experience that the agent has."""
+
+RefusedRule = Literal["outvoted"]
+"""Why an operation was not taken."""
+
+SHARPENS: frozenset[Finding] = frozenset({"unclear", "too_narrow"})
+"""Findings after which an experience is reworded, and still holds."""
+
 OWN_FAILURES: frozenset[Outcome] = frozenset(
     {"refused", "content_filter", "context_overflow", "empty"}
 )
@@ -212,11 +221,22 @@ class Operation:
     """For a merged operation: which proposals it stands for, by position in the merge prompt."""
     refused: str | None = None
     """Why it was not taken; None when it was."""
+    rule: RefusedRule | None = None
+    """The rule behind `refused`, where it is one of `RefusedRule`."""
     quarantined: bool = False
     """True when `refused` says what is suspicious about its text."""
     call_id: int = 0
     domains: tuple[str, ...] = ()
     """For a merged operation: the web sites that the groups behind it had read."""
+    finding: Finding | None = None
+    """What the lesson behind it found of `target`; None when it names no experience."""
+    why: str | None = None
+    """Reason for a removal that no merge asked for."""
+
+    @property
+    def vote(self) -> int:
+        """+1 when it speaks for its target, -1 when its target would go or say something else."""
+        return 1 if self.op in ("NONE", "ADD") or self.finding in SHARPENS else -1
 
 
 @dataclass(frozen=True, slots=True)

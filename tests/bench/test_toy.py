@@ -12,7 +12,8 @@ from bench.toy import MOST, Attempt, Edit, Policy, Toy, asked, merged
 from grpo_practice.calls import Message, Reply, Scope
 from grpo_practice.practice.distil import Attempt as Shown
 from grpo_practice.practice.distil import Task, compare, propose
-from grpo_practice.practice.merge import apply, merge, proposals
+from grpo_practice.practice.evidence import Evidence
+from grpo_practice.practice.merge import apply, changes, merge, votes
 from grpo_practice.practice.teacher import At, Teacher
 from grpo_practice.practice.transcript import Piece, Transcript
 from grpo_practice.prompts import load_prompts
@@ -123,8 +124,9 @@ async def test_proposals_are_merged_as_the_simulated_librarian_does(seed: int) -
         )
         for label, key in edits
     ]
-    taken = proposals([Distilled(0, operations=tuple(proposed))])
-    made = apply(library, await merge(TEACHER, library, taken, AT))
+    taken = changes(votes([Distilled(0, operations=tuple(proposed))], [1]))
+    on = {e.id: Evidence({1: -1}) for e in library.experiences}
+    made = apply(library, await merge(TEACHER, library, taken, on, AT))
     assert (keys_of(made), made.next_label - 1) == merged(before, edits, max(before, default=0))
 
 

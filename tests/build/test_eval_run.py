@@ -1,5 +1,6 @@
 """A whole evaluation: exact, resumable, extendable."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,10 @@ import pytest
 
 from grpo_practice.build.configs import EvalFlags
 from grpo_practice.errors import FingerprintError, RunFailedError
+from grpo_practice.events import RolloutFinished
+from grpo_practice.store import Store
 from tests.build.project import Project, served
+from tests.fakes import cancelling
 
 
 @pytest.fixture
@@ -33,6 +37,19 @@ async def test_a_second_evaluation_asks_nothing_and_says_the_same(project: Proje
     second = await project.evaluate("pass_k=2", "concurrency=1")
     assert second.requests.new == 0
     assert second.score == first.score
+
+
+def test_what_is_stored_is_told_though_everything_is_cancelled_then(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Store, "save_rollout", cancelling(Store.save_rollout))
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(project.evaluate())
+    told = [(e.step, e.slot, e.attempt) for e in project.events if isinstance(e, RolloutFinished)]
+    assert sorted(told) == project.query(
+        "SELECT step, slot, attempt FROM rollouts ORDER BY 1, 2, 3"
+    )
+    assert told
 
 
 async def test_only_what_is_missing_is_asked(project: Project) -> None:

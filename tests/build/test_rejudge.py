@@ -1,5 +1,6 @@
 """Scoring again: every answer there is, by another function, beside what was scored before."""
 
+import asyncio
 import json
 import sys
 from pathlib import Path
@@ -12,12 +13,12 @@ from grpo_practice.build.evaluation import prepare_eval, run_eval
 from grpo_practice.build.reports import EvalReport
 from grpo_practice.config import read_environment
 from grpo_practice.errors import ConfigError, FingerprintError, RunFailedError
-from grpo_practice.events import Notice
+from grpo_practice.events import Notice, RolloutFinished
 from grpo_practice.sim import stage_of
 from grpo_practice.store import Store, runs
 from grpo_practice.types import Verdict
 from tests.build.project import Project, served
-from tests.fakes import completion
+from tests.fakes import cancelling, completion
 
 FLAKY = """
 import pathlib
@@ -73,6 +74,21 @@ def judge_refuses(*judgements: int) -> Any:
         return (400, {"error": {"message": "no"}}) if seen in judgements else None
 
     return hook
+
+
+def test_what_is_stored_is_told_though_everything_is_cancelled_then(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asyncio.run(project.evaluate())
+    project.events.clear()
+    count = "SELECT count(*) FROM verdicts"
+    ((before,),) = project.query(count)
+    monkeypatch.setattr(Store, "save_verdict", cancelling(Store.save_verdict))
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(rejudge(project, "flaky.py:flaky"))
+    ((after,),) = project.query(count)
+    told = [e for e in project.events if isinstance(e, RolloutFinished)]
+    assert len(told) == after - before > 0
 
 
 async def test_another_verify_function_scores_the_same_rollouts_for_nothing(

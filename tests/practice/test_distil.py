@@ -11,8 +11,9 @@ import pytest
 from grpo_practice.calls import Chat, Message, Reply, Scope
 from grpo_practice.errors import ConfigError, EndpointError
 from grpo_practice.practice.distil import distil
+from grpo_practice.practice.evidence import Evidence
 from grpo_practice.practice.informative import status_of
-from grpo_practice.practice.merge import merge, proposals
+from grpo_practice.practice.merge import Proposal, changes, merge, votes
 from grpo_practice.practice.teacher import At, Teacher
 from grpo_practice.prompts import SLOTS, compile_prompt, load_prompts
 from grpo_practice.types import (
@@ -213,15 +214,17 @@ async def test_the_merge_sees_every_proposal_in_slot_order_grouped_by_experience
         ),
         Distilled(1, operations=(Operation("ADD", text="A: a."), Operation("DELETE", "E4"))),
     ]
-    proposed = proposals(done)
-    assert [(op.op, op.target) for op in proposed] == [
+    proposed = changes(votes(done, [10, 11, 12]))
+    assert [(p.slot, p.sample_id) for p in proposed] == [(0, 10), (1, 11), (1, 11), (2, 12)]
+    assert [(p.operation.op, p.operation.target) for p in proposed] == [
         ("UPDATE", "E4"),
         ("ADD", None),
         ("DELETE", "E4"),
         ("ADD", None),
     ]
     said = Said(merge=json.dumps({"operations": [{"op": "DELETE", "id": "E4", "from": ["P3"]}]}))
-    (op,) = await merge(teacher(said), LIBRARY, proposed, At(1, 0, 0))
+    on = {"E4": Evidence({10: -1, 11: -1, 12: 1}, {12: 0.125})}
+    (op,) = await merge(teacher(said), LIBRARY, proposed, on, At(1, 0, 0))
     assert (op.op, op.target, op.from_ops) == ("DELETE", "E4", (2,))
     (shown,) = said.prompts("merge")
     marks = [x for x in shown.splitlines() if x.startswith(("### ", "P"))]
@@ -238,7 +241,7 @@ async def test_the_merge_sees_every_proposal_in_slot_order_grouped_by_experience
 
 
 async def test_no_proposal_costs_no_merge() -> None:
-    assert await merge(teacher(Said()), LIBRARY, [], At(1, 0, 0)) == ()
+    assert await merge(teacher(Said()), LIBRARY, [], {}, At(1, 0, 0)) == ()
 
 
 def some(*rewards: float | None, answers: Sequence[str] = ()) -> Group:
@@ -276,7 +279,13 @@ async def test_the_prompts_are_what_was_reviewed() -> None:
     """A changed prompt is a visible diff. After a change on purpose: delete the file, run again."""
     said = Said(summarise="It added.", compare=LESSON, propose=ADD, merge=ADD)
     await distil(teacher(said), GROUP, LIBRARY, AT)
-    await merge(teacher(said), LIBRARY, [Operation("ADD", text="C: c.")], At(1, 0, 0))
+    proposed = [
+        Proposal(Operation("ADD", text="C: c."), 0, 1),
+        Proposal(Operation("UPDATE", "E4", "Sums: add twice.", finding="misled"), 1, 2),
+        Proposal(Operation("UPDATE", "E4", "Sums: add all.", finding="too_narrow"), 2, 3),
+    ]
+    on = {"E4": Evidence({2: -1, 3: 1, 4: 1}, {4: 0.25})}
+    await merge(teacher(said), LIBRARY, proposed, on, At(1, 0, 0))
     first: dict[str, str] = {s.address.stage: shown(m) for s, m in reversed(said.asked)}
     first["reask"] = shown(load_prompts()["reask"].render(error="it is empty"))
     for stage, text in first.items():

@@ -18,7 +18,7 @@ from grpo_practice.errors import (
     GrpoPracticeError,
     RunFailedError,
 )
-from grpo_practice.events import Event, StepFinished, StepStarted
+from grpo_practice.events import Event, RolloutFinished, StepFinished, StepStarted
 from grpo_practice.llm.ledgered import Model, ledgered
 from grpo_practice.practice import step as one_step
 from grpo_practice.practice.job import Practice
@@ -28,6 +28,7 @@ from grpo_practice.prompts import load_prompts
 from grpo_practice.rollout import Player
 from grpo_practice.store import Store
 from grpo_practice.types import Group, Library, PlannedStep, Sample, Verdict
+from tests.fakes import cancelling
 from tests.store.helpers import planned, spec, upload
 
 GROUPS = 4
@@ -212,6 +213,19 @@ async def test_early_groups_are_played_while_the_slowest_rollout_is_waited_for(
         "SELECT step, slot, library_id FROM rollouts GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
     )
     assert [row for row in rows if row[0] == 1] == [(1, 0, 1), (1, 1, 1), (1, 2, 2), (1, 3, 2)]
+
+
+def test_what_is_stored_is_told_though_everything_is_cancelled_then(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("open_step", "save_rollout"):
+        with monkeypatch.context() as patch, pytest.raises(asyncio.CancelledError):
+            patch.setattr(Store, name, cancelling(getattr(Store, name)))
+            asyncio.run(world.run())
+    told = [(e.step, e.slot, e.attempt) for e in world.events if isinstance(e, RolloutFinished)]
+    assert sorted(told) == world.query("SELECT step, slot, attempt FROM rollouts ORDER BY 1, 2, 3")
+    assert told
+    assert len([e for e in world.events if isinstance(e, StepStarted)]) == 2
 
 
 async def test_they_wait_until_the_running_step_has_no_rollout_left_to_start(world: World) -> None:

@@ -50,7 +50,7 @@ def play(
 ) -> Played:
     """The conversation until the model answers."""
     played = Played([{"role": "system", "content": system}, {"role": "user", "content": question}])
-    for _ in range(10):
+    for _ in range(20):
         asked = {"messages": played.messages, "seed": seed, "tools": offered(*tools), **body}
         choice = answer(asked, world)["choices"][0]
         played.messages.append(choice["message"])

@@ -1,6 +1,12 @@
-from grpo_practice.sim import DEFAULT
+from typing import Any
+
+import pytest
+
+from grpo_practice.prompts.system import experience_lines
+from grpo_practice.sim import DEFAULT, World
 from grpo_practice.sim.lore import sentence, text
-from tests.sim.stages import library_of, merge, propose
+from grpo_practice.sim.world import Teaching
+from tests.sim.stages import GOALS, PROMPTS, ask, ending, library_of, merge, propose
 
 HELP, SPEED = DEFAULT.key("posts", "help"), DEFAULT.key("speed", "help")
 HARM, OTHER = DEFAULT.key("posts", "harm"), DEFAULT.key("posts", "harm", 1)
@@ -13,8 +19,11 @@ def test_a_new_lesson_is_added_in_the_words_of_an_experience() -> None:
     assert ADD["text"].endswith(f"(#{HELP})")
 
 
-def test_a_lesson_the_library_holds_changes_nothing() -> None:
-    assert propose([sentence(DEFAULT, HELP)], library_of(SPEED, HELP)) == [{"op": "NONE"}]
+def test_a_lesson_the_library_holds_confirms_what_says_it() -> None:
+    held = [{"op": "NONE", "id": "E2"}]
+    assert propose([sentence(DEFAULT, HELP)], library_of(SPEED, HELP)) == held
+    told = f"{sentence(DEFAULT, OTHER)} (about E2: confirmed)"
+    assert propose([told], library_of(SPEED, HELP)) == held, "the lesson says which"
 
 
 def test_a_lesson_without_a_marker_changes_nothing() -> None:
@@ -29,6 +38,8 @@ def test_a_misleading_experience_gives_way_to_the_remedy_or_goes() -> None:
         {"op": "UPDATE", "id": "E2", "text": text(DEFAULT, HELP)},
         {"op": "DELETE", "id": "E2"},
     ]
+    told = f"{remedy} (about E2: misled)"
+    assert propose([told], library) == propose([remedy], library), "which is no part of the text"
 
 
 def test_a_misleading_experience_goes_when_its_remedy_is_there_already() -> None:
@@ -73,3 +84,65 @@ def test_only_deletions_need_no_text() -> None:
     assert merge(deletions, library_of(HARM)) == [
         {"op": "DELETE", "id": "E1", "from": ["P1", "P2"]}
     ]
+
+
+def test_of_additions_that_contradict_each_other_the_one_asked_for_most_is_made() -> None:
+    harm, speed = ({"op": "ADD", "text": text(DEFAULT, key)} for key in (HARM, SPEED))
+    assert merge([harm, ADD, speed, ADD]) == [
+        {**ADD, "from": ["P2", "P4"]},
+        {**speed, "from": ["P3"]},
+    ]
+    assert merge([harm, ADD]) == [{**harm, "from": ["P1"]}], "the first of equals"
+
+
+def test_of_updates_the_one_asked_for_most_is_made() -> None:
+    help_, harm = (
+        {"op": "UPDATE", "id": "E1", "text": text(DEFAULT, key)} for key in (HELP, OTHER)
+    )
+    merged = merge([harm, help_, help_], library_of(HARM))
+    assert merged == [{**help_, "from": ["P1", "P2", "P3"]}]
+
+
+def told_votes(votes: str, world: World = DEFAULT, seed: int = 0) -> list[dict[str, Any]]:
+    """What becomes of an update of E2 where its heading is followed by these words."""
+    slots: dict[str, Any] = {
+        **GOALS,
+        "experiences": experience_lines(library_of(SPEED, HARM)),
+        "proposals": [(f"E2\n\n{votes}", [{"id": "P1", "op": "UPDATE", "text": ADD["text"]}])],
+    }
+    operations = ending(ask(PROMPTS["merge"].render(**slots), seed, world))["operations"]
+    assert isinstance(operations, list)
+    return operations
+
+
+@pytest.mark.parametrize(
+    ("votes", "changed"),
+    [
+        ("", True),
+        ("Stands behind it: 4 questions. Speaks against it: 1.", False),
+        ("Stands behind it: 1 question. Speaks against it: 4.", True),
+        ("Stands behind it: 2 questions. Speaks against it: 2.", False),
+        ("Stands behind it: 0 questions. Speaks against it: 1.", True),
+        ("4 questions support it, 1 speaks against it", False),
+        ("1 question stands behind it, 3 questions against", True),
+        ("support: 2", False),
+        ("支持 4, 反对 1", False),
+    ],
+)
+def test_the_majority_decides_about_an_experience_where_it_is_shown(
+    votes: str, changed: bool
+) -> None:
+    assert bool(told_votes(votes)) is changed
+
+
+def test_a_confused_librarian_goes_against_the_evidence_as_often_as_it_is_confused() -> None:
+    world = World(teacher=Teaching(noise=0.3))
+    shares = [
+        sum(bool(told_votes(votes, world, seed)) for seed in range(300)) / 300
+        for votes in (
+            "Stands behind it: 4. Speaks against it: 1.",
+            "Stands behind it: 1. Speaks against it: 4.",
+        )
+    ]
+    assert abs(shares[0] - 0.3) < 0.08
+    assert abs(shares[1] - 0.7) < 0.08

@@ -84,11 +84,13 @@ def test_a_world_is_loaded_from_its_file(tmp_path: Path) -> None:
     path = tmp_path / "world.json"
     path.write_text(
         '{"seed": 7, "difficulty": {"a": 2, "b": 3}, "rule": {"size": [1, 2]},'
-        ' "items": {"percent-aa": {"kind": "harm", "own": -1, "other": 0}}, "dilution": 1.5}'
+        ' "items": {"percent-aa": {"kind": "harm", "own": -1, "other": 0}}, "dilution": 1.5,'
+        ' "task": "labels", "teacher": {"noise": 0.3, "forms": "mixed"}}'
     )
     loaded = World.load(path)
     assert (loaded.seed, loaded.dilution, loaded.rule.size) == (7, 1.5, (1.0, 2.0))
     assert loaded.difficulty == Difficulty(2, 3)
+    assert (loaded.task, loaded.teacher) == ("labels", Teaching(noise=0.3, forms="mixed"))
     assert loaded.item("percent-aa") == Item("harm", -1.0, 0.0)
 
 
@@ -100,6 +102,9 @@ def test_a_world_is_loaded_from_its_file(tmp_path: Path) -> None:
         ('{"rule": {"p_help": 0.9, "p_null": 0.2}}', "p_help and p_null"),
         ('{"difficulty": {"a": 0, "b": 1}}', "a and b must be above 0"),
         ('{"items": {"k": {"kind": "good", "own": 1, "other": 0}}}', r"items\.k\.kind"),
+        ('{"task": "sums"}', "task"),
+        ('{"teacher": {"noise": 1.5}}', "noise must be a share"),
+        ('{"teacher": {"forms": "yaml"}}', r"teacher\.forms"),
         ("[", "JSON"),
     ],
 )

@@ -138,9 +138,16 @@ def test_what_was_answered_is_stored_though_everything_is_cancelled_then(run: Ru
     run.endpoint.cancels = True
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(ask(run))
+    assert replayed(run) == [False], "it is told, too"
     run.endpoint.cancels = False
     asyncio.run(ask(run))
     assert len(run.endpoint.seen) == 1
+    assert replayed(run) == [False, True]
+
+
+def replayed(run: Run) -> list[bool]:
+    """Of each call that was told."""
+    return [e.replayed for e in run.events if isinstance(e, CallFinished)]
 
 
 async def ask(run: Run) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from grpo_practice.build.export import export_agent
 from grpo_practice.cli.main import run
-from grpo_practice.errors import StoreError
+from grpo_practice.errors import FingerprintError, StoreError
 from grpo_practice.store import Store, db, migrate
 from grpo_practice.store.check import check
 from tests.build.project import CONFIG, Project
@@ -25,7 +25,7 @@ SCHEMAS = Path(__file__).parent / "schemas"
 OLD = sorted(SCHEMAS.glob("v*.db.gz"))
 WORLD = "2972f09c18dd217eeda660e8a6fc0a852c72c99c5585bb325e93019b4d61a37d"
 NEWER = "8bacd9e27ac2492011e9081a1aa79674247d03bf9951c0aa7f3b8b960055be3d"
-RESULTS = {"v1": WORLD, "v2": WORLD, "v3": NEWER}
+RESULTS = {"v1": WORLD, "v2": WORLD, "v3": NEWER, "v4": NEWER}
 """`Project.results()` of each, by the code that made it."""
 
 
@@ -51,10 +51,13 @@ def rows(path: Path) -> dict[str, list[Any]]:
         sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '%sqlite_%'"
         names = [row[0] for row in it.execute(sql) if row[0] != "call_sums"]
         added = {"price", "seeded", "going_on", "left_out", "wave", "sums", "domains"}
+        added |= {"finding", "rule"}
         found = {}
         for name in names:
-            columns = [c[1] for c in it.execute(f"PRAGMA table_info({name})") if c[1] not in added]
-            found[name] = it.execute(f"SELECT {', '.join(columns)} FROM {name}").fetchall()
+            own = added | ({"library_id"} if name == "groups" else set())
+            columns = [c[1] for c in it.execute(f"PRAGMA table_info({name})") if c[1] not in own]
+            selected = it.execute(f"SELECT {', '.join(columns)} FROM {name}").fetchall()
+            found[name] = sorted(selected, key=repr)
         return found
 
 
@@ -83,7 +86,7 @@ async def test_the_runs_in_it_go_on_without_a_request(tmp_path: Path, name: str)
     project = Project(tmp_path / "p")
     project.db.unlink()
     unpacked(SCHEMAS / f"{name}.db.gz", project.folder)
-    practised = await project.practise("practice.do_eval=true", "practice.summaries=always")
+    practised = await project.practise("practice.do_eval=true")
     evaluated = await project.evaluate()
     assert (practised.requests.new, evaluated.requests.new) == (0, 0)
     assert project.results() == RESULTS[name]
@@ -169,3 +172,32 @@ def test_1_63_one_that_may_not_be_written_is_a_sentence(old: Path) -> None:
     assert done.returncode == 7
     assert "is read-only" in done.stderr
     assert version(old) < db.VERSION
+
+
+REFUSED = "was begun by an older version|was started with another configuration"
+
+
+@pytest.mark.parametrize("name", RESULTS)
+async def test_a_run_that_was_merged_in_another_way_is_not_gone_on_with(
+    tmp_path: Path, name: str
+) -> None:
+    """Steps of two methods in one run would be one result over two experiments."""
+    project = Project(tmp_path / "p")
+    project.db.unlink()
+    unpacked(SCHEMAS / f"{name}.db.gz", project.folder)
+    with pytest.raises(FingerprintError, match=REFUSED) as refused:
+        await project.practise("practice.epochs=3")
+    (change,) = [c for c in refused.value.diff if c.key == "practice.method"]
+    assert (change.was, change.now) == (
+        "1 (every merged proposal passes)",
+        "2 (what is outvoted does not pass)",
+    )
+    with closing(sqlite3.connect(project.db)) as it:
+        it.execute("UPDATE steps SET status = 'open', closed_at = NULL WHERE step = 3")
+        it.commit()
+    with pytest.raises(FingerprintError, match=REFUSED) as refused:
+        await project.practise()
+    assert "--restart-step" in (refused.value.hint or "")
+    assert project.results() == RESULTS[name]
+    afresh = await project.practise(restart_step=2)
+    assert afresh.requests.new > 0

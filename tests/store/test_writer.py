@@ -4,8 +4,7 @@ import asyncio
 import contextlib
 import sqlite3
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -26,6 +25,39 @@ def path(tmp_path: Path) -> Path:
 
 def insert(x: int) -> Callable[[sqlite3.Connection], int]:
     return lambda db: db.execute("INSERT INTO t VALUES (?)", (x,)).rowcount
+
+
+class Hold:
+    """Keeps the writer busy until it is released; what is queued meanwhile stays queued."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._began, self._end = threading.Event(), threading.Event()
+        writer.submit(self._work)
+        self._began.wait()  # until then its batch takes in what is queued after it
+
+    def _work(self, _: sqlite3.Connection) -> None:
+        self._began.set()
+        self._end.wait()
+
+    def release(self) -> None:
+        self._end.set()
+
+
+Holds = Callable[[Writer], Hold]
+
+
+@pytest.fixture
+def hold() -> Iterator[Holds]:
+    """Hold a writer, at most until the test ends."""
+    holds = list[Hold]()
+
+    def held(writer: Writer) -> Hold:
+        holds.append(Hold(writer))
+        return holds[-1]
+
+    yield held
+    for each in holds:
+        each.release()
 
 
 def rows(path: Path) -> list[int]:
@@ -53,19 +85,19 @@ def test_a_bad_job_takes_no_neighbour_down(path: Path) -> None:
     assert rows(path) == [1, 2, 3]
 
 
-async def test_a_cancelled_waiter_does_not_cancel_the_write(path: Path) -> None:
+async def test_a_cancelled_waiter_does_not_cancel_the_write(path: Path, hold: Holds) -> None:
     writer = Writer(path)
-    block = writer.submit(lambda _: time.sleep(0.05))
+    block = hold(writer)
 
     async def wait() -> None:
         await asyncio.wrap_future(writer.submit(insert(7)))
 
     task = asyncio.create_task(wait())
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await asyncio.wrap_future(block)
+    block.release()
     writer.close()
     assert rows(path) == [7]
 
@@ -87,9 +119,9 @@ def test_a_commit_that_fails_harms_nobody_else(path: Path) -> None:
     before = writer.submit(insert(1))
     bad = writer.submit(lambda db: db.execute("INSERT INTO c VALUES (99)"))
     after = writer.submit(insert(2))
-    assert isinstance(bad.exception(5), StoreError)
-    assert (before.result(5), after.result(5)) == (1, 1)
-    assert writer.submit(insert(3)).result(5) == 1
+    assert isinstance(bad.exception(60), StoreError)
+    assert (before.result(60), after.result(60)) == (1, 1)
+    assert writer.submit(insert(3)).result(60) == 1
     writer.close()
     assert rows(path) == [1, 2, 3]
 
@@ -119,12 +151,16 @@ class Rows:
         return [10 * x for x in items]
 
 
-async def test_rows_of_one_kind_are_written_together_and_answered_each(path: Path) -> None:
+async def test_rows_of_one_kind_are_written_together_and_answered_each(
+    path: Path, hold: Holds
+) -> None:
     writer, kind = Writer(path), Rows()
-    writer.submit(lambda _: time.sleep(0.05))
-    answers = await asyncio.gather(*(writer.row(kind.many, x) for x in range(20)))
-    assert answers == [10 * x for x in range(20)]
-    assert len(kind.at_once) < 5
+    block = hold(writer)
+    answers = asyncio.gather(*(writer.row(kind.many, x) for x in range(20)))
+    await asyncio.sleep(0)
+    block.release()
+    assert await answers == [10 * x for x in range(20)]
+    assert kind.at_once == [20]
     writer.close()
     assert rows(path) == list(range(20))
 
@@ -138,13 +174,16 @@ async def test_a_bad_row_is_alone_among_its_kind(path: Path) -> None:
     assert rows(path) == [1, 2, 3]
 
 
-async def test_what_is_queued_is_written_before_what_comes_after(path: Path) -> None:
+async def test_what_is_queued_is_written_before_what_comes_after(path: Path, hold: Holds) -> None:
     writer, kind = Writer(path), Rows()
-    writer.submit(lambda _: time.sleep(0.02))
+    block = hold(writer)
     for x in range(10):
         await writer.row_soon(kind.many, x)
-    seen = await writer.write(lambda db: db.execute("SELECT count(*) FROM t").fetchone()[0])
-    assert seen == 10
+    counted = "SELECT count(*) FROM t"
+    seen = asyncio.ensure_future(writer.write(lambda db: db.execute(counted).fetchone()[0]))
+    await asyncio.sleep(0)
+    block.release()
+    assert await seen == 10
     writer.close()
 
 
@@ -171,23 +210,22 @@ async def test_nothing_rests_on_a_row_that_could_not_be_written(path: Path, firs
     assert rows(path) == ([1, 4] if first == "nobody" else [1, 2, 4])
 
 
-async def test_a_crowd_has_to_wait(path: Path) -> None:
+async def test_a_crowd_has_to_wait(path: Path, hold: Holds) -> None:
     writer, kind = Writer(path), Rows()
-    block = threading.Event()
-    writer.submit(lambda _: block.wait(60))
+    block = hold(writer)
     for x in range(CROWD + 1):
         soon = asyncio.ensure_future(writer.row_soon(kind.many, x))
         await asyncio.sleep(0)
-    assert not soon.done()
-    block.set()
+        assert soon.done() == (x < CROWD)
+    block.release()
     await soon
     assert len(rows(path)) == CROWD + 1
     writer.close()
 
 
-async def test_a_loop_that_is_gone_harms_no_write(path: Path) -> None:
-    writer, block = Writer(path), threading.Event()
-    writer.submit(lambda _: block.wait(5))
+async def test_a_loop_that_is_gone_harms_no_write(path: Path, hold: Holds) -> None:
+    writer = Writer(path)
+    block = hold(writer)
 
     def elsewhere() -> None:
         async def give_up() -> None:
@@ -197,20 +235,20 @@ async def test_a_loop_that_is_gone_harms_no_write(path: Path) -> None:
         asyncio.run(give_up())
 
     await asyncio.to_thread(elsewhere)
-    block.set()
+    block.release()
     assert await writer.write(insert(8)) == 1
     writer.close()
     assert rows(path) == [7, 8]
 
 
-async def test_a_cancelled_waiter_takes_no_neighbours_answer(path: Path) -> None:
-    writer, kind, block = Writer(path), Rows(), threading.Event()
-    writer.submit(lambda _: block.wait(5))
+async def test_a_cancelled_waiter_takes_no_neighbours_answer(path: Path, hold: Holds) -> None:
+    writer, kind = Writer(path), Rows()
+    block = hold(writer)
     first, second = (asyncio.create_task(writer.row(kind.many, x)) for x in (1, 2))
     await asyncio.sleep(0)
     first.cancel()
     await asyncio.sleep(0)
-    block.set()
-    assert await asyncio.wait_for(second, 5) == 20
+    block.release()
+    assert await asyncio.wait_for(second, 60) == 20
     writer.close()
     assert rows(path) == [1, 2]

@@ -12,6 +12,7 @@ from grpo_practice.events import Event, ToolFinished
 from grpo_practice.redact import redactor
 from grpo_practice.tools import Output, Tool, ToolError
 from grpo_practice.tools.box import OUTPUT_BYTES, Toolbox, capped
+from tests.fakes import cancelling
 from tests.tools.fakes import ANY, SCOPE, Counter, FakeLedger, box
 
 
@@ -47,6 +48,18 @@ async def test_a_stored_result_is_not_asked_for_again() -> None:
     assert [r.replayed for r in again] == [True, True, False]
     assert echo.ran == 3
     assert [e.replayed for e in events if isinstance(e, ToolFinished)] == [True, True, False]
+
+
+def test_what_is_stored_is_told_though_everything_is_cancelled_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    echo, ledger, events = Echo(), FakeLedger(), list[Event]()
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger, "put", cancelling(ledger.put))
+        with pytest.raises(asyncio.CancelledError):
+            asyncio.run(called(box(echo.tool(), ledger=ledger, events=events), ("echo", "{}")))
+    assert len(ledger.entries) == 1
+    assert [e.replayed for e in events if isinstance(e, ToolFinished)] == [False]
 
 
 async def test_the_same_call_twice_is_two_calls() -> None:

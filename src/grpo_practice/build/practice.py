@@ -27,6 +27,7 @@ from grpo_practice.config.models import PracticeConfig, PracticeSettings
 from grpo_practice.config.provider import ModelConfig
 from grpo_practice.errors import Change, ConfigError, FingerprintError, RunFailedError
 from grpo_practice.events import RunStarted
+from grpo_practice.practice import METHOD
 from grpo_practice.practice.job import AfterStep, Practice
 from grpo_practice.practice.loop import practise
 from grpo_practice.practice.plan import plan_practice
@@ -35,6 +36,7 @@ from grpo_practice.practice.teacher import Teacher
 from grpo_practice.prompts import Prompt, load_prompts, prompts_from
 from grpo_practice.rollout import Player
 from grpo_practice.store import branches, scores
+from grpo_practice.store.lineage import diff
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
 from grpo_practice.types import Library, PlannedStep
 from grpo_practice.verify.resolve import VerifyFunction, resolve
@@ -201,10 +203,20 @@ def planned(
             f"practice.batch_size {settings.batch_size} with drop_last leaves no step to play",
             hint="make the batch smaller, or drop_last false",
         )
+    bound = {"practice.method": branch.identity.get("practice.method", METHOD)}
+    changed = diff(bound, {"practice.method": METHOD})
+    if changed and len(plan) > sum(row.closed for row in rows):
+        raise FingerprintError(
+            f"{branch.run} was begun by an older version, which merges in another way",
+            changed,
+            hint="give the new run another exp_id, or add --restart-step N to play from step N on"
+            " afresh",
+        )
     return plan, notices
 
 
 async def _work(session: Session, job: PracticeJob, run: Open, rows: list[StepRow]) -> None:
+    left = any(not row.closed for row in rows)  # a finished run may have an older version's prompts
     config, settings = job.config, job.config.practice
     agent, judge = config.evaluation.agent, config.evaluation.judge_model
     distils = teacher_of(config)
@@ -235,7 +247,7 @@ async def _work(session: Session, job: PracticeJob, run: Open, rows: list[StepRo
         )
         teacher = Teacher(
             chat=await models.chats(distils, "teacher"),
-            prompts=prompts_from(run.branch.prompts),
+            prompts=prompts_from(run.branch.prompts) if left else {},
             agent_objective=settings.agent_objective,
             learning_objective=settings.learning_objective,
             truth=settings.given_ground_truth,

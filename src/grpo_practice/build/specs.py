@@ -11,6 +11,7 @@ from grpo_practice.config.identity import identity_of
 from grpo_practice.config.models import EvalConfig, PracticeConfig, PracticeSettings
 from grpo_practice.config.provider import ModelConfig, is_sim
 from grpo_practice.llm.prices import context_window
+from grpo_practice.practice import METHOD
 from grpo_practice.practice.reading import ASSUMED_CONTEXT, MOST_CONTEXT
 from grpo_practice.prompts import Prompt
 from grpo_practice.prompts.system import library_sha
@@ -46,7 +47,7 @@ def practice_spec(
         exp_id=config.exp_id,
         kind="practice",
         identity=_identity(config, verify, start or Library(), source.base_dir)
-        | {"practice.teacher_context": teacher_context(config)},
+        | {"practice.method": METHOD, "practice.teacher_context": teacher_context(config)},
         config_text=source.text,
         base_dir=source.base_dir,
         dataset_id=dataset.id,

@@ -21,6 +21,7 @@ from grpo_practice.errors import ConfigError
 from grpo_practice.text import brief
 
 if TYPE_CHECKING:
+    from grpo_practice.practice.evidence import Evidence
     from grpo_practice.store.history import Change, ExperienceHistory, Quarantined
 
 app = typer.Typer(no_args_is_help=True, help="What was learnt, and where it comes from.")
@@ -56,11 +57,13 @@ def list_(
 
     Example: grpo-practice experiences list --run math --step 0
     """
+    from grpo_practice.build.evidence import evidence_of
     from grpo_practice.build.refs import library_of
     from grpo_practice.store import history
 
     with existing_store(db) as store:
         found = library_of(store, run, step)
+        evidence = evidence_of(store, found)
         until = -1 if found.step is None else found.step
         outside = store.read(history.quarantined, found.run, until=until) if quarantined else []
     library = found.library
@@ -71,7 +74,10 @@ def list_(
                 "run": found.run,
                 "step": found.step,
                 "library": f"L{library.id}" if library.id else None,
-                "experiences": [{"id": e.id, "text": e.text} for e in library.experiences],
+                "experiences": [
+                    {"id": e.id, "text": e.text, "evidence": _document(evidence[e.id])}
+                    for e in library.experiences
+                ],
                 **({"quarantined": [asdict(one) for one in outside]} if quarantined else {}),
                 "exit": 0,
             }
@@ -80,7 +86,8 @@ def list_(
     from grpo_practice.cli.reports import show_library
 
     after = "" if found.step is None else f", after step {found.step}"
-    show_library(library.experiences, f"L{library.id} ({found.run}{after})", found.run)
+    name = f"L{library.id} ({found.run}{after})"
+    show_library(library.experiences, name, found.run, evidence=evidence)
     if quarantined:
         _show_quarantined(outside)
     if library.experiences:
@@ -101,6 +108,7 @@ def show(
 
     Example: grpo-practice experiences show E3 --run math
     """
+    from grpo_practice.build.evidence import evidence_of
     from grpo_practice.build.refs import library_of
     from grpo_practice.store import history
 
@@ -108,13 +116,26 @@ def show(
     if label is None:
         raise ConfigError(f"{experience!r} is not an experience", hint="they are called E1, E2, …")
     with existing_store(db) as store:
-        owner = library_of(store, run).run
-        found = store.read(history.experience, owner, int(label[1]))
+        library = library_of(store, run)
+        found = store.read(history.experience, library.run, int(label[1]))
+        evidence = evidence_of(store, library).get(found.id)
     if json:
-        document = {"schema": "grpo-practice.experience/1", **asdict(found)}
-        print_json({**document, "text": found.text, "exit": 0})
+        document = {"schema": "grpo-practice.experience/1", **asdict(found), "text": found.text}
+        print_json({**document, "evidence": _document(evidence), "exit": 0})
     else:
-        _show(found)
+        _show(found, evidence)
+
+
+def _document(evidence: "Evidence | None") -> dict[str, object] | None:
+    if evidence is None:
+        return None
+    return {
+        "supporting": evidence.supporting,
+        "opposing": evidence.opposing,
+        "reward_change": evidence.change,
+        "reward_questions": len(evidence.changes),
+        "support": evidence.support,
+    }
 
 
 def _show_quarantined(found: "Sequence[Quarantined]") -> None:
@@ -132,13 +153,28 @@ def _show_quarantined(found: "Sequence[Quarantined]") -> None:
         )
 
 
-def _show(found: "ExperienceHistory") -> None:
+def _show(found: "ExperienceHistory", evidence: "Evidence | None") -> None:
+    from grpo_practice.practice.evidence import told
+
     say(f"{found.id} of {found.run}", style="bold")
     say(found.text or "(removed)")
+    facts([("evidence", told(evidence) if evidence else "")])
     if found.imported is not None:
         facts([("at the start", f"from another run: {found.imported}")])
     for change in found.changes:
         _show_change(change)
+    if found.votes:
+        say("")
+        say("votes:", style="bold")
+    facts(
+        [
+            (
+                f"step {vote.step}, group {vote.slot}",
+                f"{vote.said}: {brief(vote.question, QUESTION)}",
+            )
+            for vote in found.votes
+        ]
+    )
     say(f"next: {PROGRAM} experiences list --run {found.run}")
 
 
@@ -146,7 +182,13 @@ def _show_change(change: "Change") -> None:
     say("")
     say(f"step {change.step}: {change.op}", style="bold")
     sites = brief(", ".join(change.domains), SITES)
-    facts([("text", change.text or ""), *([("web sites read", sites)] if sites else [])])
+    facts(
+        [
+            ("text", change.text or ""),
+            ("why", change.why or ""),
+            *([("web sites read", sites)] if sites else []),
+        ]
+    )
     for proposal in change.proposals:
         proposed = f"{proposal.op} {proposal.text or ''}".strip()
         facts(

@@ -13,6 +13,7 @@ from grpo_practice.types import ALL_ROLLOUTS
 if TYPE_CHECKING:
     from grpo_practice.build.reports import EvalReport, Known, PracticeReport
     from grpo_practice.metrics import Score
+    from grpo_practice.practice.evidence import Evidence
     from grpo_practice.store import Store
     from grpo_practice.store.records import StepRow
     from grpo_practice.types import Experience, Rollout
@@ -233,14 +234,26 @@ def _comparable(before: "Known", after: "Known") -> bool:
 
 
 def show_library(
-    experiences: Sequence["Experience"], name: str, run: str, *, limit: int | None = None
+    experiences: Sequence["Experience"],
+    name: str,
+    run: str,
+    *,
+    limit: int | None = None,
+    evidence: Mapping[str, "Evidence"] | None = None,
 ) -> None:
-    """The experiences of a library, up to `limit` of them."""
+    """Print the experiences of a library, up to `limit` of them, with what stands behind each."""
     if not experiences:
         say(f"no experiences ({name} is empty)")
         return
+    from grpo_practice.practice.evidence import told
+
     say(f"{count(len(experiences), 'experience')} in {name}:")
-    facts([(e.id, e.text) for e in experiences[:limit]])
+    rows = list[tuple[str, str]]()
+    for e in experiences[:limit]:
+        rows.append((e.id, e.text))
+        if evidence:
+            rows.append(("", told(evidence[e.id])))
+    facts(rows)
     if limit is not None and len(experiences) > limit:
         say(f"  and {len(experiences) - limit} more: {PROGRAM} experiences list --run {run}")
 

@@ -134,9 +134,10 @@ class LedgeredChat:
         marks = list(accumulate(messages, mark, initial=b""))[1:] if mark else states
         prev, known = self._continues(marks)
         try:
-            reply = await self._ledger.get(self.scope.address, request_hash, nth)
-            if reply is None:
-                reply = await self._send(request, limit_s)
+            stored = await self._ledger.get(self.scope.address, request_hash, nth)
+            reply = await self._send(request, limit_s) if stored is None else stored
+            self._tell(reply)  # before the commit: who waits for that may be cancelled
+            if stored is None:
                 entry = Entry(
                     address=self.scope.address,
                     request_hash=request_hash,
@@ -157,14 +158,16 @@ class LedgeredChat:
         )
         after = mark(marks[-1], reply.message) if mark else chain.add(reply.message)
         self.play.answered(said, after, len(messages) + 1)
-        stage = self.scope.address.stage
-        self._emit(CallFinished(stage, reply.usage, reply.seconds, reply.replayed))
         return reply
 
     def other(self, name: str, params: Mapping[str, Any], play: Play) -> "LedgeredChat":
         """Another model, or other settings, asked at the same endpoint and scope."""
         model, head = replace(self.model, name=name, params=params), Head(name, params)
         return LedgeredChat(model, head, self._ledger, self._emit, self.scope, play)
+
+    def _tell(self, reply: Reply) -> None:
+        stage = self.scope.address.stage
+        self._emit(CallFinished(stage, reply.usage, reply.seconds, reply.replayed))
 
     async def _send(self, request: Request, limit_s: float | None) -> Reply:
         try:

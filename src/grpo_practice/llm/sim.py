@@ -61,6 +61,9 @@ def _chunks(told: dict[str, Any], *, usage: bool) -> Iterator[dict[str, Any]]:
 def _deltas(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
     text = message["content"] or ""
     yield {"role": "assistant", "content": "" if text else None}
+    thought = message.get("reasoning_content", "")
+    for at in range(0, len(thought), PIECE):
+        yield {"reasoning_content": thought[at : at + PIECE]}
     yield from ({"content": text[at : at + PIECE]} for at in range(0, len(text), PIECE))
     for index, call in enumerate(message.get("tool_calls", ())):
         function, arguments = call["function"], call["function"]["arguments"]

@@ -4,37 +4,67 @@ Source: Training-Free GRPO (arXiv 2510.08191), "optimisation": Add, Delete, Modi
 proposals of the batch.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from grpo_practice.practice.evidence import Evidence, told
 from grpo_practice.practice.replies import read_operations
 from grpo_practice.practice.teacher import At, Teacher
 from grpo_practice.prompts.system import experience_lines
-from grpo_practice.types import Distilled, Experience, Library, Operation
+from grpo_practice.text import count
+from grpo_practice.types import SHARPENS, Distilled, Experience, Library, Operation
 
 NEW = "New experiences"
 
 
-def proposals(distilled: Iterable[Distilled]) -> list[Operation]:
-    """Every proposal that can be taken and does something, in slot order."""
-    in_order = sorted(distilled, key=lambda d: d.slot)
-    return [op for d in in_order for op in d.operations if op.refused is None and op.op != "NONE"]
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A change of the library that one group proposes."""
+
+    operation: Operation
+    slot: int
+    sample_id: int
+
+
+def votes(distilled: Iterable[Distilled], samples: Sequence[int]) -> list[Proposal]:
+    """Return every proposal that can be taken, confirmations too, in slot order.
+
+    Args:
+        distilled: What the groups of a step came to.
+        samples: Sample ids. Index = slot.
+    """
+    return [
+        Proposal(op, done.slot, samples[done.slot])
+        for done in sorted(distilled, key=lambda d: d.slot)
+        for op in done.operations
+        if op.refused is None
+    ]
+
+
+def changes(cast: Iterable[Proposal]) -> list[Proposal]:
+    """Return the proposals that would change something, as the merge prompt numbers them."""
+    return [p for p in cast if p.operation.op != "NONE"]
 
 
 async def merge(
-    teacher: Teacher, library: Library, proposed: Sequence[Operation], at: At
+    teacher: Teacher,
+    library: Library,
+    proposed: Sequence[Proposal],
+    evidence: Mapping[str, Evidence],
+    at: At,
 ) -> tuple[Operation, ...]:
-    """The operations to apply. No proposal, no call.
+    """Return the operations that the proposals come to. No proposal that may pass, no call.
 
     Raises:
         ReplyError: No reply could be read.
         EndpointError: There was no reply.
     """
-    if not proposed:
+    if not any(_may_pass(p.operation, evidence) for p in proposed):
         return ()
     messages = teacher.render(
         "merge",
         experiences=experience_lines(library),
-        proposals=_by_experience(library, proposed),
+        proposals=_by_experience(library, proposed, evidence),
     )
     chat = teacher.open(at, "merge", None)
     return await teacher.ask(
@@ -44,15 +74,74 @@ async def merge(
     )
 
 
+def _may_pass(op: Operation, evidence: Mapping[str, Evidence]) -> bool:
+    return op.target is None or op.finding in SHARPENS or not evidence[op.target].stays
+
+
 def _by_experience(
-    library: Library, proposed: Sequence[Operation]
-) -> list[tuple[str, list[dict[str, str | None]]]]:
-    """The numbered proposals (`P1` …), grouped by what they touch; new experiences first."""
+    library: Library, proposed: Sequence[Proposal], evidence: Mapping[str, Evidence]
+) -> list[dict[str, object]]:
+    """Return the numbered proposals (`P1` …) by what they touch, new experiences first."""
     grouped: dict[str, list[dict[str, str | None]]] = {NEW: []}
     grouped |= {e.id: [] for e in library.experiences}
-    for number, op in enumerate(proposed, 1):
-        grouped[op.target or NEW].append({"id": f"P{number}", "op": op.op, "text": op.text})
-    return [(target, items) for target, items in grouped.items() if items]
+    for number, proposal in enumerate(proposed, 1):
+        op = proposal.operation
+        told = {"id": f"P{number}", "op": op.op, "finding": op.finding, "text": op.text}
+        grouped[op.target or NEW].append(told)
+    return [
+        {"target": target, "votes": _shown(evidence.get(target)), "items": items}
+        for target, items in grouped.items()
+        if items
+    ]
+
+
+def _shown(evidence: Evidence | None) -> dict[str, object] | None:
+    if evidence is None:
+        return None
+    return {
+        "supporting": count(evidence.supporting, "question"),
+        "opposing": count(evidence.opposing, "question"),
+        "change": None if evidence.change is None else f"{evidence.change:+.2f}",
+        "asked": count(len(evidence.changes), "question"),
+        "stays": evidence.stays,
+    }
+
+
+def without_outvoted(
+    merged: Iterable[Operation], proposed: Sequence[Proposal], evidence: Mapping[str, Evidence]
+) -> tuple[Operation, ...]:
+    """Return the merged operations, those refused that more speaks against than for.
+
+    An update that makes an experience clearer or wider passes. One that only takes in proposals of
+    new experiences may turn what it says round, so the questions behind these count against it.
+    """
+    return tuple(_voted(op, [proposed[i] for i in op.from_ops], evidence) for op in merged)
+
+
+def _voted(
+    op: Operation, behind: Sequence[Proposal], evidence: Mapping[str, Evidence]
+) -> Operation:
+    if op.refused is not None or op.target is None:
+        return op
+    of_target = [p.operation for p in behind if p.operation.target == op.target]
+    sharpens = op.op == "UPDATE" and any(of_target) and all(p.vote > 0 for p in of_target)
+    taken_in = len({p.sample_id for p in behind if p.operation.target is None})
+    found = evidence[op.target]
+    if sharpens or found.support < taken_in:
+        return op
+    return replace(op, refused=f"outvoted: {told(found)}", rule="outvoted")
+
+
+def pruned(
+    library: Library, merged: Sequence[Operation], evidence: Mapping[str, Evidence]
+) -> tuple[Operation, ...]:
+    """Return the removals of what more speaks against than for, where the merge left it alone."""
+    touched = {op.target for op in merged if op.refused is None}
+    return tuple(
+        Operation("DELETE", e.id, why=told(evidence[e.id]))
+        for e in library.experiences
+        if e.id not in touched and not evidence[e.id].stays
+    )
 
 
 def apply(library: Library, operations: Iterable[Operation]) -> Library:

@@ -81,7 +81,6 @@ class Playing:
         plan, planned = self.row.plan, self.row.rollouts
         if self._job.skip_uniform:
             self._leave_out()
-        await self._job.store.open_step(self._job.branch, plan.step, library.id, self.row.left_out)
         there = [r for group in self._jobs for r in group.stored.values() if r.settled]
         self._job.emit(
             StepStarted(
@@ -96,6 +95,7 @@ class Playing:
         )
         for rollout in there:
             self._job.emit(self._finished(rollout, stored=True))
+        await self._job.store.open_step(self._job.branch, plan.step, library.id, self.row.left_out)
         self._library, self._ahead = library, False
         for tell in self._held:
             tell()
@@ -143,8 +143,9 @@ class Playing:
             system = self._systems[library.id] = system_prompt(self._job.instructions, library)
         rollout = await player.play(place, system)
         told = Told(player.scope(place).seed(), system, library.id)
-        await self._job.store.save_rollout(self._job.branch, place.step, rollout, told)
+        # Before it is saved: who waits for that may be cancelled.
         self._tell(partial(self._job.emit, self._finished(rollout)))
+        await self._job.store.save_rollout(self._job.branch, place.step, rollout, told)
         await self._watch.see(rollout)
         return rollout
 

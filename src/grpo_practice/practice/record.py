@@ -9,8 +9,10 @@ from grpo_practice.store.records import GroupRow
 from grpo_practice.types import ALL_ROLLOUTS, Distilled, Group, Rollout
 
 
-def group_row(group: Group, status: Status, done: Distilled | None, *, planned: int) -> GroupRow:
-    """The row of a group whose attempts have all ended."""
+def group_row(
+    group: Group, status: Status, done: Distilled | None, *, planned: int, library_id: int
+) -> GroupRow:
+    """Return the row of a group whose attempts have all ended."""
     return GroupRow(
         slot=group.slot,
         sample_id=group.sample.id,
@@ -22,6 +24,7 @@ def group_row(group: Group, status: Status, done: Distilled | None, *, planned: 
         informative=status == "scored",
         status=("failed" if done.failed else "distilled") if done else status,
         reason=done.failed if done else None,
+        library_id=library_id,
     )
 
 

@@ -7,15 +7,25 @@ from dataclasses import replace
 from grpo_practice.errors import StepError
 from grpo_practice.events import GroupDistilled, GroupFinished, StepFinished
 from grpo_practice.practice.distil import distil
+from grpo_practice.practice.evidence import Evidence, evidence_on
 from grpo_practice.practice.informative import Status, status_of
 from grpo_practice.practice.job import Practice
 from grpo_practice.practice.lint import Lint, quarantine
-from grpo_practice.practice.merge import apply, merge, proposals
+from grpo_practice.practice.merge import (
+    Proposal,
+    apply,
+    changes,
+    merge,
+    pruned,
+    votes,
+    without_outvoted,
+)
 from grpo_practice.practice.playing import Playing
 from grpo_practice.practice.record import counted, group_row, mean_reward, step_stats
 from grpo_practice.practice.sources import Pages, read_in, supported
 from grpo_practice.practice.teacher import At
-from grpo_practice.store.records import GroupRow, StepResult, StepRow
+from grpo_practice.store import evidence
+from grpo_practice.store.records import GroupRow, Play, StepResult, StepRow
 from grpo_practice.types import Distilled, Group, Library, Operation
 
 
@@ -38,6 +48,7 @@ class Step:
     ) -> None:
         self._job, self._tasks = job, tasks
         samples = job.store.samples_of(row.plan)
+        self._sample_ids = [sample.id for sample in samples]
         self._lint = Lint(sample.answer for sample in samples)
         """What is proposed and what is merged has to pass it."""
         self._library = Library()
@@ -46,6 +57,8 @@ class Step:
         self._groups = dict[int, Group]()
         self._teaching = list[asyncio.Task[None]]()
         self._distilled = dict[int, Distilled]()
+        self._evidence = dict[str, Evidence]()
+        """For and against each experience of the library; known at the merge."""
 
     async def open(
         self, library: Library, *, ahead: "Step | None" = None, groups: int | None = None
@@ -64,7 +77,8 @@ class Step:
         """
         await self.open(library, ahead=ahead)
         merged, failed = await self._merge()
-        made = apply(library, merged)
+        removed = () if failed else pruned(library, merged, self._evidence)
+        made = apply(library, [*merged, *removed])
         groups = [group for _, group in sorted(self._groups.items())]
         rows = [self._row(group) for group in groups]
         mean = mean_reward(groups, weight=self._playing.weight)
@@ -79,6 +93,7 @@ class Step:
             groups=rows,
             distilled=[d for _, d in sorted(self._distilled.items())],
             merged=merged,
+            pruned=removed,
             library=made,
             stats=stats,
             failed=failed,
@@ -113,20 +128,45 @@ class Step:
         )
 
     async def _merge(self) -> tuple[tuple[Operation, ...], str | None]:
-        """The merged operations, or none and why the merge failed."""
-        proposed = proposals(self._distilled.values())
+        """Return the merged operations, or none and why the merge failed."""
+        cast = votes(self._distilled.values(), self._sample_ids)
+        proposed = changes(cast)
+        self._evidence = self._weigh(cast)
         try:
-            merged = await merge(self._job.teacher, self._library, proposed, self._at())
+            merged = await merge(
+                self._job.teacher, self._library, proposed, self._evidence, self._at()
+            )
         except StepError as e:
             return (), f"{type(e).__name__}: {e}"
         merged = quarantine(merged, self._lint)
-        return await asyncio.to_thread(supported, merged, self._pages(), self._own()), None
+        pages = self._pages(proposed)
+        merged = await asyncio.to_thread(supported, merged, pages, self._own())
+        return without_outvoted(merged, proposed, self._evidence), None
 
-    def _pages(self) -> list[Pages]:
-        """What the group behind each proposal had read, as the merge was shown them."""
-        read = {slot: read_in(self._groups[slot]) for slot in self._distilled}
-        in_order = sorted(self._distilled.values(), key=lambda d: d.slot)
-        return [read[done.slot] for done in in_order for _ in proposals([done])]
+    def _weigh(self, cast: Sequence[Proposal]) -> dict[str, Evidence]:
+        """Return what this step and those before hold for and against each experience."""
+        step, asked = self._playing.row.plan.step, {p.sample_id for p in cast}
+        store, branch = self._job.store, self._job.branch
+        past = store.read(evidence.past, branch, self._library, asked, end=step)
+        named = [(p.sample_id, p.operation) for p in cast]
+        truth = self._job.teacher.truth
+        return evidence_on(self._library, past, named, self._plays(), rewards=truth)
+
+    def _plays(self) -> list[Play]:
+        groups = [group for _, group in sorted(self._groups.items())]
+        mean = mean_reward(groups, weight=self._playing.weight)
+        found = list[Play]()
+        for group in groups:
+            row = self._row(group)
+            if row.mean_reward is not None and mean is not None:
+                shown = self._playing.shown(group.slot).id
+                found.append(Play(row.sample_id, shown, row.mean_reward, row.scored, mean))
+        return found
+
+    def _pages(self, proposed: Sequence[Proposal]) -> list[Pages]:
+        """Return what the group behind each proposal had read, as the merge was shown them."""
+        read = {p.slot: read_in(self._groups[p.slot]) for p in proposed}
+        return [read[p.slot] for p in proposed]
 
     def _own(self) -> list[str]:
         """The texts of the step that are no page's."""
@@ -145,6 +185,7 @@ class Step:
             self._status(group),
             self._distilled.get(group.slot),
             planned=self._playing.row.attempts(group.slot),
+            library_id=self._playing.shown(group.slot).id,
         )
 
     def _quarantined(self, merged: Sequence[Operation]) -> int:

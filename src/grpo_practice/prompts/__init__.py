@@ -52,7 +52,19 @@ _TRIAL: Mapping[str, object] = {
     "truth": True,
     "limit": 1,
     "lessons": ["text"],
-    "proposals": [("E1", [{"id": "P1", "op": "UPDATE", "text": "text"}])],
+    "proposals": [
+        {
+            "target": "E1",
+            "votes": {
+                "supporting": "1 question",
+                "opposing": "1 question",
+                "change": "+0.10",
+                "asked": "1 question",
+                "stays": True,
+            },
+            "items": [{"id": "P1", "op": "UPDATE", "finding": "unclear", "text": "text"}],
+        }
+    ],
 }
 """Values of the shape the code fills in, to find a name that they do not have."""
 

@@ -8,13 +8,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from grpo_practice.calls import Stage
-from grpo_practice.sim.agent import Turn, plays_with_tools, turn
+from grpo_practice.sim.agent import plays_with_tools, turn
 from grpo_practice.sim.judge import grade
 from grpo_practice.sim.librarian import merge, propose
+from grpo_practice.sim.material import stage_of as stage_shown
 from grpo_practice.sim.page import read_page
 from grpo_practice.sim.request import Asked, read
 from grpo_practice.sim.student import play
 from grpo_practice.sim.teacher import compare, summarise
+from grpo_practice.sim.turns import Turn
 from grpo_practice.sim.world import World
 
 __all__ = ["DEFAULT", "MODEL", "World", "answer", "stage_of"]
@@ -42,9 +44,12 @@ def answer(body: Any, world: World = DEFAULT) -> dict[str, Any]:
     asked = read(body)
     said = _said(asked, world)
     most = None if asked.max_tokens is None else 4 * asked.max_tokens
-    length = len(said.text) + sum(len(call.name) + len(call.arguments) for call in said.calls)
+    calls = sum(len(call.name) + len(call.arguments) for call in said.calls)
+    length = len(said.thought) + len(said.text) + calls
     if most is not None and length > most:
-        said, length, finish = Turn(said.text[:most]), most, "length"
+        thought = said.thought[:most]
+        said = Turn(said.text[: most - len(thought)], thought=thought)
+        length, finish = most, "length"
     else:
         finish = "tool_calls" if said.calls else "stop"
     tokens_in, tokens_out = _count(asked.length), _count(length)
@@ -63,23 +68,27 @@ def answer(body: Any, world: World = DEFAULT) -> dict[str, Any]:
 
 
 def _said(asked: Asked, world: World) -> Turn:
-    if asked.stage == "play" and plays_with_tools(asked):
+    stage = stage_shown(asked)
+    if stage == "play" and plays_with_tools(asked):
         return turn(asked, world)
-    return Turn(_SPEAK[asked.stage](asked, world))
+    return Turn(_SPEAK[stage](asked, world))
 
 
 def _message(said: Turn, asked: Asked) -> dict[str, Any]:
-    if not said.calls:
-        return {"role": "assistant", "content": said.text}
-    calls = [
-        {
-            "id": f"call_{asked.sha[:16]}_{n}",
-            "type": "function",
-            "function": {"name": call.name, "arguments": call.arguments},
-        }
-        for n, call in enumerate(said.calls)
-    ]
-    return {"role": "assistant", "content": said.text or None, "tool_calls": calls}
+    message: dict[str, Any] = {"role": "assistant", "content": said.text}
+    if said.thought:
+        message["reasoning_content"] = said.thought
+    if said.calls:
+        message["content"] = said.text or None
+        message["tool_calls"] = [
+            {
+                "id": f"call_{asked.sha[:16]}_{n}",
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for n, call in enumerate(said.calls)
+        ]
+    return message
 
 
 def stage_of(body: Any) -> Stage:
@@ -88,7 +97,7 @@ def stage_of(body: Any) -> Stage:
     Raises:
         ValueError: The body is not a chat request.
     """
-    return read(body).stage
+    return stage_shown(read(body))
 
 
 def _count(characters: int) -> int:

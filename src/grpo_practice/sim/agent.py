@@ -7,40 +7,24 @@ prints is taken over; what is found in the web is looked at, and changes nothing
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from grpo_practice.sim.programs import program
 from grpo_practice.sim.questions import Question, find
 from grpo_practice.sim.request import Asked
 from grpo_practice.sim.student import guess, play, way
+from grpo_practice.sim.turns import PYTHON, READ, SEARCH, Call, Turn
+from grpo_practice.sim.work import work, works
 from grpo_practice.sim.world import World, unit
 
-PYTHON, SEARCH, READ = "execute_python_code", "search", "web_qa"
 TWICE = 0.25
 """Chance that a turn makes two calls."""
 
-_EXPECTED = re.compile(r"In my head that comes to (-?\d+)\.")
+_EXPECTED = re.compile(r"In my head that comes to (-?\w+)\.")
 _PRINTED = re.compile(r"^\s*(-?\d+)\s*$", re.MULTILINE)
 _LINK = re.compile(r"https?://[^\s<>\"'`)\]}]+")
 _NUMBER = re.compile(r"\d{1,9}")
 _TOLD = re.compile(r"\bCall the tool `(\w+)`(?: with ([^\n.]*))?")
 _GIVEN = re.compile(r"(\w+)=([\w-]+)")
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A function it calls, with its arguments in JSON."""
-
-    name: str
-    arguments: str
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """What it says, and calls."""
-
-    text: str
-    calls: tuple[Call, ...] = ()
 
 
 def plays_with_tools(asked: Asked) -> bool:
@@ -51,6 +35,8 @@ def plays_with_tools(asked: Asked) -> bool:
 
 def turn(asked: Asked, world: World) -> Turn:
     """Its next turn: calls while there is a tool it has not used yet, then the answer."""
+    if works(asked, world):
+        return work(asked, world)
     question = find(asked.asked)
     calls = tuple(_calls(question, asked, world))
     if not calls:

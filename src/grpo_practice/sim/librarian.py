@@ -1,18 +1,24 @@
-"""The simulated teacher, second half: turns lessons into operations on the library, and merges."""
+"""The simulated teacher, second half: turns lessons into operations on the library, and merges.
 
-import json
+It knows the texts and the numbers it is shown, and nothing about what an experience is worth.
+"""
+
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from grpo_practice.sim.lore import keys_in, text
-from grpo_practice.sim.request import Asked, labels
-from grpo_practice.sim.world import World
+from grpo_practice.sim import material
+from grpo_practice.sim.lore import about, named
+from grpo_practice.sim.material import Proposal, Votes, key_of
+from grpo_practice.sim.request import Asked
+from grpo_practice.sim.world import World, unit
+from grpo_practice.sim.writing import Entry, written
 from grpo_practice.types import OpKind
 
-_LINE = re.compile(r"^(?:###+ (.*)|(P\d+) (ADD|UPDATE|DELETE)\b.*)$", re.MULTILINE)
-_LABEL = re.compile(r"\bE\d+\b")
 _MISLED = re.compile(r"\b(E\d+)\b.*\bmisled\b|\bmisled\b.*\b(E\d+)\b", re.DOTALL)
+_CONFIRMED = re.compile(
+    r"\b(E\d+)\b[^\n]{0,40}\bconfirmed\b|\bconfirmed\b[^\n]{0,40}\b(E\d+)\b", re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,94 +30,104 @@ class Edit:
     text: str | None = None
     stands_for: tuple[str, ...] = ()
 
-    @property
-    def key(self) -> str | None:
-        """The experience its text holds."""
-        return next(iter(keys_in(self.text or "")), None)
-
 
 def propose(asked: Asked, world: World) -> str:
-    """One operation per lesson, as the JSON object asked for."""
-    library = labels("\n".join(asked.fenced("experiences")))
-    edits = [_edit(lesson, library, world) for lesson in asked.fenced("lesson")]
-    return _operations(f"There are {len(edits)} lessons.", edits)
+    """One operation per lesson, in the form asked for."""
+    library = {label: key_of(text) for label, text in material.library(asked).items()}
+    edits = [_edit(lesson, library) for lesson in material.lessons(asked)]
+    return _operations(f"There are {len(edits)} lessons.", edits, asked, world)
 
 
-def _edit(lesson: str, library: Mapping[str, str], world: World) -> Edit:
+def _edit(lesson: str, library: Mapping[str, str | None]) -> Edit:
     """What a lesson should change; a lesson without a marker is nothing this teacher knows."""
-    key = next(iter(keys_in(lesson)), None)
-    fresh = key if key not in library.values() else None
-    match = _MISLED.search(lesson)
-    target = (match[1] or match[2]) if match else None
-    if target in library:
-        if fresh:
-            return Edit("UPDATE", target, text(world, fresh))
-        return Edit("DELETE", target)
-    return Edit("ADD", None, text(world, fresh)) if fresh else Edit("NONE")
+    key = key_of(lesson)
+    held = next((label for label, there in library.items() if key and there == key), None)
+    confirmed, misled = _label(_CONFIRMED, lesson), _label(_MISLED, lesson)
+    if confirmed in library:
+        return Edit("NONE", confirmed)
+    if misled in library:
+        fresh = key is not None and held is None
+        return Edit("UPDATE", misled, named(lesson)) if fresh else Edit("DELETE", misled)
+    if key is None or held:
+        return Edit("NONE", held)
+    return Edit("ADD", None, named(lesson))
+
+
+def _label(pattern: re.Pattern[str], lesson: str) -> str | None:
+    match = pattern.search(lesson)
+    return (match[1] or match[2]) if match else None
 
 
 def merge(asked: Asked, world: World) -> str:
-    """One consistent list from all proposals, as the JSON object asked for.
+    """One consistent list from all proposals, in the form asked for.
 
-    One operation per experience, an update before a deletion; an addition asked for several
-    times, or already in the library, is not made again.
+    Where it is shown how many questions stand behind an experience, the majority decides whether
+    it is changed; else whoever asks for a change gets it. An update comes before a deletion. Of
+    additions about one situation the one asked for most often is made.
     """
-    proposals = _proposals(asked)
-    taken: set[str | None] = {*labels("\n".join(asked.fenced("experiences"))).values()}
+    proposals, votes = material.proposals(asked), material.votes(asked)
+    taken: set[str | None] = {*map(key_of, material.library(asked).values())}
     edits: list[Edit] = []
     for target in dict.fromkeys(p.target for p in proposals if p.target):
-        edit = _settle([p for p in proposals if p.target == target], taken)
-        taken.add(edit.key)
-        edits.append(edit)
-    edits += _additions([p for p in proposals if not p.target], taken)
-    return _operations(f"There are {len(proposals)} proposals.", edits)
+        about_it = [p for p in proposals if p.target == target]
+        if _passes(target, len(about_it), votes.get(target, Votes()), asked, world):
+            edit = _settle(about_it, taken)
+            taken.add(key_of(edit.text or ""))
+            edits.append(edit)
+    edits += _additions([p for p in proposals if p.op == "ADD"], taken)
+    return _operations(f"There are {len(proposals)} proposals.", edits, asked, world)
 
 
-def _settle(proposals: Sequence[Edit], taken: set[str | None]) -> Edit:
-    """What becomes of one experience: the first update that is news, else its deletion."""
-    everyone = tuple(name for p in proposals for name in p.stands_for)
+def _passes(target: str, proposed: int, votes: Votes, asked: Asked, world: World) -> bool:
+    """True when more speaks against an experience than for it; a confused librarian errs."""
+    if votes.behind is None:
+        return True
+    outvoted = votes.behind >= (proposed if votes.against is None else votes.against)
+    confused = unit(world.seed, "outvoted", target, asked.sha) < world.teacher.noise
+    return outvoted == confused
+
+
+def _settle(proposals: Sequence[Proposal], taken: set[str | None]) -> Edit:
+    """What becomes of one experience: the update asked for most, if it is news; else it goes."""
+    everyone = tuple(p.name for p in proposals)
     news = [
-        p
+        p.text
         for p in proposals
-        if p.op == "UPDATE" and p.text and (p.key is None or p.key not in taken)
+        if p.op == "UPDATE" and p.text and (key_of(p.text) is None or key_of(p.text) not in taken)
     ]
     if news:
-        return replace(news[0], stands_for=everyone)
+        best = max(news, key=lambda text: [_content(t) for t in news].count(_content(text)))
+        return Edit("UPDATE", proposals[0].target, best, everyone)
     return Edit("DELETE", proposals[0].target, stands_for=everyone)
 
 
-def _additions(proposals: Sequence[Edit], taken: set[str | None]) -> list[Edit]:
-    """The additions that are news, equal ones made one."""
-    by_content: dict[str, Edit] = {}
+def _additions(proposals: Sequence[Proposal], taken: set[str | None]) -> list[Edit]:
+    """The additions that are news: equal ones made one, and one about each situation."""
+    by_content = dict[str, Edit]()
     for p in proposals:
-        content = p.key or p.text
-        if p.op != "ADD" or not content or content in taken:
-            continue
-        first = by_content.setdefault(content, replace(p, stands_for=()))
-        by_content[content] = replace(first, stands_for=first.stands_for + p.stands_for)
-    return list(by_content.values())
+        if p.text and _content(p.text) not in taken:
+            before = by_content.get(_content(p.text))
+            names = (*(before.stands_for if before else ()), p.name)
+            by_content[_content(p.text)] = Edit(
+                "ADD", None, before.text if before else p.text, names
+            )
+    best = dict[str, Edit]()
+    for content, edit in by_content.items():
+        situation = about(edit.text or "") or content
+        rival = best.get(situation)
+        if rival is None or len(edit.stands_for) > len(rival.stands_for):
+            best[situation] = edit
+    return [edit for edit in by_content.values() if edit in best.values()]
 
 
-def _proposals(asked: Asked) -> list[Edit]:
-    """The proposals of a merge prompt, in order: a heading, a line `P3 UPDATE`, a fenced text."""
-    found: list[Edit] = []
-    target: str | None = None
-    pieces = [(fence.before, fence) for fence in asked.fences]
-    for between, fence in [*pieces, (asked.asked.rpartition(">>>")[2], None)]:
-        for heading, name, op in _LINE.findall(between):
-            if name:
-                found.append(Edit(op, None if op == "ADD" else target, stands_for=(name,)))
-            else:
-                label = _LABEL.search(heading)
-                target = label[0] if label else None
-        if found and fence is not None and fence.name == "proposal":
-            found[-1] = replace(found[-1], text=fence.body)
-    return found
+def _content(text: str) -> str:
+    """What makes two texts the same: the experience they hold, else the words."""
+    return key_of(text) or text
 
 
-def _operations(thought: str, edits: Sequence[Edit]) -> str:
-    listed = []
+def _operations(thought: str, edits: Sequence[Edit], asked: Asked, world: World) -> str:
+    entries: list[Entry] = []
     for edit in edits:
         told = {"op": edit.op, "id": edit.target, "text": edit.text, "from": list(edit.stands_for)}
-        listed.append({name: value for name, value in told.items() if value})
-    return f"{thought}\n\n{json.dumps({'operations': listed}, ensure_ascii=False)}"
+        entries.append({name: value for name, value in told.items() if value})
+    return written("operations", entries, thought, asked, world)

@@ -23,9 +23,11 @@ _SUMS: Mapping[str, tuple[str, str, str]] = {
 """By topic: how its answer is computed, and its two slips, in the order of `Topic.slips`."""
 
 
-def program(question: Question, answer: int) -> str:
+def program(question: Question, answer: int | str) -> str:
     """A program that prints the answer, which is the question's own or one of its slips."""
     numbers = dict(question.numbers)
+    if question.topic not in _SUMS:
+        return f"print({str(answer)!r})"
     nth = (question.answer, *question.slips).index(answer)
     expression = _SUMS[question.topic][nth]
     if nth and int(TOPICS[question.topic].slips[nth - 1](**numbers)) != answer:

@@ -1,4 +1,4 @@
-"""The world's questions: short sums in words, made from templates and read back from their text.
+"""The world's questions, made from templates and read back from their text: sums, and labels.
 
 One template serves both ways: filled with numbers it is a question, turned into a pattern it
 finds the question in whatever prompt it stands in.
@@ -10,11 +10,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from random import Random
+from typing import Literal
 
+from grpo_practice.sim.labels import LABELS, LabelTopic
 from grpo_practice.types import Sample
 
+Task = Literal["math", "labels", "tools"]
+"""What is asked: sums, words of a short list, or sums that take many turns with a tool."""
 Numbers = Mapping[str, int]
-Sum = Callable[..., Fraction | int]
+Sum = Callable[..., Fraction | int | str]
 """A value computed from a question's numbers, given by name."""
 
 NAMES = ("Ada", "Bela", "Chen", "Dana", "Emil", "Fatma", "Goran", "Hana", "Ines", "Jonas")
@@ -42,8 +46,8 @@ class Question:
     text: str
     """Its own words, without what stands around them."""
     topic: str
-    answer: int
-    slips: tuple[int, int]
+    answer: int | str
+    slips: tuple[int | str, int | str]
     """Two plausible wrong answers, never the right one."""
     numbers: tuple[tuple[str, int], ...]
     """Those in its text, by the names its topic has for them."""
@@ -221,39 +225,83 @@ TOPICS: Mapping[str, Topic] = {
 }
 
 
+LONG = 10_000
+"""Characters of a text above which what is found in it is not kept for the next time."""
+
+
+def _labelled(topic: LabelTopic) -> Topic:
+    """A topic whose answer is always the same word."""
+
+    def constant(word: str) -> Sum:
+        return lambda **_: word
+
+    def draw(rng: Random) -> dict[str, int]:
+        m = rng.randint(2, 99)
+        return {"o": rng.randint(1_000, 99_999), "m": m, "b": m + rng.randint(1, 9)}
+
+    first, second = map(constant, topic.slips)
+    return Topic(topic.name, topic.wordings, draw, constant(topic.label), (first, second))
+
+
+LABEL_TOPICS: Mapping[str, Topic] = {topic.name: _labelled(topic) for topic in LABELS}
+"""Those of the task `labels`; all others ask for the sums of `TOPICS`."""
+
+
+def topics_of(task: Task) -> Mapping[str, Topic]:
+    """What the questions of a task are about."""
+    return LABEL_TOPICS if task == "labels" else TOPICS
+
+
 def _pattern(wording: str) -> re.Pattern[str]:
     """The wording as a pattern: numbers are captured, other slots are any word."""
+    seen = set[str]()
 
     def slot(match: re.Match[str]) -> str:
         name = match[1]
         if name in ("name", "things"):
             return r"\w+"
-        return rf"(?P<{name}>\d{{1,9}})"
+        again = name in seen
+        seen.add(name)
+        return rf"(?P={name})" if again else rf"(?P<{name}>\d{{1,9}})"
 
     literal = re.escape(wording).replace(r"\{", "{").replace(r"\}", "}").replace("\\ ", r"\s+")
     return re.compile(r"(?<![\w.])" + re.sub(r"{(\w+)}", slot, literal))
 
 
-_PATTERNS = [(_pattern(w), topic) for topic in TOPICS.values() for w in topic.wordings]
+_PATTERNS = [
+    (_pattern(wording), topic)
+    for topic in (*TOPICS.values(), *LABEL_TOPICS.values())
+    for wording in topic.wordings
+]
 
 
 def _work_out(topic: Topic, text: str, numbers: Numbers) -> Question | None:
-    """The question with its answer; None when that is not a whole number."""
+    """The question with its answer; None when that is neither a word nor a whole number."""
     try:
-        answer = Fraction(topic.answer(**numbers))
-        slips = [int(slip(**numbers)) for slip in topic.slips]
+        answer, (first, second) = topic.answer(**numbers), (s(**numbers) for s in topic.slips)
     except ZeroDivisionError:
         return None
-    if answer.denominator != 1:
+    given = tuple(numbers.items())
+    if isinstance(answer, str):
+        return Question(text, topic.name, answer, (str(first), str(second)), given)
+    if Fraction(answer).denominator != 1:
         return None
     right = int(answer)
-    first, second = (s if s != right else right + 1 for s in slips)
-    return Question(text, topic.name, right, (first, second), tuple(numbers.items()))
+    one, two = (s if (s := int(slip)) != right else right + 1 for slip in (first, second))
+    return Question(text, topic.name, right, (one, two), given)
+
+
+def find(text: str) -> Question | None:
+    """The first question of this world that stands in the text; None when there is none."""
+    return _find(text) if len(text) > LONG else _found(text)
 
 
 @lru_cache(maxsize=4_096)
-def find(text: str) -> Question | None:
-    """The first question of this world that stands in the text; None when there is none."""
+def _found(text: str) -> Question | None:
+    return _find(text)
+
+
+def _find(text: str) -> Question | None:
     for pattern, topic in _PATTERNS:
         match = pattern.search(text)
         if match:
@@ -262,22 +310,22 @@ def find(text: str) -> Question | None:
     return None
 
 
-def solve(question_text: str) -> int | None:
+def solve(question_text: str) -> int | str | None:
     """The answer to a question of this world; None for any other text."""
     question = find(question_text)
     return question.answer if question else None
 
 
-def questions(n: int, seed: int) -> list[Sample]:
-    """`n` different questions with whole-number answers, the topics in turn; `source` is the topic.
+def questions(n: int, seed: int, task: Task = "math") -> list[Sample]:
+    """`n` different questions with their answers, the topics in turn; `source` is the topic.
 
-    The first m of `questions(n, seed)` are `questions(m, seed)`, so a practice and a test set
-    without common questions are two slices of one list.
+    Sums have whole-number answers. The first m of `questions(n, seed)` are `questions(m, seed)`,
+    so a practice and a test set without common questions are two slices of one list.
 
     Raises:
         ValueError: There are not that many different questions.
     """
-    rng, made, topics = Random(seed), dict[str, Sample](), list(TOPICS.values())
+    rng, made, topics = Random(seed), dict[str, Sample](), list(topics_of(task).values())
     while len(made) < n:
         sample = _new(topics[len(made) % len(topics)], rng, made)
         made[sample.question] = sample
@@ -289,6 +337,10 @@ def _new(topic: Topic, rng: Random, made: Mapping[str, Sample]) -> Sample:
         words = {"name": rng.choice(NAMES), "things": rng.choice(THINGS)}
         text = rng.choice(topic.wordings).format(**words, **topic.draw(rng))
         question = find(text)
-        if text not in made and question and question.answer > 0:
+        if text not in made and question and _usable(question.answer):
             return Sample(text, question.answer, source=topic.name)
     raise ValueError(f"there are not more than {len(made)} different questions")
+
+
+def _usable(answer: int | str) -> bool:
+    return isinstance(answer, str) or answer > 0

@@ -1,25 +1,17 @@
-"""Reads a chat request: what it says, what stands in its fences, which stage it belongs to."""
+"""Reads a chat request: what it says, what stands in its fences, which tools it offers."""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
-from grpo_practice.calls import Message, Stage
+from grpo_practice.calls import Message
 from grpo_practice.canonical import digest
 from grpo_practice.sim.lore import MARKER
 
-_FENCE = re.compile(r"<<<(\w+)(?: \S+)? ([0-9a-f]{8})\n(.*?)\n\2>>>", re.DOTALL)
+FENCE = re.compile(r"<<<(\w+)(?: \S+)? ([0-9a-f]{8})\n(.*?)\n\2>>>", re.DOTALL)
 _ENTRY = re.compile(r"\b(E\d+)\b[^\n]*?" + MARKER.pattern)
-_SIGNS: Mapping[Stage, tuple[str, str]] = {
-    "summarise": ("## The attempt\n", "attempt"),
-    "compare": ("## The attempts", "summary"),
-    "propose": ("## The lessons", "lesson"),
-    "merge": ("## The proposals", "proposal"),
-    "judge": ("## The answer to grade", "reference"),
-    "tool": ("## The page at ", "web"),
-}
-"""By stage: a heading outside all fences, and the name of a fence, either of which shows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +46,22 @@ class Asked:
     """The text of the assistant's messages."""
     results: tuple[str, ...] = ()
     """The texts of what tools answered, in order."""
+    turns: int = 0
+    """How many turns the assistant has had."""
+    seed: int | None = None
+    opening: tuple[Message, ...] = ()
+    """The messages before the assistant's first turn."""
+
+    @property
+    def first(self) -> "Asked":
+        """The request that the assistant's first turn answered."""
+        return read({"messages": list(self.opening), "seed": self.seed}) if self.turns else self
 
     @property
     def fences(self) -> list[Fence]:
         """The fenced texts of the user messages, in order."""
         found, end = [], 0
-        for match in _FENCE.finditer(self.asked):
+        for match in FENCE.finditer(self.asked):
             found.append(Fence(match[1], match[3], self.asked[end : match.start()]))
             end = match.end()
         return found
@@ -67,19 +69,7 @@ class Asked:
     @property
     def frame(self) -> str:
         """The user messages without what stands in fences."""
-        return _FENCE.sub("", self.asked) + "\n"
-
-    @property
-    def stage(self) -> Stage:
-        """What is asked for; `play` unless the request shows another stage.
-
-        A page that is to be read for a tool is of stage `tool`.
-        """
-        names, frame = {fence.name for fence in self.fences}, self.frame
-        for stage, (heading, name) in _SIGNS.items():
-            if heading in frame or name in names:
-                return stage
-        return "play"
+        return FENCE.sub("", self.asked) + "\n"
 
     def fenced(self, name: str) -> list[str]:
         """The bodies of the fences of that name, in order."""
@@ -113,6 +103,9 @@ def read(body: Any) -> Asked:
         called=tuple(name for name, _ in calls),
         said="\n\n".join(text for role, text in texts if role == "assistant"),
         results=tuple(text for role, text in texts if role == "tool"),
+        turns=sum(role == "assistant" for role, _ in texts),
+        seed=_whole(body, "seed"),
+        opening=tuple(takewhile(lambda m: m["role"] != "assistant", messages)),
     )
 
 

@@ -24,7 +24,7 @@ def play(asked: Asked, world: World) -> str:
     return "\n".join(lines) + f"\n\n\\boxed{{{answer}}}"
 
 
-def way(question: Question, asked: Asked, world: World) -> tuple[int, list[str]]:
+def way(question: Question, asked: Asked, world: World) -> tuple[int | str, list[str]]:
     """The answer it will come to, and the lines that tell how it goes about the question.
 
     Right or wrong is drawn with the chance the world gives this question under the experiences
@@ -54,7 +54,7 @@ def guess(asked: Asked, world: World) -> int:
 
 def _way(
     question: Question, keys: Sequence[str], world: World, *, right: bool, asked: Asked
-) -> tuple[str | None, str, int]:
+) -> tuple[str | None, str, int | str]:
     """The experience followed, if one; the method's key; and the answer it leads to."""
     kind: Kind = "help" if right else "harm"
     shown = [k for k in keys if topic_of(k) == question.topic and world.item(k).kind == kind]

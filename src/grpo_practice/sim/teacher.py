@@ -1,169 +1,160 @@
 """The simulated teacher, first half: reports attempts and compares them.
 
-It knows nothing but what it is shown. A lesson is as good as the number of better and worse
-attempts whose way of working can be seen in the prompt (`Teaching.p_help`), and it repeats the
-method that the better ones really used. So a pipeline that drops the telling lines, the rewards
-or the library on the way to the comparison learns less.
+It knows nothing but what it is shown: the task, the attempts with their rewards, and the words of
+the library. A comparison sees the truth with a chance that grows with the number of better and
+worse attempts whose way of working can be read (`Teaching.p_help`), and then repeats the method
+that the better ones really used. So a pipeline that drops the telling lines, the rewards or the
+library on the way to the comparison learns less.
 """
 
-import json
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from grpo_practice.sim.lore import LORE, sentence
+from grpo_practice.sim import material
+from grpo_practice.sim.lore import LORE, about, advice, is_platitude, told
+from grpo_practice.sim.material import REPORT, Witness
 from grpo_practice.sim.questions import find
-from grpo_practice.sim.request import Asked, labels
-from grpo_practice.sim.world import World, topic_of, unit
+from grpo_practice.sim.request import Asked
+from grpo_practice.sim.world import Kind, World, topic_of, unit
+from grpo_practice.sim.writing import Entry, written
 
-_METHOD = re.compile(r"Method ([a-z]+-[0-9a-f]{2,}): [^.\n\\]+\.")
-_FOLLOWED = re.compile(r"Followed (E\d+(?:, E\d+)*)\.")
-_BOX = re.compile(r"\\boxed\{([^{}]*)\}")
-_REWARD = re.compile(r"reward:?\s+(\d[\d.eE+-]*)")
-_LIMIT = re.compile(r"at most (\d+) lesson")
+Way = tuple[str, str]
+"""A way of working: its key, and the words for it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Witness:
-    """What the summary of one attempt tells."""
+class Sides:
+    """The attempts that show how they worked, as the teacher sees them."""
 
-    reward: float | None
-    method: str | None
-    """The key of the method it used; None when the summary does not show it."""
-    followed: frozenset[str]
-    """Labels of the experiences it followed."""
+    better: Sequence[Witness]
+    worse: Sequence[Witness]
+    quality: float
+    """Chance to see what sets them apart."""
+
+    @property
+    def misleading(self) -> frozenset[str]:
+        """Labels of the experiences that worse attempts followed, and no better one did."""
+        bad = frozenset[str]().union(*(w.followed for w in self.worse))
+        return bad - frozenset[str]().union(*(w.followed for w in self.better))
+
+    def reversed(self) -> "Sides":
+        """The same, taken the wrong way round."""
+        return Sides(self.worse, self.better, self.quality)
 
 
 def summarise(asked: Asked, world: World) -> str:
     """A report on the attempt shown: its telling lines, its answer, how it was judged."""
-    attempt = "\n".join(asked.fenced("attempt")) or asked.asked
-    methods = [m[0] for m in _METHOD.finditer(attempt)]
-    followed, boxes = _FOLLOWED.findall(attempt), _BOX.findall(attempt)
-    lines = ["The attempt read the task and took one decision."]
-    lines += methods[-1:] or ["It does not show how it worked."]
-    lines.append(f"Followed {followed[-1]}." if followed else "Followed none of the experiences.")
-    lines.append(f"The answer it gave is {boxes[-1]}." if boxes else "It gave no answer.")
+    attempt = material.witness(None, material.transcript(asked))
+    followed = ", ".join(sorted(attempt.followed, key=lambda label: int(label[1:])))
+    lines = [REPORT]
+    shows = f"Method {attempt.method}: {attempt.do}."
+    lines.append(shows if attempt.method else "It does not show how it worked.")
+    lines.append(f"Followed {followed}." if followed else "Followed none of the experiences.")
+    answer = attempt.answer
+    lines.append(f"The answer it gave is {answer}." if answer else "It gave no answer.")
     for judgement in asked.fenced("judgement"):
         lines.append(f"It was judged: {' '.join(judgement.split())[:200]}")
     return "\n".join(lines)
 
 
 def compare(asked: Asked, world: World) -> str:
-    """Lessons from a group of attempts, as the JSON object asked for.
+    """Lessons from a group of attempts, in the form asked for.
 
-    An experience that only worse attempts followed is named as misleading; a method that sets the
-    better attempts apart is suggested unless the library has good advice on the topic. With
-    little to see, what is suggested is mostly a worse attempt's method or a platitude.
+    What an experience of the library says already is confirmed. An experience about the same
+    situation that says something else is named as misleading, and so is one that only worse
+    attempts followed. With little to see, what is concluded is mostly a platitude, or the
+    opposite of the truth.
     """
-    better, worse, quality = _sides(_witnesses(asked), world)
-    topic = _topic(asked, better + worse)
+    sides = _sides(material.witnesses(asked), world)
+    topic = _topic(asked, [*sides.better, *sides.worse])
     if topic is None:
-        return _lessons("The attempts do not show what they are about.", [])
-    library = labels("\n".join(asked.fenced("experiences")))
-    key = _suggestion(topic, better, worse, quality, asked=asked, world=world)
-    known = {world.item(k).kind for k in library.values() if topic_of(k) == topic}
-    fresh = key if "help" not in known and key not in library.values() else None
-    lessons: list[dict[str, str]] = []
-    misleading = _misleading(library, better, worse)
-    if misleading and unit(world.seed, "misled", asked.sha) < quality:
-        remedy = fresh if fresh and world.item(fresh).kind == "help" else None
-        lessons.append(_warning(topic, misleading, remedy, world))
-        fresh = None if remedy else fresh
-    if fresh:
-        lessons.append({"lesson": sentence(world, fresh)})
-    limit = _LIMIT.search(asked.frame)
-    shown = f"{len(better)} better and {len(worse)} worse attempts show how they worked."
-    return _lessons(shown, lessons[: int(limit[1]) if limit else 1])
+        return written("lessons", [], "The attempts do not show what they are about.", asked, world)
+    shown = (
+        f"{len(sides.better)} better and {len(sides.worse)} worse attempts show how they worked."
+    )
+    if unit(world.seed, "noise", asked.sha) < world.teacher.noise:
+        sides = sides.reversed()
+    way, sides = _conclusion(topic, sides, asked, world)
+    lessons = _lessons(topic, way, sides, asked, world)[: material.limit(asked)]
+    return written("lessons", lessons, shown, asked, world)
 
 
-def _lessons(thought: str, lessons: Sequence[dict[str, str]]) -> str:
-    return f"{thought}\n\n{json.dumps({'lessons': list(lessons)}, ensure_ascii=False)}"
+def _sides(witnesses: Sequence[Witness], world: World) -> Sides:
+    """The better and the worse attempts that show a method, and the chance to tell them apart.
 
-
-def _witnesses(asked: Asked) -> list[Witness]:
-    found = []
-    for fence in asked.fences:
-        if fence.name == "summary":
-            rewards = _REWARD.findall(fence.before)
-            methods = _METHOD.findall(fence.body)
-            followed = ", ".join(_FOLLOWED.findall(fence.body))
-            found.append(
-                Witness(
-                    float(rewards[-1]) if rewards else None,
-                    methods[-1] if methods else None,
-                    frozenset(re.findall(r"E\d+", followed)),
-                )
-            )
-    return found
-
-
-def _sides(
-    witnesses: Sequence[Witness], world: World
-) -> tuple[list[Witness], list[Witness], float]:
-    """The better and the worse attempts that show a method, and the lesson's chance to help.
-
-    Without rewards the teacher tells good from bad by the method itself, and less surely.
+    Without rewards what most attempts answered is taken for right, and less surely.
     """
-    rewards = [w.reward for w in witnesses if w.reward is not None]
-    truth = bool(rewards)
-    middle = sum(rewards) / len(rewards) if truth and min(rewards) < max(rewards) else 0.5
-
-    def won(witness: Witness) -> bool:
-        if witness.reward is None:
-            return witness.method is not None and world.item(witness.method).kind == "help"
-        return witness.reward > middle
-
     telling = [w for w in witnesses if w.method]
-    better, worse = [w for w in telling if won(w)], [w for w in telling if not won(w)]
-    return better, worse, world.teacher.p_help(len(better), len(worse), truth=truth)
+    rewards = [w.reward for w in witnesses if w.reward is not None]
+    if rewards:
+        middle = sum(rewards) / len(rewards) if min(rewards) < max(rewards) else 0.5
+        won = [w.reward is not None and w.reward > middle for w in telling]
+    else:
+        answers = [w.answer or w.method for w in telling]
+        usual = Counter(answers).most_common(1)[0][0] if answers else None
+        won = [answer == usual for answer in answers]
+    better = [w for w, right in zip(telling, won, strict=True) if right]
+    worse = [w for w, right in zip(telling, won, strict=True) if not right]
+    quality = world.teacher.p_help(len(better), len(worse), truth=bool(rewards))
+    return Sides(better, worse, quality)
 
 
 def _topic(asked: Asked, witnesses: Sequence[Witness]) -> str | None:
     """What the task is about, by its text or else by the methods seen."""
-    question = find("\n".join(asked.fenced("task")))
+    question = find("\n".join(asked.fenced("task")) or material.material(asked))
     if question:
         return question.topic
     return next((topic_of(w.method) for w in witnesses if w.method), None)
 
 
-def _suggestion(
-    topic: str,
-    better: Sequence[Witness],
-    worse: Sequence[Witness],
-    quality: float,
-    *,
-    asked: Asked,
-    world: World,
-) -> str:
-    """The key of what would be suggested: what the better attempts did, or worse."""
+def _conclusion(topic: str, sides: Sides, asked: Asked, world: World) -> tuple[Way, Sides]:
+    """What the teacher takes for the better way, and the sides as it then sees them."""
     draw = unit(world.seed, "lesson", asked.sha)
     second = int(unit(world.seed, "which", asked.sha) < 0.5)
-    if draw < quality:
-        return _usual(better) or world.key(topic, "help")
-    if draw < quality + world.teacher.harm * (1 - quality):
-        return _usual(worse) or world.key(topic, "harm", second)
-    return world.key(topic, "null", second)
+    if draw < sides.quality:
+        return _usual(sides.better) or _idea(topic, "help", 0, world), sides
+    if draw < sides.quality + world.teacher.harm * (1 - sides.quality):
+        return _usual(sides.worse) or _idea(topic, "harm", second, world), sides.reversed()
+    return _idea(topic, "null", second, world), sides
 
 
-def _usual(witnesses: Sequence[Witness]) -> str | None:
+def _idea(topic: str, kind: Kind, nth: int, world: World) -> Way:
+    """A way that no attempt shows: how often such an idea is a good one, `luck` says."""
+    key = world.key(topic, kind, nth)
+    return key, advice(world, key).do
+
+
+def _usual(witnesses: Sequence[Witness]) -> Way | None:
     """The method used most, the first of equals; None when none is shown."""
-    counts = Counter(w.method for w in witnesses)
+    counts = Counter((w.method, w.do) for w in witnesses if w.method)
     return counts.most_common(1)[0][0] if counts else None
 
 
-def _misleading(
-    library: dict[str, str], better: Sequence[Witness], worse: Sequence[Witness]
-) -> str | None:
-    """The label of an experience that worse attempts followed, and no better one did."""
-    bad = frozenset[str]().union(*(w.followed for w in worse))
-    good = frozenset[str]().union(*(w.followed for w in better))
-    return next((label for label in library if label in bad - good), None)
+def _lessons(topic: str, way: Way, sides: Sides, asked: Asked, world: World) -> list[Entry]:
+    """What the conclusion says about the library, the most important first."""
+    library = material.library(asked)
+    key, do = way
+    there = [label for label, text in library.items() if about(text) == topic]
+    accused = next((label for label in there if label in sides.misleading), None)
+    seen = accused if unit(world.seed, "misled", asked.sha) < sides.quality else None
+    same = next((label for label in library if material.key_of(library[label]) == key), None)
+    if same is not None:
+        confirmed: Entry = {"lesson": told(key, do), "experience": same, "problem": "confirmed"}
+        return [confirmed, *_warning(topic, seen if seen != same else None)]
+    if is_platitude(do):  # against an experience it says nothing
+        fresh: list[Entry] = [] if there else [{"lesson": told(key, do)}]
+        return [*_warning(topic, seen), *fresh]
+    accused = accused or next(iter(there), None)
+    if accused is None:
+        return [{"lesson": told(key, do)}]
+    lesson = told(key, do, instead_of=accused)
+    return [{"lesson": lesson, "experience": accused, "problem": "misled"}]
 
 
-def _warning(topic: str, label: str, remedy: str | None, world: World) -> dict[str, str]:
-    if remedy:
-        lesson = sentence(world, remedy, instead_of=label)
-    else:
-        lesson = f"When {LORE[topic].when}, do not follow {label}, which misled."
-    return {"lesson": lesson, "experience": label, "problem": "misled"}
+def _warning(topic: str, label: str | None) -> list[Entry]:
+    """A lesson against an experience for which there is nothing better to say."""
+    if label is None:
+        return []
+    lesson = f"When {LORE[topic].when}, do not follow {label}, which misled."
+    return [{"lesson": lesson, "experience": label, "problem": "misled"}]

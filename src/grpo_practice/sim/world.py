@@ -17,7 +17,7 @@ from random import Random
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from grpo_practice.errors import ConfigError
-from grpo_practice.sim.questions import TOPICS, find
+from grpo_practice.sim.questions import LABEL_TOPICS, TOPICS, Task, find
 
 if TYPE_CHECKING:
     import numpy as np
@@ -92,6 +92,11 @@ class Teaching(_Strict):
     """Factor when nobody says which attempts are right."""
     harm: float = 0.35
     """Share of the lessons that are not helpful and do harm."""
+    noise: float = 0.0
+    """Chance to be wrong about a group: to take the worse attempts for the better ones, or to go
+    against the evidence about an experience."""
+    forms: Literal["json", "mixed"] = "json"
+    """How it writes what code is to read: always JSON, or as models do, now so, now so."""
 
     def p_help(self, wins: int, losses: int, *, truth: bool = True) -> float:
         """Chance that a comparison of so many telling attempts gives a helpful lesson."""
@@ -111,12 +116,16 @@ class World(_Strict):
     dilution: float = 0.5
     """Logits lost per 1,000 tokens of instructions and library."""
     teacher: Teaching = Teaching()
+    task: Task = "math"
+    """What its questions are; with `tools`, the student works in many turns with long results."""
 
     def __post_init__(self) -> None:
         if min(self.difficulty.a, self.difficulty.b) <= 0:
             raise ValueError("difficulty: a and b must be above 0")
         if min(self.rule.p_help, self.rule.p_null) < 0 or self.rule.p_help + self.rule.p_null > 1:
             raise ValueError("rule: p_help and p_null must be shares that add up to at most 1")
+        if not 0 <= self.teacher.noise <= 1:
+            raise ValueError("teacher: noise must be a share from 0 to 1")
 
     @classmethod
     def load(cls, path: Path) -> "World":
@@ -230,7 +239,7 @@ def _keys(world: World, topic: str, kind: Kind) -> tuple[str, ...]:
 def topic_of(key: str) -> str:
     """The topic an experience is about: named by its key, else picked by it."""
     name = key.partition("-")[0]
-    if name in TOPICS:
+    if name in TOPICS or name in LABEL_TOPICS:
         return name
     names = list(TOPICS)
     return names[int(unit("topic", key) * len(names))]

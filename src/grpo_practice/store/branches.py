@@ -9,7 +9,7 @@ from grpo_practice.canonical import digest, text_sha
 from grpo_practice.errors import Change, ConfigError, FingerprintError
 from grpo_practice.store import libraries
 from grpo_practice.store.db import get_text, now, put_text
-from grpo_practice.store.lineage import Head, Rebind, Restart, Resume, decide, diff
+from grpo_practice.store.lineage import ADDED, Head, Rebind, Restart, Resume, decide, diff
 from grpo_practice.store.records import Branch, JudgeRecord, RunSpec, Segment
 from grpo_practice.types import Library
 
@@ -86,6 +86,7 @@ def load(db: sqlite3.Connection, branch_id: int, notices: tuple[str, ...] = ()) 
         dataset_id=row["dataset_id"] or 0,
         library=library,
         prompts=prompts,
+        identity=ADDED | json.loads(row["identity"]),
         reuses=_reuses(db, row),
         notices=notices,
     )

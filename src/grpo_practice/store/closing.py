@@ -27,12 +27,13 @@ def close(db: sqlite3.Connection, branch: Branch, step: int, result: StepResult)
     closing = _Closing(db, branch, step, {label: eid for label, (eid, _) in held.items()})
     proposed = closing.put_proposals(result)
     library_out = library_in
-    if any(_changes(op) for op in result.merged):
+    merged = any(_changes(op) for op in result.merged)
+    if merged or result.pruned:
         library_out = libraries.insert(
             db,
             branch.run,
             result.library,
-            cause="merge",
+            cause="merge" if merged else "prune",
             parent_id=library_in,
             made_in=(branch.id, step),
         )
@@ -66,7 +67,7 @@ def _put_groups(
     db: sqlite3.Connection, branch_id: int, step: int, groups: Sequence[GroupRow]
 ) -> None:
     db.executemany(
-        "INSERT INTO groups VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
+        "INSERT INTO groups VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
         (
             (
                 branch_id,
@@ -81,6 +82,7 @@ def _put_groups(
                 int(g.informative),
                 g.status,
                 g.reason,
+                g.library_id,
             )
             for g in groups
         ),
@@ -95,6 +97,7 @@ class _Made:
     """op_ids of proposals."""
     experience_id: int | None = None
     library_id: int | None = None
+    pruned: bool = False
 
 
 _NOTHING = _Made()
@@ -139,8 +142,9 @@ class _Closing:
         """
         texts = {e.id: e.text for e in result.library.experiences}
         added = iter(e.id for e in result.library.experiences if e.id not in held)
-        for n, op in enumerate(result.merged):
-            label, made = None, _Made([proposed[i] for i in op.from_ops if i < len(proposed)])
+        for n, op in enumerate([*result.merged, *result.pruned]):
+            behind = [proposed[i] for i in op.from_ops if i < len(proposed)]
+            label, made = None, _Made(behind, pruned=n >= len(result.merged))
             if _changes(op) and op.op != "DELETE":
                 if op.op == "ADD":
                     label = next(added)
@@ -162,24 +166,26 @@ class _Closing:
             status = "quarantined" if op.quarantined else "refused"
         cursor = self.db.execute(
             """INSERT INTO operations (branch_id, step, slot, ordinal, source, op, target_id, text,
-                 status, reason, call_id, from_ops, result_id, library_id, domains)
-               VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)""",
+                 status, reason, call_id, from_ops, result_id, library_id, domains, finding, rule)
+               VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)""",
             (
                 self.branch.id,
                 self.step,
                 slot,
                 ordinal,
-                "merge" if slot < 0 else "propose",
+                "prune" if made.pruned else "merge" if slot < 0 else "propose",
                 op.op,
                 self.targets.get(op.target or ""),
                 op.text,
                 status,
-                op.refused,
+                op.refused or op.why,
                 op.call_id or None,
                 json.dumps(made.stands_for),
                 made.experience_id,
                 made.library_id,
                 json.dumps(op.domains),
+                op.finding,
+                op.rule,
             ),
         )
         return int(cursor.lastrowid or 0)

@@ -16,7 +16,7 @@ from grpo_practice.redact import redactor
 
 APPLICATION_ID = 0x47525043
 """`GRPC`: says whose file it is."""
-VERSION = 4
+VERSION = 5
 
 PARTS = ("-wal", "-shm", "-journal", ".lock")
 """What follows a database's name in the names of the files that belong to it."""

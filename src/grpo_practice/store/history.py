@@ -63,6 +63,25 @@ class Change:
     proposals: tuple[Proposal, ...]
     domains: tuple[str, ...]
     """The web sites that the groups behind it had read."""
+    why: str | None
+    """Reason for a removal that no merge asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """A group that named the experience, with what its comparison found of it."""
+
+    step: int
+    slot: int
+    question: str
+    op: str
+    finding: str | None
+
+    @property
+    def said(self) -> str:
+        """Return the finding in words; the operation where the group gave none."""
+        named = {"NONE": "confirmed", "DELETE": "to be removed", "UPDATE": "to be changed"}
+        return (self.finding or named.get(self.op, self.op)).replace("_", " ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +94,8 @@ class ExperienceHistory:
     """Its text at the start of the run, when it came from another one."""
     changes: tuple[Change, ...]
     """Those on the run's line, oldest first."""
+    votes: tuple[Vote, ...] = ()
+    """Those on the run's line, oldest first; of all its texts."""
 
     @property
     def text(self) -> str | None:
@@ -115,7 +136,7 @@ def experience(db: sqlite3.Connection, run: str, label: int) -> ExperienceHistor
             f"{run} has no experience E{label}", hint=f"grpo-practice experiences list --run {run}"
         )
     changes = db.execute(
-        f"""SELECT o.op, o.step, o.branch_id, t.text, o.from_ops, o.domains
+        f"""SELECT o.op, o.step, o.branch_id, t.text, o.from_ops, o.domains, o.reason
               FROM operations o
               LEFT JOIN experience_texts t ON t.op_id = o.op_id
              WHERE :id IN (o.result_id, o.target_id) AND o.status = 'applied'
@@ -125,11 +146,25 @@ def experience(db: sqlite3.Connection, run: str, label: int) -> ExperienceHistor
     )
     made = [
         Change(
-            op, step, branch_id, text, _proposals(db, json.loads(ops)), tuple(json.loads(domains))
+            op,
+            step,
+            branch_id,
+            text,
+            _proposals(db, json.loads(ops)),
+            tuple(json.loads(domains)),
+            why,
         )
-        for op, step, branch_id, text, ops, domains in changes.fetchall()
+        for op, step, branch_id, text, ops, domains, why in changes.fetchall()
     ]
-    return ExperienceHistory(f"E{label}", run, row[1], tuple(made))
+    votes = db.execute(
+        f"""SELECT o.step, o.slot, s.question, o.op, o.finding FROM operations o
+              JOIN groups g USING (branch_id, step, slot) JOIN samples s USING (sample_id)
+             WHERE o.target_id = :id AND o.source = 'propose' AND o.status = 'proposed'
+               AND {_ON_LINE.format(row="o")} ORDER BY o.step, o.slot, o.op_id""",
+        {"run": run, "id": row[0]},
+    )
+    cast = tuple(Vote(*vote) for vote in votes)
+    return ExperienceHistory(f"E{label}", run, row[1], tuple(made), cast)
 
 
 def quarantined(db: sqlite3.Connection, run: str, *, until: int) -> list[Quarantined]:

@@ -35,6 +35,11 @@ def _domains(db: Database) -> None:
     _run(db, 4)
 
 
+@migrations(name="5_votes")
+def _votes(db: Database) -> None:
+    _run(db, 5)
+
+
 def migrate(db: sqlite3.Connection) -> None:
     """The schema is this version's. The caller's transaction makes it all of it or nothing."""
     migrations.apply(Database(db))

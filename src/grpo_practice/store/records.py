@@ -1,6 +1,6 @@
 """What the store takes and gives: values, no rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -72,6 +72,8 @@ class Branch:
     library: Library
     """Before `from_step`."""
     prompts: Mapping[str, str]
+    identity: Mapping[str, Any] = field(default_factory=dict)
+    """What it is bound to. See `RunSpec`."""
     reuses: tuple[int, ...] = ()
     """Branches whose calls may answer for this one's: the same work under a changed config."""
     notices: tuple[str, ...] = ()
@@ -150,6 +152,34 @@ class GroupRow:
     informative: bool
     status: Literal["scored", "distilled", "uniform", "too_few", "failed"]
     reason: str | None = None
+    library_id: int | None = None
+    """The library its attempts were shown; None means that the step began with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """A question's group in one step: under which library it was played, and how it went."""
+
+    sample_id: int
+    library_id: int | None
+    reward: float
+    """Mean over its scored attempts."""
+    scored: int
+    """Number of these."""
+    mean: float
+    """Mean reward of the whole step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What closed steps hold for and against the experiences of a library."""
+
+    votes: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """`E12` → sample id → votes for it less votes against it."""
+    plays: Sequence[Play] = ()
+    """Those of the samples that voted, or were asked for; oldest first."""
+    shown: Mapping[int, Set[str]] = field(default_factory=dict)
+    """Library id → which of the experiences it holds with the text they have now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +191,8 @@ class StepResult:
     merged: Sequence[Operation]
     library: Library
     stats: Mapping[str, Any]
+    pruned: Sequence[Operation] = ()
+    """Removals that no merge asked for: what more questions speak against than for."""
     failed: str | None = None
     """Why the merge failed; `library` is then the one the step began with."""
 

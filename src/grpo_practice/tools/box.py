@@ -116,6 +116,9 @@ class RolloutTools:
             self._remember(tool, given, result.text)
         else:
             result = await self._live(tool, given, limit_s)
+        # Before the commit: who waits for that may be cancelled.
+        self._box.emit(ToolFinished(tool.name, result.seconds, result.replayed))
+        if stored is None:
             entry = Entry(
                 address=self._scope.address,
                 request_hash=request_hash,
@@ -128,7 +131,6 @@ class RolloutTools:
                 reply=_reply(tool, result),
             )
             await self._box.ledger.put(entry)
-        self._box.emit(ToolFinished(tool.name, result.seconds, result.replayed))
         return result
 
     async def _live(

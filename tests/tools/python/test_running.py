@@ -3,8 +3,10 @@
 import asyncio
 import json
 import re
+from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from grpo_practice.config.tools import PythonConfig
 from grpo_practice.errors import ConfigError
 from grpo_practice.tools import Tool, ToolError
 from grpo_practice.tools.box import OUTPUT_BYTES, capped
+from grpo_practice.tools.python import cpython as cpython_module
 from grpo_practice.tools.python import unfenced
 from grpo_practice.tools.python.written import HEAD, MOST, TAIL, Written, joined
 from tests.tools.python.running import ALL, CPYTHON, gone, opened, said
@@ -194,7 +197,17 @@ async def test_code_that_kills_who_watches_it_leaves_nothing(cpython: Tool) -> N
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_a_call_that_is_cancelled_leaves_nothing(cpython: Tool, times: int) -> None:
+async def test_a_call_that_is_cancelled_leaves_nothing(
+    cpython: Tool, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = list[Process]()
+
+    async def spawned(*args: Any) -> Process:
+        started.append(await spawn(*args))
+        return started[-1]
+
+    spawn = cpython_module._spawned
+    monkeypatch.setattr(cpython_module, "_spawned", spawned)
     word = f"cancelled-{cpython.version}-{times}"
     code = DETACHED.format(word=word, then="time.sleep(60)", quiet=True)
     call = asyncio.create_task(said(cpython, code))
@@ -210,6 +223,7 @@ async def test_a_call_that_is_cancelled_leaves_nothing(cpython: Tool, times: int
         await asyncio.sleep(0)
     with pytest.raises(asyncio.CancelledError):
         await call
+    assert [process.returncode is None for process in started] == [False], "its end was noticed"
     assert not await gone(word)
 
 

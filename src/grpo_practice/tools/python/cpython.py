@@ -155,9 +155,9 @@ async def _ended(process: Process, start: Start) -> None:
         if start.cookie is not None and process.returncode != 0:
             kill_left(start.cookie)
         process._transport.close()  # type: ignore[attr-defined]  # a pipe may be held open
-    if forced:
-        await _run(start.kill)
-        await _closed(process)
+        if forced:  # its end must reach this event loop: told to a closed one, it is an error
+            await _run(start.kill)
+            await _closed(process)
 
 
 async def _closed(process: Process) -> None:

@@ -1,0 +1,100 @@
+"""The simulated student that takes many turns: it thinks at length, and reads long results.
+
+What it comes to is decided at its first turn, as everywhere. How it goes about it is said once, in
+one of three places: in the words of an early turn, in the middle of its thinking, or in what a
+program prints. So who shortens the conversation may lose it, and who shortens with care keeps it
+more often.
+"""
+
+import json
+from random import Random
+
+from grpo_practice.sim.programs import program
+from grpo_practice.sim.questions import Question, find
+from grpo_practice.sim.request import Asked
+from grpo_practice.sim.student import way
+from grpo_practice.sim.turns import PYTHON, Call, Turn
+from grpo_practice.sim.world import World, unit
+
+FEWEST, MOST = 6, 12
+"""Programs it runs before it answers."""
+IN_WORDS, IN_THOUGHT = 0.4, 0.3
+"""Chances that the telling line stands there; else a program prints it."""
+THOUGHT = (600, 2_400)
+"""Range of the characters it thinks in a turn."""
+ROWS = (60, 180)
+"""Range of the lines a program prints, some 30 characters each."""
+
+
+def works(asked: Asked, world: World) -> bool:
+    """True where it takes many turns: in a world of such tasks, with a Python tool."""
+    offered = PYTHON in asked.tools or PYTHON in asked.called
+    return world.task == "tools" and offered and find(asked.first.asked) is not None
+
+
+def work(asked: Asked, world: World) -> Turn:
+    """Its next turn: it thinks and runs a program, or gives its answer."""
+    first = asked.first
+    question = find(first.asked)
+    if question is None:
+        raise ValueError("there is nothing to work at")
+    answer, lines = way(question, first, world)
+    calls = FEWEST + int(unit(world.seed, "calls", first.sha) * (MOST - FEWEST + 1))
+    if asked.turns >= calls or PYTHON not in asked.tools:
+        said = f"Step {asked.turns + 1}: The programs leave no doubt, and I stay with {answer}."
+        return Turn(f"{said}\n\n\\boxed{{{answer}}}")
+    return _step(question, answer, lines[1:], (asked, first), calls, world)
+
+
+def _step(
+    question: Question,
+    answer: int | str,
+    telling: list[str],
+    requests: tuple[Asked, Asked],
+    calls: int,
+    world: World,
+) -> Turn:
+    asked, first = requests
+    place = unit(world.seed, "place", first.sha)
+    late = unit(world.seed, "when", first.sha)
+    at = int(late * (2 if place < IN_WORDS else calls))
+    now = asked.turns == at
+    rng = Random(f"{world.seed}|work|{first.sha}|{asked.turns}")
+    thought = _thought(rng, rng.randint(*THOUGHT))
+    said = [f"Step {asked.turns + 1}: I run a program and look at what it prints."]
+    printed = None
+    if now and place < IN_WORDS:
+        said += telling
+    elif now and place < IN_WORDS + IN_THOUGHT:
+        middle = thought.find("\n", len(thought) // 2) + 1
+        thought = "\n".join([thought[:middle].rstrip(), *telling, thought[middle:]])
+    elif now:
+        said += telling[:-1]
+        printed = telling[-1]
+    code = program(question, answer) if not asked.turns else ""
+    return Turn(
+        "\n".join(said), (Call(PYTHON, json.dumps({"code": _code(rng, code, printed)})),), thought
+    )
+
+
+def _thought(rng: Random, chars: int) -> str:
+    """So many characters of thinking that lead nowhere."""
+    lines, length = list[str](), 0
+    while length < chars:
+        a, b = rng.randint(11, 99), rng.randint(11, 99)
+        lines.append(f"What about {a} times {b}? That is {a * b}, and it does not settle it yet.")
+        length += len(lines[-1])
+    return "\n".join(lines)
+
+
+def _code(rng: Random, first: str, printed: str | None) -> str:
+    """A program that prints a long table, and in the middle or at the end of it a line."""
+    rows, a, b = rng.randint(*ROWS), rng.randint(11, 99), rng.randint(11, 99)
+    lines = [first] if first else []
+    after = rows if rng.random() < 0.5 else rows // 2
+    table = f'print(f"row {{i}}: {{i * {a}}} and {{i * i + {b}}}, checked")'
+    lines.append(f"for i in range(1, {rows + 1}):\n    {table}")
+    if printed is not None:
+        word, _, rest = printed.partition(" ")
+        lines.append(f'    if i == {after}:\n        print("{word}" + " " + {rest!r})')
+    return "\n".join(lines)

@@ -1,0 +1,171 @@
+"""What is outvoted does not pass, whether the merge model obeys or not."""
+
+import pytest
+
+from grpo_practice.practice.evidence import REWARD_WEIGHT, Evidence, evidence_on, told
+from grpo_practice.practice.merge import Proposal, apply, merge, pruned, without_outvoted
+from grpo_practice.practice.teacher import At
+from grpo_practice.store.records import Past, Play
+from grpo_practice.types import Experience, Finding, Library, Operation, OpKind
+from tests.practice.test_distil import Said, teacher
+
+LIBRARY = Library((Experience(1, "Units: name them."), Experience(2, "Sums: add.")), 3, id=7)
+FOR = Operation("NONE", "E1", finding="confirmed")
+AGAINST = Operation("UPDATE", "E1", "Units: leave them out.", finding="misled")
+GONE = Operation("DELETE", "E1", finding="misled")
+CLEARER = Operation("UPDATE", "E1", "Units: name each.", finding="unclear")
+
+
+def on(past: Past, *cast: tuple[int, Operation], plays: tuple[Play, ...] = ()) -> Evidence:
+    return evidence_on(LIBRARY, past, cast, plays)["E1"]
+
+
+@pytest.mark.parametrize(
+    ("op", "finding", "vote"),
+    [
+        ("NONE", "confirmed", 1),
+        ("NONE", None, 1),
+        ("ADD", None, 1),
+        ("UPDATE", "unclear", 1),
+        ("UPDATE", "too_narrow", 1),
+        ("UPDATE", "misled", -1),
+        ("UPDATE", None, -1),
+        ("DELETE", "misled", -1),
+        ("DELETE", None, -1),
+    ],
+)
+def test_what_a_proposal_says_of_its_target(op: OpKind, finding: Finding | None, vote: int) -> None:
+    assert Operation(op, finding=finding).vote == vote
+
+
+def test_each_question_has_one_vote_however_often_it_is_asked() -> None:
+    past = Past({"E1": {10: 3, 11: -1, 12: 1}})
+    found = on(past, (11, AGAINST), (12, GONE), (13, FOR))
+    assert dict(found.votes) == {10: 3, 11: -2, 12: 0, 13: 1}
+    assert (found.supporting, found.opposing, found.support) == (2, 1, 1)
+
+
+def test_a_vote_on_something_that_is_not_in_the_library_is_no_vote() -> None:
+    assert on(Past(), (10, Operation("ADD", text="A: a."))).votes == {}
+    assert evidence_on(LIBRARY, Past(), [(10, Operation("NONE", "E9"))]).keys() == {"E1", "E2"}
+
+
+def test_a_reward_that_changed_with_the_experience_counts() -> None:
+    """Before: 2 of 4 attempts, and one more at the step's mean of .5. With it: 4 of 4, then 3."""
+    past = Past(
+        votes={"E1": {10: 1}},
+        plays=[Play(10, 3, 0.5, 4, 0.5), Play(10, 7, 1.0, 4, 0.6)],
+        shown={7: {"E1", "E2"}},
+    )
+    found = on(past, plays=(Play(10, 7, 0.75, 4, 0.6),))
+    assert found.changes == {10: pytest.approx(0.875 - 0.5)}
+    assert found.support == pytest.approx(1 + REWARD_WEIGHT * 0.375)
+
+
+def test_luck_is_taken_out_of_the_reward_before() -> None:
+    """1 of 2 right where hardly any is: half of that was luck."""
+    past = Past({"E1": {10: 1}}, [Play(10, 3, 0.5, 2, 0.05)], {7: {"E1"}})
+    assert on(past, plays=(Play(10, 7, 0.35, 2, 0.05),)).changes[10] == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize(
+    "plays",
+    [
+        pytest.param([Play(10, 3, 0.5, 4, 0.5)], id="never with it"),
+        pytest.param([Play(10, 7, 0.5, 4, 0.5)], id="never without it"),
+        pytest.param([Play(99, 3, 0.5, 4, 0.5), Play(99, 7, 1.0, 4, 0.5)], id="no voter"),
+        pytest.param([Play(10, None, 0.5, 4, 0.5), Play(10, 3, 0.9, 4, 0.5)], id="another text"),
+    ],
+)
+def test_a_question_not_played_both_ways_says_nothing_by_its_reward(plays: list[Play]) -> None:
+    assert on(Past({"E1": {10: 1}}, plays, {7: {"E1"}})).changes == {}
+
+
+def test_a_run_that_learns_without_the_truth_looks_at_no_reward() -> None:
+    past = Past({"E1": {10: 1}}, [Play(10, 3, 0.5, 4, 0.5), Play(10, 7, 1.0, 4, 0.5)], {7: {"E1"}})
+    assert evidence_on(LIBRARY, past, rewards=False)["E1"].changes == {}
+    assert evidence_on(LIBRARY, past)["E1"].changes != {}
+
+
+STANDS, FALLS = Evidence({10: 1, 11: 1}), Evidence({10: 1, 11: -1, 12: -1})
+EVIDENCE = {"E1": STANDS, "E2": STANDS}
+
+
+def proposed(*ops: Operation) -> list[Proposal]:
+    return [Proposal(op, slot, 20 + slot) for slot, op in enumerate(ops)]
+
+
+def settled(merged: Operation, behind: list[Proposal], evidence: Evidence) -> Operation:
+    (op,) = without_outvoted([merged], behind, {"E1": evidence, "E2": STANDS})
+    return op
+
+
+@pytest.mark.parametrize("change", [AGAINST, GONE])
+def test_a_change_passes_only_where_more_speaks_against_the_experience(change: Operation) -> None:
+    behind = proposed(change)
+    merged = Operation(change.op, "E1", change.text, from_ops=(0,))
+    assert settled(merged, behind, FALLS).refused is None
+    refused = settled(merged, behind, STANDS)
+    assert (refused.rule, refused.refused) == (
+        "outvoted",
+        "outvoted: 2 questions for it, 0 against it",
+    )
+    tie = Evidence({10: 1, 11: -1})
+    assert settled(merged, behind, tie).rule == "outvoted"
+
+
+def test_a_change_that_nobody_proposed_is_voted_on_as_well() -> None:
+    assert settled(Operation("DELETE", "E1"), [], STANDS).rule == "outvoted"
+    assert settled(Operation("UPDATE", "E1", "x"), [], FALLS).refused is None
+
+
+def test_what_stands_may_be_said_more_clearly() -> None:
+    merged = Operation("UPDATE", "E1", "Units: name each.", from_ops=(0,))
+    assert settled(merged, proposed(CLEARER), STANDS).refused is None
+    both = replace_from(merged, 2)
+    assert settled(both, proposed(CLEARER, AGAINST), STANDS).rule == "outvoted"
+
+
+def test_new_experiences_do_not_turn_round_what_stands() -> None:
+    """An update that stands for additions only: these questions vote for the change."""
+    merged = Operation("UPDATE", "E1", "Units: drop them.", from_ops=(0, 1))
+    add = Operation("ADD", text="Units: drop them.")
+    assert settled(merged, proposed(add, add), STANDS).rule == "outvoted"
+    three = proposed(add, add, add)
+    assert settled(replace_from(merged, 3), three, STANDS).refused is None
+
+
+def replace_from(op: Operation, n: int) -> Operation:
+    return Operation(op.op, op.target, op.text, from_ops=tuple(range(n)))
+
+
+def test_additions_and_refused_operations_are_left_as_they_are() -> None:
+    ops = [Operation("ADD", text="A: a."), Operation("DELETE", "E9", refused="not in the library")]
+    assert list(without_outvoted(ops, [], EVIDENCE)) == ops
+
+
+def test_what_falls_goes_also_where_the_merge_leaves_it_alone() -> None:
+    evidence = {"E1": FALLS, "E2": STANDS}
+    (op,) = pruned(LIBRARY, [], evidence)
+    assert (op.op, op.target, op.why) == ("DELETE", "E1", "1 question for it, 2 against it")
+    assert [e.id for e in apply(LIBRARY, [op]).experiences] == ["E2"]
+    assert pruned(LIBRARY, [Operation("UPDATE", "E1", "new")], evidence) == ()
+    assert pruned(LIBRARY, [Operation("UPDATE", "E1", "new", refused="bad")], evidence) == (op,)
+    assert pruned(LIBRARY, [], EVIDENCE) == ()
+
+
+def test_the_evidence_is_told_with_what_the_rewards_did() -> None:
+    found = Evidence({10: 1, 11: -1}, {10: -0.5, 11: 0.1})
+    assert told(found) == (
+        "1 question for it, 1 against it; mean reward -0.20 with it, over 2 questions"
+    )
+
+
+async def test_what_cannot_pass_is_not_asked_about() -> None:
+    assert await merge(teacher(Said()), LIBRARY, proposed(AGAINST), EVIDENCE, At(1, 0, 0)) == ()
+    said = Said(merge='{"operations": []}')
+    await merge(teacher(said), LIBRARY, proposed(AGAINST, CLEARER), EVIDENCE, At(1, 0, 0))
+    await merge(teacher(said), LIBRARY, proposed(AGAINST), {"E1": FALLS}, At(1, 0, 0))
+    stays, goes = said.prompts("merge")
+    assert "\nIt stays.\n" in stays
+    assert "\nIt goes.\n" in goes

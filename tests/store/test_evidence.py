@@ -1,0 +1,153 @@
+"""Votes and plays are read from what steps left on record, along the run's own line."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from grpo_practice.practice.merge import apply
+from grpo_practice.store import Store, evidence
+from grpo_practice.store.records import GroupRow, Past, StepResult
+from grpo_practice.types import Distilled, Library, Operation, PlannedStep
+from tests.store.helpers import planned, spec, upload
+
+Proposed = Sequence[Operation]
+"""What one group proposes."""
+
+
+class Run:
+    """A run of three questions a step; each step is closed by hand."""
+
+    def __init__(self, store: Store, name: str = "r", start: Library | None = None) -> None:
+        self.store = store
+        self.data, self.ids = upload(store, 6)
+        self.plan = [PlannedStep(n, 0, n, tuple((i, 2) for i in self.ids[:3])) for n in range(4)]
+        self.spec = spec(self.data, name, library=start)
+        self.branch = store.begin(self.spec, plan=planned(self.plan))
+
+    def restart(self, step: int) -> None:
+        self.branch = self.store.begin(self.spec, restart_step=step, plan=planned(self.plan))
+
+    async def close(
+        self, step: int, groups: Sequence[Proposed], *merged: Operation, reward: float = 0.5
+    ) -> Library:
+        before = self.library(step)
+        await self.store.open_step(self.branch, step, before.id)
+        rows = [
+            GroupRow(slot, self.ids[slot], 2, 2, 2, 2, reward, True, "distilled")
+            for slot in range(len(groups))
+        ]
+        distilled = [Distilled(slot, operations=tuple(ops)) for slot, ops in enumerate(groups)]
+        after = apply(before, merged)
+        result = StepResult(rows, distilled, merged, after, {"mean_reward": reward})
+        return self.store.library(await self.store.close_practice(self.branch, step, result))
+
+    def library(self, step: int) -> Library:
+        """The library that a step begins with."""
+        rows = {row.plan.step: row for row in self.store.steps(self.branch)}
+        out = rows[step - 1].library_out if step else None
+        return self.store.library(out or self.branch.library.id)
+
+    def past(self, step: int, *asked: int) -> Past:
+        return self.store.read(evidence.past, self.branch, self.library(step), asked, end=step)
+
+    def votes(self, step: int, label: str = "E1") -> dict[int, int]:
+        """Votes before a step by the number of the question."""
+        found = self.past(step).votes[label]
+        return {self.ids.index(sample_id): vote for sample_id, vote in found.items()}
+
+
+ADD = Operation("ADD", text="A: a.")
+CONFIRM = Operation("NONE", "E1", finding="confirmed")
+TURN = Operation("UPDATE", "E1", "A: not a.", finding="misled")
+SHARPEN = Operation("UPDATE", "E1", "A: a, always.", finding="unclear")
+DELETE = Operation("DELETE", "E1", finding="misled")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(Store(tmp_path / "s.db"))
+
+
+def merged(op: Operation, *behind: int) -> Operation:
+    return Operation(op.op, op.target, op.text, from_ops=behind)
+
+
+async def test_who_led_to_an_experience_and_who_confirmed_it_vote_for_it(run: Run) -> None:
+    await run.close(0, [[ADD], [ADD], []], merged(ADD, 0, 1))
+    await run.close(1, [[], [CONFIRM], [CONFIRM]])
+    await run.close(2, [[DELETE], [CONFIRM], []])
+    assert run.votes(1) == {0: 1, 1: 1}
+    assert run.votes(2) == {0: 1, 1: 2, 2: 1}
+    assert run.votes(3) == {0: 0, 1: 3, 2: 1}
+
+
+async def test_an_experience_turned_round_begins_anew(run: Run) -> None:
+    await run.close(0, [[ADD], [ADD], []], merged(ADD, 0, 1))
+    await run.close(1, [[], [TURN], [DELETE]], merged(TURN, 0))
+    await run.close(2, [[TURN], [], [CONFIRM]])
+    assert run.votes(2) == {1: 1}
+    assert run.votes(3) == {0: -1, 1: 1, 2: 1}
+
+
+async def test_an_experience_made_clearer_keeps_its_votes(run: Run) -> None:
+    await run.close(0, [[ADD], [ADD], []], merged(ADD, 0, 1))
+    await run.close(1, [[CONFIRM], [], [SHARPEN]], merged(SHARPEN, 0))
+    await run.close(2, [[], [TURN], []])
+    assert run.votes(2) == {0: 2, 1: 1, 2: 1}
+    assert run.votes(3) == {0: 2, 1: 0, 2: 1}
+
+
+async def test_what_takes_in_a_new_experience_has_its_vote(run: Run) -> None:
+    await run.close(0, [[ADD], [], []], merged(ADD, 0))
+    await run.close(1, [[], [SHARPEN], [ADD]], merged(SHARPEN, 0, 1))
+    assert run.votes(2) == {0: 1, 1: 1, 2: 1}
+
+
+async def test_a_proposal_that_was_refused_or_quarantined_has_no_vote(run: Run) -> None:
+    await run.close(0, [[ADD], [], []], merged(ADD, 0))
+    bad = Operation("UPDATE", "E1", "x", refused="too long")
+    worse = Operation("UPDATE", "E1", "x", refused="a web address", quarantined=True)
+    await run.close(1, [[bad], [worse], [CONFIRM]])
+    assert run.votes(2) == {0: 1, 2: 1}
+
+
+async def test_a_restart_takes_back_the_votes_of_the_steps_it_leaves(run: Run) -> None:
+    await run.close(0, [[ADD], [], []], merged(ADD, 0))
+    await run.close(1, [[], [CONFIRM], []])
+    await run.close(2, [[], [], [CONFIRM]])
+    run.restart(1)
+    assert run.votes(1) == {0: 1}
+    await run.close(1, [[], [], [TURN]])
+    assert run.votes(2) == {0: 1, 2: -1}
+
+
+async def test_plays_are_those_of_who_voted_and_of_who_is_asked_for(run: Run) -> None:
+    empty = run.branch.library.id
+    made = await run.close(0, [[ADD], [], []], merged(ADD, 0), reward=0.5)
+    await run.close(1, [[], [], []], reward=0.75)
+    found = run.past(2)
+    plays = [(p.sample_id, p.library_id, p.reward, p.scored, p.mean) for p in found.plays]
+    assert plays == [(run.ids[0], empty, 0.5, 2, 0.5), (run.ids[0], made.id, 0.75, 2, 0.75)]
+    assert found.shown == {made.id: {"E1"}}
+    assert {p.sample_id for p in run.past(2, run.ids[2]).plays} == {run.ids[0], run.ids[2]}
+
+
+async def test_a_library_shows_only_what_it_says_in_the_same_words(run: Run) -> None:
+    first = await run.close(0, [[ADD], [ADD], []], merged(ADD, 0), merged(ADD, 1))
+    second = await run.close(1, [[TURN], [], []], merged(TURN, 0))
+    assert run.past(2).shown == {second.id: {"E1", "E2"}, first.id: {"E2"}}
+
+
+async def test_a_library_from_another_run_brings_its_votes_along(run: Run) -> None:
+    await run.close(0, [[ADD], [ADD], []], merged(ADD, 0, 1))
+    taken = await run.close(1, [[], [CONFIRM], [CONFIRM]])
+    await run.close(2, [[DELETE], [DELETE], [DELETE]])
+    assert taken.id == run.library(2).id
+    other = Run(run.store, "other", start=taken)
+    await other.close(0, [[TURN], [], []])
+    assert other.votes(1) == {0: 0, 1: 1}
+
+
+def test_an_empty_library_has_no_past(run: Run) -> None:
+    assert run.past(0, *run.ids) == Past({}, (), {})
