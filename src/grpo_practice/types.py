@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from grpo_practice.calls import NO_USAGE, Message, Usage
@@ -17,6 +17,22 @@ Outcome = Literal[
 ]
 
 OpKind = Literal["ADD", "UPDATE", "DELETE", "NONE"]
+
+QuarantineRule = Literal[
+    "web_address",
+    "role_mark",
+    "code_fence",
+    "markup",
+    "sets_aside_instructions",
+    "asks_for_secrets",
+    "talks_to_grader",
+    "dictates_answer",
+    "hidden_characters",
+    "mixed_scripts",
+    "gives_answer_away",
+    "one_site",
+]
+"""Kinds of reasons for which a text is kept out of a library until a person has looked at it."""
 
 OWN_FAILURES: frozenset[Outcome] = frozenset(
     {"refused", "content_filter", "context_overflow", "empty"}
@@ -186,6 +202,15 @@ class Lesson:
 
 
 @dataclass(frozen=True, slots=True)
+class Quarantine:
+    """Why a text is set aside."""
+
+    rule: QuarantineRule
+    sentence: str
+    """The reason, for a person."""
+
+
+@dataclass(frozen=True, slots=True)
 class Operation:
     """A proposed edit of the library."""
 
@@ -198,11 +223,20 @@ class Operation:
     """For a merged operation: which proposals it stands for, by position in the merge prompt."""
     refused: str | None = None
     """Why it was not taken; None when it was."""
-    quarantined: bool = False
-    """True when `refused` says what is suspicious about its text."""
+    rule: QuarantineRule | None = None
+    """Rule by which its text was set aside, `refused` being the sentence; None when it was not."""
     call_id: int = 0
     domains: tuple[str, ...] = ()
     """For a merged operation: the web sites that the groups behind it had read."""
+
+    @property
+    def quarantined(self) -> bool:
+        """True when it was refused for what its text holds."""
+        return self.rule is not None
+
+    def set_aside(self, why: Quarantine) -> Operation:
+        """Return the operation as refused for what its text holds."""
+        return replace(self, refused=why.sentence, rule=why.rule)
 
 
 @dataclass(frozen=True, slots=True)

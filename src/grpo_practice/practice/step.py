@@ -9,13 +9,13 @@ from grpo_practice.events import GroupDistilled, GroupFinished, StepFinished
 from grpo_practice.practice.distil import At, distil
 from grpo_practice.practice.informative import Status, status_of
 from grpo_practice.practice.job import Practice
-from grpo_practice.practice.lint import Lint, quarantine
+from grpo_practice.practice.lint import quarantine
 from grpo_practice.practice.merge import apply, merge, proposals
 from grpo_practice.practice.playing import Playing
 from grpo_practice.practice.record import counted, group_row, mean_reward, step_stats
 from grpo_practice.practice.sources import Pages, read_in, supported
 from grpo_practice.store.records import GroupRow, StepResult, StepRow
-from grpo_practice.types import Distilled, Group, Library, Operation
+from grpo_practice.types import Distilled, Group, Library, Operation, Quarantine
 
 
 class Step:
@@ -37,8 +37,7 @@ class Step:
     ) -> None:
         self._job, self._tasks = job, tasks
         samples = job.store.samples_of(row.plan)
-        self._lint = Lint(sample.answer for sample in samples)
-        """What is proposed and what is merged has to pass it."""
+        self._guard = job.guard.of([sample.answer for sample in samples]) if job.guard else None
         self._library = Library()
         """What it is played with, early groups apart, and what it changes; known once it opens."""
         self._playing = Playing(job, tasks, row, samples, before, self._on_group)
@@ -104,7 +103,8 @@ class Step:
     async def _distil(self, group: Group) -> None:
         at, shown = self._at(group.slot), self._playing.shown(group.slot)
         done = await distil(self._job.teacher, group, self._library, at, shown=shown)
-        done = replace(done, operations=quarantine(done.operations, self._lint))
+        checked = quarantine(done.operations, lambda op: self._gives_away(op, [group.slot]))
+        done = replace(done, operations=checked)
         self._distilled[group.slot] = done
         self._job.emit(
             GroupDistilled(
@@ -119,14 +119,26 @@ class Step:
             merged = await merge(self._job.teacher, self._library, proposed, self._at())
         except StepError as e:
             return (), f"{type(e).__name__}: {e}"
-        merged = quarantine(merged, self._lint)
+        merged = quarantine(merged, lambda op: self._gives_away(op, self._behind(op)))
         return await asyncio.to_thread(supported, merged, self._pages(), self._own()), None
 
     def _pages(self) -> list[Pages]:
         """What the group behind each proposal had read, as the merge was shown them."""
         read = {slot: read_in(self._groups[slot]) for slot in self._distilled}
+        return [read[slot] for slot in self._proposing()]
+
+    def _proposing(self) -> list[int]:
+        """The slot of the group behind each proposal, as the merge was shown them."""
         in_order = sorted(self._distilled.values(), key=lambda d: d.slot)
-        return [read[done.slot] for done in in_order for _ in proposals([done])]
+        return [done.slot for done in in_order for _ in proposals([done])]
+
+    def _behind(self, op: Operation) -> list[int]:
+        """The slots of the groups behind a merged operation; all where it does not say."""
+        slots = self._proposing()
+        return [slots[i] for i in op.from_ops if i < len(slots)] or list(self._groups)
+
+    def _gives_away(self, op: Operation, slots: Sequence[int]) -> Quarantine | None:
+        return self._guard.why_not(op.text or "", slots) if self._guard else None
 
     def _own(self) -> list[str]:
         """The texts of the step that are no page's."""

@@ -56,6 +56,7 @@ Decision = Start | Resume | Rebind | Restart
 ADDED: Mapping[str, Any] = {
     "agent.sha256": None,
     "practice.overlap": 0.0,
+    "practice.answer_guard": True,
     **{f"{at}agent.stop_at_tool_names": [] for at in ("", "evaluation.")},
     **{f"{at}agent.function": None for at in ("", "evaluation.")},
     **{f"{at}agent.command": None for at in ("", "evaluation.")},
