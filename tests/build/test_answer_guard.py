@@ -1,6 +1,7 @@
 """A whole run learns about labels, and does not learn answers by heart."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,16 @@ def project(tmp_path: Path) -> Project:
 
 
 def merging(text: str, *stands_for: str) -> Hook:
-    """Attempts differ by their number; each group proposes a lesson; the merge says this text."""
+    """Every other attempt at a question is right; each group proposes; the merge says the text."""
+    played = Counter[str]()
 
     def hook(n: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
         stage = stage_of(body)
         if stage == "play":
-            return 200, completion(" ".join(map(str, [*UNIQUE, *LABELS])) if n % 2 else "no idea")
+            asked = body["messages"][-1]["content"]
+            played[asked] += 1
+            right = " ".join(map(str, [*UNIQUE, *LABELS]))
+            return 200, completion(right if played[asked] % 2 else "no idea")
         if stage == "compare":
             return 200, completion(json.dumps({"lessons": [{"lesson": "Convert units."}]}))
         item = {"op": "ADD", "text": "Units: Convert them.", "from": []}
@@ -71,21 +76,22 @@ async def test_an_answer_is_kept_out_unless_the_guard_is_off(project: Project) -
 async def test_a_merged_operation_has_the_questions_of_the_proposals_it_stands_for(
     project: Project,
 ) -> None:
-    """The order of the step is drawn: with each one named alone, one is the question's own."""
-    informative = await learnt(project, merging(FIRST))
-    assert informative == []
-    n = len(project.query("SELECT 1 FROM groups WHERE informative"))
-    assert n > 3
+    n = len(UNIQUE) + len(LABELS)
     kept = [
         bool(await learnt(project, merging(FIRST, f"P{i + 1}"), f"exp_id=only{i}"))
         for i in range(n)
     ]
-    slots = [row[0] for row in project.query(
+    own = project.query(
         """SELECT s.answer = '"vanadium sulphide"' FROM groups g JOIN samples s USING (sample_id)
             WHERE g.informative AND g.branch_id = 1 ORDER BY g.slot"""
-    )]  # fmt: skip
-    assert kept == [not own for own in slots]
+    )
+    assert kept == [not is_own for (is_own,) in own]
     assert kept.count(False) == 1
+
+
+async def test_what_stands_in_the_instructions_is_no_secret(project: Project) -> None:
+    told = "evaluation.agent.agent.instructions=Choose vanadium sulphide or none."
+    assert await learnt(project, merging(FIRST), told) == [FIRST]
 
 
 def test_answers_are_counted_over_the_questions_of_a_dataset(tmp_path: Path) -> None:

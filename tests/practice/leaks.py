@@ -22,7 +22,7 @@ LEAKS: list[tuple[Answer, str, str]] = [
     ("25%", "Sale: the discount is 25 percent.", "Sale: Take a percentage of the first price."),
     ("90", "Angle: it turns out to be 90 degrees.", "Angle: When an angle is 90, use Pythagoras."),
     ("1 000 000", "Zeros: the result is 1 000 000!", "Zeros: Count the zeros of both factors."),
-    ("204", "Walk: 204 is the correct answer.", "Walk: Convert hours to minutes."),
+    ("64", "Walk: Here 64 is the correct answer.", "Walk: Convert hours to minutes."),
     ("6", "Coins: she ends up with 6", "Coins: There are 6 cases; list them by the largest coin."),
     # LaTeX
     (
