@@ -33,6 +33,7 @@ def identity(tmp_path: Path, *flags: str, env: dict[str, str] | None = None) -> 
         "practice.drop_last=true",
         "practice.group_policy=skip_uniform",
         "practice.overlap=0.5",
+        "practice.answer_guard=false",
         "evaluation.agent.agent.instructions=x",
         "evaluation.agent.model.model_provider.model=sim:x",
         "evaluation.agent.model.model_settings.temperature=0.5",

@@ -57,6 +57,7 @@ ADDED: dict[str, Any] = {
     "agent.sha256": None,
     "practice.overlap": 0.0,
     "practice.method": 1,
+    "practice.answer_guard": True,
     **{f"{at}agent.stop_at_tool_names": [] for at in ("", "evaluation.")},
     **{f"{at}agent.function": None for at in ("", "evaluation.")},
     **{f"{at}agent.command": None for at in ("", "evaluation.")},
