@@ -5,26 +5,30 @@ texts. The draws of a place (epoch, question, attempt) are the same under every 
 policies are compared on the same luck.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import floor
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from grpo_practice.canonical import derive_seed
+from grpo_practice.practice import merge
+from grpo_practice.practice.evidence import Evidence, evidence_on
 from grpo_practice.practice.plan import plan_practice
 from grpo_practice.sim.questions import TOPICS, questions
-from grpo_practice.sim.world import Difficulty, Kind, Teaching, World
-from grpo_practice.types import Sample
+from grpo_practice.sim.world import Difficulty, Kind, Teaching, World, topic_of, unit
+from grpo_practice.store.records import Past, Play
+from grpo_practice.types import Experience, Operation, Sample
+from grpo_practice.types import Library as Stored
 
 Library = Mapping[int, str]
 """Label → key of each experience, in the library's order."""
-Edit = tuple[int | None, str | None]
-"""(None, key) adds, (label, key) updates, (label, None) deletes."""
+Counting = Literal["nothing", "votes", "votes and rewards"]
+"""What decides whether an experience is changed; `nothing`: whoever asks for it."""
 
 EPOCHS, MOST, TESTED = 3, 150, 200
 STEPS = 2
@@ -47,6 +51,10 @@ class Policy:
     again: float = 1.0
     """The chance of a question whose last group, in an earlier epoch, was uniform to be played."""
     questions: int = 100
+    counting: Counting = "votes and rewards"
+    epochs: int = EPOCHS
+    steps: int = STEPS
+    """Of an epoch."""
 
 
 @dataclass(slots=True)
@@ -59,7 +67,7 @@ class Outcome:
     mixed: int = 0
     """Groups that were compared."""
     edits: Counter[str] = field(default_factory=Counter)
-    """What was proposed, by the kind of the experience; `none` where it only deletes."""
+    """What was proposed, by the kind of the experience; `none` where there is no text."""
     library: Counter[str] = field(default_factory=Counter)
     """How many experiences of each kind the last library holds."""
 
@@ -91,7 +99,8 @@ class Luck:
     slip: NDArray[np.float64]
     """Shape of both: [epoch, question, attempt]."""
     lesson: NDArray[np.float64]
-    """Shape: [epoch, question, 3]: which lesson, which of two, whether what misled is seen."""
+    """Shape: [epoch, question, 4]: which lesson, which of two, whether what misled is seen, whether
+    the teacher is wrong about the group."""
     again: NDArray[np.float64]
     """Shape: [epoch, question]: whether it is played although it taught nothing last time."""
 
@@ -100,11 +109,11 @@ class Luck:
         """Independent of the difficulties of the world with that seed."""
         draw = np.random.default_rng((seed, 1))
         places = (EPOCHS, MOST)
-        right, slip, lesson = (draw.random((*places, n)) for n in (5, 5, 3))
+        right, slip, lesson, wrong = (draw.random((*places, n)) for n in (5, 5, 3, 1))
         again = np.array(
             [[_again(s, epoch, seed) for s in asked()[:MOST]] for epoch in range(EPOCHS)]
         )
-        return cls(right, slip, lesson, again)
+        return cls(right, slip, np.concatenate([lesson, wrong], axis=-1), again)
 
 
 def _again(sample: Sample, epoch: int, seed: int) -> float:
@@ -161,15 +170,13 @@ class Toy:
         return 100 * (float(self.p(self._tested, keys).mean()) - self._before)
 
     def practise(self, policy: Policy) -> Outcome:
-        """One run."""
-        outcome, label = Outcome(), 0
-        before: Library = {}
-        library: Library = {}
+        """Return what one run comes to."""
+        outcome, run = Outcome(), _Run(self.world, policy.counting)
         uniform = set[int]()
         plan = plan_practice(
             range(policy.questions),
-            epochs=EPOCHS,
-            batch_size=-(-policy.questions // STEPS),
+            epochs=policy.epochs,
+            batch_size=-(-policy.questions // policy.steps),
             attempts=policy.attempts,
             seed=self.world.seed,
             drop_last=False,
@@ -177,28 +184,30 @@ class Toy:
         for step in plan:
             batch = np.array([question for question, _ in step.slots])
             early = floor(policy.overlap * len(batch) + 1e-9) if step.step else 0
+            before, library = run.libraries[max(step.step - 1, 0)], run.libraries[step.step]
             chances = self.p(batch, library.values())
             chances[:early] = self.p(batch[:early], before.values())
-            proposed = list[Edit]()
+            proposed, rewards = list[Proposed](), list[tuple[int, int, float]]()
             for slot, question in enumerate(batch.tolist()):
                 doubtful = slot >= early and question in uniform
                 if doubtful and self._luck.again[step.epoch, question] >= policy.again:
                     continue
-                lucky = self._luck.right[step.epoch, question] < chances[slot]
-                rights = lucky.tolist()[: policy.attempts]
+                rights = self._luck.right[step.epoch, question, : policy.attempts] < chances[slot]
                 outcome.rollouts += len(rights)
+                rewards.append((question, step.step - (slot < early), rights.mean()))
                 uniform.add(question)
-                if any(rights) and not all(rights):
+                if 0 < sum(rights) < len(rights):
                     uniform.discard(question)
                     outcome.mixed += 1
                     place = (step.epoch, question)
-                    shown = before if slot < early else library
-                    group = self._attempts(place, rights, shown)
-                    proposed += self._teach(place, group, library)
-            outcome.edits += self.kinds(key for _, key in proposed)
-            before, (library, label) = library, merged(library, proposed, label)
-            outcome.gains.append(self.gain(library.values()))
-        outcome.library = self.kinds(library.values())
+                    group = self._attempts(
+                        place, rights.tolist(), before if slot < early else library
+                    )
+                    proposed += [(question, op) for op in self._teach(place, group, library)]
+            outcome.edits += self.kinds(op.text for _, op in proposed)
+            run.close(proposed, rewards, policy.attempts)
+            outcome.gains.append(self.gain(run.libraries[-1].values()))
+        outcome.library = self.kinds(run.libraries[-1].values())
         return outcome
 
     def kinds(self, keys: Iterable[str | None]) -> Counter[str]:
@@ -224,50 +233,143 @@ class Toy:
 
     def _teach(
         self, place: tuple[int, int], group: Sequence[Attempt], library: Library
-    ) -> list[Edit]:
-        """What is proposed after the comparison, against the library of now."""
+    ) -> list[Operation]:
+        """Return what is proposed after the comparison, against the library of now."""
         topic = self._topics[place[1]]
         better = [a for a in group if a.right]
         worse = [a for a in group if not a.right]
         quality = self.world.teacher.p_help(len(better), len(worse))
-        draw, which, seen = self._luck.lesson[place].tolist()
+        draw, which, seen, wrong = self._luck.lesson[place].tolist()
+        if wrong < self.world.teacher.noise:
+            better, worse = worse, better
         if draw < quality:
             key = _usual(better)
         elif draw < quality + self.world.teacher.harm * (1 - quality):
             key = _usual(worse)
+            better, worse = worse, better
         else:
             key = self._keys[topic, "null", int(which < SECOND)]
-        there = {self._known[k].kind for k in library.values() if self._known[k].topic == topic}
-        fresh = key if "help" not in there and key not in library.values() else None
         good, bad = ({a.followed for a in side} for side in (better, worse))
-        misled = next((label for label in library if label in bad - good), None)
-        edits = list[Edit]()
-        if misled is not None and seen < quality:
-            remedy = fresh if fresh and self._known[fresh].kind == "help" else None
-            edits.append((misled, remedy))
-            fresh = None if remedy else fresh
-        if fresh:
-            edits.append((None, fresh))
-        return edits[:LESSONS]
+        there = [label for label, k in library.items() if self._known[k].topic == topic]
+        accused = next((label for label in there if label in bad - good), None)
+        against = _against(accused, None) if accused is not None and seen < quality else []
+        same = next((label for label, k in library.items() if k == key), None)
+        if same is not None:
+            confirmed = Operation("NONE", f"E{same}", finding="confirmed")
+            return [confirmed, *(against if accused != same else [])][:LESSONS]
+        if self._known[key].kind == "null":
+            return [*against, *([] if there else [Operation("ADD", text=key)])][:LESSONS]
+        accused = next(iter(there), None) if accused is None else accused
+        return [Operation("ADD", text=key)] if accused is None else _against(accused, key)
+
+
+def _against(label: int, key: str | None) -> list[Operation]:
+    return [Operation("UPDATE" if key else "DELETE", f"E{label}", key, finding="misled")]
 
 
 def _usual(attempts: Sequence[Attempt]) -> str:
     return Counter(a.method for a in attempts).most_common(1)[0][0]
 
 
-def merged(library: Library, proposed: Sequence[Edit], label: int) -> tuple[Library, int]:
-    """The next library, and the last label given: one edit for each experience, no twin."""
-    made, taken = dict(library), set(library.values())
-    for target in library:
-        keys = [key for at, key in proposed if at == target]
-        news = next((key for key in keys if key and key not in taken), None)
-        if news:
-            made[target] = news
-            taken.add(news)
-        elif keys:
-            del made[target]
-    for key in dict.fromkeys(key for at, key in proposed if at is None and key):
-        if key not in taken:
-            label += 1
-            made[label] = key
-    return made, label
+Proposed = tuple[int, Operation]
+"""A question, and an operation that its comparison led to; the text is the key."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """The libraries of a run, and what speaks for each of their experiences."""
+
+    world: World
+    counting: Counting
+    libraries: list[Library] = field(default_factory=lambda: [{}])
+    """The one each step begins with, and the last."""
+    label: int = 0
+    """The last that was given."""
+    votes: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter[int]))
+    plays: list[Play] = field(default_factory=list)
+
+    def close(
+        self,
+        proposed: Sequence[Proposed],
+        rewards: Sequence[tuple[int, int, float]],
+        attempts: int,
+    ) -> None:
+        """Make the next library of what a step has proposed.
+
+        Args:
+            proposed: What its comparisons led to.
+            rewards: (question, number of the library it was played with, mean reward).
+            attempts: Rollouts of each group.
+        """
+        now, step = self.libraries[-1], len(self.libraries) - 1
+        mean = sum(reward for *_, reward in rewards) / len(rewards)
+        plays = [Play(q, 1 + library, r, attempts, mean) for q, library, r in rewards]
+        shown = {
+            1 + n: {f"E{label}" for label, key in library.items() if now.get(label) == key}
+            for n, library in enumerate(self.libraries)
+        }
+        past = Past(self.votes, self.plays, shown)
+        evidence = evidence_on(
+            stored(now), past, proposed, plays, rewards=self.counting == "votes and rewards"
+        )
+        if self.counting == "nothing":
+            evidence = {name: Evidence({0: -1}) for name in evidence}
+        cast = [merge.Proposal(op, n, q) for n, (q, op) in enumerate(proposed)]
+        changes = merge.changes(cast)
+        asked = merged(self.world, now, changes, evidence, step)
+        passed = merge.without_outvoted(asked, changes, evidence)
+        gone = () if self.counting == "nothing" else merge.pruned(stored(now), passed, evidence)
+        made = merge.apply(stored(now, self.label), [*passed, *gone])
+        for p in cast:
+            if p.operation.target:
+                self.votes[p.operation.target][p.sample_id] += p.operation.vote
+        label = self.label
+        for op in passed:
+            if op.refused is None and op.op in ("ADD", "UPDATE"):
+                label += op.op == "ADD"
+                name = op.target or f"E{label}"
+                self.votes[name] = Counter(changes[i].sample_id for i in op.from_ops)
+        self.label = label
+        self.plays += plays
+        self.libraries.append({e.label: e.text for e in made.experiences})
+
+
+def stored(library: Library, label: int = 0) -> Stored:
+    """Return the library as the program has it, its keys for texts."""
+    return Stored(tuple(Experience(n, key) for n, key in library.items()), label + 1)
+
+
+def merged(
+    world: World,
+    library: Library,
+    proposed: Sequence[merge.Proposal],
+    evidence: Mapping[str, Evidence],
+    step: int,
+) -> list[Operation]:
+    """Return what the simulated librarian makes of the proposals."""
+    made, taken = list[Operation](), set(library.values())
+    by_target = dict[str | None, list[int]]()
+    for i, p in enumerate(proposed):
+        by_target.setdefault(p.operation.target, []).append(i)
+    for target, places in by_target.items():
+        if target is None:
+            continue
+        confused = unit(world.seed, "outvoted", target, step) < world.teacher.noise
+        if evidence[target].stays != confused:
+            continue
+        texts = [proposed[i].operation.text for i in places]
+        news = [text for text in texts if text and text not in taken]
+        best = max(news, key=news.count) if news else None
+        taken |= {best} if best else set()
+        made.append(Operation("UPDATE" if best else "DELETE", target, best, tuple(places)))
+    asked = dict[str, list[int]]()
+    for i in by_target.get(None, []):
+        if (key := proposed[i].operation.text or "") not in taken:
+            asked.setdefault(key, []).append(i)
+    best_of = dict[str, str]()
+    for key, places in asked.items():
+        rival = best_of.get(topic_of(key))
+        if rival is None or len(places) > len(asked[rival]):
+            best_of[topic_of(key)] = key
+    wanted = [key for key in asked if key in best_of.values()]
+    return [*made, *(Operation("ADD", text=k, from_ops=tuple(asked[k])) for k in wanted)]

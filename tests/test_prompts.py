@@ -24,7 +24,7 @@ SAME: dict[str, object] = {
     [
         ("compare", "attempt.rank", "attempt.rnk", "no attribute 'rnk'"),
         ("merge", "item.op", "item.operation", "no attribute 'operation'"),
-        ("merge", "group.votes.stays", "group.votes.stay", "no attribute 'stay'"),
+        ("merge", "].stays", "].stay", "no attribute 'stay'"),
         ("propose", "lesson in lessons", "lesson, more in lessons", "too many values to unpack"),
         ("summarise", "question | fenced", "question.title().x | fenced", "no attribute 'x'"),
     ],
@@ -54,13 +54,8 @@ def rendered(stage: str, one: str) -> str:
         **dict.fromkeys(("question", "answer", "critique", "transcript"), one),
         "attempts": [attempt],
         "lessons": [one],
-        "proposals": [
-            {
-                "target": one,
-                "votes": None,
-                "items": [{"id": "P1", "op": "ADD", "finding": None, "text": one}],
-            }
-        ],
+        "proposals": [(one, [{"id": "P1", "op": "ADD", "finding": None, "text": one}])],
+        "votes": {},
     }
     messages = load_prompts()[stage].render(**{slot: values[slot] for slot in SLOTS[stage]})
     return "".join(str(message["content"]) for message in messages)

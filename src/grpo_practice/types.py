@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
 
 from grpo_practice.calls import NO_USAGE, Message, Usage
 from grpo_practice.canonical import digest
@@ -24,11 +24,27 @@ OpKind = Literal["ADD", "UPDATE", "DELETE", "NONE"]
 Finding = Literal["confirmed", "misled", "unclear", "too_narrow"]
 """What a comparison found of an experience that the agent has."""
 
-RefusedRule = Literal["outvoted"]
-"""Why an operation was not taken."""
-
 SHARPENS: frozenset[Finding] = frozenset({"unclear", "too_narrow"})
 """Findings after which an experience is reworded, and still holds."""
+
+QuarantineRule = Literal[
+    "web_address",
+    "role_mark",
+    "code_fence",
+    "markup",
+    "sets_aside_instructions",
+    "asks_for_secrets",
+    "talks_to_grader",
+    "dictates_answer",
+    "hidden_characters",
+    "mixed_scripts",
+    "gives_answer_away",
+    "one_site",
+]
+"""Kinds of reasons for which a text is kept out of a library until a person has looked at it."""
+QUARANTINE = frozenset(get_args(QuarantineRule))
+RefusedRule = Literal["outvoted"]
+"""Kinds of reasons for which an operation is not taken, whatever its text says."""
 
 OWN_FAILURES: frozenset[Outcome] = frozenset(
     {"refused", "content_filter", "context_overflow", "empty"}
@@ -209,6 +225,15 @@ class Lesson:
 
 
 @dataclass(frozen=True, slots=True)
+class Quarantine:
+    """Why a text is set aside."""
+
+    rule: QuarantineRule
+    sentence: str
+    """The reason, for a person."""
+
+
+@dataclass(frozen=True, slots=True)
 class Operation:
     """A proposed edit of the library."""
 
@@ -221,10 +246,8 @@ class Operation:
     """For a merged operation: which proposals it stands for, by position in the merge prompt."""
     refused: str | None = None
     """Why it was not taken; None when it was."""
-    rule: RefusedRule | None = None
-    """The rule behind `refused`, where it is one of `RefusedRule`."""
-    quarantined: bool = False
-    """True when `refused` says what is suspicious about its text."""
+    rule: QuarantineRule | RefusedRule | None = None
+    """The rule behind `refused`; None when it was taken."""
     call_id: int = 0
     domains: tuple[str, ...] = ()
     """For a merged operation: the web sites that the groups behind it had read."""
@@ -237,6 +260,15 @@ class Operation:
     def vote(self) -> int:
         """+1 when it speaks for its target, -1 when its target would go or say something else."""
         return 1 if self.op in ("NONE", "ADD") or self.finding in SHARPENS else -1
+
+    @property
+    def quarantined(self) -> bool:
+        """True when it was refused for what its text holds."""
+        return self.rule in QUARANTINE
+
+    def set_aside(self, why: Quarantine) -> Operation:
+        """Return the operation as refused for what its text holds."""
+        return replace(self, refused=why.sentence, rule=why.rule)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ def identity(tmp_path: Path, *flags: str, env: dict[str, str] | None = None) -> 
         "practice.overlap=0.5",
         "practice.summaries=never",
         "practice.teacher_context=9000",
+        "practice.answer_guard=false",
         "evaluation.agent.agent.instructions=x",
         "evaluation.agent.model.model_provider.model=sim:x",
         "evaluation.agent.model.model_settings.temperature=0.5",

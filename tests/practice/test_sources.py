@@ -64,6 +64,8 @@ def test_the_sites_behind_an_operation_are_those_of_the_groups_it_stands_for() -
     ]
     assert [op.refused for op in found] == [None] * 4
     assert found[0].quarantined is False
+    (alone,) = supported([add(LESSON, 0)], [pages(a_example=OTHER)], [])
+    assert alone.rule == "one_site"
 
 
 def test_removals_and_what_was_refused_before_stay_as_they_are() -> None:

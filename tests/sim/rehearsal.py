@@ -2,20 +2,22 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from grpo_practice.calls import Message, Reply, Scope
 from grpo_practice.practice.distil import distil
+from grpo_practice.practice.evidence import evidence_on
 from grpo_practice.practice.informative import status_of
-from grpo_practice.practice.merge import apply, merge, proposals
+from grpo_practice.practice.merge import apply, changes, merge, pruned, votes, without_outvoted
 from grpo_practice.practice.teacher import At, Teacher
 from grpo_practice.prompts import SLOTS, Prompt, compile_prompt, load_prompts
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.sim import DEFAULT, World, answer, stage_of
 from grpo_practice.sim.lore import keys_in
 from grpo_practice.sim.questions import questions, solve
+from grpo_practice.store.records import Past
 from grpo_practice.types import Distilled, Group, Library, Played, Rollout, Sample, Verdict
 
 SETS = Path(__file__).parent / "prompt_sets"
@@ -50,7 +52,8 @@ class Rehearsal:
         """Four steps of twelve questions."""
         import asyncio
 
-        samples = questions(QUESTIONS, 7, self.world.task)
+        made = questions(QUESTIONS, 7, self.world.task)
+        samples = [replace(sample, id=n) for n, sample in enumerate(made)]
         for epoch in range(epochs):
             for step in range(QUESTIONS // BATCH):
                 batch = samples[step * BATCH : (step + 1) * BATCH]
@@ -82,9 +85,15 @@ class Rehearsal:
             if status_of(group, truth=self.truth) == "scored":
                 at = At(1, step, step // 2, slot)
                 done.append(await distil(teacher, group, self.library, at))
-        merged = await merge(teacher, self.library, proposals(done), At(1, step, step // 2))
+        cast = votes(done, [sample.id for sample in batch])
+        named = [(p.sample_id, p.operation) for p in cast]
+        evidence = evidence_on(self.library, Past(), named)
+        proposed = changes(cast)
+        at = At(1, step, step // 2)
+        merged = await merge(teacher, self.library, proposed, evidence, at)
+        merged = without_outvoted(merged, proposed, evidence)
         self.distilled += done
-        self.library = apply(self.library, merged)
+        self.library = apply(self.library, [*merged, *pruned(self.library, merged, evidence)])
 
     def _group(self, sample: Sample, slot: int, step: int) -> Group:
         rollouts = []

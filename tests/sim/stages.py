@@ -130,11 +130,13 @@ def merge(
     by_target: dict[str, list[dict[str, Any]]] = {}
     for number, operation in enumerate(operations, 1):
         told = {"id": f"P{number}", "op": operation["op"], "text": operation.get("text")}
+        told["finding"] = operation.get("finding")
         by_target.setdefault(operation.get("id") or "New", []).append(told)
     slots = {
         **GOALS,
         "experiences": experience_lines(library),
         "proposals": list(by_target.items()),
+        "votes": {},
     }
     merged = ending(ask(PROMPTS["merge"].render(**slots), seed))["operations"]
     assert isinstance(merged, list)

@@ -24,6 +24,7 @@ SLOTS: dict[str, Any] = {
     "limit": 1,
     "lessons": ["When A, do B."],
     "proposals": [],
+    "votes": {},
 }
 
 

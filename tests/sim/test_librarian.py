@@ -105,10 +105,12 @@ def test_of_updates_the_one_asked_for_most_is_made() -> None:
 
 def told_votes(votes: str, world: World = DEFAULT, seed: int = 0) -> list[dict[str, Any]]:
     """What becomes of an update of E2 where its heading is followed by these words."""
+    update = {"id": "P1", "op": "UPDATE", "finding": None, "text": ADD["text"]}
     slots: dict[str, Any] = {
         **GOALS,
         "experiences": experience_lines(library_of(SPEED, HARM)),
-        "proposals": [(f"E2\n\n{votes}", [{"id": "P1", "op": "UPDATE", "text": ADD["text"]}])],
+        "proposals": [(f"E2\n\n{votes}", [update])],
+        "votes": {},
     }
     operations = ending(ask(PROMPTS["merge"].render(**slots), seed, world))["operations"]
     assert isinstance(operations, list)
@@ -118,6 +120,8 @@ def told_votes(votes: str, world: World = DEFAULT, seed: int = 0) -> list[dict[s
 @pytest.mark.parametrize(
     ("votes", "changed"),
     [
+        ("Stands behind it: 1. Speaks against it: 3.\n\nIt stays.", False),
+        ("Stands behind it: 3. Speaks against it: 1.\n\nIt goes.", True),
         ("", True),
         ("Stands behind it: 4 questions. Speaks against it: 1.", False),
         ("Stands behind it: 1 question. Speaks against it: 4.", True),

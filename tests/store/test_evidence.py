@@ -107,7 +107,7 @@ async def test_what_takes_in_a_new_experience_has_its_vote(run: Run) -> None:
 async def test_a_proposal_that_was_refused_or_quarantined_has_no_vote(run: Run) -> None:
     await run.close(0, [[ADD], [], []], merged(ADD, 0))
     bad = Operation("UPDATE", "E1", "x", refused="too long")
-    worse = Operation("UPDATE", "E1", "x", refused="a web address", quarantined=True)
+    worse = Operation("UPDATE", "E1", "x", refused="a web address", rule="web_address")
     await run.close(1, [[bad], [worse], [CONFIRM]])
     assert run.votes(2) == {0: 1, 2: 1}
 

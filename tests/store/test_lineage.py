@@ -115,6 +115,9 @@ def test_a_key_that_a_later_version_added_is_what_was_done_before() -> None:
     old = {"practice.grpo_n": 5}
     assert diff(old, old | {"practice.overlap": 0.0}) == []
     assert diff(old, old | {"practice.overlap": 0.5}) == [Change("practice.overlap", 0.0, 0.5)]
+    assert diff(old, old | {"practice.answer_guard": True}) == []
+    off = Change("practice.answer_guard", True, False)
+    assert diff(old, old | {"practice.answer_guard": False}) == [off]
     before = {"practice.summaries": "always", "practice.teacher_context": 32_768}
     assert diff(old, old | before) == []
     assert diff(old, old | before | {"practice.summaries": "auto"}) == [

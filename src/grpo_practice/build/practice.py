@@ -28,6 +28,7 @@ from grpo_practice.config.provider import ModelConfig
 from grpo_practice.errors import Change, ConfigError, FingerprintError, RunFailedError
 from grpo_practice.events import RunStarted
 from grpo_practice.practice import METHOD
+from grpo_practice.practice.answer_guard import AnswerGuard
 from grpo_practice.practice.job import AfterStep, Practice
 from grpo_practice.practice.loop import practise
 from grpo_practice.practice.plan import plan_practice
@@ -35,7 +36,7 @@ from grpo_practice.practice.reading import room_of
 from grpo_practice.practice.teacher import Teacher
 from grpo_practice.prompts import Prompt, load_prompts, prompts_from
 from grpo_practice.rollout import Player
-from grpo_practice.store import branches, scores
+from grpo_practice.store import branches, datasets, scores
 from grpo_practice.store.lineage import diff
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
 from grpo_practice.types import Library, PlannedStep
@@ -270,9 +271,18 @@ async def _work(session: Session, job: PracticeJob, run: Open, rows: list[StepRo
             after_step=_after_step(session, job, rows),
             skip_uniform=skips(settings),
             overlap=settings.overlap,
+            guard=_guard(session, run.branch, job) if settings.answer_guard else None,
             pilot=job.pilot,
         )
         await practise(practice, rows)
+
+
+def _guard(session: Session, branch: Branch, job: PracticeJob) -> AnswerGuard:
+    """Return the guard of the answers of the whole dataset that the run was started with."""
+    agent, settings = job.config.evaluation.agent.agent, job.config.practice
+    told = [agent.instructions, settings.agent_objective, settings.learning_objective]
+    answers = session.store.read(datasets.answers, branch.dataset_id)
+    return AnswerGuard(answers, "\n".join(filter(None, told)))
 
 
 def at_practice(config: PracticeConfig) -> ModelConfig:

@@ -220,6 +220,12 @@ class PracticeSettings(Model):
     the step before, so what that step teaches reaches them one step late. 0 with `skip_uniform`.
     """
 
+    answer_guard: bool = True
+    """Whether an experience that gives the answer of a question away is kept out of the library.
+    Guarded is what few questions of the dataset have as their answer; a label that many share
+    (`entailment`, `yes`, the name of a tool) may be named.
+    """
+
     _check = field_validator("select_dataset")(_dataset)
 
     @field_validator("overlap")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from grpo_practice.events import Emit
 from grpo_practice.failures import Land
+from grpo_practice.practice.answer_guard import AnswerGuard
 from grpo_practice.practice.teacher import Teacher
 from grpo_practice.rollout import Player
 from grpo_practice.store import Store
@@ -35,5 +36,7 @@ class Practice:
     """Leave out half of the questions whose last group, in an earlier epoch, did not differ."""
     overlap: float = 0.0
     """Share of a step's groups that may be played while the step before is being finished."""
+    guard: AnswerGuard | None = None
+    """Keeps experiences from giving answers away; None where that is not wanted."""
     pilot: int | None = None
     """Play only so many groups of the next step, and close nothing."""

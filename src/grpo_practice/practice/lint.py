@@ -1,25 +1,18 @@
-r"""What may not become an experience: text that acts instead of teaching, or gives answers away.
+r"""What may not become an experience: text that acts instead of teaching.
 
 An experience stands in the instructions of every later rollout, and what is in it came out of a
-model that read answers, web pages and tool results. So a text that talks to a model, that a
-program would take for more than words, or that says an answer of the step is set aside, with the
-reason, for a person to look at. Templates need no rule of their own (`{{` is ordinary LaTeX): an
-experience is never rendered, only shown as it is.
+model that read answers, web pages and tool results. So a text that talks to a model or that a
+program would take for more than words is set aside, with the reason, for a person to look at; so
+is one that gives an answer away (`practice/answer_guard.py`). Templates need no rule of their own
+(`{{` is ordinary LaTeX): an experience is never rendered, only shown as it is.
 """
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 
-from grpo_practice.types import Answer, Operation
-from grpo_practice.verify.answers import gold_texts
-
-LONG_CHARS = 8
-"""Characters from which an answer is too telling to stand anywhere in an experience …"""
-LONG_WORDS = 3
-"""… and words. A shorter one (`42`, `B`) is part of many a sentence that gives nothing away."""
+from grpo_practice.types import Operation, Quarantine, QuarantineRule
 
 _TAGS = (
     "a|b|br|button|code|div|em|embed|form|h[1-6]|head|html|i|iframe|img|input|li|link|meta|object|"
@@ -59,8 +52,9 @@ _PLAINLY = (
 )
 """The beginning of a sentence up to here: it names no condition."""
 
-_RULES: Sequence[tuple[str, Sequence[str]]] = (
+_RULES: Sequence[tuple[QuarantineRule, str, Sequence[str]]] = (
     (
+        "web_address",
         "it holds a web address",
         (
             r"[a-z][a-z0-9+.-]*://|\bwww\.\w|\b(?:javascript|vbscript|mailto):\S|\bdata:\w+/\w",
@@ -69,6 +63,7 @@ _RULES: Sequence[tuple[str, Sequence[str]]] = (
         ),
     ),
     (
+        "role_mark",
         "it holds a mark that separates the roles of a conversation",
         (
             rf"<\|[^\s|<>]{{4,}}\|>|\[/?inst\]|<</?sys>>|\[/?(?:{_ROLES})\]|[\"']role[\"']\s*:",
@@ -77,8 +72,9 @@ _RULES: Sequence[tuple[str, Sequence[str]]] = (
             rf"(?:#{{2,}}\s*|(?:^|\s)#\s+)(?:{_ROLES}|response|input)\b",
         ),
     ),
-    ("it holds a code fence", ("```|~~~",)),
+    ("code_fence", "it holds a code fence", ("```|~~~",)),
     (
+        "markup",
         "it holds markup",
         (
             rf"</\s*[a-z]|<\s*(?:{_ROLES})\s*/?>|<(?:{_ROLES})\s+[\w-]+\s*=",
@@ -87,6 +83,7 @@ _RULES: Sequence[tuple[str, Sequence[str]]] = (
         ),
     ),
     (
+        "sets_aside_instructions",
         "it tells the reader to set instructions aside",
         (
             rf"{_NOT}\b(?:ignore|disregard|forget|override|bypass|neglect|discard|overrule|drop)\b"
@@ -112,6 +109,7 @@ _RULES: Sequence[tuple[str, Sequence[str]]] = (
         ),
     ),
     (
+        "asks_for_secrets",
         "it asks for what is not to be shown",
         (
             rf"{_NOT}\b(?:{_SHOW})\b(?:\s+[\w'-]+){{0,5}}?\s+(?:system (?:prompt|message|text)"
@@ -123,6 +121,7 @@ _RULES: Sequence[tuple[str, Sequence[str]]] = (
         ),
     ),
     (
+        "talks_to_grader",
         "it talks to whoever grades",
         (
             r"\b(?:grade|verdict|score|rating)\s*[:=]\s*[*\"'`\[(]*"
@@ -135,6 +134,7 @@ _RULES: Sequence[tuple[str, Sequence[str]]] = (
         ),
     ),
     (
+        "dictates_answer",
         "it dictates an answer",
         (
             r"\b(?:always|just|simply|only)\s+(?:answer|reply|respond|say|output|guess)(?:\s+with)?"
@@ -159,76 +159,56 @@ _SHOUTED = re.compile(
     r"(?:with\s+)?[\"'*`(\u201c]*(?:IN)?CORRECT\b"
 )
 _TWO_SCRIPTS = re.compile(r"[a-z][\u0400-\u04ff]|[\u0400-\u04ff][a-z]")
-_SAYS = (
-    r"(?:\banswer(?:\s+(?:is|was|equals|must be|will be|should be)|\s*[:=])|\\boxed\s*\{"
-    r"|\bit (?:always )?equals)(?:\s+always|\s+simply)?\s*[:=]?"
-    r"\s*(?:\\boxed\s*\{)?[\s*_$\"'`(\[]*"
-)
-"""What stands before an answer that is given away."""
 _QUOTES = {ord(quote): "'" for quote in "\u2018\u2019"} | {ord(q): '"' for q in "\u201c\u201d"}
 _BLANK = frozenset("\u034f\u115f\u1160\u2800\u3164\uffa0")
 """Letters and marks that show nothing."""
 
 
 @cache  # they take 30 ms to compile, and most commands check nothing
-def _patterns() -> list[tuple[str, re.Pattern[str]]]:
-    return [(reason, re.compile("|".join(patterns))) for reason, patterns in _RULES]
+def _patterns() -> list[tuple[Quarantine, re.Pattern[str]]]:
+    return [(Quarantine(rule, said), re.compile("|".join(found))) for rule, said, found in _RULES]
 
 
-class Lint:
-    """Says of a text why it may not become an experience.
+def why_not(text: str) -> Quarantine | None:
+    """Return what is suspicious about a text; None when nothing is."""
+    hidden = [f"U+{ord(c):04X}" for i, c in enumerate(text) if _hidden(text, i)]
+    if hidden:
+        seen = ", ".join(dict.fromkeys(hidden))
+        return Quarantine("hidden_characters", f"it holds characters that are not seen: {seen}")
+    shown = _fold(text)
+    for why, pattern in _patterns():
+        if pattern.search(shown):
+            return why
+    if _SHOUTED.search(text):
+        return Quarantine("talks_to_grader", "it talks to whoever grades")
+    if _TWO_SCRIPTS.search(shown):
+        return Quarantine("mixed_scripts", "it mixes Latin and Cyrillic letters in one word")
+    return None
+
+
+def quarantine(
+    operations: Iterable[Operation], gives_away: Callable[[Operation], Quarantine | None]
+) -> tuple[Operation, ...]:
+    """Return the operations, in order; those whose text may not be kept are refused.
 
     Args:
-        golds: The answers of every sample of the step; none of them may be given away.
+        operations: What is proposed or merged.
+        gives_away: Says of an operation whether its text gives an answer away.
     """
-
-    def __init__(self, golds: Iterable[Answer]) -> None:
-        texts = {folded for gold in golds for text in gold_texts(gold) if (folded := _fold(text))}
-        long = [t for t in texts if len(t) >= LONG_CHARS or len(t.split()) >= LONG_WORDS]
-        self._long = _any_of(long)
-        self._short = _any_of(texts, before=_SAYS)
-
-    def why_not(self, text: str) -> str | None:
-        """The reason; None when nothing is wrong with the text."""
-        hidden = [f"U+{ord(c):04X}" for i, c in enumerate(text) if _hidden(text, i)]
-        if hidden:
-            return f"it holds characters that are not seen: {', '.join(dict.fromkeys(hidden))}"
-        shown = _fold(text)
-        reasons = [reason for reason, pattern in _patterns() if pattern.search(shown)]
-        if _SHOUTED.search(text):
-            reasons.append("it talks to whoever grades")
-        if _TWO_SCRIPTS.search(shown):
-            reasons.append("it mixes Latin and Cyrillic letters in one word")
-        if self._long.search(shown) or self._short.search(shown):
-            reasons.append("it gives away an answer of this step")
-        return reasons[0] if reasons else None
+    return tuple(_checked(op, gives_away) for op in operations)
 
 
-def quarantine(operations: Iterable[Operation], lint: Lint) -> tuple[Operation, ...]:
-    """The operations, in order; those whose text may not be kept are refused as quarantined."""
-    return tuple(_checked(op, lint) for op in operations)
-
-
-def _checked(op: Operation, lint: Lint) -> Operation:
-    why_not = lint.why_not(op.text) if op.refused is None and op.text else None
-    return replace(op, refused=why_not, quarantined=True) if why_not else op
+def _checked(op: Operation, gives_away: Callable[[Operation], Quarantine | None]) -> Operation:
+    if op.refused is not None or not op.text:
+        return op
+    why = why_not(op.text) or gives_away(op)
+    return op.set_aside(why) if why else op
 
 
 def _fold(text: str) -> str:
     """The text in one spelling: compatibility forms, quotes, case and spaces do not count."""
     plain = unicodedata.normalize("NFKC", text).translate(_QUOTES)
     return " ".join(plain.casefold().split())
-
-
-def _any_of(texts: Iterable[str], *, before: str = "") -> re.Pattern[str]:
-    """Finds any of the texts, as whole words, behind what has to stand before."""
-    whole = [
-        (r"(?<!\w)" if text[0].isalnum() and not before else "")
-        + re.escape(text)
-        + (r"(?![\w]|[.,]\d)" if text[-1].isalnum() else "")
-        for text in sorted(texts, key=lambda t: (-len(t), t))
-    ]
-    return re.compile(f"{before}(?:{'|'.join(whole)})" if whole else r"(?!)")
 
 
 def _hidden(text: str, i: int) -> bool:

@@ -64,7 +64,8 @@ async def merge(
     messages = teacher.render(
         "merge",
         experiences=experience_lines(library),
-        proposals=_by_experience(library, proposed, evidence),
+        proposals=_by_experience(library, proposed),
+        votes={name: _shown(of) for name, of in evidence.items()},
     )
     chat = teacher.open(at, "merge", None)
     return await teacher.ask(
@@ -79,8 +80,8 @@ def _may_pass(op: Operation, evidence: Mapping[str, Evidence]) -> bool:
 
 
 def _by_experience(
-    library: Library, proposed: Sequence[Proposal], evidence: Mapping[str, Evidence]
-) -> list[dict[str, object]]:
+    library: Library, proposed: Sequence[Proposal]
+) -> list[tuple[str, list[dict[str, str | None]]]]:
     """Return the numbered proposals (`P1` …) by what they touch, new experiences first."""
     grouped: dict[str, list[dict[str, str | None]]] = {NEW: []}
     grouped |= {e.id: [] for e in library.experiences}
@@ -88,16 +89,10 @@ def _by_experience(
         op = proposal.operation
         told = {"id": f"P{number}", "op": op.op, "finding": op.finding, "text": op.text}
         grouped[op.target or NEW].append(told)
-    return [
-        {"target": target, "votes": _shown(evidence.get(target)), "items": items}
-        for target, items in grouped.items()
-        if items
-    ]
+    return [(target, items) for target, items in grouped.items() if items]
 
 
-def _shown(evidence: Evidence | None) -> dict[str, object] | None:
-    if evidence is None:
-        return None
+def _shown(evidence: Evidence) -> dict[str, object]:
     return {
         "supporting": count(evidence.supporting, "question"),
         "opposing": count(evidence.opposing, "question"),

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from grpo_practice.prompts.web import web_texts
-from grpo_practice.types import Group, Operation
+from grpo_practice.types import Group, Operation, Quarantine
 
 PHRASE = 4
 """Words in a row that two texts do not share by chance."""
@@ -163,15 +163,19 @@ def _checked(
     if op.refused is not None or op.op not in ("ADD", "UPDATE") or not pages:
         return op
     op = replace(op, domains=tuple(pages))
-    why_not = _why_not(pages, said, found)
-    return replace(op, refused=why_not, quarantined=True) if why_not else op
+    why = _why_not(pages, said, found)
+    return op.set_aside(why) if why else op
 
 
-def _why_not(pages: Pages, said: Sequence[Phrase], found: Mapping[str, Set[Phrase]]) -> str | None:
+def _why_not(
+    pages: Pages, said: Sequence[Phrase], found: Mapping[str, Set[Phrase]]
+) -> Quarantine | None:
     if len(pages) == 1:
-        return f"it is distilled from pages of one site alone: {next(iter(pages))}"
+        site = next(iter(pages))
+        return Quarantine("one_site", f"it is distilled from pages of one site alone: {site}")
     for phrase in said:
         sites = [site for site, texts in pages.items() if any(phrase in found[t] for t in texts)]
         if len(sites) == 1:
-            return f"it repeats what one site alone says: {' '.join(phrase)!r} ({sites[0]})"
+            repeated = f"{' '.join(phrase)!r} ({sites[0]})"
+            return Quarantine("one_site", f"it repeats what one site alone says: {repeated}")
     return None

@@ -10,7 +10,7 @@ from grpo_practice.practice.distil import distil
 from grpo_practice.practice.evidence import Evidence, evidence_on
 from grpo_practice.practice.informative import Status, status_of
 from grpo_practice.practice.job import Practice
-from grpo_practice.practice.lint import Lint, quarantine
+from grpo_practice.practice.lint import quarantine
 from grpo_practice.practice.merge import (
     Proposal,
     apply,
@@ -26,7 +26,7 @@ from grpo_practice.practice.sources import Pages, read_in, supported
 from grpo_practice.practice.teacher import At
 from grpo_practice.store import evidence
 from grpo_practice.store.records import GroupRow, Play, StepResult, StepRow
-from grpo_practice.types import Distilled, Group, Library, Operation
+from grpo_practice.types import Distilled, Group, Library, Operation, Quarantine
 
 
 class Step:
@@ -49,8 +49,7 @@ class Step:
         self._job, self._tasks = job, tasks
         samples = job.store.samples_of(row.plan)
         self._sample_ids = [sample.id for sample in samples]
-        self._lint = Lint(sample.answer for sample in samples)
-        """What is proposed and what is merged has to pass it."""
+        self._guard = job.guard.of([sample.answer for sample in samples]) if job.guard else None
         self._library = Library()
         """What it is played with, early groups apart, and what it changes; known once it opens."""
         self._playing = Playing(job, tasks, row, samples, before, self._on_group)
@@ -119,7 +118,8 @@ class Step:
     async def _distil(self, group: Group) -> None:
         at, shown = self._at(group.slot), self._playing.shown(group.slot)
         done = await distil(self._job.teacher, group, self._library, at, shown=shown)
-        done = replace(done, operations=quarantine(done.operations, self._lint))
+        checked = quarantine(done.operations, lambda op: self._gives_away(op, [group.slot]))
+        done = replace(done, operations=checked)
         self._distilled[group.slot] = done
         self._job.emit(
             GroupDistilled(
@@ -138,7 +138,7 @@ class Step:
             )
         except StepError as e:
             return (), f"{type(e).__name__}: {e}"
-        merged = quarantine(merged, self._lint)
+        merged = quarantine(merged, lambda op: self._gives_away(op, self._behind(op, proposed)))
         pages = self._pages(proposed)
         merged = await asyncio.to_thread(supported, merged, pages, self._own())
         return without_outvoted(merged, proposed, self._evidence), None
@@ -167,6 +167,14 @@ class Step:
         """Return what the group behind each proposal had read, as the merge was shown them."""
         read = {p.slot: read_in(self._groups[p.slot]) for p in proposed}
         return [read[p.slot] for p in proposed]
+
+    def _behind(self, op: Operation, proposed: Sequence[Proposal]) -> list[int]:
+        """Return the slots of the groups behind a merged operation; all where it does not say."""
+        behind = [proposed[i].slot for i in op.from_ops if i < len(proposed)]
+        return behind or list(self._groups)
+
+    def _gives_away(self, op: Operation, slots: Sequence[int]) -> Quarantine | None:
+        return self._guard.why_not(op.text or "", slots) if self._guard else None
 
     def _own(self) -> list[str]:
         """The texts of the step that are no page's."""

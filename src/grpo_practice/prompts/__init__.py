@@ -26,11 +26,13 @@ SLOTS: Mapping[str, frozenset[str]] = {
         "compare": "agent_objective learning_objective question answer experiences attempts"
         " truth limit",
         "propose": "agent_objective learning_objective experiences lessons",
-        "merge": "agent_objective learning_objective experiences proposals",
+        "merge": "agent_objective learning_objective experiences proposals votes",
         "reask": "error",
     }.items()
 }
 """The prompts of distillation, and the values the code fills in each."""
+OPTIONAL = frozenset({"votes"})
+"""Values that a prompt need not show: one of the user's own may be older than they are."""
 
 FINAL = (FOLDER / "final.md").read_text("utf-8").strip()
 """What a student that has used all its turns is asked."""
@@ -52,19 +54,16 @@ _TRIAL: Mapping[str, object] = {
     "truth": True,
     "limit": 1,
     "lessons": ["text"],
-    "proposals": [
-        {
-            "target": "E1",
-            "votes": {
-                "supporting": "1 question",
-                "opposing": "1 question",
-                "change": "+0.10",
-                "asked": "1 question",
-                "stays": True,
-            },
-            "items": [{"id": "P1", "op": "UPDATE", "finding": "unclear", "text": "text"}],
+    "proposals": [("E1", [{"id": "P1", "op": "UPDATE", "finding": "unclear", "text": "text"}])],
+    "votes": {
+        "E1": {
+            "supporting": "1 question",
+            "opposing": "1 question",
+            "change": "+0.10",
+            "asked": "1 question",
+            "stays": True,
         }
-    ],
+    },
 }
 """Values of the shape the code fills in, to find a name that they do not have."""
 
@@ -113,7 +112,7 @@ class Prompt:
 
 
 def compile_prompt(name: str, text: str, slots: Iterable[str], *, where: str) -> Prompt:
-    """The prompt in `text`, whose slots are exactly `slots`.
+    """The prompt in `text`, whose slots are exactly `slots`, but for optional ones.
 
     Raises:
         ConfigError: It is not a template, or its slots differ; the message names them.
@@ -129,8 +128,8 @@ def compile_prompt(name: str, text: str, slots: Iterable[str], *, where: str) ->
         raise ConfigError(
             f"{where}: unknown slot {unknown}", hint=f"slots here: {', '.join(sorted(wanted))}"
         )
-    if wanted - found:
-        missing = ", ".join(sorted(wanted - found))
+    if wanted - found - OPTIONAL:
+        missing = ", ".join(sorted(wanted - found - OPTIONAL))
         raise ConfigError(f"{where}: the prompt never uses the slot {missing}")
     return Prompt(name, text, system, user)
 

@@ -61,9 +61,9 @@ def _label(pattern: re.Pattern[str], lesson: str) -> str | None:
 def merge(asked: Asked, world: World) -> str:
     """One consistent list from all proposals, in the form asked for.
 
-    Where it is shown how many questions stand behind an experience, the majority decides whether
-    it is changed; else whoever asks for a change gets it. An update comes before a deletion. Of
-    additions about one situation the one asked for most often is made.
+    Where it is said whether an experience stays, or shown how many questions stand behind it, that
+    decides whether it is changed; else whoever asks for a change gets it. An update comes before a
+    deletion. Of additions about one situation the one asked for most often is made.
     """
     proposals, votes = material.proposals(asked), material.votes(asked)
     taken: set[str | None] = {*map(key_of, material.library(asked).values())}
@@ -79,10 +79,13 @@ def merge(asked: Asked, world: World) -> str:
 
 
 def _passes(target: str, proposed: int, votes: Votes, asked: Asked, world: World) -> bool:
-    """True when more speaks against an experience than for it; a confused librarian errs."""
-    if votes.behind is None:
+    """True when an experience goes, or more speaks against it; a confused librarian errs."""
+    if votes.stays is not None:
+        outvoted = votes.stays
+    elif votes.behind is not None:
+        outvoted = votes.behind >= (proposed if votes.against is None else votes.against)
+    else:
         return True
-    outvoted = votes.behind >= (proposed if votes.against is None else votes.against)
     confused = unit(world.seed, "outvoted", target, asked.sha) < world.teacher.noise
     return outvoted == confused
 

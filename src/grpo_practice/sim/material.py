@@ -72,6 +72,7 @@ _AGAINST = (
     re.compile(r"(?i)(?:against|contradict\w*|opposed?|反对)\D{0,30}(\d+)"),
 )
 """How many questions stand behind an experience or speak against it, in either order."""
+_DECIDED = re.compile(r"(?im)^\s*It (stays|goes)\b")
 
 _SIGNS: tuple[tuple[Stage, str, str], ...] = (
     ("judge", "## The answer to grade", "reference"),
@@ -116,6 +117,8 @@ class Votes:
 
     behind: int | None = None
     against: int | None = None
+    stays: bool | None = None
+    """What the prompt says is decided by them, where it does."""
 
 
 def stage_of(asked: Asked) -> Stage:
@@ -338,7 +341,9 @@ def votes(asked: Asked) -> dict[str, Votes]:
     ends = [*(label.start() for label in labels), len(text)][1:]
     for label, end in zip(labels, ends, strict=True):
         piece = text[label.end() : min(end, label.end() + _LONGEST)]
-        told = Votes(_first(_BEHIND, piece), _first(_AGAINST, piece))
+        decided = _DECIDED.search(piece)
+        stays = decided[1].lower() == "stays" if decided else None
+        told = Votes(_first(_BEHIND, piece), _first(_AGAINST, piece), stays)
         if told != Votes():
             found[label[0]] = told
     return found

@@ -9,7 +9,7 @@ from grpo_practice.errors import DataError
 from grpo_practice.redact import redactor
 from grpo_practice.store.db import now
 from grpo_practice.store.records import DatasetRow
-from grpo_practice.types import Sample
+from grpo_practice.types import Answer, Sample
 
 _COLUMNS = "dataset_id, name, revision, sha256, n, origin, created_at"
 
@@ -140,6 +140,20 @@ def sample_ids(db: sqlite3.Connection, dataset_id: int) -> list[int]:
         "SELECT sample_id FROM dataset_rows WHERE dataset_id = ? ORDER BY position", (dataset_id,)
     )
     return [row[0] for row in rows]
+
+
+def answers(db: sqlite3.Connection, dataset_id: int) -> list[tuple[Answer, int]]:
+    """Return its different answers, each with how many questions have it.
+
+    Questions of one cluster count once: they are one question in several wordings.
+    """
+    rows = db.execute(
+        """SELECT s.answer, count(DISTINCT coalesce(s.cluster, s.sample_id))
+             FROM dataset_rows r JOIN samples s USING (sample_id)
+            WHERE r.dataset_id = ? AND s.answer IS NOT NULL GROUP BY s.answer""",
+        (dataset_id,),
+    )
+    return [(json.loads(answer), n) for answer, n in rows]
 
 
 def samples_of(db: sqlite3.Connection, ids: Sequence[int]) -> dict[int, Sample]:

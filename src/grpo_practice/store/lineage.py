@@ -59,6 +59,7 @@ ADDED: dict[str, Any] = {
     "practice.summaries": "always",
     "practice.teacher_context": 32_768,
     "practice.method": 1,
+    "practice.answer_guard": True,
     **{f"{at}agent.stop_at_tool_names": [] for at in ("", "evaluation.")},
     **{f"{at}agent.function": None for at in ("", "evaluation.")},
     **{f"{at}agent.command": None for at in ("", "evaluation.")},

@@ -1,0 +1,289 @@
+r"""How an answer stands in a text: as what comes out, as a label for all questions, in passing.
+
+Texts and answers are read as words, numbers and operators, so that case, quotes, spaces, layout and
+the spelling of a number (7,919 and 7919, `\dfrac{3}{16}` and 3/16) make no difference.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
+Key = tuple[str, ...]
+"""An answer as its words, numbers and operators: case, quotes, spaces, layout do not count."""
+
+BEFORE = 120
+"""Characters in front of an answer in which it is looked up how the answer is said."""
+
+_CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
+"""Writing without spaces: each character counts as a word."""
+_SPELLED = str.maketrans(
+    {"\u00b2": "^2", "\u00b3": "^3", "\u00d7": "*", "\u00b7": "*", "\u00f7": "/", "\u00b0": ""}
+    | {"\u2212": "-", "\u2013": "-", "\u2014": " - ", "\u221a": "\\sqrt ", "\u2044": "/"}
+    | dict.fromkeys("\u2018\u2019", "'")
+    | dict.fromkeys("\u201c\u201d", '"')
+)
+_FRACTION = re.compile(
+    r"\\[dtc]?frac\s{0,9}(?:\{([^{}]*)\}|(\d))\s{0,9}(?:\{([^{}]*)\}|(\d))", re.IGNORECASE
+)
+_LAYOUT = re.compile(
+    r"\\(?:text|textbf|textit|mathrm|mathbf|mathit|operatorname|displaystyle|left|right)"
+    r"(?![A-Za-z])|\\[,;:!%$ ]|\^\{?\s{0,9}\\circ\}?"
+)
+_TOKEN = re.compile(
+    rf"\d{{1,3}}(?:(?:,|\{{,\}})\d{{3}})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|(?<!\w)\.\d+"
+    rf"|\\[A-Za-z]+|[{_CJK}]|[^\W\d{_CJK}][^\W{_CJK}]*|[-+*/^=<>:]"
+)
+_SAME = {"\\cdot": "*", "\\times": "*", "\\ast": "*", "\\div": "/", "\\fbox": "\\boxed"}
+_UNSAID = frozenset(["the", "and", "or"])
+"""Words that an answer may be said with or without."""
+_PARTS = re.compile(r"\s*(?:[,;|/&+\n\u3001\uff0c\uff1b]|\b(?:and|or)\b)\s*", re.IGNORECASE)
+
+_QUOTED = r"[\s*_$\"'`(\[{]*"
+_STRICT = re.compile(
+    r"(?:\b(?:answer|respuesta|réponse|antwort|risposta|resposta|ответ)"
+    r"(?:\s+(?:is|was|equals|must be|will be|should be|es|est|ist|è|é)|\s*[:=-])"
+    r"(?:\s+(?:always|simply|just|again|therefore|thus))?\s*[:=]?"
+    r"|\bit\s+(?:always\s+)?equals|(?:答案|答え|正解|정답)(?:是|为|為|は|은|[:])?"
+    rf"|\\boxed\s*\{{)(?:\s+(?:the|an?)\b)?{_QUOTED}(?:\\boxed\s*\{{{_QUOTED})?$",
+    re.IGNORECASE,
+)
+"""In front of an answer that is given away, whichever question it belongs to."""
+_CLAIM = re.compile(
+    r"(?:\b(?:is|are|was|were|be|been|equals?|gives?|gave|giving|yields?|yielding|gets?|got|getting"
+    r"|obtains?|returns?|produces?|becomes?|remains?|leaves?|leaving|makes?|making|totals?|has|have"
+    r"|namely|called|named|picks?|chooses?|selects?|answer|answers|expects?|expected"
+    r"|result|solution|value|recall|remember|means|comes to|turns out to|ends up|to|in|by|of)"
+    r"|[=\u2192\u21d2]|\b(?:so|here|total|sum)\s*:|\\(?:to|implies|Rightarrow|rightarrow)|等于|等於|是|为|為)"
+    r"(?:\s+(?:always|simply|just|exactly|only|precisely|the|an?|again|therefore|thus|hence|equal"
+    r"|to|be|as|option|choice|number|value|letter|word|answer|result|name))*"
+    rf"{_QUOTED}$",
+    re.IGNORECASE,
+)
+"""In front of an answer that a lesson of its own question states."""
+_LOOSE = re.compile(
+    r"\b(?:in|by|of|to|than|from|at|over|under|above|below|between|and|mod|modulo|base|step|case|round)"
+    rf"(?:\s+(?:the|an?))?{_QUOTED}$",
+    re.IGNORECASE,
+)
+"""In front of a number that belongs to the method: "divide by 2", "than 10"."""
+_AFTER = re.compile(
+    r"[\s*_$\"'`)\]}.,]*(?:is|was|are|were|as|being)\s+(?:(?:the|your|its|an?)\s+)?"
+    r"(?:\w+\s+){0,2}?(?:answers?|results?|solutions?|correct|right)\b",
+    re.IGNORECASE,
+)
+_CONDITION = re.compile(
+    r"\b(?:when|whenever|if|where|unless|once|while|until|suppose|assume|let|such as|like|example"
+    r"|e\.g)\b",
+    re.IGNORECASE,
+)
+_CLAUSE = re.compile(r"[;!?]|[.,:](?!\d)")
+_SENTENCE = re.compile(r"[;!?]|\.(?!\d)")
+_BEGINS = re.compile(r"(?:^|[.!?:;])[\s*_$\"'`(\[{]*$")
+_STOPS = re.compile(r"[\s*_$\"'`)\]}]*(?:[.;!?](?!\d)|$)")
+_ENDS = re.compile(r"[\s*_$\"'`)\]}]*(?:[.;,!?)](?!\d)|$)")
+
+_REPLY = r"\b(?:answer|reply|respond|say|output|guess|predict|return)(?:\s+(?:with|as|by))?"
+_ANY = (
+    r"(?:in|for|to|on|at|with)\s+(?:every|any|each|all)(?:\s+(?:of\s+)?(?:the|these))?\s+(?:single\s+)?"
+    r"(?:questions?|problems?|cases?|tasks?|items?|inputs?|prompts?|pairs?|examples?|time)\b"
+)
+_ALWAYS = re.compile(
+    rf"(?:\b(?:always|just|simply)\s+{_REPLY}|\banswers?\s+(?:is|are)\s+always"
+    rf"|{_ANY}\W*(?:\w+\s+){{0,3}}?{_REPLY}|\banswer\s+{_ANY}\s+(?:is|must be|should be|will be))"
+    rf"(?:\s+the)?{_QUOTED}$",
+    re.IGNORECASE,
+)
+"""In front of a label that is to be the answer of all questions."""
+_ANSWERS = re.compile(rf"{_REPLY}(?:\s+the)?{_QUOTED}$", re.IGNORECASE)
+_WHATEVER = re.compile(
+    rf"[\s*_$\"'`)\]}},]*(?:whatever|regardless|no matter|every time|{_ANY})", re.IGNORECASE
+)
+
+
+class _Token(NamedTuple):
+    text: str
+    start: int
+    end: int
+
+
+class Said:
+    """A text, read for answers in it."""
+
+    def __init__(self, text: str) -> None:
+        self._text = _plain(text)
+        self._tokens = _tokens(self._text)
+
+    def runs(self, wanted: Mapping[Key, T]) -> Iterator[tuple[int, int, T]]:
+        """Yield each wanted run of tokens: its first token, the one after its last, its value."""
+        firsts = dict[str, set[int]]()
+        for key in wanted:
+            firsts.setdefault(key[0], set()).add(len(key))
+        texts = [token.text for token in self._tokens]
+        for i, text in enumerate(texts):
+            for n in sorted(firsts.get(text, ())):
+                key = tuple(texts[i : i + n])
+                if len(key) == n and key in wanted:
+                    yield i, i + n, wanted[key]
+
+    def goes_on(self, first: int, end: int) -> bool:
+        """True when the tokens are a piece of a larger formula or word: `x^2`, `20-sided`."""
+        return self._goes_on_before(first) or self._goes_on_after(end)
+
+    def _goes_on_before(self, first: int) -> bool:
+        if first == 0:
+            return False
+        before = self._tokens[first - 1].text
+        if (before == "-" and not self._glued(first)) or before == ":":
+            return first > 1 and _operand(self._tokens[first - 2].text)
+        if before in "+-*/^":
+            return True
+        return self._glued(first) and before not in ("=", ":", "<", ">", "\\boxed")
+
+    def _goes_on_after(self, end: int) -> bool:
+        if end >= len(self._tokens):
+            return False
+        after = self._tokens[end].text
+        if after in "+-*/^:":
+            if end + 1 >= len(self._tokens):
+                return False
+            joined = self._glued(end) and self._glued(end + 1)
+            return joined or (after != ":" and _operand(self._tokens[end + 1].text))
+        return (self._glued(end) and after not in "=<>") or after.startswith("\\sqrt")
+
+    def _glued(self, i: int) -> bool:
+        """True when nothing but braces stands between a token and the one before."""
+        gap = self._text[self._tokens[i - 1].end : self._tokens[i].start]
+        return not gap.strip("{}")
+
+    def as_answer(self, first: int) -> bool:
+        """True when it is said to be an answer: "the answer is …", a box."""
+        return bool(_STRICT.search(self._before(first)))
+
+    def states(self, first: int, end: int) -> bool:
+        """True when a lesson of its own question states it as what comes out."""
+        if self.as_answer(first) or self._name(first, end):
+            return True
+        if _AFTER.match(self._text, self._tokens[end - 1].end):
+            return True
+        before = self._before(first)
+        key = tuple(token.text for token in self._tokens[first:end])
+        behind = self._tokens[end - 1].end
+        if not numeric(key):
+            alone = bool(_BEGINS.search(before) and _ENDS.match(self._text, behind))
+            return alone or bool(_CLAIM.search(before) and not self.conditional(first, clause=True))
+        if _LOOSE.search(before) or self.conditional(first, clause=True):
+            return False
+        if len(key) == len(key[0]) == 1 and self._counts(end):
+            return False
+        return bool(_CLAIM.search(before) or _STOPS.match(self._text, behind))
+
+    def _counts(self, end: int) -> bool:
+        """True where the next word is what is counted: "there are 2 cases"."""
+        if end >= len(self._tokens):
+            return False
+        gap = self._text[self._tokens[end - 1].end : self._tokens[end].start]
+        return gap.isspace() and self._tokens[end].text.isalpha()
+
+    def _name(self, first: int, end: int) -> bool:
+        """True for a name: written with a capital where no sentence begins."""
+        start = self._tokens[first].start
+        word = self._text[start : self._tokens[end - 1].end]
+        capital = word[0].isupper() and len(word) > 2 and not self._text.isupper()
+        return capital and not _BEGINS.search(self._text[max(0, start - BEFORE) : start])
+
+    def conditional(self, first: int, *, clause: bool = False) -> bool:
+        """True when its sentence, or only its clause, says for which case it holds."""
+        before, ends = self._before(first), _CLAUSE if clause else _SENTENCE
+        begin = max((match.end() for match in ends.finditer(before)), default=0)
+        return bool(_CONDITION.search(before, begin))
+
+    def dictates(self, first: int, end: int) -> bool:
+        """True when the tokens are to be the answer whatever is asked."""
+        if self.conditional(first):
+            return False
+        before, behind = self._before(first), self._tokens[end - 1].end
+        if _ALWAYS.search(before) and _ENDS.match(self._text, behind):
+            return True
+        return bool(_ANSWERS.search(before) and _WHATEVER.match(self._text, behind))
+
+    def _before(self, first: int) -> str:
+        start = self._tokens[first].start
+        return self._text[max(0, start - BEFORE) : start]
+
+
+def key_of(text: str) -> Key:
+    """The answer as a key; empty when it has neither a word nor a number nor an operator."""
+    tokens = [t for t in (token.text for token in _tokens(_plain(text))) if t != "\\boxed"]
+    return tuple(tokens)
+
+
+def parts_of(text: str) -> list[Key]:
+    """The answers that a list of labels or names holds; the answer itself where it is no list."""
+    whole, pieces = key_of(text), _PARTS.split(" ".join(text.split()))
+    if len(pieces) == 1 or numeric(whole):
+        return [whole]
+    return [key for piece in pieces if (key := key_of(piece))] or [whole]
+
+
+def _plain(text: str) -> str:
+    """The text in one spelling, its case apart."""
+    if text.isascii() and text.isalnum():
+        return text
+    text = unicodedata.normalize("NFKC", text.translate(_SPELLED)).translate(_SPELLED)
+    if "\\" in text:
+        for _ in range(3):  # one in another; what is deeper stays as it is
+            text = _FRACTION.sub(r"\1\2/\3\4", text)
+        text = _LAYOUT.sub("", text).replace("**", "^")
+    return text
+
+
+def _tokens(text: str) -> list[_Token]:
+    found = [_Token(_spelled(m[0]), m.start(), m.end()) for m in _TOKEN.finditer(text)]
+    joined = {
+        i
+        for i, ((a, _, end), (b, start, _)) in enumerate(pairwise(found))
+        if b == "-" and len(a) > 1 and a[0].isalpha() and end == start
+    }
+    return [
+        token
+        for i, token in enumerate(found)
+        if token.text not in _UNSAID and not (i - 1 in joined and _hyphen(found, i))
+    ] or found
+
+
+def _hyphen(found: Sequence[_Token], i: int) -> bool:
+    """True when a word stands directly behind the hyphen, as one stands before it."""
+    if i + 1 >= len(found):
+        return False
+    behind = found[i + 1]
+    return behind.start == found[i].end and len(behind.text) > 1 and behind.text[0].isalpha()
+
+
+def _spelled(token: str) -> str:
+    """A token in one spelling: 7,919 is 7919, .50 is 0.5."""
+    if token[0].isdigit() or (token[0] == "." and len(token) > 1):
+        whole, _, part = token.replace("{,}", "").replace(",", "").partition(".")
+        part = part.rstrip("0")
+        return (whole.lstrip("0") or "0") + (f".{part}" if part else "")
+    return _SAME.get(token, token.casefold())
+
+
+def numeric(key: Key) -> bool:
+    """True when a digit stands in the answer."""
+    return any(c.isdigit() for token in key for c in token)
+
+
+def significant(key: Key) -> str:
+    """The significant digits of all its numbers: those of 1800 are 18, those of 0.05 are 5."""
+    numbers = (token for token in key if token[0].isdigit())
+    return "".join(
+        n.replace(".", "").strip("0") if "." not in n or n.startswith("0") else n.replace(".", "")
+        for n in numbers
+    )
+
+
+def _operand(token: str) -> bool:
+    return token[0].isdigit() or len(token) == 1 or token.startswith("\\")
