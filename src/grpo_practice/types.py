@@ -18,6 +18,20 @@ Outcome = Literal[
 
 OpKind = Literal["ADD", "UPDATE", "DELETE", "NONE"]
 
+Finding = Literal["confirmed", "misled", "unclear", "too_narrow"]
+"""What a group showed about an experience that its attempts had."""
+
+RefusedRule = Literal[
+    "unknown_id",
+    "second_operation",
+    "no_text",
+    "too_long",
+    "duplicate",
+    "beyond_limit",
+    "library_full",
+]
+"""Why an operation of a readable reply is not taken."""
+
 OWN_FAILURES: frozenset[Outcome] = frozenset(
     {"refused", "content_filter", "context_overflow", "empty"}
 )
@@ -183,6 +197,10 @@ class Lesson:
 
     text: str
     call_id: int = 0
+    experience: str | None = None
+    """`E12`: the experience of the library that it is about; None for something new."""
+    finding: Finding | None = None
+    """Set where `experience` is: how that experience did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,13 +209,15 @@ class Operation:
 
     op: OpKind
     target: str | None = None
-    """`E12`, for UPDATE and DELETE."""
+    """`E12`, for UPDATE and DELETE, and for a NONE that confirms it."""
     text: str | None = None
     """`Name: sentence`, for ADD and UPDATE."""
     from_ops: tuple[int, ...] = ()
     """For a merged operation: which proposals it stands for, by position in the merge prompt."""
     refused: str | None = None
     """Why it was not taken; None when it was."""
+    rule: RefusedRule | None = None
+    """The kind of that reason, where the reply itself gave it."""
     quarantined: bool = False
     """True when `refused` says what is suspicious about its text."""
     call_id: int = 0
