@@ -127,7 +127,9 @@ async def compare(
         limit=teacher.limit,
     )
     chat = teacher.open(at, "compare", group.sample)
-    return await teacher.ask(chat, messages, lambda r: read_lessons(r, limit=teacher.limit))
+    return await teacher.ask(
+        chat, messages, lambda r: read_lessons(r, library, limit=teacher.limit)
+    )
 
 
 def _told(shown: Library, library: Library) -> str:
@@ -166,11 +168,18 @@ async def propose(
     messages = teacher.render(
         "propose",
         experiences=experience_lines(library),
-        lessons=[lesson.text for lesson in lessons],
+        lessons=[_lesson_line(lesson) for lesson in lessons],
     )
     chat = teacher.open(at, "propose", sample)
     limit = 2 * len(lessons)
     return await teacher.ask(chat, messages, lambda r: read_operations(r, library, limit=limit))
+
+
+def _lesson_line(lesson: Lesson) -> str:
+    """Return a lesson as the teacher is shown it: with the experience it is about."""
+    if lesson.experience is None:
+        return lesson.text
+    return f"{lesson.text} (about {lesson.experience}: {lesson.finding})"
 
 
 def answer_text(answer: Answer) -> str | None:
