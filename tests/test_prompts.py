@@ -48,7 +48,8 @@ def test_the_shipped_prompts_can_be_filled_from_any_folder(tmp_path: Path) -> No
 
 def rendered(stage: str, one: str) -> str:
     """The prompt of a stage about one task."""
-    attempt = {"number": 1, "shown": "E1", "summary": one, "reward": "1", "rank": 1}
+    attempt = {"number": 1, "shown": "E1", "kind": "summary", "text": one, "reward": "1", "rank": 1}
+    attempt["judgement"] = None
     values = SAME | {
         **dict.fromkeys(("question", "answer", "critique", "transcript"), one),
         "attempts": [attempt],

@@ -2,7 +2,13 @@
 
 import re
 import unicodedata
+from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+CHARS_PER_TOKEN = 4
+"""Of common English text."""
+DENSE_CHARS_PER_TOKEN = 3
+"""Of formulas and code; of other writing, so many UTF-8 bytes."""
 
 _THINK = re.compile("</?think>")
 
@@ -21,19 +27,44 @@ def strip_think(text: str) -> str | None:
 
     A closing tag alone ends a block that began in the prompt: what stands before it goes too.
     """
+    spans = think_spans(text)
+    if spans and spans[-1].thought and not spans[-1].closed:
+        return None
+    return "".join(span.text for span in spans if not span.thought)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of a reply: what was thought, or what was said."""
+
+    text: str
+    """Without the tags."""
+    thought: bool
+    closed: bool = True
+    """False for a `<think>` block that never ends."""
+
+
+def think_spans(text: str) -> list[Span]:
+    """Divide a reply into what stands inside and outside of `<think>` blocks, in order."""
     if "think>" not in text:
-        return text
-    kept: list[str] = []
-    at: int | None = 0  # where the visible text goes on; None inside a block
+        return [Span(text, False)]
+    spans = list[Span]()
+    at, inside = 0, False
     for tag in _THINK.finditer(text):
+        before = text[at : tag.start()]
         if tag[0] == "</think>":
-            if at is not None:
-                kept.clear()
-            at = tag.end()
-        elif at is not None:
-            kept.append(text[at : tag.start()])
-            at = None
-    return None if at is None else "".join([*kept, text[at:]])
+            if inside:
+                spans.append(Span(before, True))
+            else:  # the block began in the prompt: all so far was thought
+                spans = [Span("".join(span.text for span in spans) + before, True)]
+            inside = False
+        elif not inside:
+            spans.append(Span(before, False))
+            inside = True
+        else:
+            continue
+        at = tag.end()
+    return [*spans, Span(text[at:], inside, closed=not inside)]
 
 
 def visible(text: str) -> str:

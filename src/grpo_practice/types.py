@@ -16,6 +16,9 @@ Outcome = Literal[
     "ok", "truncated", "refused", "content_filter", "context_overflow", "limit", "empty", "error"
 ]
 
+Summaries = Literal["auto", "always", "never"]
+"""Whether attempts are summarised before they are compared; `auto`: where they are too long."""
+
 OpKind = Literal["ADD", "UPDATE", "DELETE", "NONE"]
 
 Finding = Literal["confirmed", "misled", "unclear", "too_narrow"]
@@ -55,7 +58,17 @@ RefusedRule = Literal[
 OWN_FAILURES: frozenset[Outcome] = frozenset(
     {"refused", "content_filter", "context_overflow", "empty"}
 )
-"""Outcomes that are the model's own doing: reward 0 with the reason kept, and not teachable."""
+"""Outcomes that are the model's own doing: reward 0 with the reason kept, and not teachable.
+
+They say something of the question, and nothing of how to work on it.
+"""
+
+COMPARED: frozenset[Outcome] = frozenset({"ok", "truncated", "limit"})
+"""Outcomes that a group's other attempts can be compared with, where they have a reward.
+
+Our own deadline (`limit` with the reason `time`) gives none: how far an attempt comes in it depends
+on how busy the endpoint is.
+"""
 
 ALL_ROLLOUTS = "all rollouts"
 """What the mean reward of a step is over, unless groups were left out or stopped early."""
@@ -159,8 +172,12 @@ class Rollout:
 
     @property
     def teachable(self) -> bool:
-        """True when it can be compared with its siblings: it answered and has a reward."""
-        return self.verdict is not None and self.played.answered
+        """True when it can be compared with its siblings.
+
+        It has a reward, and ended by itself or at a limit of turns or tokens, which is worth 0
+        where it left no answer.
+        """
+        return self.verdict is not None and self.played.outcome in COMPARED
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +293,12 @@ class Distilled:
     operations: tuple[Operation, ...] = ()
     failed: str | None = None
     """Why it taught nothing; None when it was distilled."""
+    unread: tuple[str, ...] = ()
+    """Why attempts could not be summarised, one reason for each; the others were compared."""
+    shortened: int = 0
+    """Attempts whose transcript was too long for the teacher."""
+    cut_chars: int = 0
+    """Characters of these that it did not read."""
 
 
 @dataclass(frozen=True, slots=True)

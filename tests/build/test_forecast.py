@@ -30,6 +30,7 @@ from grpo_practice.store.rehearsal import rehearsal
 from tests.build.project import Project, served
 
 PRICED = "evaluation.prices={sim: {input: 10, output: 20}}"
+ALWAYS = "practice.summaries=always"
 EVALUATED = ("practice.do_eval=true", "practice.eval_data_truncate=4")
 
 
@@ -126,7 +127,10 @@ def test_a_dry_run_names_the_database_it_cannot_read(tmp_path: Path) -> None:
 
 
 def test_without_history_the_numbers_are_assumptions_and_say_so(project: Project) -> None:
-    forecast = ahead(project, PRICED)
+    auto = calls(ahead(project, PRICED))
+    assert auto["practice summarise"] == (0, 44)  # nobody knows yet which transcripts will fit
+    assert "practice summarise" not in calls(ahead(project, "practice.summaries=never"))
+    forecast = ahead(project, PRICED, ALWAYS)
     assert calls(forecast) == {
         "practice play": (72, 72),
         "practice summarise": (7, 44),  # 10 to 60 % of 24 groups of 3, in whole calls
@@ -251,7 +255,7 @@ async def test_a_pilot_is_kept_and_nothing_is_paid_twice(project: Project, tmp_p
 
 async def test_a_pilot_distils_and_its_lessons_are_not_paid_again(project: Project) -> None:
     async with served() as endpoint:
-        settings = (endpoint.override(), "practice.seed=2", "practice.epochs=1")
+        settings = (endpoint.override(), ALWAYS, "practice.seed=2", "practice.epochs=1")
         found, stages = await pilot(project, 6, *settings), endpoint.by_stage
         assert stages["summarise"] >= 2
         assert found.share is not None

@@ -62,8 +62,12 @@ async def test_what_may_yet_be_learnt_makes_later_prompts_longer(project: Projec
 
 
 @pytest.mark.parametrize("piloted", [False, True])
-async def test_what_a_run_of_many_steps_took_lies_inside(project: Project, piloted: bool) -> None:
-    settings = (PRICED, "practice.epochs=4", "practice.do_eval=true", "practice.batch_size=4")
+@pytest.mark.parametrize("summaries", ["auto", "always"])
+async def test_what_a_run_of_many_steps_took_lies_inside(
+    project: Project, piloted: bool, summaries: str
+) -> None:
+    settings: tuple[str, ...] = (PRICED, "practice.epochs=4", "practice.do_eval=true")
+    settings += ("practice.batch_size=4", f"practice.summaries={summaries}")
     forecast = await pilot(project, 4, *settings) if piloted else ahead(project, *settings)
     mark = project.query("SELECT coalesce(max(call_id), 0) FROM calls")[0][0]
     await project.practise(*settings)
@@ -76,7 +80,7 @@ async def test_what_a_run_of_many_steps_took_lies_inside(project: Project, pilot
     )
     lines = {(x.part, x.stage): x for x in forecast.lines}
     assert {(part, stage) for part, stage, *_ in rows} <= lines.keys()
-    assert len(rows) == 6
+    assert len(rows) == (6 if summaries == "always" else 5)
     assert forecast.usd is not None
     for part, stage, n, tokens_in, _, _ in rows:
         line = lines[part, stage]

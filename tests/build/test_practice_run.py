@@ -111,7 +111,7 @@ async def test_a_changed_configuration_is_refused_once_a_step_is_closed(project:
 
 async def test_a_mended_teacher_does_not_pay_for_the_rollouts_again(project: Project) -> None:
     def no_teacher(n: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
-        if body["messages"][0]["content"].startswith("You review"):
+        if body["messages"][0]["content"].startswith(("You review", "You compare")):
             return 401, {"error": {"message": "bad key"}}
         return None
 

@@ -60,19 +60,19 @@ async def test_the_test_set_is_never_the_selection_set(project: Project) -> None
 async def test_a_run_goes_on_with_the_prompts_it_was_started_with(project: Project) -> None:
     folder = project.folder / "prompts"
     folder.mkdir()
-    shipped = Path(__file__).parents[2] / "src/grpo_practice/prompts/summarise.md"
-    own = shipped.read_text("utf-8").replace("You review one attempt", "You study one attempt")
-    (folder / "summarise.md").write_text(own)
+    shipped = Path(__file__).parents[2] / "src/grpo_practice/prompts/compare.md"
+    own = shipped.read_text("utf-8").replace("You compare several", "You study several")
+    (folder / "compare.md").write_text(own)
     async with served() as endpoint:
         setting = (endpoint.override(), "practice.prompts_dir=prompts")
         await project.practise(*setting, "practice.epochs=1")
         asked = [b["messages"][0]["content"] for b in endpoint.bodies]
-        assert any(text.startswith("You study one attempt") for text in asked)
-        (folder / "summarise.md").write_text(own.replace("You study", "You inspect"))
+        assert any(text.startswith("You study several") for text in asked)
+        (folder / "compare.md").write_text(own.replace("You study", "You inspect"))
         done = len(endpoint.bodies)
         await project.practise(*setting, "practice.epochs=2")
         later = [b["messages"][0]["content"] for b in endpoint.bodies[done:]]
-    assert any(text.startswith("You study one attempt") for text in later)
+    assert any(text.startswith("You study several") for text in later)
     assert not any(text.startswith("You inspect") for text in later)
 
 

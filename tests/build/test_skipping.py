@@ -23,7 +23,12 @@ from tests.build.test_budget import Capped
 from tests.build.test_forecast import ahead, calls, pilot
 from tests.build.test_practice_run import cut_off
 
-SKIPS = ("practice.group_policy=skip_uniform", "practice.epochs=3", "practice.seed=1")
+SKIPS = (
+    "practice.group_policy=skip_uniform",
+    "practice.epochs=3",
+    "practice.seed=1",
+    "practice.summaries=always",
+)
 ONE = "practice.rollout_concurrency=1"
 MANY = "practice.rollout_concurrency=64"
 FIRST_EPOCH = 2
@@ -272,7 +277,7 @@ async def test_a_question_that_is_there_twice_looks_at_its_last_group(tmp_path: 
 
 
 async def test_a_pilot_is_kept_and_nothing_is_paid_twice(whole: Project, project: Project) -> None:
-    await project.practise(*SKIPS[:1], "practice.epochs=1", SKIPS[2])
+    await project.practise(*SKIPS[:1], "practice.epochs=1", *SKIPS[2:])
     await pilot(project, 2, *SKIPS)
     assert left_out(project)[2] == left_out(whole)[2]
     slots = [s for (s,) in project.query("SELECT DISTINCT slot FROM v_rollouts WHERE step = 2")]

@@ -7,7 +7,7 @@ import pytest
 
 from grpo_practice.calls import Reply, Usage
 from grpo_practice.config.models import ModelPrice
-from grpo_practice.llm.prices import FREE, Price, Prices, priced
+from grpo_practice.llm.prices import FREE, Price, Prices, context_window, priced
 
 OPENAI = "https://api.openai.com/v1"
 MILLION = Usage(1_000_000, None, 1_000_000)
@@ -98,6 +98,22 @@ HOSTS = {
     "mistral": "https://api.mistral.ai/v1",
     "moonshotai": "https://api.moonshot.ai/v1",
 }
+
+
+@pytest.mark.parametrize(
+    ("model", "url", "tokens"),
+    [
+        ("gpt-4o", OPENAI, 128_000),
+        ("GPT-4o-2024-08-06", OPENAI, 128_000),
+        ("gpt-4o", "https://api.openai.com.evil.net/v1", None),
+        ("gpt-4o", "http://localhost:8000/v1", None),
+        ("my-own", OPENAI, None),
+    ],
+)
+def test_what_a_model_takes_is_known_where_its_price_would_be(
+    model: str, url: str, tokens: int | None
+) -> None:
+    assert context_window(model, url) == tokens
 
 
 def test_of_a_family_that_the_list_matches_as_a_whole_only_named_models_are_taken() -> None:

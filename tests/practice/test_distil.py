@@ -160,8 +160,8 @@ async def test_a_summary_that_fails_lets_the_paid_ones_arrive_first() -> None:
             self.attempt = attempt
 
         async def __call__(self, *_: object, **__: object) -> Reply:
-            if self.attempt == 0:
-                raise EndpointError("HTTP 400")
+            if self.attempt != 3:
+                raise EndpointError(f"HTTP 40{self.attempt}")
             for _turn in range(5):
                 await asyncio.sleep(0)
             arrived.append(self.attempt)
@@ -170,7 +170,8 @@ async def test_a_summary_that_fails_lets_the_paid_ones_arrive_first() -> None:
     slow = replace(teacher(Said()), chat=lambda scope: Slow(scope.address.attempt))
     done = await distil(slow, GROUP, LIBRARY, AT)
     assert done.failed == "EndpointError: HTTP 400"
-    assert arrived == [1, 3]
+    assert done.unread == ("EndpointError: HTTP 400", "EndpointError: HTTP 401")
+    assert arrived == [3]
 
 
 async def test_no_lesson_costs_no_proposal() -> None:

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_practice.calls import Message
+from grpo_practice.practice.transcript import transcript_of
 from grpo_practice.prompts import load_prompts
 from grpo_practice.prompts.system import experience_lines, system_prompt
 from grpo_practice.sim import DEFAULT, World, answer
 from grpo_practice.sim.lore import keys_in, text
 from grpo_practice.sim.questions import solve
-from grpo_practice.types import Experience, Library
+from grpo_practice.types import Experience, Library, Played, Rollout, Sample
 
 PROMPTS = load_prompts()
 INSTRUCTIONS = "Solve the task. Put the final answer into \\boxed{}."
@@ -25,7 +26,18 @@ class Attempt:
     reward: int
     rank: int
     shown: str
-    summary: str
+    text: str
+    kind: str = "summary"
+    judgement: str | None = None
+
+    @property
+    def summary(self) -> str:
+        """As prompts of before call it."""
+        return self.text
+
+
+def transcript_text(messages: Sequence[Message]) -> str:
+    return transcript_of(Rollout(0, 0, Sample("?"), Played("ok", "", messages))).text
 
 
 def ask(messages: Sequence[Message], seed: int | None = 0, world: World = DEFAULT) -> str:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.practice.transcript import transcript_text
 from grpo_practice.prompts import FINAL, Prompt
 from grpo_practice.prompts.system import experience_lines
 from grpo_practice.sim import DEFAULT, World, material, stage_of
@@ -15,7 +14,7 @@ from grpo_practice.sim.request import read
 from grpo_practice.sim.world import Teaching
 from grpo_practice.types import Library
 from tests.sim.rehearsal import SETS, Rehearsal, prompts_of
-from tests.sim.stages import GOALS, library_of, play, reward, summarise
+from tests.sim.stages import GOALS, library_of, play, reward, summarise, transcript_text
 
 NAMES = sorted(path.name for path in SETS.iterdir() if path.is_dir())
 SURE = World(teacher=Teaching(top=1.0, miss=0.0, blind=1.0))
@@ -87,7 +86,16 @@ def shown(
         text = transcript_text(messages) if whole else summarise(question, reply, library)
         right = reward(question, reply)
         attempts.append(
-            {"number": number, "shown": "E1", "summary": text, "reward": f"{right}", "rank": 1}
+            {
+                "number": number,
+                "shown": "E1",
+                "kind": "attempt" if whole else "summary",
+                "text": text,
+                "summary": text,
+                "reward": f"{right}",
+                "rank": 1,
+                "judgement": None,
+            }
         )
         method = next(line for line in reply.splitlines() if line.startswith("Method"))
         followed = frozenset({"E1"} if "Followed E1." in reply else ())

@@ -49,7 +49,7 @@ def shares(
 
 
 def emptied(attempts: list[Attempt]) -> list[Attempt]:
-    return [replace(a, summary="The attempt worked on the task.") for a in attempts]
+    return [replace(a, text="The attempt worked on the task.") for a in attempts]
 
 
 def losers_only(attempts: list[Attempt]) -> list[Attempt]:

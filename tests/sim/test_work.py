@@ -5,12 +5,11 @@ import re
 from functools import cache
 
 from grpo_practice.llm.sim import spelt
-from grpo_practice.practice.transcript import transcript_text
 from grpo_practice.prompts import FINAL
 from grpo_practice.sim import World, answer
 from grpo_practice.sim.questions import questions
 from tests.sim.agents import Played, Tool, play, run_code
-from tests.sim.stages import EMPTY, INSTRUCTIONS, ask, reward
+from tests.sim.stages import EMPTY, INSTRUCTIONS, ask, reward, transcript_text
 from tests.sim.stages import play as play_plainly
 
 WORLD = World(task="tools")

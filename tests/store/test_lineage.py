@@ -1,5 +1,7 @@
 """Every way a command can meet a run that is there already."""
 
+from dataclasses import replace
+
 import pytest
 
 from grpo_practice.errors import Change, ConfigError, FingerprintError
@@ -116,3 +118,19 @@ def test_a_key_that_a_later_version_added_is_what_was_done_before() -> None:
     assert diff(old, old | {"practice.answer_guard": True}) == []
     off = Change("practice.answer_guard", True, False)
     assert diff(old, old | {"practice.answer_guard": False}) == [off]
+    before = {"practice.summaries": "always", "practice.teacher_context": 32_768}
+    assert diff(old, old | before) == []
+    assert diff(old, old | before | {"practice.summaries": "auto"}) == [
+        Change("practice.summaries", "always", "auto")
+    ]
+
+
+def test_a_run_that_ended_before_a_key_was_there_stays_as_it_is() -> None:
+    """It asks its teacher nothing any more; one that has steps left would go on otherwise."""
+    later = SAME | {"practice.summaries": "auto", "practice.teacher_context": 9_000}
+    assert decide("r", head(finished=True), later, restart_step=None) == Resume()
+    with pytest.raises(FingerprintError):
+        decide("r", head(), later, restart_step=None)
+    bound = replace(head(finished=True), identity=SAME | {"practice.summaries": "always"})
+    with pytest.raises(FingerprintError):
+        decide("r", bound, later, restart_step=None)

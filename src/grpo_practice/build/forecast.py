@@ -13,6 +13,7 @@ from grpo_practice.llm.budget import FLAGS, Account
 from grpo_practice.llm.prices import Price, Prices
 from grpo_practice.store import Store, spending
 from grpo_practice.store.spending import ENOUGH, Figures, Likeness, Piloted
+from grpo_practice.text import DENSE_CHARS_PER_TOKEN
 
 EXPERIENCE_TOKENS = 40
 """Of one experience in a prompt, at most: a name and a sentence."""
@@ -20,8 +21,8 @@ TURN_TOKENS = 1_000
 """That a tool call and its result add to the next request, at most; where none was made yet."""
 ASSUMED_SECONDS = Range(2, 30)
 """Of one call, where none was made yet."""
-CHARS_PER_TOKEN = Range(5, 3)
-"""Of common text: many characters make few tokens."""
+CHARS_PER_TOKEN = Range(5, DENSE_CHARS_PER_TOKEN)
+"""Of any text: many characters make few tokens."""
 ASSUMED: dict[Stage, tuple[Range, Range]] = {
     "play": (Range(), Range(200, 2_000)),
     "judge": (Range(500, 3_000), Range(50, 500)),
@@ -54,6 +55,10 @@ class Remaining:
     """sha256 of the system prompt that is followed."""
     turns: Range = ONE
     """How many of them follow each other in one rollout."""
+    transcripts: int = 0
+    """Attempts that one prompt may show as they are."""
+    reads: float = 0.0
+    """Tokens that these may have together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,8 +263,8 @@ def _seen(known: Figures, left: Remaining) -> tuple[Range, Range, Range]:
     figures = (known.tokens_in, known.tokens_out, known.seconds)
     if known.of == "model" or known.calls < ENOUGH:  # prompts of another length, or too few
         tokens_in, tokens_out, seconds = (Range(mean / 2, mean * 2) for mean, _ in figures)
-        if known.of == "model" and left.chars:
-            by_text = _by_text(left)
+        if known.of == "model" and (left.chars or left.reads):
+            by_text = _by_text(left) if left.chars else _assumed_in(left)
             tokens_in = Range(min(tokens_in.low, by_text.low), max(tokens_in.high, by_text.high))
         return tokens_in, tokens_out, seconds
     calls = left.calls.high
@@ -268,12 +273,26 @@ def _seen(known: Figures, left: Remaining) -> tuple[Range, Range, Range]:
 
 
 def _assumed(left: Remaining, max_tokens: object) -> tuple[Range, Range, Range]:
-    tokens_in, tokens_out = ASSUMED[left.stage]
-    if left.chars:
-        tokens_in = _by_text(left)
+    tokens_in, tokens_out = (
+        _by_text(left) if left.chars else _assumed_in(left),
+        ASSUMED[left.stage][1],
+    )
     if isinstance(max_tokens, int):
         tokens_out = Range(min(tokens_out.low, max_tokens), min(tokens_out.high, max_tokens))
     return tokens_in, tokens_out, ASSUMED_SECONDS
+
+
+def _assumed_in(left: Remaining) -> Range:
+    """Tokens of a prompt of which nothing is known; the transcripts in it may be short."""
+    return ASSUMED[left.stage][0].plus(Range(0, left.reads))
+
+
+def transcript_tokens(agent: ModelConfig, turns: Range) -> float:
+    """Return the tokens of one rollout's transcript, at most, where none is known."""
+    said = ASSUMED["play"][1].high
+    most = endpoint_of(agent)[0].get("max_tokens")
+    said = min(said, most) if isinstance(most, int) else said
+    return said * turns.high + TURN_TOKENS * (turns.high - 1)
 
 
 def _by_text(left: Remaining) -> Range:

@@ -20,6 +20,8 @@ from grpo_practice.build.specs import (
     eval_name,
     library_variant,
     practice_spec,
+    teacher_context,
+    teacher_of,
 )
 from grpo_practice.config.models import PracticeConfig, PracticeSettings
 from grpo_practice.config.provider import ModelConfig
@@ -30,6 +32,7 @@ from grpo_practice.practice.answer_guard import AnswerGuard
 from grpo_practice.practice.job import AfterStep, Practice
 from grpo_practice.practice.loop import practise
 from grpo_practice.practice.plan import plan_practice
+from grpo_practice.practice.reading import room_of
 from grpo_practice.practice.teacher import Teacher
 from grpo_practice.prompts import Prompt, load_prompts, prompts_from
 from grpo_practice.rollout import Player
@@ -217,6 +220,7 @@ async def _work(session: Session, job: PracticeJob, run: Open, rows: list[StepRo
     left = any(not row.closed for row in rows)  # a finished run may have an older version's prompts
     config, settings = job.config, job.config.practice
     agent, judge = config.evaluation.agent, config.evaluation.judge_model
+    distils = teacher_of(config)
     models = Models(
         run.ledger,
         run.emit,
@@ -243,13 +247,15 @@ async def _work(session: Session, job: PracticeJob, run: Open, rows: list[StepRo
             judge=await models.chats(judge or agent.model, "judge", later=True),
         )
         teacher = Teacher(
-            chat=await models.chats(settings.teacher_model or agent.model, "teacher"),
+            chat=await models.chats(distils, "teacher"),
             prompts=prompts_from(run.branch.prompts) if left else {},
             agent_objective=settings.agent_objective,
             learning_objective=settings.learning_objective,
             truth=settings.given_ground_truth,
             limit=settings.num_experiences_per_query,
             run_seed=settings.seed,
+            summaries=settings.summaries,
+            room=room_of(teacher_context(config), endpoint_of(distils)[0].get("max_tokens")),
         )
         practice = Practice(
             branch=run.branch,

@@ -9,12 +9,19 @@ from math import ceil, sqrt
 
 from grpo_practice.build import evaluation, practice
 from grpo_practice.build.evaluation import EvalJob
-from grpo_practice.build.forecast import Forecast, Line, Remaining, forecast_line
+from grpo_practice.build.forecast import (
+    Forecast,
+    Line,
+    Remaining,
+    forecast_line,
+    transcript_tokens,
+)
 from grpo_practice.build.practice import PracticeJob
 from grpo_practice.build.ranges import ONE, Range
 from grpo_practice.build.reports import EvalReport, PracticeReport
 from grpo_practice.build.session import Plan, Session
-from grpo_practice.build.specs import eval_name, library_variant
+from grpo_practice.build.shares import reads_of, share_of, summarised_share
+from grpo_practice.build.specs import eval_name, library_variant, teacher_of
 from grpo_practice.build.turns import Turns, turns_of
 from grpo_practice.calls import Stage
 from grpo_practice.canonical import text_sha
@@ -29,8 +36,6 @@ from grpo_practice.store.records import Branch, RunSpec, StepRow
 from grpo_practice.types import Library
 from grpo_practice.verify.resolve import VerifyFunction
 
-ASSUMED_SHARE = Range(0.1, 0.6)
-"""Of groups that teach, in a run that has none yet."""
 SAMPLED = 200
 """Questions whose length stands for all."""
 
@@ -46,7 +51,7 @@ def forecast_practice(session: Session, job: PracticeJob) -> Forecast:
     spec = practice.spec_of(job)
     branch = _begun(session, spec, partial(practice.planned, session, job))
     rows = [row for row in store.steps(branch) if not row.closed]
-    share, groups = _share(store, branch.run, truth=config.practice.given_ground_truth)
+    share, groups = share_of(store, branch.run, truth=config.practice.given_ground_truth)
     learning = _learning(store, job, branch, share)
     left = _practice_calls(store, job, branch, rows, share, learning)
     left += _evaluations(session, job, branch, learning)
@@ -155,22 +160,14 @@ def _lines(
 ) -> list[Line]:
     """Of each stage; until here the calls that play were one for each rollout."""
     each, prices = turns.each if turns else ONE, Prices(config.prices)
+    long = transcript_tokens(config.agent.model, each)
     told = (
-        replace(x, calls=x.calls.times(each), turns=each) if x.stage == "play" else x for x in left
+        replace(x, calls=x.calls.times(each), turns=each)
+        if x.stage == "play"
+        else replace(x, reads=min(x.reads, x.transcripts * long))
+        for x in left
     )
     return [forecast_line(store, prices, run, x) for x in told if x.calls.high > 0]
-
-
-def _share(store: Store, run: str, *, truth: bool) -> tuple[Range, int]:
-    """The share of groups that teach, and in how many groups it was counted."""
-    groups, informative = store.read(spending.informative, run) if truth else (0, 0)
-    if not groups:
-        return ASSUMED_SHARE, 0
-    # Agresti-Coull: also right where all groups taught, or none
-    n = groups + 4
-    share = (informative + 2) / n
-    width = 2 * sqrt(share * (1 - share) / n)
-    return Range(max(share - width, 0.0), min(share + width, 1.0)), groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,16 +226,21 @@ def _practice_calls(
     groups = sum(row.groups for row in rows)
     taught = share.times(Range(groups - left_out, groups))
     calls: dict[Stage, Range] = {
-        "summarise": taught.times(Range(settings.grpo_n, settings.grpo_n)),
+        "summarise": taught.times(Range(settings.grpo_n, settings.grpo_n)).times(
+            summarised_share(store, branch, settings)
+        ),
         "compare": taught,
         "propose": taught,
         "merge": Range(len(rows) if taught.low >= len(rows) else 0, len(rows)),
     }
     made = _made(store, branch, rows)
-    teacher = settings.teacher_model or config.evaluation.agent.model
+    teacher = teacher_of(config)
     for stage, wanted in calls.items():
         new = Range(max(wanted.low - made[stage], 0.0), max(wanted.high - made[stage], 0.0))
-        left.append(Remaining("practice", stage, teacher, new, 1 if stage == "merge" else at_once))
+        x = Remaining("practice", stage, teacher, new, 1 if stage == "merge" else at_once)
+        if stage == "compare" and settings.summaries != "always":
+            x = replace(x, transcripts=settings.grpo_n, reads=reads_of(config))
+        left.append(x)
     shown = learning.shown
     return _told(store, job.dataset.id, config.evaluation, learning.now, shown, left)
 

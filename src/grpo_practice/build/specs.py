@@ -10,7 +10,9 @@ from grpo_practice.canonical import digest
 from grpo_practice.config.identity import identity_of
 from grpo_practice.config.models import EvalConfig, PracticeConfig, PracticeSettings
 from grpo_practice.config.provider import ModelConfig, is_sim
+from grpo_practice.llm.prices import context_window
 from grpo_practice.practice import METHOD
+from grpo_practice.practice.reading import ASSUMED_CONTEXT, MOST_CONTEXT
 from grpo_practice.prompts import Prompt
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.store.records import Branch, DatasetRow, JudgeRecord, RunSpec
@@ -45,7 +47,7 @@ def practice_spec(
         exp_id=config.exp_id,
         kind="practice",
         identity=_identity(config, verify, start or Library(), source.base_dir)
-        | {"practice.method": METHOD},
+        | {"practice.method": METHOD, "practice.teacher_context": teacher_context(config)},
         config_text=source.text,
         base_dir=source.base_dir,
         dataset_id=dataset.id,
@@ -54,6 +56,38 @@ def practice_spec(
         library=start,
         simulated=simulated(*models, config.evaluation.judge_model),
     )
+
+
+def teacher_of(config: PracticeConfig) -> ModelConfig:
+    """Return the model that distils."""
+    return config.practice.teacher_model or config.evaluation.agent.model
+
+
+def teacher_context(config: PracticeConfig) -> int:
+    """Return how many tokens the teacher takes: as configured, as listed, or as assumed.
+
+    A run is bound to this number: what the teacher is shown depends on it.
+    """
+    return _context(config)[0]
+
+
+def teacher_context_text(config: PracticeConfig) -> str:
+    """Say how many tokens the teacher takes, and where that is from."""
+    tokens, origin = _context(config)
+    return f"{tokens:,} tokens for a request and its reply ({origin})"
+
+
+def _context(config: PracticeConfig) -> tuple[int, str]:
+    if config.practice.teacher_context is not None:
+        return config.practice.teacher_context, "practice.teacher_context"
+    provider = teacher_of(config).model_provider
+    listed = [context_window(provider.model, url) for url in provider.base_url]
+    known = [tokens for tokens in listed if tokens is not None]
+    if not known:
+        return ASSUMED_CONTEXT, "assumed; practice.teacher_context sets it"
+    if min(known) > MOST_CONTEXT:
+        return MOST_CONTEXT, f"of {min(known):,} listed; practice.teacher_context allows more"
+    return min(known), "listed"
 
 
 NO_LIBRARY = Library()

@@ -105,6 +105,7 @@ def _latest(overrides: Sequence[str], db: Path | None, env: "Environment") -> "A
 
 
 def _used(loaded: "AnyLoaded") -> list[tuple[str, str]]:
+    from grpo_practice.build.specs import teacher_context_text
     from grpo_practice.config import PracticeConfig
     from grpo_practice.redact import redact_url
 
@@ -132,6 +133,7 @@ def _used(loaded: "AnyLoaded") -> list[tuple[str, str]]:
                 f" of {count(practice.batch_size, 'sample')}, {practice.grpo_n} rollouts each",
             )
         )
+        rows.append(("teacher", teacher_context_text(config)))
     return rows
 
 

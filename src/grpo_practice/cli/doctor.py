@@ -80,6 +80,7 @@ def _configured(
     from grpo_practice.build.doctor_data import look_at_questions, look_at_verify, samples_of
     from grpo_practice.build.doctor_endpoints import asked_for, look_at_models, models_of
     from grpo_practice.build.doctor_tools import look_at_tools
+    from grpo_practice.build.specs import teacher_context_text
     from grpo_practice.cli.config import load
     from grpo_practice.config import PracticeConfig
     from grpo_practice.llm.prices import Prices
@@ -105,6 +106,8 @@ def _configured(
     found += asyncio.run(look_at_verify(settings, data, loaded.base_dir))
     found += asyncio.run(look_at_tools(evaluation.agent, loaded.base_dir))
     models = models_of(settings)
+    if isinstance(settings, PracticeConfig):
+        found.append(ok("teacher", f"is given {teacher_context_text(settings)}"))
     requests = asked_for(models)
     if requests:
         note(f"asking {count(requests, 'tiny request')} of {count(len(models), 'model')}")

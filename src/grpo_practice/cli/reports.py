@@ -274,13 +274,14 @@ def show_transcripts(store: "Store", report: "EvalReport", limit: int) -> None:
 
 
 def _show(rollout: "Rollout", attempts: int) -> None:
-    from grpo_practice.practice.transcript import turn_text
+    from grpo_practice.practice.transcript import sections
 
     if attempts > 1:
         say(f"attempt {rollout.attempt + 1} of {attempts}", style="bold")
-    for message in rollout.played.transcript:
-        say(f"[{message.get('role', '?')}]", style="bold")
-        say(turn_text(message))
+    for section in sections(rollout.played):
+        say(section.heading, style="bold")
+        if section.pieces:
+            say(section.body)
     played, verdict = rollout.played, rollout.verdict
     why = f": {played.error}" if played.error else ""
     outcome = "answered" if played.outcome == "ok" else played.outcome

@@ -57,7 +57,7 @@ CLASSES: Mapping[str, Class] = {
         "practice.",
         "batch_size grpo_n rollout_temperature rollout_data_truncate shuffle_data drop_last seed"
         " agent_objective learning_objective given_ground_truth num_experiences_per_query"
-        " gate max_library_tokens group_policy overlap answer_guard",
+        " gate max_library_tokens group_policy overlap answer_guard summaries teacher_context",
     ),
     **_model("practice.teacher_model"),
     "practice.prompts_dir": "texts",

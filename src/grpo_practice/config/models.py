@@ -10,6 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from grpo_practice.config.agent import AgentConfig
 from grpo_practice.config.base import NAME, Model
 from grpo_practice.config.provider import ModelConfig
+from grpo_practice.types import Summaries
 
 MOST = 10_000
 """Epochs, rollouts of one question, requests at once: more is a slip of the finger."""
@@ -176,6 +177,17 @@ class PracticeSettings(Model):
     """Most lessons of one group."""
     teacher_model: ModelConfig | None = None
     """The model that distils; by default the agent's, at temperature 0."""
+    summaries: Summaries = "auto"
+    """Whether the teacher summarises attempts before it compares them. `auto`: only where those of
+    a group do not fit into one prompt; what fits is compared as it is, which is one call in place
+    of one for each attempt more. `always`: the published pipeline. `never`: compared as they are,
+    shortened to fit.
+    """
+    teacher_context: int | None = Field(None, ge=1_024)
+    """Tokens that the teacher takes, request and reply together. Null: as the price list has it for
+    this model at this address, at most 131,072, else 32,768. Attempts that are too long for it are
+    shortened: thinking first, then old results of tools.
+    """
     prompts_dir: str | None = None
     """Folder whose files replace the shipped prompts of the teacher."""
     do_eval: bool = False

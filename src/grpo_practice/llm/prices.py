@@ -1,4 +1,7 @@
-"""What a call cost: by the user's own prices, else by a published list, else it is unknown."""
+"""What a call cost: by the user's own prices, else by a published list, else it is unknown.
+
+The list also says how much a model takes.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -92,13 +95,32 @@ def _by(price: ModelPrice) -> Callable[[Usage], Decimal]:
     return usd
 
 
+def context_window(model: str, url: str) -> int | None:
+    """Return how many tokens a model takes, by the installed list; None where it does not say.
+
+    The list counts as it does for prices: for this model under this name at its provider's address.
+    """
+    found = _in_list(model.lower(), url)
+    return found[1].context_window if found else None
+
+
 def _listed(model: str, url: str) -> Price | None:
-    """The price in the installed list, which takes long to load."""
+    """The price in the installed list."""
+    found = _in_list(model, url)
+    if found is None:
+        return None
+
+    import genai_prices
+
+    return Price(f"genai-prices {genai_prices.__version__}", partial(_calculated, *found))
+
+
+def _in_list(model: str, url: str) -> tuple[Any, Any] | None:
+    """The provider at this address and the model of this name in its list, which loads slowly."""
     parts = urlsplit(url)
     if _UNSOLD.fullmatch(parts.hostname or ""):
         return None
 
-    import genai_prices
     from genai_prices.data_snapshot import get_snapshot
 
     address = f"{parts.scheme}://{parts.hostname}{parts.path}"
@@ -108,8 +130,7 @@ def _listed(model: str, url: str) -> Price | None:
             continue
         found = provider.find_model(model)
         if found is not None and _is_named(found, model):
-            source = f"genai-prices {genai_prices.__version__}"
-            return Price(source, partial(_calculated, provider, found))
+            return provider, found
     return None
 
 

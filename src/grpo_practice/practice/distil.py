@@ -1,21 +1,34 @@
-"""A group's comparison: summarise each attempt, compare them, propose edits of the library.
+"""A group's comparison: read the attempts, compare them, propose edits of the library.
 
 Source: Training-Free GRPO (arXiv 2510.08191), "group advantage computation". Unlike the published
-code, the comparison sees the library, so that it can say which experience misled.
+code, the comparison sees the library, so that it can say which experience misled; and attempts
+that fit into one request are compared as they are, without summaries.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeVar
 
-from grpo_practice.errors import StepError
+from grpo_practice.calls import Chat, Message, Reply
+from grpo_practice.errors import ContextOverflowError, StepError
 from grpo_practice.metrics import advantages
+from grpo_practice.practice.informative import status_of
+from grpo_practice.practice.reading import chars_in, chars_of, shortened
 from grpo_practice.practice.replies import read_lessons, read_operations, read_summary
 from grpo_practice.practice.teacher import At, Teacher
-from grpo_practice.practice.transcript import transcript_text
+from grpo_practice.practice.transcript import (
+    Piece,
+    Shortened,
+    Transcript,
+    how_it_ended,
+    transcript_of,
+)
 from grpo_practice.prompts.system import experience_lines
 from grpo_practice.rollout import task_group
 from grpo_practice.types import (
     Answer,
     Distilled,
+    Finding,
     Group,
     Lesson,
     Library,
@@ -24,111 +37,216 @@ from grpo_practice.types import (
     Sample,
 )
 
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A group that is distilled: where, and with what in front of the teacher."""
+
+    teacher: Teacher
+    group: Group
+    library: Library
+    """What is edited."""
+    shown: Library
+    """What the attempts were played with; an earlier one where the group was played early."""
+    at: At
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt as the comparison shows it."""
+
+    rollout: Rollout
+    kind: Literal["summary", "attempt"]
+    """`attempt`: the transcript itself. Also the label of its fence in the prompt."""
+    text: Transcript
+    cut: int = 0
+    """Characters of the transcript that the summary does not know of."""
+
 
 async def distil(
     teacher: Teacher, group: Group, library: Library, at: At, *, shown: Library | None = None
 ) -> Distilled:
-    """What an informative group teaches, as edits of `library`.
+    """Return what an informative group teaches, as edits of `library`.
 
     `shown` is what its attempts were played with, where that is an earlier one. A stage that fails
-    for good makes the group `failed`, with the reason; nothing else stops.
+    for good makes the group `failed`, with the reason; nothing else stops. A summary that fails
+    costs its attempt alone, as long as there is something better and something worse without it.
     """
-    shown = library if shown is None else shown
+    task = Task(teacher, group, library, library if shown is None else shown, at)
+    attempts, unread = await read_attempts(task)
+    done = Distilled(group.slot, unread=tuple(_said(e) for e in unread))
     try:
-        summaries = await summarise_all(teacher, group, shown, at)
-        lessons = await compare(teacher, group, summaries, library, at, shown=shown)
+        if unread and not _differ(task, attempts):
+            raise unread[0]
+        lessons, cuts = await compare(task, attempts)
+        done = replace(done, shortened=sum(c > 0 for c in cuts), cut_chars=sum(cuts))
         operations = await propose(teacher, group.sample, lessons, library, at)
     except StepError as e:
-        return Distilled(group.slot, failed=f"{type(e).__name__}: {e}")
-    return Distilled(group.slot, lessons, operations)
+        return replace(done, failed=_said(e))
+    return replace(done, lessons=lessons, operations=operations)
 
 
-async def summarise_all(teacher: Teacher, group: Group, library: Library, at: At) -> list[str]:
-    """A summary of each teachable rollout, in attempt order, asked for at once.
+def _said(error: StepError) -> str:
+    return f"{type(error).__name__}: {error}"
 
-    Raises:
-        StepError: One could not be had. The others were waited for: they are paid, and recorded.
+
+def _differ(task: Task, attempts: Sequence[Attempt]) -> bool:
+    """True when there is something to compare among these attempts alone."""
+    left = replace(task.group, rollouts=[attempt.rollout for attempt in attempts])
+    return status_of(left, truth=task.teacher.truth) == "scored"
+
+
+async def read_attempts(task: Task) -> tuple[list[Attempt], list[StepError]]:
+    """Return the teachable attempts as they are to be compared, and what failed of summaries.
+
+    With `auto` they are summarised where their transcripts do not fit into one prompt. That
+    depends on what is stored alone, so that whoever goes on with the run decides the same.
     """
+    whole = [Attempt(r, "attempt", transcript_of(r)) for r in task.group.teachable]
+    if task.teacher.summaries == "never" or (
+        task.teacher.summaries == "auto" and _fit(task, whole)
+    ):
+        return whole, []
+    return await summarise_all(task)
 
-    async def settled(rollout: Rollout) -> str | StepError:
+
+def _fit(task: Task, attempts: Sequence[Attempt]) -> bool:
+    """True when the transcripts fit into one prompt as they are."""
+    frame = _comparison(task, attempts, [""] * len(attempts))
+    return sum(a.text.chars for a in attempts) <= _left(task, frame, [a.text for a in attempts])
+
+
+def _left(task: Task, frame: Sequence[Message], texts: Sequence[Transcript]) -> int:
+    """How many characters of such texts a prompt has room for, beside what else it says."""
+    said = [str(message["content"]) for message in frame]
+    written = "".join([*said, *(text.text for text in texts)])
+    return chars_in(task.teacher.room, written) - chars_of(frame)
+
+
+async def summarise_all(task: Task) -> tuple[list[Attempt], list[StepError]]:
+    """Ask for a summary of each teachable rollout at once; all are waited for: they are paid."""
+
+    async def settled(rollout: Rollout) -> Attempt | StepError:
         try:
-            return await summarise(teacher, rollout, library, at)
+            return await summarise(task, rollout)
         except StepError as e:
             return e
 
     async with task_group() as tasks:
-        asked = [tasks.create_task(settled(rollout)) for rollout in group.teachable]
-    summaries = []
-    for task in asked:
-        found = task.result()
-        if isinstance(found, StepError):
-            raise found
-        summaries.append(found)
-    return summaries
+        asked = [tasks.create_task(settled(rollout)) for rollout in task.group.teachable]
+    found = [one.result() for one in asked]
+    return (
+        [one for one in found if isinstance(one, Attempt)],
+        [one for one in found if isinstance(one, StepError)],
+    )
 
 
-async def summarise(teacher: Teacher, rollout: Rollout, library: Library, at: At) -> str:
-    """What was done at each step of one attempt, and which experience helped or hurt there.
+async def summarise(task: Task, rollout: Rollout) -> Attempt:
+    """Ask what was done at each step of one attempt, and which experience helped or hurt there.
 
     Raises:
         ReplyError: The model said nothing, three times.
         EndpointError: There was no reply.
     """
-    critique = rollout.verdict.critique if rollout.verdict else None
-    messages = teacher.render(
-        "summarise",
-        question=rollout.sample.question,
-        answer=answer_text(rollout.sample.answer) if teacher.truth else None,
-        critique=critique if teacher.truth else None,
-        experiences=experience_lines(library),
-        transcript=transcript_text(rollout.played.transcript),
-    )
-    chat = teacher.open(at, "summarise", rollout.sample, rollout.attempt)
-    return await teacher.ask(chat, messages, read_summary)
+    teacher, text = task.teacher, transcript_of(rollout)
+
+    def write(shown: Sequence[str]) -> list[Message]:
+        return teacher.render(
+            "summarise",
+            question=rollout.sample.question,
+            answer=answer_text(rollout.sample.answer) if teacher.truth else None,
+            critique=judgement(rollout) if teacher.truth else None,
+            experiences=experience_lines(task.shown),
+            transcript=shown[0],
+        )
+
+    chat = teacher.open(task.at, "summarise", rollout.sample, rollout.attempt)
+    summary, (cut,) = await _ask(task, chat, [text], write, read_summary)
+    return Attempt(rollout, "summary", Transcript((Piece("said", summary),)), cut)
 
 
 async def compare(
-    teacher: Teacher,
-    group: Group,
-    summaries: Sequence[str],
-    library: Library,
-    at: At,
-    *,
-    shown: Library | None = None,
-) -> tuple[Lesson, ...]:
-    """What the better attempts did that the worse ones did not: at most `limit` lessons.
+    task: Task, attempts: Sequence[Attempt]
+) -> tuple[tuple[Lesson, ...], tuple[int, ...]]:
+    """Ask what the better attempts did that the worse ones did not.
 
     Args:
-        teacher: Prompts, objectives and the model.
-        group: The group; its teachable rollouts are shown, best first where the truth may be.
-        summaries: One per teachable rollout, in attempt order.
-        library: The experiences there are.
-        at: Where the call is made.
-        shown: What all of the attempts were shown, where that is an earlier library.
+        task: The group.
+        attempts: What there is to compare, in attempt order; shown best first where the truth may
+            be.
+
+    Returns:
+        At most `limit` lessons; and of each transcript, how many characters nobody read.
 
     Raises:
         ReplyError: No reply could be read.
         EndpointError: There was no reply.
     """
-    told = _told(library if shown is None else shown, library)
-    attempts: list[dict[str, object]] = [
-        {"number": rollout.attempt + 1, "shown": told, "summary": summary}
-        for rollout, summary in zip(group.teachable, summaries, strict=True)
+    teacher = task.teacher
+    chat = teacher.open(task.at, "compare", task.group.sample)
+    lessons, cuts = await _ask(
+        task,
+        chat,
+        [attempt.text for attempt in attempts],
+        lambda texts: _comparison(task, attempts, texts),
+        lambda reply: read_lessons(reply, task.library, limit=teacher.limit),
+    )
+    return lessons, tuple(a.cut + cut for a, cut in zip(attempts, cuts, strict=True))
+
+
+async def _ask(
+    task: Task,
+    chat: Chat,
+    texts: Sequence[Transcript],
+    write: Callable[[Sequence[str]], list[Message]],
+    read: Callable[[Reply], T],
+) -> tuple[T, list[int]]:
+    """Ask with texts that are shortened to fit; once more with half, where that was too long.
+
+    Returns what was read of the reply, and how many characters of each text were left out.
+    """
+    frame = write([""] * len(texts))
+
+    def fitted(chars: int) -> tuple[list[Shortened], list[Message]]:
+        fit = shortened(texts, chars)
+        return fit, write([one.text for one in fit])
+
+    fit, messages = fitted(_left(task, frame, texts))
+    try:
+        return await task.teacher.ask(chat, messages, read), [one.cut for one in fit]
+    except ContextOverflowError:
+        fit, less = fitted(chars_of(messages) // 2 - chars_of(frame))
+        if less == messages:
+            raise
+    return await task.teacher.ask(chat, less, read), [one.cut for one in fit]
+
+
+def _comparison(task: Task, attempts: Sequence[Attempt], texts: Sequence[str]) -> list[Message]:
+    """The prompt that shows the attempts with these texts, in attempt order."""
+    teacher, group = task.teacher, task.group
+    told = _told(task.shown, task.library)
+    shown: list[dict[str, object]] = [
+        {
+            "number": attempt.rollout.attempt + 1,
+            "shown": told,
+            "kind": attempt.kind,
+            "text": text,
+            "summary": text,  # as prompts of before call it
+        }
+        for attempt, text in zip(attempts, texts, strict=True)
     ]
     if teacher.truth:
-        attempts = _ranked(attempts, [rollout.reward or 0.0 for rollout in group.teachable])
-    messages = teacher.render(
+        shown = _ranked(shown, [attempt.rollout for attempt in attempts])
+    return teacher.render(
         "compare",
         question=group.sample.question,
         answer=answer_text(group.sample.answer) if teacher.truth else None,
-        experiences=experience_lines(library),
-        attempts=attempts,
+        experiences=experience_lines(task.library),
+        attempts=shown,
         truth=teacher.truth,
         limit=teacher.limit,
-    )
-    chat = teacher.open(at, "compare", group.sample)
-    return await teacher.ask(
-        chat, messages, lambda r: read_lessons(r, library, limit=teacher.limit)
     )
 
 
@@ -143,43 +261,79 @@ def _told(shown: Library, library: Library) -> str:
 
 
 def _ranked(
-    attempts: Sequence[dict[str, object]], rewards: Sequence[float]
+    attempts: Sequence[dict[str, object]], rollouts: Sequence[Rollout]
 ) -> list[dict[str, object]]:
-    """The attempts with reward and rank, by falling advantage; equal ones keep their order."""
+    """The attempts with what the truth says of them, by falling advantage.
+
+    Equal ones keep their order. A summary has taken up the judgement, a transcript has not.
+    """
+    rewards = [rollout.reward or 0.0 for rollout in rollouts]
     found = advantages(rewards)
     order = sorted(range(len(found)), key=lambda i: -found[i])
     return [
-        {**attempts[i], "reward": f"{rewards[i]:g}", "rank": 1 + sum(a > found[i] for a in found)}
+        {
+            **attempts[i],
+            "reward": f"{rewards[i]:g}",
+            "rank": 1 + sum(a > found[i] for a in found),
+            "judgement": judgement(rollouts[i]) if attempts[i]["kind"] == "attempt" else None,
+        }
         for i in order
     ]
+
+
+def judgement(rollout: Rollout) -> str | None:
+    """Say why an attempt has its reward, as far as the verify function does.
+
+    Of one that was cut off before it answered no function was asked: the reason on record is
+    written for the user, and may name settings.
+    """
+    if not rollout.played.answered:
+        return f"There is no answer: {how_it_ended(rollout.played) or rollout.played.outcome}."
+    return rollout.verdict.critique if rollout.verdict else None
 
 
 async def propose(
     teacher: Teacher, sample: Sample, lessons: Sequence[Lesson], library: Library, at: At
 ) -> tuple[Operation, ...]:
-    """The edits that the lessons ask of the library. No lesson, no call.
+    """Ask which edits of the library the lessons call for. Nothing new or wrong, no call.
 
     Raises:
         ReplyError: No reply could be read.
         EndpointError: There was no reply.
     """
-    if not lessons:
-        return ()
+    confirmed = [lesson for lesson in lessons if lesson.finding == "confirmed"]
+    held = [
+        Operation("NONE", x.experience, call_id=x.call_id, finding="confirmed") for x in confirmed
+    ]
+    open_ = [lesson for lesson in lessons if lesson.finding != "confirmed"]
+    if not open_:
+        return tuple(held)
     messages = teacher.render(
         "propose",
         experiences=experience_lines(library),
-        lessons=[_lesson_line(lesson) for lesson in lessons],
+        lessons=[_lesson_line(lesson) for lesson in open_],
     )
     chat = teacher.open(at, "propose", sample)
-    limit = 2 * len(lessons)
-    return await teacher.ask(chat, messages, lambda r: read_operations(r, library, limit=limit))
+    limit = 2 * len(open_)
+    asked = await teacher.ask(chat, messages, lambda r: read_operations(r, library, limit=limit))
+    findings = {lesson.experience: lesson.finding for lesson in open_ if lesson.experience}
+    return (*held, *(_with_finding(op, findings) for op in asked))
+
+
+def _with_finding(op: Operation, findings: Mapping[str, Finding | None]) -> Operation:
+    """Return the operation with what the lesson on its target found, where it does not say so."""
+    found = op.finding or findings.get(op.target or "")
+    if op.op == "NONE" and found is not None and found != "confirmed":
+        return replace(op, target=None)  # nothing is to change; that confirms nothing
+    return replace(op, finding=found if op.target else None)
 
 
 def _lesson_line(lesson: Lesson) -> str:
     """Return a lesson as the teacher is shown it: with the experience it is about."""
     if lesson.experience is None:
         return lesson.text
-    return f"{lesson.text} (about {lesson.experience}: {lesson.finding})"
+    finding = f": {lesson.finding.replace('_', ' ')}" if lesson.finding else ""
+    return f"{lesson.text} (about {lesson.experience}{finding})"
 
 
 def answer_text(answer: Answer) -> str | None:

@@ -14,7 +14,8 @@ def status_of(group: Group, *, truth: bool) -> Status:
     """`scored` when the group is informative, else why it is not.
 
     With `truth` the advantages must not all be zero (the paper's groups with clear winners and
-    losers); without, the answers must differ.
+    losers); without, the answers must differ. An attempt that was cut off before it answered has
+    reward 0, and an answer like no other.
     """
     teachable = group.teachable
     if len(teachable) < 2:

@@ -116,8 +116,7 @@ def _lesson(item: Item, library: Library, call_id: int) -> Lesson:
     text = _text(item, "lesson", "text", "content")
     finding: Finding | None = None
     if about is not None:
-        named = item.fields.get("finding", item.fields.get("problem"))
-        finding = _FINDINGS.get(re.sub(r"[^a-z]+", "_", str(named).lower()).strip("_"))
+        finding = _finding(item)
         if finding == "confirmed":
             text = text or about.text  # it says nothing else
     if not text:
@@ -157,6 +156,7 @@ class _Edit:
     target: str | None
     text: str | None
     """Whole; None where the operation takes none."""
+    finding: Finding | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,12 @@ def _edit(item: Item, library: Library) -> _Edit:
         op = "ADD"
     if op == "ADD" or (op == "NONE" and not known):
         target = None
-    return _Edit(op, target, text if op in ("ADD", "UPDATE") else None)
+    return _Edit(op, target, text if op in ("ADD", "UPDATE") else None, _finding(item))
+
+
+def _finding(item: Item) -> Finding | None:
+    named = item.fields.get("finding", item.fields.get("problem"))
+    return _FINDINGS.get(re.sub(r"[^a-z]+", "_", str(named).lower()).strip("_"))
 
 
 def _kind(item: Item) -> OpKind:
@@ -206,6 +211,7 @@ def _operation(edit: _Edit, edits: "_Edits", call_id: int, sources: tuple[int, .
         refused=refusal.why if refusal else None,
         rule=refusal.rule if refusal else None,
         call_id=call_id,
+        finding=edit.finding if edit.target else None,
     )
 
 

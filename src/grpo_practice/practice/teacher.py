@@ -8,8 +8,9 @@ from jinja2 import TemplateError
 
 from grpo_practice.calls import Address, Chat, Message, Reply, Scope, Stage
 from grpo_practice.errors import ConfigError, ReplyError
+from grpo_practice.practice.reading import ASSUMED_CONTEXT, room_of
 from grpo_practice.prompts import Prompt
-from grpo_practice.types import Sample
+from grpo_practice.types import Sample, Summaries
 
 T = TypeVar("T")
 
@@ -40,6 +41,10 @@ class Teacher:
     limit: int
     """The most lessons of one group."""
     run_seed: int
+    summaries: Summaries = "always"
+    """Whether attempts are summarised before they are compared."""
+    room: int = room_of(ASSUMED_CONTEXT, None)
+    """UTF-8 bytes of the longest prompt that shows attempts."""
 
     def open(self, at: At, stage: Stage, sample: Sample | None, attempt: int = -1) -> Chat:
         """The conversation of one stage about one sample (None: about the whole step)."""

@@ -1,63 +1,264 @@
-"""A rollout's conversation as a text that the teacher reads."""
+"""A rollout's conversation as a text, for a teacher and for a person.
+
+A text that is too long for a teacher is shortened in this order, and no further than it has to be:
+thinking (all of it alike), results of tools, what the agent was told in later turns, its earlier
+prose, the arguments of its calls (of each kind the oldest first). Of each such piece head and tail
+stay, `KEPT` characters of it; only where that is not enough, nothing but the note of how much was
+cut. Never cut: the answer, the last result of a tool, the names of the tools called, and how the
+attempt ended.
+"""
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
-from grpo_practice.calls import Message
+from grpo_practice.agents.simple import answer_of
+from grpo_practice.calls import Message, Reply
+from grpo_practice.text import think_spans
+from grpo_practice.types import Played, Rollout
 
-CHARS = 120_000
-"""Characters of a transcript above which results of tools are cut: some 30,000 tokens."""
-KEPT = 400
-"""Characters that are kept of a result that is cut."""
+KEPT = 800
+"""Characters of a piece, the note included, below which it is not cut while others are longer."""
+
+Kind = Literal["thought", "result", "told", "said", "arguments", "fixed"]
+CUT_ORDER: tuple[Kind, ...] = ("thought", "result", "told", "said", "arguments")
+"""What is shortened first. `fixed` never is."""
+
+ANSWER = "[answer that was scored]"
+LIMITS: Mapping[str | None, str] = {
+    "turns": "it ran out of turns",
+    "time": "it ran out of time",
+    "tokens": "it ran out of tokens",
+    "cost": "it ran out of money",
+}
 
 
-def transcript_text(messages: Sequence[Message]) -> str:
-    """Each turn under its role, with the tools it calls. The experiences stand apart, not here.
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of a transcript that is shortened as a whole, or not at all."""
 
-    Of a long one every turn of the agent is kept; results of tools are cut, the oldest first.
+    kind: Kind
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A turn of a conversation, or a note on how the attempt ended."""
+
+    heading: str
+    """`[assistant]`, `[tool]`, … or the note itself."""
+    pieces: tuple[Piece, ...] = ()
+
+    @property
+    def body(self) -> str:
+        """What stands under the heading."""
+        return "".join(piece.text for piece in self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Shortened:
+    """A transcript as it fits."""
+
+    text: str
+    cut: int = 0
+    """Characters that were left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """A text of which it is known what may be cut."""
+
+    pieces: tuple[Piece, ...]
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return "".join(piece.text for piece in self.pieces)
+
+    @property
+    def chars(self) -> int:
+        """The length of the whole text."""
+        return sum(len(piece.text) for piece in self.pieces)
+
+    @property
+    def least(self) -> int:
+        """The length below which it cannot be shortened."""
+        return sum(
+            len(p.text) if p.kind == "fixed" else len(shorten(p.text, 0).text) for p in self.pieces
+        )
+
+    def within(self, chars: int) -> Shortened:
+        """Shorten it to at most `chars` characters, or to `least` where that is more."""
+        now = [Shortened(piece.text) for piece in self.pieces]
+        over = self.chars - chars
+        for floor in (KEPT, 0):
+            for kind in CUT_ORDER:
+                places = [i for i, piece in enumerate(self.pieces) if piece.kind == kind]
+                if kind == "thought":
+                    lengths = [len(now[i].text) for i in places]
+                    floors = [max(floor, n) for n in levels(lengths, sum(lengths) - over)]
+                else:
+                    floors = [floor] * len(places)
+                for i, least in zip(places, floors, strict=True):
+                    long = len(now[i].text)
+                    if over > 0 and long > least:
+                        now[i] = shorten(self.pieces[i].text, max(long - over, least))
+                        over -= long - len(now[i].text)
+        return Shortened("".join(s.text for s in now), sum(s.cut for s in now))
+
+
+def shorten(text: str, chars: int) -> Shortened:
+    """Keep head and tail of a text, with a note between of how much was cut.
+
+    The result has at most `chars` characters, unless the note alone has more. A text that is no
+    longer than the note stays.
     """
-    turns = [m for m in messages if m.get("role") != "system"]
-    texts = [turn_text(m) for m in turns]
-    over = sum(map(len, texts)) - CHARS
-    for i, message in enumerate(turns):
-        if over > 0 and message.get("role") == "tool" and len(texts[i]) > KEPT:
-            left = len(texts[i]) - KEPT
-            texts[i] = f"{texts[i][:KEPT]} … [{left:,} more characters were cut here]"
-            over -= left
-    return "\n\n".join(f"[{m.get('role')}]\n{t}" for m, t in zip(turns, texts, strict=True))
+    if len(text) <= chars:
+        return Shortened(text)
+    kept = max(chars - len(_note(len(text))), 0)
+    cut = len(text) - kept
+    note = _note(cut)
+    if kept == 0 and len(note) >= len(text):
+        return Shortened(text)
+    tail = kept // 2
+    return Shortened(f"{text[: kept - tail]}{note}{text[len(text) - tail :]}", cut)
 
 
-def turn_text(message: Message) -> str:
+def _note(cut: int) -> str:
+    return f" … [{cut:,} more characters were cut here] … "
+
+
+def levels(lengths: Sequence[int], room: int, least: Sequence[int] = ()) -> list[int]:
+    """Share out `room`: short ones get what they need, the others equal parts.
+
+    Args:
+        lengths: How much each could use.
+        room: How much there is for all together; the sum exceeds it only where `least` does.
+        least: How much each gets in any case; by default nothing.
+    """
+    least = least or [0] * len(lengths)
+
+    def shared(level: int) -> list[int]:
+        return [max(few, min(n, level)) for n, few in zip(lengths, least, strict=True)]
+
+    low, high = 0, max(lengths, default=0)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if sum(shared(middle)) <= room:
+            low = middle
+        else:
+            high = middle - 1
+    return shared(low)
+
+
+def transcript_of(rollout: Rollout) -> Transcript:
+    """Return what a teacher reads of a rollout.
+
+    The system prompt with the experiences stands apart in the teacher's prompts, and so does the
+    question.
+    """
+    told = [s for s in sections(rollout.played) if s.heading != "[system]"]
+    question = Section("[user]", (Piece("told", rollout.sample.question),))
+    if told and told[0] == question:
+        told = told[1:]
+    pieces = list[Piece]()
+    for section in told:
+        gap = "\n\n" if pieces else ""
+        pieces.append(Piece("fixed", gap + section.heading + ("\n" if section.pieces else "")))
+        pieces += section.pieces
+    return Transcript(tuple(pieces))
+
+
+def sections(played: Played) -> list[Section]:
+    """Return the turns of a rollout, how it ended where it was cut off, and what was scored.
+
+    The scored answer stands last. Where the last turn is that answer, nothing is added.
+    """
+    messages = played.transcript
+    last_result = max((i for i, m in enumerate(messages) if m.get("role") == "tool"), default=-1)
+    answered = bool(messages) and _is_answer(messages[-1], played.response)
+    found = list[Section]()
+    for i, message in enumerate(messages):
+        pieces = _pieces(message)
+        if i == last_result:
+            pieces = _fixed(pieces, "result")
+        if answered and i == len(messages) - 1 and played.outcome != "truncated":
+            pieces = _fixed(pieces, "said")
+        found.append(Section(f"[{message.get('role', '?')}]", tuple(pieces)))
+    if ended := how_it_ended(played):
+        found.append(Section(f"[the attempt ended here: {ended}]"))
+    if played.response.strip() and not answered:
+        found.append(Section(ANSWER, (Piece("fixed", played.response),)))
+    return found
+
+
+def how_it_ended(played: Played) -> str | None:
+    """Say which limit cut an attempt off; None where none did."""
+    if played.outcome == "truncated":
+        return "it ran out of output tokens"
+    if played.outcome == "limit":
+        return LIMITS.get(played.reason, "it reached a limit")
+    return None
+
+
+def _is_answer(message: Message, response: str) -> bool:
+    """True when the message is what was scored: a reply without its thinking, or a result."""
+    if message.get("role") == "assistant":
+        return answer_of(Reply(message).content) == response
+    return message.get("role") == "tool" and _plain(message.get("content")) == response
+
+
+def _fixed(pieces: Iterable[Piece], kind: Kind) -> list[Piece]:
+    return [replace(piece, kind="fixed") if piece.kind == kind else piece for piece in pieces]
+
+
+def _pieces(message: Message) -> list[Piece]:
     """What a turn says: what was thought, what was said, and which tools are called with what."""
-    parts = [message.get("reasoning_content"), _plain(message.get("content"))]
-    said = [p for p in parts if isinstance(p, str) and p.strip()]
+    role, content = message.get("role"), _plain(message.get("content"))
+    if role != "assistant":
+        return [Piece("result" if role == "tool" else "told", content)]
+    thought = message.get("reasoning_content") or message.get("reasoning")
+    parts = [_thought(thought)] if isinstance(thought, str) and thought.strip() else []
+    for span in think_spans(content):
+        if span.thought:
+            parts.append(_thought(span.text, closed=span.closed))
+        elif said := span.text.lstrip("\n").rstrip():
+            parts.append([Piece("said", said)])
     calls = message.get("tool_calls")
-    return "\n".join(said + [_call(c) for c in calls] if isinstance(calls, list) else said)
+    parts += [_call(call) for call in calls] if isinstance(calls, list) else []
+    lines = [[Piece("fixed", "\n"), *part] for part in parts]
+    return [piece for line in lines for piece in line][1:]
 
 
-def _plain(content: object) -> object:
-    """The text of content that comes in parts."""
-    if not isinstance(content, list):
-        return content
-    parts = (part.get("text") for part in content if isinstance(part, dict))
-    return "\n".join(part for part in parts if isinstance(part, str))
+def _thought(text: str, *, closed: bool = True) -> list[Piece]:
+    before, after = Piece("fixed", "<think>\n"), Piece("fixed", "\n</think>")
+    return [before, Piece("thought", text.strip("\n")), *([after] if closed else [])]
 
 
-def _call(call: Any) -> str:
+def _plain(content: object) -> str:
+    """The text of content, also where it comes in parts; '' when it has none."""
+    if isinstance(content, list):
+        parts = (part.get("text") for part in content if isinstance(part, dict))
+        return "\n".join(part for part in parts if isinstance(part, str))
+    return content if isinstance(content, str) else ""
+
+
+def _call(call: Any) -> list[Piece]:
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping):
-        return "calls a tool"
+        return [Piece("fixed", "calls a tool")]
     arguments = function.get("arguments")
     told = arguments if isinstance(arguments, str) else json.dumps(arguments)
-    return f"calls {function.get('name')}({_readable(told)})"
+    name = Piece("fixed", f"calls {function.get('name')}(")
+    return [name, Piece("arguments", _readable(told)), Piece("fixed", ")")]
 
 
 def _readable(arguments: str) -> str:
     """The arguments as `name=value`, so that code in them keeps its lines."""
     try:
         given = json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return arguments
     if not isinstance(given, dict):
         return arguments

@@ -39,7 +39,18 @@ FINAL = (FOLDER / "final.md").read_text("utf-8").strip()
 
 _TRIAL: Mapping[str, object] = {
     **dict.fromkeys(frozenset[str]().union(*SLOTS.values()), "text"),
-    "attempts": [{"number": 1, "shown": "E1", "summary": "text", "reward": "1", "rank": 1}],
+    "attempts": [
+        {
+            "number": 1,
+            "shown": "E1",
+            "kind": "attempt",
+            "text": "text",
+            "summary": "text",
+            "reward": "1",
+            "rank": 1,
+            "judgement": "text",
+        }
+    ],
     "truth": True,
     "limit": 1,
     "lessons": ["text"],

@@ -56,6 +56,8 @@ Decision = Start | Resume | Rebind | Restart
 ADDED: dict[str, Any] = {
     "agent.sha256": None,
     "practice.overlap": 0.0,
+    "practice.summaries": "always",
+    "practice.teacher_context": 32_768,
     "practice.method": 1,
     "practice.answer_guard": True,
     **{f"{at}agent.stop_at_tool_names": [] for at in ("", "evaluation.")},
@@ -63,6 +65,8 @@ ADDED: dict[str, Any] = {
     **{f"{at}agent.command": None for at in ("", "evaluation.")},
 }
 """Keys that came with a later version, and what was done before."""
+TEACHING = frozenset({"practice.summaries", "practice.teacher_context"})
+"""Such of them as have a default that does otherwise than before: they matter to the teacher."""
 _METHODS = {1: "1 (every merged proposal passes)", 2: "2 (what is outvoted does not pass)"}
 """`practice.METHOD` in words."""
 REMOVED: Mapping[str, Any] = {"practice.group_policy": "adaptive"}
@@ -84,6 +88,11 @@ def _change(key: str, was: Mapping[str, Any], now: Mapping[str, Any]) -> Change:
         return Change(key, was.get(key), now.get(key))
     before, after = (_program(identity) for identity in (was, now))
     return Change(key, before, f"{after}, which has changed" if after == before else after)
+
+
+def _only_later(change: Change, was: Mapping[str, Any]) -> bool:
+    """True when a version after the run's own made this change: one that has ended asks nothing."""
+    return change.key == "practice.method" or (change.key in TEACHING and change.key not in was)
 
 
 def _program(identity: Mapping[str, Any]) -> str | None:
@@ -131,7 +140,7 @@ def decide(
     changes = diff(head.identity, identity)
     if restart_step is not None:
         return _restart(head, restart_step, changes, again=again)
-    if not changes or (head.finished and [c.key for c in changes] == ["practice.method"]):
+    if not changes or (head.finished and all(_only_later(c, head.identity) for c in changes)):
         return Resume()
     if head.own_closed == 0:
         keys = ", ".join(c.key for c in changes)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from grpo_practice.calls import Usage
+from grpo_practice.types import OWN_FAILURES
 
 OF_RUN = """JOIN invocations USING (invocation_id) JOIN runs USING (run_id)
             WHERE (run_id = :run OR (:children AND parent_run_id = :run))"""
@@ -197,15 +198,30 @@ def since(db: sqlite3.Connection, run: str, mark: tuple[int, int]) -> Piloted:
 
 
 def informative(db: sqlite3.Connection, run: str) -> tuple[int, int]:
-    """Of a run's groups: how many have two rewards or more, and in how many of these they differ.
+    """Of a run's groups: how many can be compared, and in how many of these rewards differ.
 
-    Those of unfinished steps count too.
+    That is `practice.informative.status_of` with the truth: two teachable rollouts or more. Groups
+    of unfinished steps count too.
     """
+    marks = ",".join("?" * len(OWN_FAILURES))
     row = db.execute(
-        """SELECT count(*), coalesce(sum(most > least), 0) FROM (
+        f"""SELECT count(*), coalesce(sum(most > least), 0) FROM (
              SELECT max(reward) AS most, min(reward) AS least, count(reward) AS n
-               FROM v_rollouts WHERE run_id = ? GROUP BY step, slot) WHERE n >= 2""",
-        (run,),
+               FROM v_rollouts WHERE run_id = ? AND outcome NOT IN ({marks})
+              GROUP BY step, slot) WHERE n >= 2""",
+        (run, *sorted(OWN_FAILURES)),
+    ).fetchone()
+    return int(row[0]), int(row[1])
+
+
+def summarised(db: sqlite3.Connection, branch_id: int) -> tuple[int, int]:
+    """Of a branch's groups: how many were compared, and for how many were attempts summarised."""
+    row = db.execute(
+        """SELECT count(*), coalesce(sum(summaries), 0) FROM (
+             SELECT max(stage = 'summarise') AS summaries, max(stage = 'compare') AS compared
+               FROM calls WHERE branch_id = ? AND stage IN ('summarise', 'compare')
+              GROUP BY step, slot) WHERE compared""",
+        (branch_id,),
     ).fetchone()
     return int(row[0]), int(row[1])
 

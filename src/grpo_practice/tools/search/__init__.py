@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from grpo_practice.calls import Chat, Scope
 from grpo_practice.config.tools import SearchConfig
 from grpo_practice.errors import ConfigError
+from grpo_practice.text import CHARS_PER_TOKEN
 from grpo_practice.tools import Tool
 from grpo_practice.tools.search.engines import (
     JINA_READER,
@@ -22,7 +23,7 @@ from grpo_practice.tools.search.engines import (
 from grpo_practice.tools.search.guard import Guard
 from grpo_practice.tools.search.local import open_local
 from grpo_practice.tools.search.page import Banned
-from grpo_practice.tools.search.qa import CHARS_PER_TOKEN, search_tool, web_qa_tool
+from grpo_practice.tools.search.qa import search_tool, web_qa_tool
 from grpo_practice.tools.search.service import Service
 
 if TYPE_CHECKING:

@@ -12,14 +12,13 @@ from yarl import URL
 from grpo_practice.calls import Address, Chat, Message, Reply, Scope
 from grpo_practice.errors import ContentFilterError, ContextOverflowError
 from grpo_practice.prompts import FOLDER, Prompt, load_prompt
-from grpo_practice.text import strip_think
+from grpo_practice.text import CHARS_PER_TOKEN, strip_think
 from grpo_practice.tools import Output, Tool, ToolError
 from grpo_practice.tools.function import tool_of
 from grpo_practice.tools.search.engines import Engine, Reader
 from grpo_practice.tools.search.page import Banned, Found, Page, domain_of
 from grpo_practice.tools.search.shown import PREFACE, clipped, from_web, neutral
 
-CHARS_PER_TOKEN = 4
 SLOTS = ("url", "query", "page", "label", "cut")
 MOST_RESULTS = 20
 _SIZE = 15 * 1024
