@@ -351,9 +351,8 @@ def merged(
     by_target = dict[str | None, list[int]]()
     for i, p in enumerate(proposed):
         by_target.setdefault(p.operation.target, []).append(i)
-    for target, places in by_target.items():
-        if target is None:
-            continue
+    for target in (f"E{label}" for label in library if f"E{label}" in by_target):
+        places = by_target[target]
         confused = unit(world.seed, "outvoted", target, step) < world.teacher.noise
         if evidence[target].stays != confused:
             continue

@@ -43,8 +43,17 @@ QuarantineRule = Literal[
 ]
 """Kinds of reasons for which a text is kept out of a library until a person has looked at it."""
 QUARANTINE = frozenset(get_args(QuarantineRule))
-RefusedRule = Literal["outvoted"]
-"""Kinds of reasons for which an operation is not taken, whatever its text says."""
+RefusedRule = Literal[
+    "unknown_id",
+    "second_operation",
+    "no_text",
+    "too_long",
+    "duplicate",
+    "beyond_limit",
+    "library_full",
+    "outvoted",
+]
+"""Kinds of reasons for which an operation is not taken."""
 
 OWN_FAILURES: frozenset[Outcome] = frozenset(
     {"refused", "content_filter", "context_overflow", "empty"}
@@ -222,6 +231,10 @@ class Lesson:
 
     text: str
     call_id: int = 0
+    experience: str | None = None
+    """`E12`: the experience of the library that it is about; None for something new."""
+    finding: Finding | None = None
+    """How that experience did, where it is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +252,7 @@ class Operation:
 
     op: OpKind
     target: str | None = None
-    """`E12`, for UPDATE and DELETE."""
+    """`E12`, for UPDATE and DELETE, and for a NONE that confirms it."""
     text: str | None = None
     """`Name: sentence`, for ADD and UPDATE."""
     from_ops: tuple[int, ...] = ()

@@ -1,7 +1,10 @@
 """What a teacher says becomes typed values, or is asked for again; nothing vanishes in silence."""
 
 import json
+import subprocess
+import sys
 import time
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -18,6 +21,7 @@ from grpo_practice.practice.replies import (
     read_operations,
     read_summary,
 )
+from grpo_practice.practice.reply_json import REPAIR_BRACKETS, REPAIR_CHARS
 from grpo_practice.types import Experience, Library, Operation
 
 LIBRARY = Library((Experience(3, "Units: check them."), Experience(7, "Sign: mind it.")), 9)
@@ -51,7 +55,7 @@ def operations(*items: dict[str, object], limit: int = 10, proposals: int = 4) -
     ],
 )
 def test_lessons_are_found_in(text: str) -> None:
-    (lesson,) = read_lessons(reply(text), limit=2)
+    (lesson,) = read_lessons(reply(text), LIBRARY, limit=2)
     assert (lesson.text, lesson.call_id) == ("When a, do b.", 5)
 
 
@@ -69,7 +73,7 @@ def test_lessons_are_found_in(text: str) -> None:
 )
 def test_1_60_what_cannot_be_read_is_asked_for_again(text: str, why: str) -> None:
     with pytest.raises(ReplyError, match=why):
-        read_lessons(reply(text), limit=2)
+        read_lessons(reply(text), LIBRARY, limit=2)
 
 
 def test_an_empty_summary_is_asked_for_again() -> None:
@@ -79,42 +83,50 @@ def test_an_empty_summary_is_asked_for_again() -> None:
 
 def test_no_more_lessons_than_asked_for() -> None:
     text = json.dumps({"lessons": [{"lesson": f"l{i}"} for i in range(9)]})
-    assert [x.text for x in read_lessons(reply(text), limit=2)] == ["l0", "l1"]
+    assert [x.text for x in read_lessons(reply(text), LIBRARY, limit=2)] == ["l0", "l1"]
 
 
 def test_a_lesson_is_taken_whole_or_not_at_all() -> None:
     items = [
         {"lesson": "x" * (LESSON_CHARS + 1)},
         {"lesson": "y" * LESSON_CHARS},
-        {"lesson": "z" * LESSON_CHARS, "experience": "E3"},
+        {"lesson": "z" * (LESSON_CHARS + 1), "experience": "E3"},
         {"lesson": "short"},
     ]
-    found = read_lessons(reply(json.dumps({"lessons": items})), limit=2)
+    found = read_lessons(reply(json.dumps({"lessons": items})), LIBRARY, limit=2)
     assert [x.text for x in found] == ["y" * LESSON_CHARS, "short"]
 
 
 def test_a_lesson_about_an_experience_says_so() -> None:
     item = {"lesson": "When a, do b.", "experience": "E3", "problem": "misled"}
-    (lesson,) = read_lessons(reply(json.dumps({"lessons": [item]})), limit=1)
-    assert lesson.text == "When a, do b. (about E3: misled)"
+    (lesson,) = read_lessons(reply(json.dumps({"lessons": [item]})), LIBRARY, limit=1)
+    assert (lesson.text, lesson.experience, lesson.finding) == ("When a, do b.", "E3", "misled")
+
+
+def test_where_each_lesson_is_too_long_shorter_ones_are_asked_for() -> None:
+    items = [{"lesson": "x" * (LESSON_CHARS + n)} for n in (1, 2)]
+    with pytest.raises(ReplyError, match=r"lessons\.0\.lesson: it has 601 characters"):
+        read_lessons(reply(json.dumps({"lessons": items})), LIBRARY, limit=2)
 
 
 @pytest.mark.parametrize(
-    ("item", "why"),
+    ("item", "why", "rule"),
     [
-        ({"op": "DELETE", "id": "E9"}, "E9 is not in the library"),
-        ({"op": "UPDATE", "text": "x"}, "no id is not in the library"),
-        ({"op": "ADD"}, "no text"),
-        ({"op": "ADD", "text": "  "}, "no text"),
-        ({"op": "ADD", "text": "x" * 501}, "501 characters"),
-        ({"op": "ADD", "text": "Units:  check them."}, "says exactly this already"),
+        ({"op": "DELETE", "id": "E9"}, "E9 is not in the library", "unknown_id"),
+        ({"op": "UPDATE", "text": "x"}, "no id is not in the library", "unknown_id"),
+        ({"op": "ADD"}, "no text", "no_text"),
+        ({"op": "ADD", "text": "  "}, "no text", "no_text"),
+        ({"op": "UPDATE", "id": "E9"}, "no text", "no_text"),
+        ({"op": "ADD", "text": "x" * 501}, "501 characters", "too_long"),
+        ({"op": "ADD", "text": "Units:  check them."}, "says exactly this already", "duplicate"),
     ],
 )
 def test_1_60_an_operation_that_cannot_be_taken_is_kept_with_the_reason(
-    item: dict[str, object], why: str
+    item: dict[str, object], why: str, rule: str
 ) -> None:
     (op,) = operations(item)
     assert why in (op.refused or "")
+    assert op.rule == rule
 
 
 def test_1_60_an_unknown_kind_is_asked_for_again() -> None:
@@ -125,7 +137,7 @@ def test_1_60_an_unknown_kind_is_asked_for_again() -> None:
 def test_1_60_ten_thousand_operations_are_capped() -> None:
     ops = operations(*[dict[str, object](op="ADD", text=f"t{i}") for i in range(10_000)], limit=3)
     assert sum(op.refused is None for op in ops) == 3
-    assert ops[3].refused == "more than 3 operations"
+    assert (ops[3].refused, ops[3].rule) == ("more than 3 operations", "beyond_limit")
 
 
 def test_a_full_library_grows_only_where_something_goes() -> None:
@@ -140,6 +152,7 @@ def test_a_full_library_grows_only_where_something_goes() -> None:
     ops = read_operations(reply(json.dumps({"operations": items})), full, limit=9)
     why = f"the library is full ({LIBRARY_SIZE} experiences)"
     assert [op.refused for op in ops] == [why, None, None, None, why]
+    assert [op.rule for op in ops] == ["library_full", None, None, None, "library_full"]
     assert not any(op.quarantined for op in ops)
     assert len(apply(full, ops)) == LIBRARY_SIZE
 
@@ -154,8 +167,16 @@ def test_one_operation_per_experience() -> None:
     first, second = operations(
         {"op": "DELETE", "id": "E3"}, {"op": "UPDATE", "id": "E3", "text": "x"}
     )
-    assert first.refused is None
-    assert second.refused == "E3 has an operation already"
+    assert (first.refused, first.rule) == (None, None)
+    assert (second.refused, second.rule) == ("E3 has an operation already", "second_operation")
+
+
+def test_a_confirmation_is_no_second_operation() -> None:
+    ops = operations({"op": "NONE", "id": "E3"}, {"op": "DELETE", "id": "E3"})
+    assert [(op.op, op.target, op.refused) for op in ops] == [
+        ("NONE", "E3", None),
+        ("DELETE", "E3", None),
+    ]
 
 
 def test_what_a_merged_operation_stands_for_is_kept() -> None:
@@ -183,7 +204,7 @@ def test_labels_live_on_and_are_never_reused() -> None:
         st.tuples(
             st.sampled_from(["ADD", "UPDATE", "DELETE", "NONE"]),
             st.integers(1, 12),
-            st.text().filter(lambda t: "<think>" not in t),
+            st.text().filter(lambda t: "think>" not in t),
         )
     )
 )
@@ -205,10 +226,67 @@ def test_1_45_a_lone_surrogate_inside_the_json_is_replaced() -> None:
     assert op.text == "N: a \ufffd"
 
 
-def test_a_reply_of_braces_is_given_up_at_once() -> None:
-    began = time.process_time()
-    with pytest.raises(ReplyError):
-        read_lessons(reply("{" * 400_000), limit=2)
-    with pytest.raises(ReplyError):
-        read_lessons(reply('{"k":[' * 200_000), limit=2)
-    assert time.process_time() - began < 5
+HOSTILE: list[str | tuple[str, str, str]] = [
+    "{",
+    "[",
+    '{"k":[',
+    '{"',
+    '{"lessons": ',
+    '"lessons": [',
+    '{"a":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,',
+    "[{lesson ",
+    "\\",
+    "<lesson",
+    "<lesson>",
+    "<lessons>",
+    '<lesson "',
+    "<lesson a='",
+    "<lesson>" + "<text>" * 50,
+    "<lessons ",
+    "< ",
+    "**a",
+    "&amp",
+    "<thinking>",
+    "<lesson " + '"a" ' * 30,
+    '{"a":[' + "1," * 1000,
+    ("<lesson><op>a</op>", "<text>", "</lesson>"),
+]
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_a_reply_of_one_piece_over_and_over_takes_no_square_of_its_length(
+    hostile: str | tuple[str, str, str],
+) -> None:
+    before, piece, after = ("", hostile, "") if isinstance(hostile, str) else hostile
+
+    def seconds(length: int) -> float:
+        text = before + (piece * (1 + length // len(piece)))[:length] + after
+        began = time.process_time()
+        with suppress(ReplyError):
+            read_lessons(reply(text), LIBRARY, limit=2)
+        return time.process_time() - began
+
+    assert seconds(1_000_000) < 32 * max(seconds(125_000), 0.05)  # 8 times, and not 64 times
+
+
+def test_what_is_repaired_is_bounded_by_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library takes the square of the time for twice the braces."""
+    given = list[str]()
+
+    def loads(text: str) -> object:
+        given.append(text)
+        return {"lessons": ["x"]}
+
+    monkeypatch.setattr("json_repair.loads", loads)
+    small = [f'{{"lesson": "l{i}"' + "}," for i in range(REPAIR_BRACKETS - 1)]
+    assert read_lessons(reply('{"lessons": [' + "".join(small)), LIBRARY, limit=2)
+    for text in ('{"lessons": [' + "".join([*small, "{"]), '{"lessons": ["' + "x" * REPAIR_CHARS):
+        with pytest.raises(ReplyError, match='its JSON with "lessons" cannot be read'):
+            read_lessons(reply(text), LIBRARY, limit=2)
+    assert len(given) == 1
+
+
+def test_nothing_is_loaded_for_repairs_before_one_is_needed() -> None:
+    code = "import sys, grpo_practice.practice.distil; print('json_repair' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

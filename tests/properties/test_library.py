@@ -101,7 +101,7 @@ def test_a_reply_of_any_shape_is_read_or_refused(
 ) -> None:
     for read in (
         lambda: read_operations(reply, library, limit=limit, proposals=proposals),
-        lambda: read_lessons(reply, limit=limit),
+        lambda: read_lessons(reply, library, limit=limit),
         lambda: read_summary(reply),
     ):
         refused = False

@@ -5,7 +5,7 @@ code, the comparison sees the library, so that it can say which experience misle
 that fit into one request are compared as they are, without summaries.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
@@ -28,6 +28,7 @@ from grpo_practice.rollout import task_group
 from grpo_practice.types import (
     Answer,
     Distilled,
+    Finding,
     Group,
     Lesson,
     Library,
@@ -190,7 +191,7 @@ async def compare(
         chat,
         [attempt.text for attempt in attempts],
         lambda texts: _comparison(task, attempts, texts),
-        lambda reply: read_lessons(reply, limit=teacher.limit),
+        lambda reply: read_lessons(reply, task.library, limit=teacher.limit),
     )
     return lessons, tuple(a.cut + cut for a, cut in zip(attempts, cuts, strict=True))
 
@@ -294,22 +295,45 @@ def judgement(rollout: Rollout) -> str | None:
 async def propose(
     teacher: Teacher, sample: Sample, lessons: Sequence[Lesson], library: Library, at: At
 ) -> tuple[Operation, ...]:
-    """Ask which edits of the library the lessons call for. No lesson, no call.
+    """Ask which edits of the library the lessons call for. Nothing new or wrong, no call.
 
     Raises:
         ReplyError: No reply could be read.
         EndpointError: There was no reply.
     """
-    if not lessons:
-        return ()
+    confirmed = [lesson for lesson in lessons if lesson.finding == "confirmed"]
+    held = [
+        Operation("NONE", x.experience, call_id=x.call_id, finding="confirmed") for x in confirmed
+    ]
+    open_ = [lesson for lesson in lessons if lesson.finding != "confirmed"]
+    if not open_:
+        return tuple(held)
     messages = teacher.render(
         "propose",
         experiences=experience_lines(library),
-        lessons=[lesson.text for lesson in lessons],
+        lessons=[_lesson_line(lesson) for lesson in open_],
     )
     chat = teacher.open(at, "propose", sample)
-    limit = 2 * len(lessons)
-    return await teacher.ask(chat, messages, lambda r: read_operations(r, library, limit=limit))
+    limit = 2 * len(open_)
+    asked = await teacher.ask(chat, messages, lambda r: read_operations(r, library, limit=limit))
+    findings = {lesson.experience: lesson.finding for lesson in open_ if lesson.experience}
+    return (*held, *(_with_finding(op, findings) for op in asked))
+
+
+def _with_finding(op: Operation, findings: Mapping[str, Finding | None]) -> Operation:
+    """Return the operation with what the lesson on its target found, where it does not say so."""
+    found = op.finding or findings.get(op.target or "")
+    if op.op == "NONE" and found is not None and found != "confirmed":
+        return replace(op, target=None)  # nothing is to change; that confirms nothing
+    return replace(op, finding=found if op.target else None)
+
+
+def _lesson_line(lesson: Lesson) -> str:
+    """Return a lesson as the teacher is shown it: with the experience it is about."""
+    if lesson.experience is None:
+        return lesson.text
+    finding = f": {lesson.finding.replace('_', ' ')}" if lesson.finding else ""
+    return f"{lesson.text} (about {lesson.experience}{finding})"
 
 
 def answer_text(answer: Answer) -> str | None:

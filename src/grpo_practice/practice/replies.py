@@ -1,22 +1,23 @@
 """A teacher's reply becomes lessons or operations, or a `ReplyError` that says what is wrong."""
 
-import json
 import re
-from typing import Annotated, Any, Literal, TypeVar
-
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import get_args
 
 from grpo_practice.agents.simple import answer_of
 from grpo_practice.calls import Reply
-from grpo_practice.canonical import clean_json
+from grpo_practice.canonical import clean
 from grpo_practice.errors import ReplyError
+from grpo_practice.practice.reply_form import Form, Item, visible
+from grpo_practice.practice.reply_json import Broken, Mended, items, last_broken, last_value
+from grpo_practice.practice.reply_tags import Block, blocks
 from grpo_practice.text import brief, cut
-from grpo_practice.types import Lesson, Library, Operation
+from grpo_practice.types import Finding, Lesson, Library, Operation, OpKind, RefusedRule
 
 LESSON_CHARS = 600
 """A longer text is no lesson: it is never one sentence."""
-MISSES = 500
-"""Braces that begin nothing, before a reply is given up: each costs a look at all that follows."""
 EXPERIENCE_CHARS = 500
 """A longer text is refused: every rollout pays for it. Of one refused, so much is kept."""
 ID_CHARS = 40
@@ -25,75 +26,111 @@ LIBRARY_SIZE = 200
 """The most experiences of a library: some 10,000 tokens in front of every rollout, and several
 times what the published libraries hold. Beyond it nothing is added before something goes."""
 
-_TRAILING_COMMA = re.compile(r",(\s*[}\]])")
+LESSONS = Form(
+    wrapper="lessons",
+    item="lesson",
+    text="lesson",
+    signs=frozenset({"lesson"}),
+    plain=True,
+    whole=False,
+    example="<lessons><lesson>When <situation>, do <action>.</lesson></lessons>\n"
+    '(about an experience: <lesson experience="E3" finding="misled">; none: <lessons></lessons>)',
+)
+_OP_KEYS = ("op", "operation", "action", "type")
 
 
-class _Reply(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+def _operations_form(sources: str = "") -> Form:
+    """Return the form of operations; `sources` is the attribute that each has in a merge."""
+    return Form(
+        wrapper="operations",
+        item="operation",
+        text="text",
+        signs=frozenset(_OP_KEYS),
+        plain=False,
+        whole=True,  # without its last operations, a merge keeps what it meant to delete
+        example=f'<operations><operation op="ADD"{sources}>Short name: one sentence.</operation>'
+        f'<operation op="UPDATE" id="E3"{sources}>Short name: one sentence.</operation>\n'
+        f'<operation op="DELETE" id="E4"{sources}/><operation op="NONE" id="E2"{sources}/>'
+        "</operations>",
+    )
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+PROPOSED = _operations_form()
+MERGED = _operations_form(' from="P1 P4"')
 
-
-class _LessonItem(_Reply):
-    lesson: Annotated[str, AfterValidator(_one_line), Field(min_length=1)]
-    experience: str | None = None
-    problem: str | None = None
-
-
-class _Lessons(_Reply):
-    lessons: list[_LessonItem]
-
-
-class _OperationItem(_Reply):
-    op: Literal["ADD", "UPDATE", "DELETE", "NONE"]
-    id: str | None = None
-    text: str | None = None
-    stands_for: list[str] = Field(default_factory=list, alias="from")
-
-
-class _Operations(_Reply):
-    operations: list[_OperationItem]
-
-
-M = TypeVar("M", bound=_Reply)
+_CUT = "it was cut off by the token limit; be shorter"
+_ID = re.compile(r"(?<![A-Za-z0-9])[Ee]0*([1-9][0-9]{0,8})(?![A-Za-z0-9])")
+_BARE_ID = re.compile(r"[^\w-]*0*([1-9][0-9]{0,8})[^\w-]*")
+_PROPOSAL = re.compile(r"(?<![A-Za-z0-9])[Pp]?0*([1-9][0-9]{0,5})(?![A-Za-z0-9])")
+_BULLET = re.compile(r"(?:[-*•·]|\(?[0-9]{1,2}[.)]) +")
+_LABEL = re.compile(r"\[E[0-9]{1,9}] ?[:\uff1a]? ?")
+_STRONG = re.compile(r"(?<![A-Za-z0-9*])\*\*(?=[^\s*])([^*]*)(?<=[^\s*])\*\*(?![A-Za-z0-9*])")
+_KINDS: dict[str, OpKind] = {
+    **{kind: kind for kind in get_args(OpKind)},
+    "MODIFY": "UPDATE",
+    "REMOVE": "DELETE",
+    "KEEP": "NONE",
+}
+_FINDINGS: dict[str, Finding] = {
+    **{finding: finding for finding in get_args(Finding)},
+    "confirms": "confirmed",
+    "confirm": "confirmed",
+    "misleads": "misled",
+    "misleading": "misled",
+    "narrow": "too_narrow",
+}
 
 
 def read_summary(reply: Reply) -> str:
-    """The summary.
+    """Return the summary.
 
     Raises:
         ReplyError: There is none.
     """
     text = answer_of(reply.content)
     if not text:
-        raise ReplyError("it is empty")
+        raise ReplyError(_CUT if reply.finish == "length" else "it is empty")
     return text
 
 
-def read_lessons(reply: Reply, *, limit: int) -> tuple[Lesson, ...]:
-    """At most `limit` lessons, strongest first, each on one line; too long ones are left out.
+def read_lessons(reply: Reply, library: Library, *, limit: int) -> tuple[Lesson, ...]:
+    """Return at most `limit` lessons, strongest first, each on one line; too long ones left out.
+
+    A lesson about an experience that is not in the library is about none. One that names an
+    experience without a finding that is known says only which experience it is about.
 
     Raises:
-        ReplyError: It holds no JSON object of the form asked for.
+        ReplyError: It cannot be read, or each lesson is too long.
     """
-    found = _read(reply, "lessons", _Lessons).lessons
-    texts = [text for item in found if len(text := _lesson_text(item)) <= LESSON_CHARS]
-    return tuple(Lesson(text, reply.call_id) for text in texts[:limit])
+    found = _read(reply, LESSONS)
+    lessons = [_lesson(item, library, reply.call_id) for item in found]
+    kept = [lesson for lesson in lessons if len(lesson.text) <= LESSON_CHARS]
+    if lessons and not kept:
+        what = f"it has {len(lessons[0].text)} characters (at most {LESSON_CHARS})"
+        raise found[0].error("lesson", what)
+    return tuple(kept[:limit])
 
 
-def _lesson_text(item: _LessonItem) -> str:
-    if not item.experience:
-        return item.lesson
-    about = _one_line(f"{item.experience}: {item.problem or 'see there'}")
-    return f"{item.lesson} (about {about})"
+def _lesson(item: Item, library: Library, call_id: int) -> Lesson:
+    about = library.get(_id(item.fields.get("experience")) or "")
+    text = _text(item, "lesson", "text", "content")
+    finding: Finding | None = None
+    if about is not None:
+        finding = _finding(item)
+        if finding == "confirmed":
+            text = text or about.text  # it says nothing else
+    if not text:
+        raise item.error("lesson", "it has no text")
+    return Lesson(text, call_id, about.id if about else None, finding)
 
 
 def read_operations(
     reply: Reply, library: Library, *, limit: int, proposals: int = 0
 ) -> tuple[Operation, ...]:
-    """The operations in order, each one that cannot be taken marked `refused` with the reason.
+    """Return the operations in order, each that cannot be taken marked `refused` with the reason.
+
+    An UPDATE of an experience that is not in the library is an ADD: its text says it all. A
+    DELETE of one is refused, and a NONE confirms nothing.
 
     Args:
         reply: What the teacher answered.
@@ -102,30 +139,92 @@ def read_operations(
         proposals: How many proposals `from` may name (`P1` …).
 
     Raises:
-        ReplyError: It holds no JSON object of the form asked for.
+        ReplyError: It cannot be read.
     """
-    found = _read(reply, "operations", _Operations).operations
     edits = _Edits(library, limit)
-    return tuple(_operation(i, reply.call_id, proposals, edits.why_not(i)) for i in found)
-
-
-def _operation(
-    item: _OperationItem, call_id: int, proposals: int, refused: str | None
-) -> Operation:
-    numbers = (int(p[1:]) for p in item.stands_for if re.fullmatch(r"P[0-9]{1,6}", p))
-    text = _one_line(item.text) if item.text and item.op in ("ADD", "UPDATE") else None
-    return Operation(
-        op=item.op,
-        target=item.id if item.op in ("UPDATE", "DELETE") else None,
-        text=cut(text, EXPERIENCE_CHARS) if text else None,
-        from_ops=tuple(n - 1 for n in numbers if 1 <= n <= proposals),
-        refused=refused,
-        call_id=call_id,
+    return tuple(
+        _operation(_edit(item, library), edits, reply.call_id, _sources(item, proposals))
+        for item in _read(reply, MERGED if proposals else PROPOSED)
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    """An operation as it is asked for."""
+
+    op: OpKind
+    target: str | None
+    text: str | None
+    """Whole; None where the operation takes none."""
+    finding: Finding | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    rule: RefusedRule
+    why: str
+
+
+def _edit(item: Item, library: Library) -> _Edit:
+    op = _kind(item)
+    named = item.fields.get("experience")
+    if isinstance(named, str) and _ID.fullmatch(named.strip(" [].")):
+        target, text = _id(item.fields.get("id", named)), _text(item, "text", "content")
+    else:
+        target, text = _id(item.fields.get("id")), _text(item, "text", "content", "experience")
+    known = target is not None and library.get(target) is not None
+    if op == "UPDATE" and target and not known:
+        op = "ADD"
+    if op == "ADD" or (op == "NONE" and not known):
+        target = None
+    return _Edit(op, target, text if op in ("ADD", "UPDATE") else None, _finding(item))
+
+
+def _finding(item: Item) -> Finding | None:
+    named = item.fields.get("finding", item.fields.get("problem"))
+    return _FINDINGS.get(re.sub(r"[^a-z]+", "_", str(named).lower()).strip("_"))
+
+
+def _kind(item: Item) -> OpKind:
+    """Return the kind of an operation.
+
+    Raises:
+        ReplyError: There is none, or it is unknown.
+    """
+    key = next((key for key in _OP_KEYS if key in item.fields), None)
+    if key is None:
+        raise item.error("op", "it is missing")
+    said = str(item.fields[key])
+    kind = _KINDS.get(re.sub(r"[^A-Z]", "", said.upper()))
+    if kind is None:
+        raise item.error(key, f'"{brief(said, ID_CHARS)}" is none of {", ".join(get_args(OpKind))}')
+    return kind
+
+
+def _operation(edit: _Edit, edits: "_Edits", call_id: int, sources: tuple[int, ...]) -> Operation:
+    refusal = edits.refusal(edit)
+    return Operation(
+        op=edit.op,
+        target=edit.target,
+        text=cut(edit.text, EXPERIENCE_CHARS) if edit.text else None,
+        from_ops=sources,
+        refused=refusal.why if refusal else None,
+        rule=refusal.rule if refusal else None,
+        call_id=call_id,
+        finding=edit.finding if edit.target else None,
+    )
+
+
+def _sources(item: Item, proposals: int) -> tuple[int, ...]:
+    """Return the positions of the proposals that an operation names, from 0."""
+    named = item.fields.get("from")
+    listed = named if isinstance(named, list) else [named]
+    numbers = [int(n) for one in listed for n in _PROPOSAL.findall(_half_width(str(one)))]
+    return tuple(dict.fromkeys(n - 1 for n in numbers if n <= proposals))
+
+
 class _Edits:
-    """Which operations of a list can be taken, one after another."""
+    """Decides which operations of a list can be taken, one after another."""
 
     def __init__(self, library: Library, limit: int) -> None:
         self._library, self._left, self._limit = library, limit, limit
@@ -133,64 +232,128 @@ class _Edits:
         self._texts = {e.text: "the library" for e in library.experiences}
         self._room = LIBRARY_SIZE - len(library)
 
-    def why_not(self, item: _OperationItem) -> str | None:
-        """Why the next operation cannot be taken; None when it is."""
-        target = item.id if item.op in ("UPDATE", "DELETE") else None
-        text = _one_line(item.text or "") if item.op in ("ADD", "UPDATE") else None
-        refused = self._bad_target(item) or self._bad_text(text)
+    def refusal(self, edit: _Edit) -> _Refusal | None:
+        """Return why the next operation cannot be taken; None when it is."""
+        refused = self._bad_target(edit) or self._bad_text(edit.text)
         if refused is None and self._left == 0:
-            refused = f"more than {self._limit} operations"
-        if refused is None and item.op == "ADD" and self._room <= 0:
-            refused = f"the library is full ({LIBRARY_SIZE} experiences)"
+            refused = _Refusal("beyond_limit", f"more than {self._limit} operations")
+        if refused is None and edit.op == "ADD" and self._room <= 0:
+            why = f"the library is full ({LIBRARY_SIZE} experiences)"
+            refused = _Refusal("library_full", why)
         if refused is None:
             self._left -= 1
-            self._room += {"ADD": -1, "DELETE": 1}.get(item.op, 0)
-            self._targets |= {target} if target else set()
-            self._texts |= {text: "another operation"} if text else {}
+            self._room += {"ADD": -1, "DELETE": 1}.get(edit.op, 0)
+            self._targets |= {edit.target} if edit.target and edit.op != "NONE" else set()
+            self._texts |= {edit.text: "another operation"} if edit.text else {}
         return refused
 
-    def _bad_target(self, item: _OperationItem) -> str | None:
-        if item.op not in ("UPDATE", "DELETE"):
+    def _bad_target(self, edit: _Edit) -> _Refusal | None:
+        if edit.op not in ("UPDATE", "DELETE"):
             return None
-        if self._library.get(item.id or "") is None:
-            return f"{brief(item.id or 'no id', ID_CHARS)} is not in the library"
-        return f"{item.id} has an operation already" if item.id in self._targets else None
+        if edit.target is None or self._library.get(edit.target) is None:
+            named = brief(edit.target or "no id", ID_CHARS)
+            return _Refusal("unknown_id", f"{named} is not in the library")
+        if edit.target in self._targets:
+            return _Refusal("second_operation", f"{edit.target} has an operation already")
+        return None
 
-    def _bad_text(self, text: str | None) -> str | None:
+    def _bad_text(self, text: str | None) -> _Refusal | None:
         if text is None:
             return None
         if not text:
-            return "it has no text"
+            return _Refusal("no_text", "it has no text")
         if len(text) > EXPERIENCE_CHARS:
-            return f"its text has {len(text)} characters (at most {EXPERIENCE_CHARS})"
+            why = f"its text has {len(text)} characters (at most {EXPERIENCE_CHARS})"
+            return _Refusal("too_long", why)
         said = self._texts.get(text)
-        return f"{said} says exactly this already" if said else None
+        return _Refusal("duplicate", f"{said} says exactly this already") if said else None
 
 
-def _read(reply: Reply, key: str, model: type[M]) -> M:
-    """The last JSON object in the reply that has this key, as a typed value."""
-    text = answer_of(reply.content)
-    found = _last_object(text, key) or _last_object(_TRAILING_COMMA.sub(r"\1", text), key)
-    if found is None:
-        raise ReplyError(f'it holds no JSON object with "{key}"')
+def _text(item: Item, *keys: str) -> str:
+    """Return an item's text on one line, without what Markdown or our own lists put around it.
+
+    Raises:
+        ReplyError: It is a number or the like.
+    """
+    key = next((key for key in keys if key in item.fields), None)
+    if key is None:
+        return ""
+    value = item.fields[key]
+    if not isinstance(value, str):
+        raise item.error(key, "it is no text")
+    text = " ".join(clean(value).split())
+    text = _STRONG.sub(r"\1", text[bullet.end() :] if (bullet := _BULLET.match(text)) else text)
+    text = (text[label.end() :] if (label := _LABEL.match(text)) else text).strip()
+    return text if any(char.isalnum() for char in text) else ""
+
+
+def _id(named: object) -> str | None:
+    """Return `E3` for `[E3]`, `e3`, `E03`, `3`; other text as it is; None for none."""
+    text = _half_width(str(named)).strip() if named is not None else ""
+    found = _ID.search(text) or _BARE_ID.fullmatch(text)
+    return f"E{found[1]}" if found else text or None
+
+
+def _half_width(text: str) -> str:
+    return unicodedata.normalize("NFKC", text)
+
+
+def _read(reply: Reply, form: Form) -> Sequence[Item]:
+    """Return the items of the last list in the reply, whichever form it has.
+
+    Raises:
+        ReplyError: There is none, or not all of it.
+    """
+    text, thinking = visible(reply)
+    cut_off = reply.finish == "length"
+    if not text:
+        raise form.error(_CUT if cut_off else "it is empty")
+    mended, marked = Mended(text), blocks(text, form)
+    block = next((block for block in reversed(marked) if block.readable), None)
+    value = last_value(mended, form)
+    ends = max(block.end if block else -1, value.end if value else -1)
+    if thinking and (cut_off or ends < 0 or text[ends:].strip("` \n")):
+        raise form.error(_CUT if cut_off else "its thinking never ends")
+    if cut_off and marked and not marked[-1].closed and marked[-1].end > ends:
+        raise form.error(_CUT)  # what stands before was a draft
+    broken = last_broken(mended, form)
+    if broken and broken.start > ends:
+        return _repaired(broken, cut_off=cut_off)
+    if value and value.end == ends:
+        return items(value.raw, form)
+    return _complete(block, marked, form, cut_off=cut_off)
+
+
+def _repaired(broken: Broken, *, cut_off: bool) -> Sequence[Item]:
+    if cut_off and broken.form.whole:
+        raise broken.form.error(_CUT)
     try:
-        return model.model_validate(clean_json(found))
-    except ValidationError as e:
-        first = e.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise ReplyError(f"{place}: {first['msg']}") from e
+        return items(broken.repaired(cut=cut_off), broken.form)
+    except ReplyError as e:
+        if cut_off:
+            raise broken.form.error(_CUT) from e
+        raise
 
 
-def _last_object(text: str, key: str) -> dict[str, Any] | None:
-    """The last object with `key` that stands in the text on its own, not inside another one."""
-    decoder, found, at, misses = json.JSONDecoder(), None, text.find("{"), 0
-    while at != -1 and misses < MISSES:
-        try:
-            value, end = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            end, misses = at + 1, misses + 1
-        else:
-            if isinstance(value, dict) and key in value:
-                found = value
-        at = text.find("{", end)
-    return found
+def _complete(
+    block: Block | None, marked: Sequence[Block], form: Form, *, cut_off: bool
+) -> Sequence[Item]:
+    """Return the items of a block, of one that is not closed what is complete.
+
+    Raises:
+        ReplyError: There is no such block, or it must not be taken in part.
+    """
+    tag = f"<{form.wrapper}>"
+    if block is None:
+        if cut_off:
+            raise form.error(_CUT)
+        if not marked:
+            raise form.error(f'it holds no {tag} block and no JSON object with "{form.wrapper}"')
+        closed = marked[-1].closed
+        why = f"there is no <{form.item}> in it" if closed else "it is never closed"
+        raise form.error(f"its {tag} cannot be read: {why}")
+    if form.whole and not block.closed and cut_off:
+        raise form.error(_CUT)
+    if form.whole and block.unfinished:
+        raise form.error(f"its last <{form.item}> is never closed")
+    return block.items

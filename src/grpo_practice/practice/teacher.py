@@ -72,19 +72,33 @@ class Teacher:
             ) from e
 
     async def ask(self, chat: Chat, messages: list[Message], read: Callable[[Reply], T]) -> T:
-        """What `read` makes of the reply; one it cannot read is asked for again, with the error.
+        """Return what `read` makes of the reply; one it cannot read is asked for again.
+
+        Asked again, the model sees its reply, what is wrong with it and the form asked for, and
+        has another seed. At temperature 0 it is the new messages that make a new answer likely: a
+        temperature is part of the model's settings, which belong to the run and not to one ask.
 
         Raises:
             ReplyError: It could not be read `ASKS` times.
             EndpointError: There was no reply.
         """
         for ask in range(ASKS):
-            reply = await chat(messages)
+            reply = await chat(messages, r=ask)
             try:
                 return read(reply)
             except ReplyError as e:
                 if ask == ASKS - 1:
                     raise
-                again = self.prompts["reask"].render(error=str(e))
-                messages = [*messages, reply.message, *again]
+                error = f"{e}\n\n{e.hint}" if e.hint else str(e)
+                messages = _again(messages, reply, self.prompts["reask"].render(error=error))
         raise AssertionError("unreachable")
+
+
+def _again(messages: list[Message], reply: Reply, said: list[Message]) -> list[Message]:
+    """Return the conversation in which a reply is asked for again."""
+    if reply.content.strip():
+        return [*messages, reply.message, *said]
+    # Endpoints refuse an empty assistant message, and some refuse two user messages in a row.
+    *before, last = messages
+    texts = [last["content"], *(message["content"] for message in said)]
+    return [*before, {**last, "content": "\n\n".join(texts)}]
