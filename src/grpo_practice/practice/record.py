@@ -75,11 +75,10 @@ class Distillation:
     @classmethod
     def total(cls, steps: Sequence[Self]) -> Self:
         """Return the sum over steps, in order; the size of the library is that of the last one."""
-        sums = dict[str, Any]()
-        for f in fields(cls):
-            parts = [getattr(step, f.name) for step in steps]
-            counts = [part for part in parts if isinstance(part, Mapping)]
-            sums[f.name] = added(counts) if counts else sum(parts)
+        none, sums = cls(), dict[str, Any]()
+        for name in (f.name for f in fields(cls)):
+            parts = [getattr(step, name) for step in steps]
+            sums[name] = added(parts) if isinstance(getattr(none, name), Mapping) else sum(parts)
         return cls(**{**sums, "experiences": steps[-1].experiences if steps else 0})
 
     def document(self) -> dict[str, Any]:
