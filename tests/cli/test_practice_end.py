@@ -260,7 +260,7 @@ def test_steps_that_an_older_version_closed_are_no_failure_and_no_success_either
         db.execute(f"{old} WHERE step = 0")
     partly = gp("practice")
     assert partly.code == 0
-    assert "counted step 1; an older version closed the others" in flat(partly.out)
+    assert "counted step 1; an older version closed 1 more" in flat(partly.out)
     assert "warning: all 3 comparisons failed" in flat(partly.out)
     with closing(sqlite3.connect(tmp_path / "p.db")) as db, db:
         db.execute(old)

@@ -135,14 +135,13 @@ def funnel(steps: Sequence["StepRow"], run: str) -> list[tuple[str, str]]:
     steps_counted = counted_steps(steps)
     if not steps_counted:
         return [("quarantined", _quarantined(steps, run))]
-    some = len(steps_counted) < sum(row.closed for row in steps)
+    some = steps_named(list(steps_counted))
+    others = sum(row.closed for row in steps) - len(steps_counted)
     sums = Distillation.total(list(steps_counted.values()))
     refused = sum(sums.refused.values())
     return [
-        ("counted", f"{steps_named(list(steps_counted))}; an older version closed the others")
-        if some
-        else ("", ""),
-        ("compared", f"{sums.compared} of {count(sums.informative, 'informative group')}"),
+        ("counted", f"{some}; an older version closed {others} more" if others else ""),
+        ("compared", _compared(sums)),
         ("failed", _failed(sums)),
         ("summaries", f"{sums.unsummarised} failed" if sums.unsummarised else ""),
         ("shortened", _shortened(sums)),
@@ -154,6 +153,11 @@ def funnel(steps: Sequence["StepRow"], run: str) -> list[tuple[str, str]]:
         ("quarantined", _quarantined(steps, run, sums.quarantined)),
         ("removed", count(sums.removed, "experience") if sums.removed else ""),
     ]
+
+
+def _compared(sums: "Distillation") -> str:
+    groups = count(sums.informative, "informative group")
+    return f"{sums.compared} of {groups}" if sums.informative else ""
 
 
 def _failed(sums: "Distillation") -> str:
@@ -207,7 +211,7 @@ def _why_nothing(report: "PracticeReport") -> str:
     if failed := sum(s.get("groups", {}).get("failed", 0) for s in stats):
         of = sum(s.get("informative") or 0 for s in stats)
         return f"{failed} of {count(of, 'comparison')} failed: {PROGRAM} runs show {report.run}"
-    if any(short.of == "proposals" for short in report.shortfalls):
+    if report.distillation is not None and report.distillation.proposals:
         return f"what was proposed is not in the library: {PROGRAM} runs show {report.run}"
     if any(s.get("informative") for s in stats):
         return f"what was compared suggested nothing: {PROGRAM} runs show {report.run}"
