@@ -131,10 +131,10 @@ def _lost(proposed: Sequence[Operation], merged: Sequence[Operation]) -> int:
 
     A merged operation that names no proposal stands for all of them, as for the answer guard.
     """
-    numbered = [op for op in proposed if op.refused is None]
+    shown = sum(op.refused is None for op in proposed)
     became = defaultdict[int, list[bool]](list)
     for op in merged:
-        for i in op.from_ops or range(len(numbered)):
+        for i in op.from_ops or range(shown):
             became[i].append(_is_lost(op))
     return sum(map(_is_lost, proposed)) + sum(map(all, became.values()))
 
