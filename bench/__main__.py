@@ -16,6 +16,7 @@ NAMES = (
     "symbolic",
     "startup",
     "learning",
+    "teaching",
     "hostile",
     "growth",
     "big_store",

@@ -9,7 +9,7 @@ points. There is nothing to repeat: the seeds decide everything, and `runs` is n
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import sqrt
 from statistics import fmean, stdev
@@ -28,7 +28,7 @@ from grpo_practice.prompts.system import render_library
 from grpo_practice.sim.lore import keys_in
 from grpo_practice.sim.world import Difficulty, Teaching, World
 from grpo_practice.store import Store
-from grpo_practice.types import Library
+from grpo_practice.types import Library, Sample
 
 SEEDS, CLIENT_SEEDS = 200, 10
 FIXED = Policy()
@@ -160,43 +160,68 @@ def _through_the_client(n: int, *, tiny: bool) -> list[Row]:
 
 def through_the_client(toy: Toy, policy: Policy, practice: Mapping[str, Any]) -> Outcome:
     """One practice run in the toy's world as the command makes it, on the simulated endpoint."""
-    practice = {
-        "epochs": EPOCHS,
-        "batch_size": policy.questions // 2,
-        "grpo_n": policy.attempts,
-        "rollout_concurrency": 16,
-        "seed": toy.world.seed,
-        **practice,
-    }
+    practice = {"batch_size": policy.questions // 2, "grpo_n": policy.attempts, **practice}
+    run = practised_in(toy.world, asked()[: policy.questions], practice)
+    return Outcome(
+        rollouts=sum(played for _, played in run.groups),
+        gains=[toy.gain(keys) for keys in run.libraries],
+        mixed=sum(0 < wins < played for wins, played in run.groups),
+        edits=toy.kinds(next(iter(keys_in(text or "")), None) for text in run.proposed),
+        library=toy.kinds(run.libraries[-1]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Practised:
+    """What a practice run through the client left in its database."""
+
+    libraries: Sequence[Sequence[str]]
+    """The keys of the library after each step."""
+    groups: Sequence[tuple[float, int]]
+    """Sum of the rewards, and rollouts, of each group."""
+    proposed: Sequence[str | None]
+    """The text of each operation that a group proposed."""
+    teacher: tuple[int, int]
+    """Calls of the teacher, and their tokens."""
+
+
+def practised_in(
+    world: World,
+    samples: Sequence[Sample],
+    practice: Mapping[str, Any],
+    *,
+    agent: Mapping[str, Any] = SOLVER,
+    verify: str = "math",
+) -> Practised:
+    """Practise on these questions as the command does, on the simulated endpoint of a world."""
+    practice = {"epochs": EPOCHS, "rollout_concurrency": 16, "seed": world.seed, **practice}
     with (
-        patch.object(sim, "SimTransport", partial(sim.SimTransport, toy.world)),
+        patch.object(sim, "SimTransport", partial(sim.SimTransport, world)),
         folder() as here,
         Store(here / "p.db") as store,
     ):
-        store.add_dataset("tasks", asked()[: policy.questions], origin="sim", replace=False)
+        store.add_dataset("tasks", list(samples), origin="sim", replace=False)
         config = here / "c.yaml"
-        data = {"practice_dataset_name": "tasks"}
-        write_config(config, "", practice=practice, data=data, evaluation={"agent": SOLVER})
+        data, evaluation = {"practice_dataset_name": "tasks"}, {"agent": agent, "verify": verify}
+        write_config(config, "", practice=practice, data=data, evaluation=evaluation)
         loaded = load_practice(config, [], {})
         session = Session(store, lambda event: None, "bench")
         job = prepare_practice(session, loaded.config, Source(loaded.text, loaded.base_dir))
         report = asyncio.run(run_practice(session, job))
-        libraries = [_keys(store.library(row.library_out)) for row in report.steps]
-        groups = store.read(
-            lambda db: db.execute(
-                "SELECT sum(reward), count(*) FROM v_rollouts GROUP BY step, slot"
-            ).fetchall()
+
+        def rows(sql: str) -> list[Any]:
+            return store.read(lambda db: [tuple(row) for row in db.execute(sql)])
+
+        ((calls, tokens),) = rows(
+            "SELECT count(*), coalesce(sum(tokens_in + tokens_out), 0) FROM calls"
+            " WHERE role = 'teacher'"
         )
-        proposed = store.read(
-            lambda db: db.execute("SELECT text FROM operations WHERE source = 'propose'").fetchall()
+        return Practised(
+            [_keys(store.library(row.library_out)) for row in report.steps],
+            rows("SELECT sum(reward), count(*) FROM v_rollouts GROUP BY step, slot"),
+            [text for (text,) in rows("SELECT text FROM operations WHERE source = 'propose'")],
+            (calls, tokens),
         )
-    return Outcome(
-        rollouts=sum(played for _, played in groups),
-        gains=[toy.gain(keys) for keys in libraries],
-        mixed=sum(0 < wins < played for wins, played in groups),
-        edits=toy.kinds(next(iter(keys_in(text or "")), None) for (text,) in proposed),
-        library=toy.kinds(libraries[-1]),
-    )
 
 
 def _keys(library: Library) -> list[str]:

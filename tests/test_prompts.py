@@ -15,6 +15,8 @@ SAME: dict[str, object] = {
     "experiences": LIBRARY,
     "truth": True,
     "limit": 2,
+    "instructions": "Solve it.",
+    "words": 300,
 }
 """What is equal for all calls of a step."""
 
@@ -51,7 +53,7 @@ def rendered(stage: str, one: str) -> str:
     attempt = {"number": 1, "shown": "E1", "kind": "summary", "text": one, "reward": "1", "rank": 1}
     attempt["judgement"] = None
     values = SAME | {
-        **dict.fromkeys(("question", "answer", "critique", "transcript"), one),
+        **dict.fromkeys(("question", "answer", "critique", "transcript", "reward"), one),
         "attempts": [attempt],
         "lessons": [one],
         "proposals": [(one, [{"id": "P1", "op": "ADD", "finding": None, "text": one}])],

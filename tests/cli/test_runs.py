@@ -34,7 +34,7 @@ def test_a_run_shows_steps_scores_and_costs_by_stage(demo: Gp) -> None:
     assert evaluations[0] == "demo/eval"
     assert len(evaluations) == 3
     stages = [line.split()[0] for line in lines if " sim " in line]
-    assert stages == ["play", "summarise", "compare", "propose", "merge"]
+    assert stages == ["play", "compare", "propose", "merge"]  # all fits: no summaries
     assert lines[-1] == "next: grpo-practice experiences list --run demo"
 
 

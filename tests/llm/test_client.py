@@ -242,7 +242,7 @@ async def test_a_request_that_backs_off_holds_no_slot() -> None:
 
     async with connect(server, n=1, sleep=sleep) as client:
         bad = asyncio.create_task(client.send(ask(text="bad")))
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             assert (await client.send(ask(text="good"))).content == "24"
         woken.set()
         with pytest.raises(EndpointError):
@@ -312,14 +312,16 @@ async def test_a_caller_without_time_left_sends_nothing() -> None:
     assert server.seen == []
 
 
-async def test_a_wait_for_a_slot_is_not_held_against_the_callers_limit() -> None:
+def test_a_wait_for_a_slot_is_not_held_against_the_callers_limit() -> None:
     async def slow(_: dict[str, Any]) -> str:
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(5)
         return "24"
 
-    async with connect(FakeEndpoint(slow), n=1) as client:
-        got = await asyncio.gather(*(client.send(ask(), limit_s=0.3) for _ in range(8)))
-    assert len(got) == 8
+    async def story() -> list[Any]:
+        async with connect(FakeEndpoint(slow), n=1) as client:
+            return await asyncio.gather(*(client.send(ask(), limit_s=6) for _ in range(8)))
+
+    assert len(virtual(story())) == 8
 
 
 async def test_a_request_refused_with_a_status_was_not_paid() -> None:

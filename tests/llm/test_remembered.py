@@ -91,7 +91,7 @@ async def test_1_27_cancelled_requests_leave_the_client_usable() -> None:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         block = False
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(60):
             assert (await client.send(ask())).content == "24"
 
 

@@ -198,7 +198,7 @@ async def test_the_last_event_needs_no_blank_line_after_it() -> None:
 
 
 async def test_a_connection_left_open_after_the_end_is_not_waited_for() -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         got, _ = await send(streamed(Network([GOOD], left_open=True)))
     assert got.content == "é = 24 €"
 

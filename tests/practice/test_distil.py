@@ -86,7 +86,8 @@ PROMPTS = load_prompts()
 
 
 def teacher(said: Said, *, truth: bool = True) -> Teacher:
-    return Teacher(said.chat, load_prompts(), "Add numbers.", "Be exact.", truth, 2, 0)
+    goals = ("Add numbers.", "Be exact.")
+    return Teacher(said.chat, load_prompts(), *goals, truth, 2, 0, "Add it up.")
 
 
 AT = At(1, 0, 0, 0)

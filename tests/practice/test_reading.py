@@ -137,13 +137,13 @@ async def test_a_transcript_is_shortened_to_what_its_summary_may_read() -> None:
 
 async def test_writing_that_takes_more_bytes_has_room_for_fewer_characters() -> None:
     said = Said(compare=LESSON, propose=ADD)
-    never = replace(as_they_are(said, 9_000), summaries="never")
+    never = replace(as_they_are(said, 12_000), summaries="never")
     group = tall(400_000)
     long = group.rollouts[0].played.transcript[-1]
     long["reasoning_content"] = "数" * 400_000
     await distil(never, group, LIBRARY, AT)
     (told,) = said.prompts("compare")
-    assert len(told) <= 9_000 * 400_000 // 1_200_000 + 100
+    assert len(told) <= 12_000 * 400_000 // 1_200_000 + 100
 
 
 class Small:

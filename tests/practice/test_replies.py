@@ -226,7 +226,7 @@ def test_1_45_a_lone_surrogate_inside_the_json_is_replaced() -> None:
     assert op.text == "N: a \ufffd"
 
 
-HOSTILE = [
+HOSTILE: list[str | tuple[str, str, str]] = [
     "{",
     "[",
     '{"k":[',
@@ -247,13 +247,21 @@ HOSTILE = [
     "**a",
     "&amp",
     "<thinking>",
+    "<lesson " + '"a" ' * 30,
+    '{"a":[' + "1," * 1000,
+    ("<lesson><op>a</op>", "<text>", "</lesson>"),
 ]
 
 
-@pytest.mark.parametrize("piece", HOSTILE)
-def test_a_reply_of_one_piece_over_and_over_takes_no_square_of_its_length(piece: str) -> None:
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_a_reply_of_one_piece_over_and_over_takes_no_square_of_its_length(
+    hostile: str | tuple[str, str, str],
+) -> None:
+    before, piece, after = ("", hostile, "") if isinstance(hostile, str) else hostile
+
     def seconds(length: int) -> float:
-        text, began = (piece * length)[:length], time.process_time()
+        text = before + (piece * (1 + length // len(piece)))[:length] + after
+        began = time.process_time()
         with suppress(ReplyError):
             read_lessons(reply(text), LIBRARY, limit=2)
         return time.process_time() - began

@@ -161,7 +161,8 @@ DECODED: list[tuple[str, str, Sequence[object]]] = [
     ("Chinese", '{"lessons": [{"lesson": "当“a”时，做 b。"}]}', ["当“a”时，做 b。"]),
     ("escaped Chinese", '{"lessons": ["\\u5f53 a"]}', ["当 a"]),
     ("many braces of LaTeX before", r"$\frac{1}{2}$ " * 600 + JSON, [AB]),
-    ("LaTeX before, JSON after tags", r"\theta \leq \frac{1}{2} " * 9 + TAGS + JSON, [AB]),
+    ("LaTeX before, tags drafted", r"\theta \leq " * 99 + TAGS.replace("b", "c") + JSON, [AB]),
+    ("LaTeX before, JSON drafted", r"\theta \leq " * 99 + JSON.replace("b", "c") + TAGS, [AB]),
 ]  # fmt: skip
 
 

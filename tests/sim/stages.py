@@ -69,6 +69,8 @@ def summarise(question: str, reply: str, library: Library, seed: int = 0) -> str
         "critique": "expected 25,\nas said",
         "experiences": experience_lines(library),
         "transcript": f"assistant: {reply}",
+        "reward": None,
+        "words": 300,
     }
     return ask(PROMPTS["summarise"].render(**slots), seed)
 
@@ -108,6 +110,7 @@ def compare(
         "attempts": attempts,
         "truth": truth,
         "limit": limit,
+        "instructions": "",
     }
     lessons = ending(ask(PROMPTS["compare"].render(**slots), seed, world))["lessons"]
     assert isinstance(lessons, list)

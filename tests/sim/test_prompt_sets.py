@@ -109,6 +109,7 @@ def shown(
         "attempts": attempts,
         "truth": True,
         "limit": 2,
+        "instructions": "",
     }
     return slots, expected
 
@@ -125,6 +126,7 @@ def test_an_attempt_alone_is_summarised_and_played_by_nobody(name: str) -> None:
             answer=sample.answer,
             critique="expected 25",
             reward="1",
+            words=300,
             experiences=experience_lines(library),
             transcript=transcript_text([{"role": "assistant", "content": reply}]),
         )

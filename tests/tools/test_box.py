@@ -11,8 +11,10 @@ from grpo_practice.errors import AgentError, ConfigError, EndpointRefusedError
 from grpo_practice.events import Event, ToolFinished
 from grpo_practice.redact import redactor
 from grpo_practice.tools import Output, Tool, ToolError
+from grpo_practice.tools import box as toolbox
 from grpo_practice.tools.box import OUTPUT_BYTES, Toolbox, capped
 from tests.fakes import cancelling
+from tests.llm.virtual import virtual
 from tests.tools.fakes import ANY, SCOPE, Counter, FakeLedger, box
 
 
@@ -145,19 +147,28 @@ async def test_the_rollouts_own_deadline_ends_a_tool_and_nothing_is_stored() -> 
     assert not ledger.entries
 
 
-async def test_waiting_for_a_slot_is_no_time_of_the_rollout() -> None:
-    tool = Echo(waits_s=0.05).tool(slots=asyncio.Semaphore(1))
-    async with box(tool, ledger=FakeLedger()).open(SCOPE) as tools:
-        results = await asyncio.gather(
-            *(tools("echo", f'{{"a": {n}}}', limit_s=0.5) for n in range(4))
-        )
-    assert max(r.seconds for r in results) < 0.12
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of the tools is that of the event loop, which may be a virtual one."""
+    monkeypatch.setattr(toolbox, "monotonic", lambda: asyncio.get_running_loop().time())
 
 
-async def test_what_a_tool_waited_for_an_endpoint_is_no_time_of_the_rollout() -> None:
-    tool = Echo(Output("x", waited_s=0.05), waits_s=0.06).tool()
-    (result,) = await called(box(tool, ledger=FakeLedger()), ("echo", "{}"))
-    assert 0.0 <= result.seconds < 0.05
+@pytest.mark.usefixtures("clock")
+def test_waiting_for_a_slot_is_no_time_of_the_rollout() -> None:
+    async def story() -> list[float]:
+        tool = Echo(waits_s=5).tool(slots=asyncio.Semaphore(1))
+        async with box(tool, ledger=FakeLedger()).open(SCOPE) as tools:
+            calls = (tools("echo", f'{{"a": {n}}}', limit_s=6) for n in range(4))
+            return [result.seconds for result in await asyncio.gather(*calls)]
+
+    assert virtual(story()) == [5] * 4
+
+
+@pytest.mark.usefixtures("clock")
+def test_what_a_tool_waited_for_an_endpoint_is_no_time_of_the_rollout() -> None:
+    tool = Echo(Output("x", waited_s=5), waits_s=6).tool()
+    (result,) = virtual(called(box(tool, ledger=FakeLedger()), ("echo", "{}")))
+    assert result.seconds == 1
 
 
 @pytest.mark.parametrize("text", ["x" * 5_000_000, "é" * 50_000, "🦆" * 9_000])

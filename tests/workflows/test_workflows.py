@@ -11,7 +11,7 @@ from tests.workflows.play import MATH, WEB, Played, billed, fetch, kill, play, p
 from tests.workflows.services import services
 
 README = Path(__file__).parents[2] / "README.md"
-TEACHING = {"summarise", "compare", "propose", "merge"}
+TEACHING = {"compare", "propose", "merge"}
 
 
 @pytest.fixture

@@ -125,10 +125,27 @@ class CommandProgram:
 
     async def __call__(self, question: str, system: str, context: ProgramContext) -> str:
         """The `answer` it prints."""
-        given = {"question": question, "system": system} | asdict(context)
-        loop, talk = asyncio.get_running_loop(), _Talk()
+        given, talk = {"question": question, "system": system} | asdict(context), _Talk()
+        starting = asyncio.create_task(self._start(context, talk))
         try:
-            transport, _ = await loop.subprocess_exec(
+            await asyncio.wait((starting,))
+            transport = starting.result()
+            stdin = transport.get_pipe_transport(0)
+            assert isinstance(stdin, asyncio.WriteTransport)
+            stdin.write(json.dumps(given).encode())
+            stdin.write_eof()
+            await asyncio.wait((talk.exited, talk.flooded), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            # A start that is itself cancelled kills the process alone, not what that has started,
+            # and then waits until nobody holds its pipes any more.
+            await asyncio.wait((starting,))
+            if starting.exception() is None:
+                await _end(starting.result(), talk)
+        return self._read(transport.get_returncode(), talk)
+
+    async def _start(self, context: ProgramContext, talk: "_Talk") -> asyncio.SubprocessTransport:
+        try:
+            transport, _ = await asyncio.get_running_loop().subprocess_exec(
                 lambda: talk,
                 *self._command,
                 cwd=self._folder,
@@ -137,15 +154,7 @@ class CommandProgram:
             )
         except (OSError, ValueError) as e:
             raise AgentError(f"{self._command[0]} cannot be run: {e}") from e
-        try:
-            stdin = transport.get_pipe_transport(0)
-            assert isinstance(stdin, asyncio.WriteTransport)
-            stdin.write(json.dumps(given).encode())
-            stdin.write_eof()
-            await asyncio.wait((talk.exited, talk.flooded), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            await _end(transport, talk)
-        return self._read(transport.get_returncode(), talk)
+        return transport
 
     def _read(self, code: int | None, talk: "_Talk") -> str:
         name = Path(self._command[0]).name

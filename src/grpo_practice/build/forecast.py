@@ -26,8 +26,8 @@ CHARS_PER_TOKEN = Range(5, DENSE_CHARS_PER_TOKEN)
 ASSUMED: dict[Stage, tuple[Range, Range]] = {
     "play": (Range(), Range(200, 2_000)),
     "judge": (Range(500, 3_000), Range(50, 500)),
-    "summarise": (Range(700, 4_000), Range(200, 800)),
-    "compare": (Range(1_000, 6_000), Range(100, 600)),
+    "summarise": (Range(400, 4_000), Range(200, 800)),
+    "compare": (Range(600, 6_000), Range(100, 600)),
     "propose": (Range(500, 3_000), Range(100, 500)),
     "merge": (Range(800, 8_000), Range(100, 2_000)),
 }

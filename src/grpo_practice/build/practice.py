@@ -253,6 +253,7 @@ async def _work(session: Session, job: PracticeJob, run: Open, rows: list[StepRo
             truth=settings.given_ground_truth,
             limit=settings.num_experiences_per_query,
             run_seed=settings.seed,
+            instructions=agent.agent.instructions,
             summaries=settings.summaries,
             room=room_of(teacher_context(config), endpoint_of(distils)[0].get("max_tokens")),
         )

@@ -21,6 +21,7 @@ from grpo_practice.practice.transcript import (
     Shortened,
     Transcript,
     how_it_ended,
+    shorten,
     transcript_of,
 )
 from grpo_practice.prompts.system import experience_lines
@@ -39,6 +40,8 @@ from grpo_practice.types import (
 )
 
 T = TypeVar("T")
+INSTRUCTIONS = 2_000
+"""Characters of the agent's instructions that a comparison shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +168,20 @@ async def summarise(task: Task, rollout: Rollout) -> Attempt:
             question=rollout.sample.question,
             answer=answer_text(rollout.sample.answer) if teacher.truth else None,
             critique=judgement(rollout) if teacher.truth else None,
+            reward=f"{rollout.reward or 0.0:g}" if teacher.truth else None,
             experiences=experience_lines(task.shown),
             transcript=shown[0],
+            words=words_for(text.chars),
         )
 
     chat = teacher.open(task.at, "summarise", rollout.sample, rollout.attempt)
     summary, (cut,) = await _ask(task, chat, [text], write, read_summary)
     return Attempt(rollout, "summary", Transcript((Piece("said", summary),)), cut)
+
+
+def words_for(chars: int) -> int:
+    """Return the most words of a summary of so many characters; 300 of what has 15,000."""
+    return min(150 + round(chars, -3) // 100, 900)
 
 
 async def compare(
@@ -254,6 +264,7 @@ def _comparison(task: Task, attempts: Sequence[Attempt], texts: Sequence[str]) -
         attempts=shown,
         truth=teacher.truth,
         limit=teacher.limit,
+        instructions=shorten(teacher.instructions, INSTRUCTIONS).text,
     )
 
 

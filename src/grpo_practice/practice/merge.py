@@ -68,10 +68,11 @@ async def merge(
         votes={name: _shown(of) for name, of in evidence.items()},
     )
     chat = teacher.open(at, "merge", None)
+    limit = len(proposed) + len(library)  # a model may well say NONE of what is to stay
     return await teacher.ask(
         chat,
         messages,
-        lambda r: read_operations(r, library, limit=len(proposed), proposals=len(proposed)),
+        lambda r: read_operations(r, library, limit=limit, proposals=len(proposed)),
     )
 
 

@@ -330,7 +330,9 @@ def _repaired(broken: Broken, *, cut_off: bool) -> Sequence[Item]:
     try:
         return items(broken.repaired(cut=cut_off), broken.form)
     except ReplyError as e:
-        raise broken.form.cut_off() if cut_off else e from e
+        if cut_off:
+            raise broken.form.cut_off() from e
+        raise
 
 
 def _complete(

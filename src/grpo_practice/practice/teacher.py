@@ -45,6 +45,8 @@ class Teacher:
     limit: int
     """The most lessons of one group."""
     run_seed: int
+    instructions: str = ""
+    """The agent's own, without experiences."""
     summaries: Summaries = "always"
     """Whether attempts are summarised before they are compared."""
     room: int = room_of(ASSUMED_CONTEXT, None)

@@ -22,16 +22,16 @@ SLOTS: Mapping[str, frozenset[str]] = {
     name: frozenset(slots.split())
     for name, slots in {
         "summarise": "agent_objective learning_objective question answer critique experiences"
-        " transcript",
+        " transcript reward words",
         "compare": "agent_objective learning_objective question answer experiences attempts"
-        " truth limit",
+        " truth limit instructions",
         "propose": "agent_objective learning_objective experiences lessons",
         "merge": "agent_objective learning_objective experiences proposals votes",
         "reask": "error",
     }.items()
 }
 """The prompts of distillation, and the values the code fills in each."""
-OPTIONAL = frozenset({"votes"})
+OPTIONAL = frozenset({"votes", "reward", "words", "instructions"})
 """Values that a prompt need not show: one of the user's own may be older than they are."""
 
 FINAL = (FOLDER / "final.md").read_text("utf-8").strip()

@@ -95,7 +95,7 @@ class Teaching(_Strict):
     noise: float = 0.0
     """Chance to be wrong about a group: to take the worse attempts for the better ones, or to go
     against the evidence about an experience."""
-    forms: Literal["json", "mixed"] = "json"
+    forms: Literal["json", "mixed"] = "mixed"
     """How it writes what code is to read: always JSON, or as models do, now so, now so."""
 
     def p_help(self, wins: int, losses: int, *, truth: bool = True) -> float:

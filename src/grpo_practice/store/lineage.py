@@ -151,7 +151,8 @@ def decide(
         afresh = "--restart-step N to play from step N on afresh"
     else:
         afresh = f"--restart-step {recorded} to keep the steps before it and go on from there"
-    undo = "" if any(REMOVED.get(c.key) == c.was for c in changes) else "undo the change, "
+    beyond = any(c.key == "practice.method" or REMOVED.get(c.key) == c.was for c in changes)
+    undo = "" if beyond else "undo the change, "
     raise FingerprintError(
         f"{run} was started with another configuration",
         changes,

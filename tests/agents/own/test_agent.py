@@ -1,6 +1,7 @@
 """A program inside a rollout: what it asks is ledgered, and its address ends with the rollout."""
 
 import asyncio
+import threading
 import time
 from typing import Any
 
@@ -125,7 +126,9 @@ async def test_nobody_finds_the_address_of_another() -> None:
 async def test_each_is_played_at_its_own_scope() -> None:
     world = World(lambda request: str(request.params["seed"]))
     async with world.proxy.served():
-        played = await asyncio.gather(*(world.play(solve, attempt=n) for n in range(64)))
+        played = await asyncio.gather(
+            *(world.play(solve, limit_s=600.0, attempt=n) for n in range(64))
+        )
     assert len({p.response for p in played}) == 64
     at = {entry.address.attempt: entry.reply.content for entry in world.ledger.entries}
     assert [at[n] for n in range(64)] == [p.response for p in played]
@@ -253,10 +256,10 @@ async def test_a_program_that_does_not_end_is_left(monkeypatch: pytest.MonkeyPat
 
 
 async def test_a_function_that_blocks_in_its_thread_is_left() -> None:
-    world, late = World(), list[Exception]()
+    world, late, ended = World(), list[Exception](), threading.Event()
 
     def blocks(question: str, system: str, context: ProgramContext) -> str:
-        time.sleep(0.5)
+        ended.wait(60)
         try:
             with openai.OpenAI(base_url=context.base_url, api_key="k") as c:
                 messages: Any = [{"role": "user", "content": "Q"}]
@@ -267,7 +270,8 @@ async def test_a_function_that_blocks_in_its_thread_is_left() -> None:
 
     async with world.proxy.served():
         played = await world.play(blocks, limit_s=0.1)
-        async with asyncio.timeout(20):
+        ended.set()
+        async with asyncio.timeout(60):
             while not late:  # noqa: ASYNC110 - of another thread
                 await asyncio.sleep(0.02)
     assert (played.outcome, played.reason) == ("limit", "time")

@@ -6,6 +6,7 @@ import pytest
 
 from grpo_practice.agents import clock
 from grpo_practice.agents.clock import Clock
+from tests.llm.virtual import virtual
 
 
 class Hands:
@@ -64,11 +65,16 @@ async def test_requests_made_at_once_count_once(hands: Hands) -> None:
     assert it.left_s == 60.0
 
 
-async def test_it_is_over_once_the_own_time_is() -> None:
-    it = Clock(0.05)
-    over = asyncio.create_task(it.over())
-    with it.asking():
-        await asyncio.sleep(0.1)
-        assert not over.done()
-    async with asyncio.timeout(5):
+def test_it_is_over_once_the_own_time_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> float:
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(clock, "monotonic", loop.time)
+        it = Clock(5.0)
+        over = asyncio.create_task(it.over())
+        with it.asking():
+            await asyncio.sleep(10)
+            assert not over.done()
         await over
+        return loop.time()
+
+    assert virtual(story()) == 15

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from grpo_practice.agents import program
 from grpo_practice.agents.own import ProgramContext
 from grpo_practice.agents.program import MAX_OUTPUT, FunctionProgram
 from grpo_practice.errors import AgentError
@@ -100,15 +101,16 @@ async def test_an_async_one_is_cancelled() -> None:
 
 
 async def test_a_thread_is_left_to_itself_and_that_is_said_once() -> None:
-    go_on, notices = threading.Event(), list[str]()
+    began, go_on, notices = threading.Barrier(4), threading.Event(), list[str]()
 
     def slow(*_: Any) -> str:
-        go_on.wait(20)
+        began.wait(60)
+        go_on.wait(60)
         return "too late"
 
-    program = FunctionProgram("mine.py:solve", slow, notices.append)
-    works = [asyncio.create_task(program("Q", "S", CONTEXT)) for _ in range(3)]
-    await asyncio.sleep(0.05)
+    solve = FunctionProgram("mine.py:solve", slow, notices.append)
+    works = [asyncio.create_task(solve("Q", "S", CONTEXT)) for _ in range(3)]
+    await asyncio.to_thread(began.wait, 60)
     for work in works:
         work.cancel()
     await asyncio.wait(works)
@@ -118,15 +120,19 @@ async def test_a_thread_is_left_to_itself_and_that_is_said_once() -> None:
     assert "mine.py:solve was still running" in notices[0]
 
 
-async def test_a_thread_that_ends_with_its_rollout_is_no_news() -> None:
-    go_on, notices = threading.Event(), list[str]()
+async def test_a_thread_that_ends_with_its_rollout_is_no_news(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(program, "ENDING_S", 60.0)
+    began, go_on, notices = threading.Event(), threading.Event(), list[str]()
 
     def raises(*_: Any) -> str:
-        go_on.wait(20)
+        began.set()
+        go_on.wait(60)
         raise ValueError("at once")
 
     work = asyncio.create_task(call(raises, notices))
-    await asyncio.sleep(0.02)
+    await asyncio.to_thread(began.wait, 60)
     work.cancel()
     go_on.set()
     await asyncio.wait((work,))
@@ -135,6 +141,6 @@ async def test_a_thread_that_ends_with_its_rollout_is_no_news() -> None:
 
 
 async def test_as_many_run_at_once_as_are_asked_to() -> None:
-    together = threading.Barrier(64, timeout=20)
+    together = threading.Barrier(64, timeout=60)
     works = [call(lambda *_: str(together.wait() >= 0)) for _ in range(64)]
     assert await asyncio.gather(*works) == ["True"] * 64

@@ -1,0 +1,148 @@
+"""What a teacher that errs leaves of what is learnt, and what it costs to let it read summaries.
+
+The simulated teacher is wrong about a share of the groups: it takes the worse attempts for the
+better ones. 100 worlds without client (see `toy`), where three ways of counting are compared on the
+same luck: nothing is counted, as the published pipeline leaves it to the merge model; lessons vote;
+lessons vote and rewards speak, which is what the program does. 20 worlds through the client, on
+three kinds of tasks, with summaries and without. There is nothing to repeat: the seeds decide
+everything, and `runs` is not looked at.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from bench.harness import Row, at_most
+from bench.learning import SOLVER, Practised, paired, practised_in
+from bench.toy import TESTED, Counting, Outcome, Policy, Toy
+from grpo_practice.sim.questions import Task, questions
+from grpo_practice.sim.world import Teaching, World
+
+NOISES = (0.0, 0.15, 0.3, 0.45)
+SEEDS, CLIENT_SEEDS = 100, 20
+COUNTINGS: tuple[Counting, ...] = ("nothing", "votes", "votes and rewards")
+TASKS: Mapping[Task, int] = {"math": 50, "labels": 50, "tools": 20}
+"""Questions of each; a task with tools takes some ten turns and 20,000 tokens an attempt."""
+TOOLS = {
+    "max_turns": 16,
+    "toolkits": {
+        "python_executor": {
+            "name": "python_executor",
+            "mode": "builtin",
+            "config": {"backend": "monty"},
+        }
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a run through the client came to."""
+
+    gain: float
+    """Points on other questions."""
+    kinds: Counter[str]
+    """Experiences of the last library."""
+    calls: int
+    tokens: int
+    """Of the teacher."""
+
+
+def rows(runs: int, *, tiny: bool) -> list[Row]:
+    """Gain by noise, counting, kind of task and summaries; calls and tokens of the teacher."""
+    found = _without_client(3 if tiny else SEEDS)
+    for task, n in TASKS.items():
+        if not (tiny and task == "tools"):
+            found += _through_the_client(task, 10 if tiny else n, 2 if tiny else CLIENT_SEEDS)
+    return found
+
+
+def _without_client(n: int) -> list[Row]:
+    done: dict[tuple[Counting, float], list[Outcome]] = {
+        (counting, noise): [
+            Toy(World(seed=seed, teacher=Teaching(noise=noise))).practise(Policy(counting=counting))
+            for seed in range(n)
+        ]
+        for counting in COUNTINGS
+        for noise in NOISES
+    }
+    return [
+        _row(
+            f"{counting} counted, noise {noise:g}",
+            [o.gains[-1] for o in done[counting, noise]],
+            [o.gains[-1] for o in done[counting, 0.0]],
+            [o.library for o in done[counting, noise]],
+            target=counting == COUNTINGS[-1] and noise == 0.3,
+        )
+        for counting, noise in done
+    ]
+
+
+def _through_the_client(task: Task, n: int, seeds: int) -> list[Row]:
+    found = list[Row]()
+    for summaries in ("always", "auto"):
+        done = {
+            noise: [run_of(seed, noise, task, n, {"summaries": summaries}) for seed in range(seeds)]
+            for noise in NOISES
+        }
+        for noise, of in done.items():
+            row = _row(
+                f"{task}, summaries {summaries}, noise {noise:g}",
+                [run.gain for run in of],
+                [run.gain for run in done[0.0]],
+                [run.kinds for run in of],
+                target=noise == 0.3,
+            )
+            row.notes |= {
+                "teacher calls": round(fmean(run.calls for run in of), 1),
+                "teacher tokens": round(fmean(run.tokens for run in of)),
+            }
+            found.append(row)
+    always, auto = found[: len(NOISES)], found[len(NOISES) :]
+    for what, most in (("teacher calls", 45), ("teacher tokens", 60)):
+        share = 100 * sum(r.notes[what] for r in auto) / sum(r.notes[what] for r in always)
+        name = f"{task}: {what} of auto, % of always"
+        found.append(Row(name, f"≤ {most}", [share], at_most(most)))
+    return found
+
+
+def run_of(seed: int, noise: float, task: Task, n: int, practice: Mapping[str, Any]) -> Run:
+    """Practise on `n` questions of a kind of task, as the command does."""
+    world = World(seed=seed, task=task, teacher=Teaching(noise=noise, forms="mixed"))
+    made = questions(n + TESTED, 0, task)
+    agent = {**SOLVER, **TOOLS} if task == "tools" else SOLVER
+    verify = "exact" if task == "labels" else "math"
+    run: Practised = practised_in(
+        world, made[:n], {"batch_size": n // 2, **practice}, agent=agent, verify=verify
+    )
+    keys, tests = run.libraries[-1], [sample.question for sample in made[n:]]
+    gain = 100 * float((world.truth(tests, keys) - world.truth(tests, ())).mean())
+    return Run(gain, Counter(world.item(key).kind for key in keys), *run.teacher)
+
+
+def _row(
+    name: str,
+    gains: Sequence[float],
+    without_noise: Sequence[float],
+    kinds: Sequence[Counter[str]],
+    *,
+    target: bool,
+) -> Row:
+    """Tell the mean gain; the target is its share of the gain without noise."""
+    share = 100 * fmean(gains) / fmean(without_noise)
+    counts = " / ".join(f"{fmean(k[kind] for k in kinds):.1f}" for kind in ("help", "null", "harm"))
+    notes = {
+        "standard error": round(paired(gains)[1], 2),
+        "of the gain without noise": f"{share:.0f} %",
+        "right / null / wrong experiences": counts,
+    }
+    reached = (lambda _: share >= 90) if target else None
+    return Row(
+        f"{name}: gain, points",
+        "≥ 90 % of noise 0" if target else "",
+        [fmean(gains)],
+        reached,
+        notes,
+    )
