@@ -1,7 +1,7 @@
 """Every error this program raises on purpose, and the exit code each one ends with.
 
 GrpoPracticeError          exit 1   base; carries an optional `hint`
-├── RunFailedError         exit 1   too many rollouts failed, or a merge did
+├── RunFailedError         exit 1   too many rollouts failed, a merge did, or nothing was learnt
 ├── ConfigError            exit 2   the YAML, a flag, or a referenced file is wrong
 │   └── FingerprintError   exit 2   a run would go on under another identity; carries the diff
 ├── EndpointRefusedError   exit 3   the endpoint refused us for good, or nothing answers there
@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from signal import Signals
+from typing import Literal
 
 from grpo_practice.redact import redactor
 
@@ -185,10 +186,26 @@ class JudgeError(StepError):
     kind = "judge"
 
 
-class ReplyError(StepError):
-    """The model replied in a form the stage cannot read."""
+ReplyFailure = Literal["unreadable", "empty", "cut", "refused", "content_filter"]
+"""Kinds of replies that are of no use: `cut` by the token limit, `refused` by the model."""
 
-    kind = "reply"
+
+class ReplyError(StepError):
+    """The model replied in a form the stage cannot read.
+
+    Args:
+        message: What is wrong with the reply.
+        hint: The form asked for.
+        kind: What sort of reply it is.
+    """
+
+    kind: ReplyFailure = "unreadable"
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, kind: ReplyFailure = "unreadable"
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.kind = kind
 
 
 @contextmanager

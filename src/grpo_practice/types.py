@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 from grpo_practice.calls import NO_USAGE, Message, Usage
 from grpo_practice.canonical import digest
+from grpo_practice.errors import ReplyFailure
 
 Answer = str | int | float | bool | list[Any] | None
 """A gold answer as the dataset has it; a list means alternatives; None means there is none."""
@@ -54,6 +55,8 @@ RefusedRule = Literal[
     "outvoted",
 ]
 """Kinds of reasons for which an operation is not taken."""
+TeacherFailure = Literal[ReplyFailure, "context_overflow", "provider"]
+"""Kinds of reasons for which a group's distillation fails: a useless reply, or none at all."""
 
 OWN_FAILURES: frozenset[Outcome] = frozenset(
     {"refused", "content_filter", "context_overflow", "empty"}
@@ -293,12 +296,19 @@ class Distilled:
     operations: tuple[Operation, ...] = ()
     failed: str | None = None
     """Why it taught nothing; None when it was distilled."""
+    failed_kind: TeacherFailure | None = None
+    """The kind of that failure."""
     unread: tuple[str, ...] = ()
     """Why attempts could not be summarised, one reason for each; the others were compared."""
     shortened: int = 0
     """Attempts whose transcript was too long for the teacher."""
     cut_chars: int = 0
     """Characters of these that it did not read."""
+
+    @property
+    def compared(self) -> bool:
+        """True when a comparison could be read, also where no proposal came of its lessons."""
+        return self.failed is None or bool(self.lessons)
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,7 @@ def test_the_block_shows_step_rewards_groups_failures_and_tokens() -> None:
     text = drawn(tally)
     assert "math simulated  step 0 (of 2, epoch 0)" in text
     assert "█" * 30 + "▒" * 10 + "  4/4 rollouts  1 failed" in text
-    assert "mean reward 0.667   1 informative of 2 groups, 0 distilled" in text
+    assert "mean reward 0.667   1 informative of 2 groups, 0 distilled, 1 failed" in text
     assert "tokens 100 in, 20 out   requests 1 new, 1 replayed" in text
     assert "left" in text
 

@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.calls import Chat, Message, Reply, Scope
-from grpo_practice.errors import ConfigError, EndpointError
+from grpo_practice.errors import (
+    ConfigError,
+    ContentFilterError,
+    ContextOverflowError,
+    EndpointError,
+)
 from grpo_practice.practice.distil import distil
 from grpo_practice.practice.evidence import Evidence
 from grpo_practice.practice.informative import status_of
@@ -186,6 +191,7 @@ async def test_a_reply_that_cannot_be_read_is_asked_again_twice_with_the_error()
     done = await distil(teacher(said), GROUP, LIBRARY, AT)
     assert done.failed is not None
     assert "no JSON object" in done.failed
+    assert (done.failed_kind, done.compared) == ("unreadable", False)
     assert [len(m) for s, m in said.asked if s.address.stage == "compare"] == [2, 4, 6]
     last = said.asked[-1][1]
     assert last[2] == {"role": "assistant", "content": "no idea"}
@@ -195,6 +201,26 @@ async def test_a_reply_that_cannot_be_read_is_asked_again_twice_with_the_error()
 async def test_a_reply_that_is_mended_is_taken() -> None:
     said = Said(summarise="s", compare=lambda n: "?" if n == 2 else LESSON, propose=ADD)
     assert (await distil(teacher(said), GROUP, LIBRARY, AT)).failed is None
+
+
+async def test_lessons_stay_on_record_where_no_proposal_came_of_them() -> None:
+    said = Said(summarise="s", compare=LESSON, propose="no idea")
+    done = await distil(teacher(said), GROUP, LIBRARY, AT)
+    assert (len(done.lessons), done.operations) == (1, ())
+    assert (done.failed_kind, done.compared) == ("unreadable", True)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (EndpointError("HTTP 500"), "provider"),
+        (ContextOverflowError("too long"), "context_overflow"),
+        (ContentFilterError("no"), "content_filter"),
+    ],
+)
+async def test_a_failure_has_the_kind_of_its_error(error: EndpointError, kind: str) -> None:
+    done = await distil(teacher(Said(summarise="s", compare=error)), GROUP, LIBRARY, AT)
+    assert (done.failed_kind, done.compared) == (kind, False)
 
 
 async def test_a_failing_teacher_fails_the_group_and_nothing_else() -> None:

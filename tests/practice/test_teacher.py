@@ -11,7 +11,7 @@ from grpo_practice.calls import Chat, Message, Reply, Request, Scope
 from grpo_practice.errors import ReplyError
 from grpo_practice.llm.ledgered import Model, ledgered
 from grpo_practice.practice.distil import propose
-from grpo_practice.practice.replies import read_lessons
+from grpo_practice.practice.replies import read_lessons, read_summary
 from grpo_practice.practice.teacher import At, Teacher
 from grpo_practice.prompts import load_prompts
 from grpo_practice.store import Store
@@ -52,6 +52,39 @@ async def test_a_cut_reply_is_told_to_be_shorter() -> None:
     with pytest.raises(ReplyError, match="cut off by the token limit; be shorter"):
         await ask(chat := says("I think", "I think", "I think", finish="length"))
     assert "token limit; be shorter" in chat.seen[1][-1]["content"]
+
+
+@pytest.mark.parametrize(
+    ("message", "finish", "kind", "said"),
+    [
+        ({"content": "I would."}, "stop", "unreadable", "no <lessons> block"),
+        ({"content": "<think>on and on"}, "stop", "unreadable", "its thinking never ends"),
+        ({"content": "<think>on and on"}, "length", "cut", "token limit"),
+        ({"content": "<lessons><lesson>Wh"}, "length", "cut", "token limit"),
+        ({"content": ""}, "length", "cut", "token limit"),
+        ({"content": " "}, "stop", "empty", "it is empty"),
+        ({"content": None, "refusal": "I will\nnot."}, "stop", "refused", "refused: I will not."),
+        ({"content": ""}, "content_filter", "content_filter", "the provider's filter cut"),
+    ],
+)
+async def test_a_reply_that_is_of_no_use_says_of_which_kind_it_is(
+    message: Message, finish: str, kind: str, said: str
+) -> None:
+    with pytest.raises(ReplyError, match=said) as raised:
+        await ask(FakeChat(lambda _: Reply({"role": "assistant", **message}, finish)))
+    assert raised.value.kind == kind
+
+
+async def test_what_can_be_read_is_read_whatever_stands_beside_it() -> None:
+    message = {"role": "assistant", "content": GOOD, "refusal": "I will not."}
+    assert [x.text for x in await ask(FakeChat(lambda _: Reply(message, "stop")))] == [AB]
+
+
+@pytest.mark.parametrize(("finish", "kind"), [("stop", "empty"), ("length", "cut")])
+def test_a_summary_without_a_text_says_of_which_kind_it_is(finish: str, kind: str) -> None:
+    with pytest.raises(ReplyError) as raised:
+        read_summary(Reply({"role": "assistant", "content": "<think>so"}, finish))
+    assert raised.value.kind == kind
 
 
 @pytest.mark.parametrize("nothing", ["", " \n", None])

@@ -121,7 +121,7 @@ async def run_practice(session: Session, job: PracticeJob) -> PracticeReport:
     """
     try:
         return await _run(session, job)
-    except MergeFailedError as e:
+    except NotLearntError as e:
         return e.report
 
 
@@ -130,16 +130,15 @@ async def play_pilot(session: Session, job: PracticeJob, groups: int) -> None:
 
     Raises: as `run_practice` does.
     """
-    with suppress(PilotOverError, MergeFailedError):
+    with suppress(PilotOverError, NotLearntError):
         await _run(session, replace(job, pilot=groups))
 
 
-class MergeFailedError(RunFailedError):
-    """A step's merge failed; the run went on, and is not on record as a success."""
+class NotLearntError(RunFailedError):
+    """A merge failed, or nothing was learnt from any group; the run is no success on record."""
 
     def __init__(self, report: PracticeReport) -> None:
-        named = ", ".join(map(str, report.merge_failed))
-        super().__init__(f"the merge of step {named} failed")
+        super().__init__("; ".join(report.why_failed))
         self.report = report
 
 
@@ -163,8 +162,8 @@ async def _run(session: Session, job: PracticeJob) -> PracticeReport:
         if left and job.pilot is not None:
             raise PilotOverError
         report = practice_report(session.store, run, exp_id=config.exp_id, simulated=spec.simulated)
-        if report.merge_failed:
-            raise MergeFailedError(report)
+        if report.why_failed:
+            raise NotLearntError(report)
     return report
 
 

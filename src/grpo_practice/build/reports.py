@@ -7,11 +7,13 @@ from typing import Any
 from grpo_practice import metrics
 from grpo_practice.build.health import health_document, truncated_share
 from grpo_practice.build.session import Open
+from grpo_practice.build.shortfalls import PRACTISE, Shortfall, counted_steps, shortfalls
 from grpo_practice.build.specs import eval_name, library_variant
 from grpo_practice.calls import Usage
 from grpo_practice.canonical import text_sha
 from grpo_practice.config.models import EvalConfig
 from grpo_practice.metrics import Score
+from grpo_practice.practice.record import DISTILLATION, Distillation
 from grpo_practice.prompts.system import library_sha, system_prompt
 from grpo_practice.store import Store, branches, datasets, health, refs, runs, scores
 from grpo_practice.store.health import Health
@@ -204,10 +206,31 @@ class PracticeReport:
         return [row.plan.step for row in self.steps if row.status == "merge_failed"]
 
     @property
+    def shortfalls(self) -> list[Shortfall]:
+        """Comparisons and proposals of which too many came to nothing."""
+        return shortfalls(self.steps)
+
+    @property
+    def why_failed(self) -> list[str]:
+        """Why the run is not a success, a sentence each; empty when it is one."""
+        named = ", ".join(map(str, self.merge_failed))
+        merges = [f"the merge of step {named} failed"] if named else []
+        return merges + [short.sentence for short in self.shortfalls if short.total]
+
+    @property
+    def distillation(self) -> Distillation | None:
+        """What became of all informative groups; None without a step that counted them."""
+        steps = counted_steps(self.steps)
+        return Distillation.total(list(steps.values())) if steps else None
+
+    @property
     def next_command(self) -> str:
         """What to type now."""
         if self.merge_failed:
-            return f"grpo-practice practice --restart-step {self.merge_failed[0]}"
+            return f"{PRACTISE} --restart-step {self.merge_failed[0]}"
+        for short in self.shortfalls:
+            if short.total:
+                return short.next_command(self.run)
         if not self.library.experiences:
             return "grpo-practice eval --limit 3 --show"
         return f"grpo-practice export-agent --run {self.run}"
@@ -236,12 +259,15 @@ class PracticeReport:
             "unpriced_models": list(self.unpriced),
             **health_document(self.health),
             "seconds": round(self.seconds, 3),
+            DISTILLATION: self.distillation.document() if self.distillation else None,
+            "shortfalls": [short.document(self.run) for short in self.shortfalls],
             "next": self.next_command,
-            "exit": 1 if self.merge_failed else 0,
+            "exit": 1 if self.why_failed else 0,
         }
 
     def _step(self, row: StepRow) -> dict[str, Any]:
         stats, known = dict(row.stats or {}), self.evals.get(row.plan.step)
+        counts = Distillation.of(stats)
         return {
             "step": row.plan.step,
             "epoch": row.plan.epoch,
@@ -261,6 +287,7 @@ class PracticeReport:
                 ],
             },
             "quarantined": stats.get("quarantined"),
+            DISTILLATION: counts.document() if counts else None,
             "rollouts": {
                 "planned": stats.get("planned", row.rollouts),
                 "scored": stats.get("scored"),

@@ -114,5 +114,5 @@ def practice(
         show_forecast(report)
     else:
         show_practice(report)
-    if not isinstance(report, Forecast) and report.merge_failed:
+    if not isinstance(report, Forecast) and report.why_failed:
         raise typer.Exit(1)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby, islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grpo_practice.cli.common import PROGRAM, count, duration, reward, say
 from grpo_practice.cli.health import costs, say_reproducible, shrunk_groups, trouble
@@ -12,8 +12,10 @@ from grpo_practice.types import ALL_ROLLOUTS
 
 if TYPE_CHECKING:
     from grpo_practice.build.reports import EvalReport, Known, PracticeReport
+    from grpo_practice.build.shortfalls import Shortfall
     from grpo_practice.metrics import Score
     from grpo_practice.practice.evidence import Evidence
+    from grpo_practice.practice.record import Distillation
     from grpo_practice.store import Store
     from grpo_practice.store.records import StepRow
     from grpo_practice.types import Experience, Rollout
@@ -111,26 +113,106 @@ def show_practice(
         [
             *trouble(report),
             ("groups", shrunk_groups(report.health)),
-            ("quarantined", quarantined(report.steps, report.run)),
+            *funnel(report.steps, report.run),
             *costs(report),
             ("time", duration(report.seconds)),
         ]
     )
     say_reproducible(report.health)
+    say_shortfalls(report.shortfalls, report.run)
     if next_line:
         say(f"next: {report.next_command}")
 
 
-def quarantined(steps: Sequence["StepRow"], run: str) -> str:
+def funnel(steps: Sequence["StepRow"], run: str) -> list[tuple[str, str]]:
+    """What became of the informative groups, from the comparisons to the library.
+
+    A line each for what there was; steps that an older version closed have no such counts.
+    """
+    from grpo_practice.build.shortfalls import counted_steps
+    from grpo_practice.practice.record import Distillation
+
+    steps_counted = counted_steps(steps)
+    if not steps_counted:
+        return [("quarantined", _quarantined(steps, run))]
+    some = steps_named(list(steps_counted))
+    others = sum(row.closed for row in steps) - len(steps_counted)
+    sums = Distillation.total(list(steps_counted.values()))
+    refused = sum(sums.refused.values())
+    return [
+        ("counted", f"{some}; an older version closed {others} more" if others else ""),
+        ("compared", _compared(sums)),
+        ("failed", _failed(sums)),
+        ("summaries", f"{sums.unsummarised} failed" if sums.unsummarised else ""),
+        ("shortened", _shortened(sums)),
+        ("lessons", str(sums.lessons or "")),
+        ("confirmed", f"{count(sums.confirmed, 'vote')} for experiences" if sums.confirmed else ""),
+        ("proposals", str(sums.proposals or "")),
+        ("refused", f"{count(refused, 'operation')} ({_kinds(sums.refused)})" if refused else ""),
+        ("outvoted", count(sums.outvoted, "operation") if sums.outvoted else ""),
+        ("quarantined", _quarantined(steps, run, sums.quarantined)),
+        ("removed", count(sums.removed, "experience") if sums.removed else ""),
+    ]
+
+
+def _compared(sums: "Distillation") -> str:
+    groups = count(sums.informative, "informative group")
+    return f"{sums.compared} of {groups}" if sums.informative else ""
+
+
+def _failed(sums: "Distillation") -> str:
+    lost = sum(sums.failed.values())
+    late = sums.compared + lost - sums.informative
+    after = f", {late} of them after a comparison that was read" if late else ""
+    return f"{count(lost, 'group')} taught nothing ({_kinds(sums.failed)}){after}" if lost else ""
+
+
+def _kinds(counts: Mapping[Any, int]) -> str:
+    """`2 unreadable, 1 cut`; the kind alone where there is only one."""
+    from grpo_practice.build.shortfalls import spoken
+
+    if len(counts) == 1:
+        return spoken(next(iter(counts)))
+    return ", ".join(f"{n} {spoken(kind)}" for kind, n in counts.items())
+
+
+def _shortened(sums: "Distillation") -> str:
+    if not sums.shortened:
+        return ""
+    attempts = count(sums.shortened, "transcript")
+    return f"{attempts} by {sums.cut_chars:,} characters, for the teacher's context"
+
+
+def _quarantined(
+    steps: Sequence["StepRow"], run: str, rules: Mapping[Any, int] | None = None
+) -> str:
     """How many texts were kept out of the library, and where to see them; '' when none was."""
     n = sum((row.stats or {}).get("quarantined") or 0 for row in steps)
     look = f"{PROGRAM} experiences list --quarantined --run {run}"
-    return f"{count(n, 'proposed text')} kept out of the library: {look}" if n else ""
+    why = f" ({_kinds(rules)})" if rules else ""
+    return f"{count(n, 'proposed text')} kept out of the library{why}: {look}" if n else ""
+
+
+def say_shortfalls(found: Sequence["Shortfall"], run: str, practise: str | None = None) -> None:
+    """Say of what too much came to nothing, what to change, and what to type then."""
+    from grpo_practice.build.shortfalls import PRACTISE
+
+    for short in found:
+        what, style = ("nothing was learnt", "red") if short.total else ("warning", "yellow")
+        say(f"{what}: {short.sentence}", style=style)
+        say(f"  {short.advice}: {short.next_command(run, practise or PRACTISE)}")
 
 
 def _why_nothing(report: "PracticeReport") -> str:
     """Why a run learnt nothing, as far as its steps tell."""
     stats = [row.stats or {} for row in report.steps]
+    if report.merge_failed:
+        return "a merge failed, so that what its step proposed is not in the library"
+    if failed := sum(s.get("groups", {}).get("failed", 0) for s in stats):
+        of = sum(s.get("informative") or 0 for s in stats)
+        return f"{failed} of {count(of, 'comparison')} failed: {PROGRAM} runs show {report.run}"
+    if report.distillation is not None and report.distillation.proposals:
+        return f"what was proposed is not in the library: {PROGRAM} runs show {report.run}"
     if any(s.get("informative") for s in stats):
         return f"what was compared suggested nothing: {PROGRAM} runs show {report.run}"
     means = {s.get("mean_reward") for s in stats}

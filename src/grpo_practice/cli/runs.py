@@ -25,6 +25,7 @@ from grpo_practice.cli.tables import facts, table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from grpo_practice.build.shortfalls import Shortfall
     from grpo_practice.metrics import Score
     from grpo_practice.store import Store
     from grpo_practice.store.health import Health
@@ -126,6 +127,19 @@ class _Found:
     traffic: "Traffic | None" = None
     """What passed, for a recorded run."""
 
+    @property
+    def shortfalls(self) -> "list[Shortfall]":
+        """Comparisons and proposals of a practice run of which too many came to nothing."""
+        from grpo_practice.build.shortfalls import shortfalls
+
+        return shortfalls(self.steps) if self.run.kind == "practice" else []
+
+    @property
+    def practise(self) -> str:
+        """The command that goes on with a practice run, which need not be the latest."""
+        alone = f"{PROGRAM} practice"
+        return self.command if self.command.startswith(alone) else alone
+
 
 def _look_up(store: "Store", name: str) -> _Found:
     from grpo_practice.build.reports import known_score
@@ -154,7 +168,7 @@ def _look_up(store: "Store", name: str) -> _Found:
 
 def _show(found: _Found) -> None:
     from grpo_practice.cli.health import retries, say_reproducible, shrunk_groups
-    from grpo_practice.cli.reports import coverage, interval, quarantined, show_steps
+    from grpo_practice.cli.reports import coverage, funnel, interval, say_shortfalls, show_steps
 
     run, health = found.run, found.health
     say(f"{run.name}{' (simulated)' if run.simulated else ''}", style="bold")
@@ -169,7 +183,7 @@ def _show(found: _Found) -> None:
             ("rollouts", ", ".join(f"{n} {name}" for name, n in found.outcomes.items())),
             ("retries", retries(health) if health else ""),
             ("groups", shrunk_groups(health) if health else ""),
-            ("quarantined", quarantined(found.steps, run.name)),
+            *(funnel(found.steps, run.name) if run.kind == "practice" else ()),
         ]
     )
     if run.kind == "practice":
@@ -185,6 +199,7 @@ def _show(found: _Found) -> None:
     _show_costs(found.costs)
     if health is not None:
         say_reproducible(health)
+    say_shortfalls(found.shortfalls, run.name, found.practise)
     say(f"next: {_next(found)}")
 
 
@@ -201,6 +216,9 @@ def _next(found: _Found) -> str:
             return found.command
         if not run.steps_closed:  # removed, but what has closed nothing may change its policy
             return f"{found.command} --set practice.group_policy=fixed"
+    for short in found.shortfalls:
+        if short.total:
+            return short.next_command(run.name, found.practise)
     if run.kind == "eval":
         return f"{PROGRAM} eval --rejudge --verify V --run {run.name}"
     if steps and (steps[-1].stats or {}).get("experiences") == 0:
@@ -262,6 +280,10 @@ def _cached(cost: "StageCost") -> str:
 def _document(found: _Found) -> dict[str, Any]:
     from grpo_practice.build.health import health_document
     from grpo_practice.build.reports import score_document
+    from grpo_practice.build.shortfalls import counted_steps
+    from grpo_practice.practice.record import DISTILLATION, Distillation
+
+    counts = list(counted_steps(found.steps).values())
 
     return {
         "schema": "grpo-practice.run/1",
@@ -279,6 +301,10 @@ def _document(found: _Found) -> dict[str, Any]:
                 "stats": dict(row.stats) if row.stats else None,
             }
             for row in found.steps
+        ],
+        DISTILLATION: Distillation.total(counts).document() if counts else None,
+        "shortfalls": [
+            short.document(found.run.name, found.practise) for short in found.shortfalls
         ],
         "outcomes": found.outcomes,
         "scores": {name: score_document(score) for name, score in found.scores.items()},

@@ -86,6 +86,8 @@ class Tally:
     """Finished in this step."""
     informative: int = 0
     distilled: int = 0
+    undistilled: int = 0
+    """Groups that taught nothing because the teacher failed."""
     usage: Usage = field(default_factory=lambda: Usage(0, 0, 0, 0, 0))
     """Of the new requests; unknown once they are answered without a count, and 0 before."""
     new: int = 0
@@ -115,9 +117,11 @@ class Tally:
                 self.informative += event.informative
             case ToolFinished():
                 self.tools += not event.replayed
-            case GroupDistilled() | StepFinished():
-                self.distilled += isinstance(event, GroupDistilled) and event.failed is None
-                self.steps_closed += isinstance(event, StepFinished)
+            case GroupDistilled():
+                self.distilled += event.failed is None
+                self.undistilled += event.failed is not None
+            case StepFinished():
+                self.steps_closed += 1
             case Notice():
                 pass
 
@@ -137,7 +141,7 @@ class Tally:
 
     def _step_started(self, event: StepStarted) -> None:
         self.step, self.inside = event, False
-        self.groups = self.informative = self.distilled = 0
+        self.groups = self.informative = self.distilled = self.undistilled = 0
         if self.run is not None:
             self.run.planned -= event.spared
         name = f"step {event.step}"

@@ -187,6 +187,8 @@ def block(tally: Tally) -> RenderableType:
             f"   {tally.informative} informative of {count(tally.groups, 'group')},"
             f" {tally.distilled} distilled"
         )
+        if tally.undistilled:
+            rows[-1].append(f", {tally.undistilled} failed", style="yellow")
     usage, left = tally.usage, tally.left_s
     rows.append(
         Text(

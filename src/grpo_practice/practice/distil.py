@@ -7,7 +7,7 @@ that fit into one request are compared as they are, without summaries.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 from grpo_practice.calls import Chat, Message, Reply
 from grpo_practice.errors import ContextOverflowError, StepError
@@ -36,6 +36,7 @@ from grpo_practice.types import (
     Operation,
     Rollout,
     Sample,
+    TeacherFailure,
 )
 
 T = TypeVar("T")
@@ -84,15 +85,21 @@ async def distil(
         if unread and not _differ(task, attempts):
             raise unread[0]
         lessons, cuts = await compare(task, attempts)
-        done = replace(done, shortened=sum(c > 0 for c in cuts), cut_chars=sum(cuts))
+        cut = sum(c > 0 for c in cuts)
+        done = replace(done, lessons=lessons, shortened=cut, cut_chars=sum(cuts))
         operations = await propose(teacher, group.sample, lessons, library, at)
     except StepError as e:
-        return replace(done, failed=_said(e))
-    return replace(done, lessons=lessons, operations=operations)
+        return replace(done, failed=_said(e), failed_kind=_kind(e))
+    return replace(done, operations=operations)
 
 
 def _said(error: StepError) -> str:
     return f"{type(error).__name__}: {error}"
+
+
+def _kind(error: StepError) -> TeacherFailure:
+    known: tuple[TeacherFailure, ...] = get_args(TeacherFailure)
+    return next((kind for kind in known if kind == error.kind), "provider")
 
 
 def _differ(task: Task, attempts: Sequence[Attempt]) -> bool:

@@ -1,12 +1,160 @@
 """What a step leaves on record of its groups: rows and sums, so that no page reads rollouts."""
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Self, TypeVar, cast
 
 from grpo_practice.metrics import correct
 from grpo_practice.practice.informative import Status
 from grpo_practice.store.records import GroupRow
-from grpo_practice.types import ALL_ROLLOUTS, Distilled, Group, Rollout
+from grpo_practice.types import (
+    ALL_ROLLOUTS,
+    QUARANTINE,
+    Distilled,
+    Group,
+    Operation,
+    QuarantineRule,
+    RefusedRule,
+    Rollout,
+    TeacherFailure,
+)
+
+DISTILLATION = "distillation"
+"""The key of a step's stats under which its `Distillation` stands."""
+HARMLESS: frozenset[RefusedRule] = frozenset({"outvoted", "duplicate"})
+"""Rules that lose nothing: questions decided, or the library says exactly this already."""
+
+K = TypeVar("K", bound=str)
+
+
+@dataclass(frozen=True, slots=True)
+class Distillation:
+    """What became of the informative groups of a step, or of several steps.
+
+    Groups first, then what the teacher made of them, then what came of that.
+    """
+
+    informative: int = 0
+    compared: int = 0
+    """Groups whose comparison could be read."""
+    failed: Mapping[TeacherFailure, int] = field(default_factory=dict)
+    """Groups that taught nothing because the teacher failed, by the kind of failure."""
+    unsummarised: int = 0
+    """Attempts without a summary; where enough others were left, these were compared."""
+    shortened: int = 0
+    """Attempts whose transcript was too long for the teacher."""
+    cut_chars: int = 0
+    """Characters of these that it did not read."""
+    lessons: int = 0
+    proposals: int = 0
+    """Changes of the library that single groups asked for, refused ones included."""
+    confirmed: int = 0
+    """Experiences that single groups confirmed."""
+    refused: Mapping[RefusedRule, int] = field(default_factory=dict)
+    """Operations, proposed or merged, that could not be taken; outvoted ones not counted."""
+    outvoted: int = 0
+    quarantined: Mapping[QuarantineRule, int] = field(default_factory=dict)
+    """Operations, proposed or merged, whose text may not enter a library."""
+    lost: int = 0
+    """Proposals of which nothing is left: they, or all that the merge made of them, were refused
+    or quarantined. Harmless refusals do not count."""
+    removed: int = 0
+    """Experiences that went because more spoke against them than for them."""
+    experiences: int = 0
+    """Size of the library in the end."""
+
+    @classmethod
+    def of(cls, stats: Mapping[str, Any] | None) -> Self | None:
+        """Return what the stats of a step hold; None where an older version closed the step."""
+        stored = (stats or {}).get(DISTILLATION)
+        if stored is None:
+            return None
+        return cls(**{f.name: stored[f.name] for f in fields(cls) if f.name in stored})
+
+    @classmethod
+    def total(cls, steps: Sequence[Self]) -> Self:
+        """Return the sum over steps, in order; the size of the library is that of the last one."""
+        none, sums = cls(), dict[str, Any]()
+        for name in (f.name for f in fields(cls)):
+            parts = [getattr(step, name) for step in steps]
+            sums[name] = added(parts) if isinstance(getattr(none, name), Mapping) else sum(parts)
+        return cls(**{**sums, "experiences": steps[-1].experiences if steps else 0})
+
+    def document(self) -> dict[str, Any]:
+        """Return the counts as JSON; `of` reads it."""
+        return asdict(self)
+
+
+def distillation(
+    distilled: Iterable[Distilled],
+    merged: Sequence[Operation],
+    removed: Sequence[Operation],
+    experiences: int,
+) -> Distillation:
+    """Return the counts of a step that is closed.
+
+    Args:
+        distilled: What each informative group came to, in slot order.
+        merged: The operations of the merge.
+        removed: Removals that no merge asked for.
+        experiences: Size of the library that the step made.
+    """
+    groups = list(distilled)
+    asked = [op for done in groups for op in done.operations]
+    proposed = [op for op in asked if op.op != "NONE"]
+    rules = [op.rule for op in (*asked, *merged) if op.rule is not None]
+    refused = frequencies(rule for rule in rules if rule not in QUARANTINE)
+    return Distillation(
+        informative=len(groups),
+        compared=sum(done.compared for done in groups),
+        failed=frequencies(done.failed_kind for done in groups if done.failed_kind),
+        unsummarised=sum(len(done.unread) for done in groups),
+        shortened=sum(done.shortened for done in groups),
+        cut_chars=sum(done.cut_chars for done in groups),
+        lessons=sum(len(done.lessons) for done in groups),
+        proposals=len(proposed),
+        confirmed=sum(op.op == "NONE" and op.target is not None for op in asked),
+        outvoted=refused.pop("outvoted", 0),
+        refused=cast(Mapping[RefusedRule, int], refused),
+        quarantined=cast(
+            Mapping[QuarantineRule, int], frequencies(rule for rule in rules if rule in QUARANTINE)
+        ),
+        lost=_lost(proposed, merged),
+        removed=len(removed),
+        experiences=experiences,
+    )
+
+
+def _lost(proposed: Sequence[Operation], merged: Sequence[Operation]) -> int:
+    """Count the proposals of which nothing is left because of a refusal or a quarantine.
+
+    A merged operation that names no proposal stands for all of them, as for the answer guard.
+    """
+    shown = sum(op.refused is None for op in proposed)
+    became = defaultdict[int, list[bool]](list)
+    for op in merged:
+        for i in op.from_ops or range(shown):
+            became[i].append(_is_lost(op))
+    return sum(map(_is_lost, proposed)) + sum(map(all, became.values()))
+
+
+def _is_lost(op: Operation) -> bool:
+    return op.rule is not None and op.rule not in HARMLESS
+
+
+def frequencies(found: Iterable[K]) -> dict[K, int]:
+    """Return how often each value comes, the commonest first, equal ones by name."""
+    counts = Counter(found)
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def added(parts: Iterable[Mapping[K, int]]) -> dict[K, int]:
+    """Return the sum of such counts, in the same order."""
+    total = Counter[K]()
+    for part in parts:
+        total.update(part)
+    return frequencies(total.elements())
 
 
 def group_row(

@@ -10,7 +10,7 @@ from grpo_practice.agents.simple import answer_of
 from grpo_practice.calls import Reply
 from grpo_practice.canonical import clean
 from grpo_practice.errors import ReplyError
-from grpo_practice.practice.reply_form import Form, Item, visible
+from grpo_practice.practice.reply_form import CUT, Form, Item, visible
 from grpo_practice.practice.reply_json import Broken, Mended, items, last_broken, last_value
 from grpo_practice.practice.reply_tags import Block, blocks
 from grpo_practice.text import brief, cut
@@ -58,7 +58,6 @@ def _operations_form(sources: str = "") -> Form:
 PROPOSED = _operations_form()
 MERGED = _operations_form(' from="P1 P4"')
 
-_CUT = "it was cut off by the token limit; be shorter"
 _ID = re.compile(r"(?<![A-Za-z0-9])[Ee]0*([1-9][0-9]{0,8})(?![A-Za-z0-9])")
 _BARE_ID = re.compile(r"[^\w-]*0*([1-9][0-9]{0,8})[^\w-]*")
 _PROPOSAL = re.compile(r"(?<![A-Za-z0-9])[Pp]?0*([1-9][0-9]{0,5})(?![A-Za-z0-9])")
@@ -89,7 +88,8 @@ def read_summary(reply: Reply) -> str:
     """
     text = answer_of(reply.content)
     if not text:
-        raise ReplyError(_CUT if reply.finish == "length" else "it is empty")
+        cut_off = reply.finish == "length"
+        raise ReplyError(CUT, kind="cut") if cut_off else ReplyError("it is empty", kind="empty")
     return text
 
 
@@ -307,15 +307,15 @@ def _read(reply: Reply, form: Form) -> Sequence[Item]:
     text, thinking = visible(reply)
     cut_off = reply.finish == "length"
     if not text:
-        raise form.error(_CUT if cut_off else "it is empty")
+        raise form.cut_off() if cut_off else form.error("it is empty", "empty")
     mended, marked = Mended(text), blocks(text, form)
     block = next((block for block in reversed(marked) if block.readable), None)
     value = last_value(mended, form)
     ends = max(block.end if block else -1, value.end if value else -1)
     if thinking and (cut_off or ends < 0 or text[ends:].strip("` \n")):
-        raise form.error(_CUT if cut_off else "its thinking never ends")
+        raise form.cut_off() if cut_off else form.error("its thinking never ends")
     if cut_off and marked and not marked[-1].closed and marked[-1].end > ends:
-        raise form.error(_CUT)  # what stands before was a draft
+        raise form.cut_off()  # what stands before was a draft
     broken = last_broken(mended, form)
     if broken and broken.start > ends:
         return _repaired(broken, cut_off=cut_off)
@@ -326,12 +326,12 @@ def _read(reply: Reply, form: Form) -> Sequence[Item]:
 
 def _repaired(broken: Broken, *, cut_off: bool) -> Sequence[Item]:
     if cut_off and broken.form.whole:
-        raise broken.form.error(_CUT)
+        raise broken.form.cut_off()
     try:
         return items(broken.repaired(cut=cut_off), broken.form)
     except ReplyError as e:
         if cut_off:
-            raise broken.form.error(_CUT) from e
+            raise broken.form.cut_off() from e
         raise
 
 
@@ -346,14 +346,14 @@ def _complete(
     tag = f"<{form.wrapper}>"
     if block is None:
         if cut_off:
-            raise form.error(_CUT)
+            raise form.cut_off()
         if not marked:
             raise form.error(f'it holds no {tag} block and no JSON object with "{form.wrapper}"')
         closed = marked[-1].closed
         why = f"there is no <{form.item}> in it" if closed else "it is never closed"
         raise form.error(f"its {tag} cannot be read: {why}")
     if form.whole and not block.closed and cut_off:
-        raise form.error(_CUT)
+        raise form.cut_off()
     if form.whole and block.unfinished:
         raise form.error(f"its last <{form.item}> is never closed")
     return block.items

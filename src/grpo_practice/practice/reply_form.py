@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from grpo_practice.calls import Reply
-from grpo_practice.errors import ReplyError
+from grpo_practice.errors import ReplyError, ReplyFailure
 from grpo_practice.text import brief, strip_think
 
 PIECE_CHARS = 80
 """Characters of the offending piece that an error shows."""
+
+CUT = "it was cut off by the token limit; be shorter"
 
 _THINKING = re.compile(
     r"\s*(?:<(think|thinking|thoughts?|reasoning|reflection|scratchpad|analysis|seed:think)>"
@@ -38,9 +40,13 @@ class Form:
     example: str
     """The form in two lines, repeated when a reply could not be read."""
 
-    def error(self, what: str) -> ReplyError:
+    def error(self, what: str, kind: ReplyFailure = "unreadable") -> ReplyError:
         """The error of a reply, with the form as its hint."""
-        return ReplyError(what, hint=f"The form asked for:\n\n{self.example}")
+        return ReplyError(what, hint=f"The form asked for:\n\n{self.example}", kind=kind)
+
+    def cut_off(self) -> ReplyError:
+        """The error of a reply that the token limit ended too early."""
+        return self.error(CUT, "cut")
 
 
 @dataclass(frozen=True, slots=True)

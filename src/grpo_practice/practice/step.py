@@ -21,7 +21,14 @@ from grpo_practice.practice.merge import (
     without_outvoted,
 )
 from grpo_practice.practice.playing import Playing
-from grpo_practice.practice.record import counted, group_row, mean_reward, step_stats
+from grpo_practice.practice.record import (
+    DISTILLATION,
+    counted,
+    distillation,
+    group_row,
+    mean_reward,
+    step_stats,
+)
 from grpo_practice.practice.sources import Pages, read_in, supported
 from grpo_practice.practice.teacher import At
 from grpo_practice.store import evidence
@@ -81,16 +88,19 @@ class Step:
         groups = [group for _, group in sorted(self._groups.items())]
         rows = [self._row(group) for group in groups]
         mean = mean_reward(groups, weight=self._playing.weight)
+        distilled = [done for _, done in sorted(self._distilled.items())]
+        counts = distillation(distilled, merged, removed, len(made))
         stats = step_stats(groups, rows) | {
             "mean_reward": mean,
             "mean_reward_over": counted(skip_uniform=self._job.skip_uniform),
             "experiences": len(made),
-            "quarantined": self._quarantined(merged),
+            "quarantined": sum(counts.quarantined.values()),
             "merge_failed": failed,
+            DISTILLATION: counts.document(),
         }
         result = StepResult(
             groups=rows,
-            distilled=[d for _, d in sorted(self._distilled.items())],
+            distilled=distilled,
             merged=merged,
             pruned=removed,
             library=made,
@@ -195,7 +205,3 @@ class Step:
             planned=self._playing.row.attempts(group.slot),
             library_id=self._playing.shown(group.slot).id,
         )
-
-    def _quarantined(self, merged: Sequence[Operation]) -> int:
-        proposed = [op for done in self._distilled.values() for op in done.operations]
-        return sum(op.quarantined for op in [*proposed, *merged])

@@ -6,16 +6,20 @@ from typing import TypeVar
 
 from jinja2 import TemplateError
 
+from grpo_practice.agents.simple import outcome_of
 from grpo_practice.calls import Address, Chat, Message, Reply, Scope, Stage
 from grpo_practice.errors import ConfigError, ReplyError
 from grpo_practice.practice.reading import ASSUMED_CONTEXT, room_of
 from grpo_practice.prompts import Prompt
+from grpo_practice.text import brief
 from grpo_practice.types import Sample, Summaries
 
 T = TypeVar("T")
 
 ASKS = 3
 """How often a reply that cannot be read is asked for, the first time included."""
+REFUSAL_CHARS = 200
+"""Characters of a refusal in the reason that names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +94,19 @@ class Teacher:
                 return read(reply)
             except ReplyError as e:
                 if ask == ASKS - 1:
-                    raise
+                    raise _declined(reply) or e from None
                 error = f"{e}\n\n{e.hint}" if e.hint else str(e)
                 messages = _again(messages, reply, self.prompts["reask"].render(error=error))
         raise AssertionError("unreachable")
+
+
+def _declined(reply: Reply) -> ReplyError | None:
+    """Return the error of a refusal or a filtered reply, told apart as for a student's answer."""
+    match outcome_of(reply):
+        case ("refused" | "content_filter") as kind, why:
+            return ReplyError(f"{kind}: {brief(why or '', REFUSAL_CHARS)}", kind=kind)
+        case _:
+            return None
 
 
 def _again(messages: list[Message], reply: Reply, said: list[Message]) -> list[Message]:
