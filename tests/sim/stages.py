@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from grpo_practice.calls import Message
@@ -41,8 +41,10 @@ def transcript_text(messages: Sequence[Message]) -> str:
 
 
 def ask(messages: Sequence[Message], seed: int | None = 0, world: World = DEFAULT) -> str:
+    """The content of the reply; where it holds a list, as JSON."""
     body = {"model": "sim", "messages": list(messages), "seed": seed}
-    content = answer(body, world)["choices"][0]["message"]["content"]
+    plain = replace(world, teacher=replace(world.teacher, forms="json"))
+    content = answer(body, plain)["choices"][0]["message"]["content"]
     assert isinstance(content, str)
     return content
 

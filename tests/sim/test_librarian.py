@@ -6,6 +6,7 @@ from grpo_practice.prompts.system import experience_lines
 from grpo_practice.sim import DEFAULT, World
 from grpo_practice.sim.lore import sentence, text
 from grpo_practice.sim.world import Teaching
+from grpo_practice.types import Experience, Library
 from tests.sim.stages import GOALS, PROMPTS, ask, ending, library_of, merge, propose
 
 HELP, SPEED = DEFAULT.key("posts", "help"), DEFAULT.key("speed", "help")
@@ -150,3 +151,9 @@ def test_a_confused_librarian_goes_against_the_evidence_as_often_as_it_is_confus
     ]
     assert abs(shares[0] - 0.3) < 0.08
     assert abs(shares[1] - 0.7) < 0.08
+
+
+def test_an_experience_of_nobody_of_this_world_is_not_taken_for_the_lesson() -> None:
+    """It has no mark of its own, and the lesson that follows it has one."""
+    foreign = Library((Experience(1, "Units: when units differ, convert them first."),), 2)
+    assert propose([sentence(DEFAULT, HELP)], foreign) == [ADD]

@@ -89,8 +89,8 @@ def test_nothing_may_be_meant_too() -> None:
     assert {str(meant("lessons", reply)[1]) for reply in replies("lessons", [])} == {"[]"}
 
 
-def test_unless_it_is_to_vary_it_is_json() -> None:
-    for reply in replies("operations", OPERATIONS, World()):
+def test_where_it_is_not_to_vary_it_is_json() -> None:
+    for reply in replies("operations", OPERATIONS, World(teacher=Teaching(forms="json"))):
         assert reply == f"A thought.\n\n{json.dumps({'operations': OPERATIONS})}"
 
 

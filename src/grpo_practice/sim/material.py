@@ -54,7 +54,7 @@ _FORM = re.compile(
 )
 """How a reply is to look: it may stand in the user part, with examples in it."""
 _ASKS_LESSONS = re.compile(r"(?i)<lessons?\b|[\"'`]lessons?[\"'`]")
-_ENTRY = re.compile(rf"\[(E\d+)\] ?((?:(?!\[E\d+\]).){{0,{_LONGEST}}}?{_KEY})", re.DOTALL)
+_ENTRY = re.compile(rf"\[(E\d+)\] ?((?:(?!\[E\d+\])[^\n]){{0,{_LONGEST}}}?{_KEY})")
 _SENTENCE = re.compile(
     rf"\bWhen (?!<)(?:(?!\bWhen )[^\n]){{3,{_LONGEST}}}?(?:{_KEY}|which misled\.)"
     r"(?:\s*\(about E\d+: \w+\))?"
