@@ -10,6 +10,9 @@ CHARS_PER_TOKEN = 4
 DENSE_CHARS_PER_TOKEN = 3
 """Of formulas and code; of other writing, so many UTF-8 bytes."""
 
+CJK = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+"""Ranges of a character class: writing without spaces, where each character counts as a word."""
+
 _THINK = re.compile("</?think>")
 
 

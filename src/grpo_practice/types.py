@@ -74,7 +74,7 @@ on how busy the endpoint is.
 """
 
 ALL_ROLLOUTS = "all rollouts"
-"""What the mean reward of a step is over, unless groups were left out or stopped early."""
+"""What the mean reward of a step is over, unless groups were left out."""
 
 STRIKES = 3
 """How often our own deadline may end a rollout before that is final."""

@@ -135,7 +135,7 @@ def test_without_history_the_numbers_are_assumptions_and_say_so(project: Project
         "practice play": (72, 72),
         "practice summarise": (7, 44),  # 10 to 60 % of 24 groups of 3, in whole calls
         "practice compare": (2, 15),
-        "practice propose": (2, 15),
+        "practice propose": (0, 15),
         "practice merge": (0, 4),
     }
     assert {line.history for line in forecast.lines} == {0}

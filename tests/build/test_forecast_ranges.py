@@ -92,6 +92,13 @@ async def test_what_a_run_of_many_steps_took_lies_inside(
     assert sum(row[5] for row in rows) <= forecast.usd.high
 
 
+def test_groups_that_only_confirm_make_neither_proposals_nor_merges(project: Project) -> None:
+    forecast = ahead(project, "practice.epochs=4", "practice.batch_size=12")
+    lines = {x.stage: x.calls for x in forecast.lines}
+    assert lines["compare"].low >= lines["merge"].high == 4
+    assert (lines["propose"].low, lines["merge"].low) == (0, 0)
+
+
 async def test_history_makes_it_narrow_and_the_truth_lies_inside(project: Project) -> None:
     await project.practise("exp_id=before", PRICED)
     forecast = ahead(project, PRICED, "practice.seed=3", "practice.epochs=1")

@@ -230,8 +230,8 @@ def _practice_calls(
             summarised_share(store, branch, settings)
         ),
         "compare": taught,
-        "propose": taught,
-        "merge": Range(len(rows) if taught.low >= len(rows) else 0, len(rows)),
+        "propose": Range(0, taught.high),  # a group that only confirms proposes nothing
+        "merge": Range(0, len(rows)),  # nor is a merge asked for where nothing may pass
     }
     made = _made(store, branch, rows)
     teacher = teacher_of(config)

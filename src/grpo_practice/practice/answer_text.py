@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
+from grpo_practice.text import CJK
+
 T = TypeVar("T")
 Key = tuple[str, ...]
 """An answer as its words, numbers and operators: case, quotes, spaces, layout do not count."""
@@ -17,8 +19,8 @@ Key = tuple[str, ...]
 BEFORE = 120
 """Characters in front of an answer in which it is looked up how the answer is said."""
 
-_CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
-"""Writing without spaces: each character counts as a word."""
+_JOINED = rf"{CJK}\uac00-\ud7af"
+"""Writing whose words are not divided by spaces alone: Korean joins particles to a name."""
 _SPELLED = str.maketrans(
     {"\u00b2": "^2", "\u00b3": "^3", "\u00d7": "*", "\u00b7": "*", "\u00f7": "/", "\u00b0": ""}
     | {"\u2212": "-", "\u2013": "-", "\u2014": " - ", "\u221a": "\\sqrt ", "\u2044": "/"}
@@ -34,7 +36,7 @@ _LAYOUT = re.compile(
 )
 _TOKEN = re.compile(
     rf"\d{{1,3}}(?:(?:,|\{{,\}})\d{{3}})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|(?<!\w)\.\d+"
-    rf"|\\[A-Za-z]+|[{_CJK}]|[^\W\d{_CJK}][^\W{_CJK}]*|[-+*/^=<>:]"
+    rf"|\\[A-Za-z]+|[{_JOINED}]|[^\W\d{_JOINED}][^\W{_JOINED}]*|[-+*/^=<>:]"
 )
 _SAME = {"\\cdot": "*", "\\times": "*", "\\ast": "*", "\\div": "/", "\\fbox": "\\boxed"}
 _UNSAID = frozenset(["the", "and", "or"])

@@ -102,13 +102,20 @@ def read_lessons(reply: Reply, library: Library, *, limit: int) -> tuple[Lesson,
     Raises:
         ReplyError: It cannot be read, or each lesson is too long.
     """
-    found = _read(reply, LESSONS)
+    found = [item for item in _read(reply, LESSONS) if not _confirms_nothing(item, library)]
     lessons = [_lesson(item, library, reply.call_id) for item in found]
     kept = [lesson for lesson in lessons if len(lesson.text) <= LESSON_CHARS]
     if lessons and not kept:
         what = f"it has {len(lessons[0].text)} characters (at most {LESSON_CHARS})"
         raise found[0].error("lesson", what)
     return tuple(kept[:limit])
+
+
+def _confirms_nothing(item: Item, library: Library) -> bool:
+    """Return True for a bare confirmation of an experience that the library does not hold."""
+    held = library.get(_id(item.fields.get("experience")) or "")
+    confirms = held is None and _finding(item) == "confirmed"
+    return confirms and not _text(item, "lesson", "text", "content")
 
 
 def _lesson(item: Item, library: Library, call_id: int) -> Lesson:

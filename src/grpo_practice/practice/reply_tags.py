@@ -125,5 +125,10 @@ def _fields(form: Form, attributes: str, content: str) -> dict[str, object]:
 
 
 def _unescaped(text: str) -> str:
-    """The text with its entities replaced, once: `&amp;lt;` is `&lt;`."""
+    """Replace the entities in a text, once: `&amp;lt;` is `&lt;`.
+
+    A text that holds a `<` or `&` as it is was not escaped: an entity in it is what it is about.
+    """
+    if "<" in text or "&" in _ENTITY.sub("", text):
+        return text
     return _ENTITY.sub(lambda entity: html.unescape(entity[0]), text)

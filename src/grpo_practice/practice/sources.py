@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from grpo_practice.prompts.web import web_texts
+from grpo_practice.text import CJK
 from grpo_practice.types import Group, Operation, Quarantine
 
 PHRASE = 4
@@ -51,10 +52,8 @@ SHARED = frozenset(
     ]
 )
 """Second levels of countries below which everybody can have a name."""
-_CJK = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-"""Writing without spaces: each character counts as a word."""
-_UNSPACED = re.compile(f"[{_CJK}]")
-_WORD = re.compile(rf"[{_CJK}]|[^\W{_CJK}]+")
+_UNSPACED = re.compile(f"[{CJK}]")
+_WORD = re.compile(rf"[{CJK}]|[^\W{CJK}]+")
 
 Phrase = tuple[str, ...]
 Pages = Mapping[str, Set[str]]

@@ -5,7 +5,8 @@ thinking (all of it alike), results of tools, what the agent was told in later t
 prose, the arguments of its calls (of each kind the oldest first). Of each such piece head and tail
 stay, `KEPT` characters of it; only where that is not enough, nothing but the note of how much was
 cut. Never cut: the answer, the last result of a tool, the names of the tools called, and how the
-attempt ended.
+attempt ended. The last prose of an attempt that ran out of output tokens is no answer: that is cut
+like any other.
 """
 
 import json
