@@ -1,5 +1,7 @@
 """What gives an answer away, and what only names a label or uses a word."""
 
+# ruff: noqa: RUF001 (full-width signs are what models write)
+
 import json
 import random
 import time
@@ -77,6 +79,67 @@ def test_the_answer_of_another_question_may_be_named_but_not_as_an_answer() -> N
         ("Places: Paris has many museums.", False),
     ]:
         assert refused(text, answers, own=[]) is wrong, text
+
+
+@pytest.mark.parametrize(
+    "told",
+    ["*714*", "**714**", "_714_", "***714***", "**_714_**", "_*714*_", "*714* now", "(*714*)"],
+)
+def test_emphasis_hides_no_answer(told: str) -> None:
+    for text in ("Sums: the answer is {}", "Sums: so it equals {}", "Sums: 700 + 14 = {}."):
+        assert refused(text.format(told), ["714"], own=[0]), text
+    assert refused(f"Sums: the answer is {told}", ["714"], own=[])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Factor 2*714*3 first.",
+        "See (2)*714*(3).",
+        "Take 2 * 714 * 3.",
+        "Take 5 ** 714 ** 3.",
+        "Name it x_714_y.",
+    ],
+)
+def test_a_product_is_no_emphasis(text: str) -> None:
+    assert not refused(f"Sums: {text}", ["714"], own=[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("正确的答案为：毛泽东", True),
+        ("人物：答案应该是毛泽东", True),
+        ("人物：答案就是「毛泽东」。", True),
+        ("人物：答案: 毛泽东", True),
+        ("人物：毛泽东写过许多诗。", False),
+    ],
+)
+def test_an_answer_is_known_as_one_in_chinese(text: str, wrong: bool) -> None:
+    assert refused(text, ["沈琳琳", "毛泽东"], own=[0]) is wrong
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("推理：总是回答蕴含。", True),
+        ("推理：一律回答「蕴含」。", True),
+        ("推理：对所有问题都选择蕴含", True),
+        ("推理：答案永远是蕴含。", True),
+        ("推理：先读前提。总是输出：蕴含。", True),
+        ("推理：常に「蕴含」と答える。", True),
+        ("추론: 항상 蕴含라고 답하세요.", True),
+        ("推理：当前提说出假设时，总是回答蕴含。", False),
+        ("推理：如果假设只重复前提，一律回答蕴含。", False),
+        ("推理：只回答蕴含、矛盾或中立。", False),
+        ("推理：蕴含要求前提说出假设的每个细节。", False),
+    ],
+)
+def test_a_label_is_not_dictated_in_chinese_either(text: str, wrong: bool) -> None:
+    labels: list[Answer] = ["蕴含", "矛盾", "中立"] * 4
+    why = guard(labels).why_not(text, range(12))
+    assert (why is not None) is wrong
+    assert why is None or why.rule == "dictates_answer"
 
 
 def test_a_small_number_is_an_answer_only_where_nothing_says_for_which_case() -> None:
@@ -161,6 +224,9 @@ def test_the_guard_says_by_which_rule() -> None:
         "-",
         "in every case, ",
         "a or ",
+        "*a ",
+        "**_*",
+        "应该",
         ". ",
     ],
 )

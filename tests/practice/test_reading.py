@@ -146,6 +146,18 @@ async def test_writing_that_takes_more_bytes_has_room_for_fewer_characters() -> 
     assert len(told) <= 12_000 * 400_000 // 1_200_000 + 100
 
 
+async def test_a_prompt_fits_also_where_its_dense_part_is_what_stays() -> None:
+    """Thinking goes first: what is left of a text takes more bytes than it did on average."""
+    said = Said(compare=LESSON, propose=ADD)
+    never = replace(as_they_are(said, 90_000), summaries="never")
+    group = tall(500_000)
+    told = {"role": "assistant", "content": "数" * 40_000}
+    group.rollouts[0].played.transcript.insert(-1, told)
+    await distil(never, group, LIBRARY, AT)
+    (prompt,) = said.prompts("compare")
+    assert 80_000 < len(prompt.encode()) <= 90_001
+
+
 class Small:
     """A teacher's endpoint that takes so many characters."""
 

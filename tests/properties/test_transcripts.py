@@ -133,4 +133,8 @@ def test_the_same_is_cut_alike_each_time(rollout: Rollout, room: int) -> None:
 
 @given(st.text(PLAIN), st.integers(0, 10_000))
 def test_room_in_bytes_is_never_exceeded(text: str, room: int) -> None:
-    assert chars_in(room, text) * len(text.encode()) <= room * max(len(text), 1)
+    chars = chars_in(room, text)
+    assert chars * len(text.encode()) <= room * max(len(text), 1)
+    sizes = sorted((len(c.encode()) for c in text), reverse=True)
+    assert sum(sizes[:chars]) <= room, "whichever characters stay"
+    assert chars >= len(text) or sum(sizes[: chars + 1]) > room, "and no fewer than that"

@@ -22,11 +22,16 @@ BEFORE = 120
 _JOINED = rf"{CJK}\uac00-\ud7af"
 """Writing whose words are not divided by spaces alone: Korean joins particles to a name."""
 _SPELLED = str.maketrans(
-    {"\u00b2": "^2", "\u00b3": "^3", "\u00d7": "*", "\u00b7": "*", "\u00f7": "/", "\u00b0": ""}
+    {"\u3002": ". "}
+    | {"\u00b2": "^2", "\u00b3": "^3", "\u00d7": "*", "\u00b7": "*", "\u00f7": "/", "\u00b0": ""}
     | {"\u2212": "-", "\u2013": "-", "\u2014": " - ", "\u221a": "\\sqrt ", "\u2044": "/"}
     | dict.fromkeys("\u2018\u2019", "'")
     | dict.fromkeys("\u201c\u201d", '"')
 )
+_EMPHASIS = re.compile(
+    r"(?<![\w)\]}*])(\*{1,3}(?!\*)|_{1,3}(?!_))(?=\S)([^\n]{0,200}?\S)\1(?![\w(\[{*])"
+)
+"""Marks of Markdown around a word or a phrase: neither `2*3`, `(a)*(b)` nor `snake_case`."""
 _FRACTION = re.compile(
     r"\\[dtc]?frac\s{0,9}(?:\{([^{}]*)\}|(\d))\s{0,9}(?:\{([^{}]*)\}|(\d))", re.IGNORECASE
 )
@@ -43,12 +48,14 @@ _UNSAID = frozenset(["the", "and", "or"])
 """Words that an answer may be said with or without."""
 _PARTS = re.compile(r"\s*(?:[,;|/&+\n\u3001\uff0c\uff1b]|\b(?:and|or)\b)\s*", re.IGNORECASE)
 
-_QUOTED = r"[\s*_$\"'`(\[{]*"
+_QUOTED = r"[\s*_$\"'`(\[{\u3008\u300a\u300c\u300e\u3010]*"
+_UNQUOTED = r"[\s*_$\"'`)\]}\u3009\u300b\u300d\u300f\u3011]*"
 _STRICT = re.compile(
     r"(?:\b(?:answer|respuesta|réponse|antwort|risposta|resposta|ответ)"
     r"(?:\s+(?:is|was|equals|must be|will be|should be|es|est|ist|è|é)|\s*[:=-])"
     r"(?:\s+(?:always|simply|just|again|therefore|thus))?\s*[:=]?"
-    r"|\bit\s+(?:always\s+)?equals|(?:答案|答え|正解|정답)(?:是|为|為|は|은|[:])?"
+    r"|\bit\s+(?:always\s+)?equals|(?:答案|答え|正解|정답)(?:应该|應該|应当|應當|必须|必須|一定|就){0,2}"
+    r"(?:是|为|為|は|은)?\s*:?"
     rf"|\\boxed\s*\{{)(?:\s+(?:the|an?)\b)?{_QUOTED}(?:\\boxed\s*\{{{_QUOTED})?$",
     re.IGNORECASE,
 )
@@ -78,14 +85,15 @@ _AFTER = re.compile(
 )
 _CONDITION = re.compile(
     r"\b(?:when|whenever|if|where|unless|once|while|until|suppose|assume|let|such as|like|example"
-    r"|e\.g)\b",
+    r"|e\.g)\b|当(?!然)|當(?!然)|如果|假如|要是|倘若|若|只要|除非|一旦|的话|的話|(?<!同)[时時](?:,|候)"
+    r"|場合|とき|なら|れば|때|으?면\b",
     re.IGNORECASE,
 )
 _CLAUSE = re.compile(r"[;!?]|[.,:](?!\d)")
 _SENTENCE = re.compile(r"[;!?]|\.(?!\d)")
 _BEGINS = re.compile(r"(?:^|[.!?:;])[\s*_$\"'`(\[{]*$")
-_STOPS = re.compile(r"[\s*_$\"'`)\]}]*(?:[.;!?](?!\d)|$)")
-_ENDS = re.compile(r"[\s*_$\"'`)\]}]*(?:[.;,!?)](?!\d)|$)")
+_STOPS = re.compile(rf"{_UNQUOTED}(?:[.;!?](?!\d)|$)")
+_ENDS = re.compile(rf"{_UNQUOTED}(?:[.;,!?)](?!\d)|$)")
 
 _REPLY = r"\b(?:answer|reply|respond|say|output|guess|predict|return)(?:\s+(?:with|as|by))?"
 _ANY = (
@@ -95,10 +103,20 @@ _ANY = (
 _ALWAYS = re.compile(
     rf"(?:\b(?:always|just|simply)\s+{_REPLY}|\banswers?\s+(?:is|are)\s+always"
     rf"|{_ANY}\W*(?:\w+\s+){{0,3}}?{_REPLY}|\banswer\s+{_ANY}\s+(?:is|must be|should be|will be))"
-    rf"(?:\s+the)?{_QUOTED}$",
+    rf"(?:\s+the)?{_QUOTED}$"
+    r"|(?:(?:总是|總是|一律|始终|始終|永远|永遠|一直|每次都?|全部|统统|只|直接"
+    r"|(?:所有|任何|每|无论|無論|不管|不论|不論)[^.;!?]{0,20}都)(?:要|应该|應該|应|應)?"
+    r"(?:回答|作答|答|回复|回覆|输出|輸出|返回|选择|選擇|选|選|填写?|預測|预测|猜测?|判断|判斷|判定)"
+    r"|答案(?:总是|總是|(?:总|總|永远|永遠|始终|始終|一律|全)都?(?:是|为|為)))(?:为|為|成|是)?"
+    rf"\s*:?{_QUOTED}$",
     re.IGNORECASE,
 )
 """In front of a label that is to be the answer of all questions."""
+_ALWAYS_FIRST = re.compile(rf"(?:常に|いつも|必ず|항상|언제나|무조건){_QUOTED}$")
+_ANSWERED = re.compile(
+    rf"{_UNQUOTED}(?:と|を|で|이?라고|으?로)\s*(?:答え|回答|出力|選|대답|답|출력|선택)"
+)
+"""Behind a label, where the verb stands last."""
 _ANSWERS = re.compile(rf"{_REPLY}(?:\s+the)?{_QUOTED}$", re.IGNORECASE)
 _WHATEVER = re.compile(
     rf"[\s*_$\"'`)\]}},]*(?:whatever|regardless|no matter|every time|{_ANY})", re.IGNORECASE
@@ -209,6 +227,8 @@ class Said:
         before, behind = self._before(first), self._tokens[end - 1].end
         if _ALWAYS.search(before) and _ENDS.match(self._text, behind):
             return True
+        if _ALWAYS_FIRST.search(before) and _ANSWERED.match(self._text, behind):
+            return True
         return bool(_ANSWERS.search(before) and _WHATEVER.match(self._text, behind))
 
     def _before(self, first: int) -> str:
@@ -234,6 +254,9 @@ def _plain(text: str) -> str:
     """The text in one spelling, its case apart."""
     if text.isascii() and text.isalnum():
         return text
+    if "*" in text or "_" in text:  # while a product may still be written with another sign
+        for _ in range(2):  # **_both_**
+            text = _EMPHASIS.sub(r"\2", text)
     text = unicodedata.normalize("NFKC", text.translate(_SPELLED)).translate(_SPELLED)
     if "\\" in text:
         for _ in range(3):  # one in another; what is deeper stays as it is

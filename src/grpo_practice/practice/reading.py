@@ -12,6 +12,12 @@ MOST_CONTEXT = 131_072
 """The same by default for models that take more: they read less well what is longer, and several
 providers charge more for it."""
 
+_SIZES = tuple(
+    (size, bytes(range(low, high)))
+    for size, low, high in ((4, 0xF0, 0x100), (3, 0xE0, 0xF0), (2, 0xC0, 0xE0), (1, 0, 0x80))
+)
+"""Bytes of a character in UTF-8, most first, with the bytes that such characters begin with."""
+
 
 def room_of(context: int, reply: int | None) -> int:
     """Return the UTF-8 bytes that a prompt may have.
@@ -25,9 +31,23 @@ def room_of(context: int, reply: int | None) -> int:
 
 
 def chars_in(room: int, text: str) -> int:
-    """Return how many characters such as those of `text` have `room` bytes."""
-    size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-    return room * len(text) // size if size else room
+    """Return how many characters of `text` fit into `room` bytes, whichever of them stay.
+
+    Shortening removes one kind of writing before another, so a mean over the whole text would not
+    do: those that take most bytes are counted first.
+    """
+    data = text.encode("utf-8", "surrogatepass")
+    if len(data) <= room:
+        return room * len(text) // len(data) if data else room
+    chars = 0
+    for size, first in _SIZES:
+        n = len(data) - len(data.translate(None, first))
+        fits = min(n, room // size)
+        chars += fits
+        if fits < n:
+            break
+        room -= n * size
+    return chars
 
 
 def chars_of(messages: Sequence[Message]) -> int:
