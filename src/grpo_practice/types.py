@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
@@ -285,6 +285,15 @@ class Operation:
     def set_aside(self, why: Quarantine) -> Operation:
         """Return the operation as refused for what its text holds."""
         return replace(self, refused=why.sentence, rule=why.rule)
+
+
+def sharpens(update: Operation, behind: Iterable[Operation]) -> bool:
+    """Return True when an update says what its target says, more clearly or for more cases.
+
+    Those of the proposals behind it that name the target decide; without one it may say anything.
+    """
+    named = [op for op in behind if op.target == update.target]
+    return update.op == "UPDATE" and bool(named) and all(op.vote > 0 for op in named)
 
 
 @dataclass(frozen=True, slots=True)

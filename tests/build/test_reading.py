@@ -1,11 +1,13 @@
 """What the teacher reads in whole runs: the same when they go on, and what was scored."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from grpo_practice.build import specs
 from grpo_practice.build.specs import teacher_context, teacher_context_text
 from grpo_practice.cli.reports import show_transcripts
 from grpo_practice.config import load_practice, read_environment
@@ -150,6 +152,23 @@ def test_what_the_teacher_takes_is_as_configured_as_listed_or_as_assumed(project
     assert (tokens, "of 1,000,000 listed" in said) == (131_072, True)
     wide = (f"practice.teacher_model={{{at} gpt-4.1}}}}", "practice.teacher_context=900000")
     assert context(project, *wide)[0] == 900_000
+
+
+async def test_a_run_goes_on_after_the_list_of_models_has_changed(
+    project: Own, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody changed the configuration, so the hint says what to type."""
+    listed = {"tokens": 9_000}
+    monkeypatch.setattr(specs, "context_window", lambda model, url: listed["tokens"])
+    async with served(teaching()) as endpoint:
+        await project.practise(endpoint.override(), *WHOLE)
+        listed["tokens"] = 10_000
+        more = (*WHOLE, "practice.epochs=2")
+        with pytest.raises(FingerprintError) as e:
+            await project.practise(endpoint.override(), *more)
+        typed = re.search(r"set (practice\.teacher_context): (\d+)", str(e.value.hint))
+        assert typed
+        await project.practise(endpoint.override(), *more, f"{typed[1]}={typed[2]}")
 
 
 async def test_a_run_is_bound_to_what_its_teacher_takes(project: Own) -> None:

@@ -68,6 +68,42 @@ def test_only_the_line_the_run_stands_on_counts(demo: Gp) -> None:
     assert shown in demo("runs", "show", "demo").out
 
 
+def test_an_experience_is_shown_on_the_line_of_the_library_that_is_named(demo: Gp) -> None:
+    made_late = sorted(set(labels(demo)) - set(labels(demo, "--step", "1")))[0]
+    before = demo("experiences", "show", made_late, "--json").document
+    kept = {label: demo("experiences", "show", label, "--json").document for label in labels(demo)}
+    words = ("practice", "--config", "practice.yaml", "--restart-step", "2", "--epochs", "1")
+    assert demo(*words, "--set", "practice.do_eval=false").code == 0
+    first, second = (b["id"] for b in demo("runs", "show", "demo", "--json").document["branches"])
+    old, new = ("--run", f"demo@{first}"), ("--run", f"demo@{second}")
+    assert demo("experiences", "show", made_late, *old, "--json").document == before
+    assert demo("experiences", "show", made_late, *new).code == 2
+    assert demo("experiences", "show", made_late, "--run", f"demo@{first}:1").code == 2
+    for label, document in kept.items():
+        assert demo("experiences", "show", label, *old, "--json").document == document
+    held = labels(demo, *new, "--step", "1")
+    shown = [demo("experiences", "show", label, *new, "--json").document for label in held]
+    made = [change for document in shown for change in document["changes"]]
+    assert {c["branch_id"] for c in made if c["step"] < 2} == {first}
+    assert {c["branch_id"] for c in made if c["step"] >= 2} <= {second}
+    early = demo("experiences", "show", held[0], "--run", "demo:1", "--json").document
+    assert max(entry["step"] for what in ("changes", "votes") for entry in early[what]) <= 1
+
+
+def test_votes_on_an_earlier_text_say_so(demo: Gp) -> None:
+    """Those that led to a change of what it says are of the text before it."""
+    documents = [demo("experiences", "show", f"E{n}", "--json").document for n in range(1, 9)]
+    found = 0
+    for document in documents:
+        meant = [c["step"] for c in document["changes"] if c["text"] and not c["reworded"]]
+        for vote in document["votes"]:
+            assert vote["earlier"] == (vote["step"] <= max(meant))
+            found += vote["earlier"]
+        told = demo("experiences", "show", document["id"]).out
+        assert told.count(" (on an earlier text): ") == sum(v["earlier"] for v in document["votes"])
+    assert found, "the demo changes what some experience says"
+
+
 def test_an_experience_that_was_brought_along_says_so(demo: Gp) -> None:
     brought = labels(demo)
     words = ("practice", "--config", "practice.yaml", "--exp-id", "second", "--from", "demo")

@@ -152,7 +152,10 @@ async def test_a_prompt_fits_also_where_its_dense_part_is_what_stays() -> None:
     never = replace(as_they_are(said, 90_000), summaries="never")
     group = tall(500_000)
     told = {"role": "assistant", "content": "数" * 40_000}
-    group.rollouts[0].played.transcript.insert(-1, told)
+    first = group.rollouts[0]
+    *begun, last = first.played.transcript
+    long = replace(first.played, transcript=[*begun, told, last])
+    group = replace(group, rollouts=[replace(first, played=long), *group.rollouts[1:]])
     await distil(never, group, LIBRARY, AT)
     (prompt,) = said.prompts("compare")
     assert 80_000 < len(prompt.encode()) <= 90_001

@@ -74,6 +74,21 @@ def test_the_way_out_names_the_step_to_go_on_from() -> None:
     assert "--restart-step 0 to ask all questions afresh" in hint(head(), whole=True)
 
 
+def test_what_the_user_did_not_change_is_undone_by_setting_it() -> None:
+    def hint(was: int | None, now: int, **more: int) -> str:
+        bound = SAME if was is None else SAME | {"practice.teacher_context": was}
+        with pytest.raises(FingerprintError) as e:
+            later = SAME | {"practice.teacher_context": now} | more
+            decide("r", replace(head(), identity=bound), later, restart_step=None)
+        return str(e.value.hint)
+
+    assert hint(8192, 16_384).startswith(
+        "undo the change (set practice.teacher_context: 8192), give the run another exp_id, or"
+    )
+    assert "(set practice.teacher_context: 32768)" in hint(None, 9_000)
+    assert "teacher_context" not in hint(None, 32_768, a=2)
+
+
 @pytest.mark.parametrize(
     ("was", "now", "shown"),
     [

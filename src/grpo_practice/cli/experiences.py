@@ -65,7 +65,7 @@ def list_(
         found = library_of(store, run, step)
         evidence = evidence_of(store, found)
         until = -1 if found.step is None else found.step
-        outside = store.read(history.quarantined, found.run, until=until) if quarantined else []
+        outside = store.read(history.quarantined, found.branch, until=until) if quarantined else []
     library = found.library
     if json:
         print_json(
@@ -117,7 +117,9 @@ def show(
         raise ConfigError(f"{experience!r} is not an experience", hint="they are called E1, E2, …")
     with existing_store(db) as store:
         library = library_of(store, run)
-        found = store.read(history.experience, library.run, int(label[1]))
+        until = -1 if library.step is None else library.step
+        at = {"branch": library.branch, "until": until}
+        found = store.read(history.experience, library.run, int(label[1]), **at)
         evidence = evidence_of(store, library).get(found.id)
     if json:
         document = {"schema": "grpo-practice.experience/1", **asdict(found), "text": found.text}
@@ -170,7 +172,8 @@ def _show(found: "ExperienceHistory", evidence: "Evidence | None") -> None:
         [
             (
                 f"step {vote.step}, group {vote.slot}",
-                f"{vote.said}: {brief(vote.question, QUESTION)}",
+                f"{vote.said}{' (on an earlier text)' if vote.earlier else ''}: "
+                f"{brief(vote.question, QUESTION)}",
             )
             for vote in found.votes
         ]

@@ -4,11 +4,16 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from grpo_practice.errors import ConfigError
+from grpo_practice.store import branches
+from grpo_practice.types import Finding, Operation, OpKind, sharpens
 
-_ON_LINE = """EXISTS (SELECT 1 FROM v_line v WHERE v.run_id = :run AND v.branch_id = {row}.branch_id
-  AND {row}.step >= v.from_step AND {row}.step < v.to_step)"""
+_ON_LINE = """EXISTS (SELECT 1 FROM json_each(:line) s
+  WHERE json_extract(s.value, '$[0]') = {row}.branch_id
+    AND {row}.step >= json_extract(s.value, '$[1]') AND {row}.step < json_extract(s.value, '$[2]'))
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +34,10 @@ class Proposal:
 
     slot: int
     question: str
-    op: str
+    op: OpKind
+    target: str | None
     text: str | None
+    finding: Finding | None
     lessons: tuple[str, ...]
 
 
@@ -55,11 +62,13 @@ class Quarantined:
 class Change:
     """A merged operation that made, rewrote or removed an experience."""
 
-    op: str
+    op: OpKind
     step: int
     branch_id: int
     text: str | None
     """The experience afterwards; None when it was removed."""
+    reworded: bool
+    """True when the experience goes on saying what it said, more clearly or for more cases."""
     proposals: tuple[Proposal, ...]
     domains: tuple[str, ...]
     """The web sites that the groups behind it had read."""
@@ -74,8 +83,10 @@ class Vote:
     step: int
     slot: int
     question: str
-    op: str
-    finding: str | None
+    op: OpKind
+    finding: Finding | None
+    earlier: bool
+    """True for a vote on an earlier text, that said something else."""
 
     @property
     def said(self) -> str:
@@ -93,9 +104,9 @@ class ExperienceHistory:
     imported: str | None
     """Its text at the start of the run, when it came from another one."""
     changes: tuple[Change, ...]
-    """Those on the run's line, oldest first."""
+    """Those on the branch's line, oldest first."""
     votes: tuple[Vote, ...] = ()
-    """Those on the run's line, oldest first; of all its texts."""
+    """Those on the branch's line, oldest first; of all its texts."""
 
     @property
     def text(self) -> str | None:
@@ -116,12 +127,22 @@ def branches_of(db: sqlite3.Connection, run: str) -> list[BranchRow]:
     ]
 
 
-def experience(db: sqlite3.Connection, run: str, label: int) -> ExperienceHistory:
+def experience(
+    db: sqlite3.Connection, run: str, label: int, *, branch: int, until: int
+) -> ExperienceHistory:
     """Where the experience `E<label>` of a run comes from.
 
+    Args:
+        db: The database.
+        run: The run.
+        label: Number of the experience.
+        branch: The branch whose line is read.
+        until: The last step that is read; -1 for the library that the run started with.
+
     Raises:
-        ConfigError: The run never had one of that label, on the line it stands on now.
+        ConfigError: There never was one of that label there.
     """
+    at = {"run": run, "label": label, "line": _line(db, branch, until)}
     row = db.execute(
         f"""SELECT e.experience_id, CASE WHEN l.cause = 'import' THEN t.text END
               FROM experiences e JOIN libraries l ON l.library_id = e.born_in
@@ -129,12 +150,13 @@ def experience(db: sqlite3.Connection, run: str, label: int) -> ExperienceHistor
              WHERE e.run_id = :run AND e.label = :label
                AND (l.step IS NULL OR {_ON_LINE.format(row="l")})
              ORDER BY e.experience_id DESC LIMIT 1""",
-        {"run": run, "label": label},
+        at,
     ).fetchone()
     if row is None:
         raise ConfigError(
             f"{run} has no experience E{label}", hint=f"grpo-practice experiences list --run {run}"
         )
+    at["id"] = row[0]
     changes = db.execute(
         f"""SELECT o.op, o.step, o.branch_id, t.text, o.from_ops, o.domains, o.reason
               FROM operations o
@@ -142,33 +164,40 @@ def experience(db: sqlite3.Connection, run: str, label: int) -> ExperienceHistor
              WHERE :id IN (o.result_id, o.target_id) AND o.status = 'applied'
                AND {_ON_LINE.format(row="o")}
              ORDER BY o.step, o.op_id""",
-        {"run": run, "id": row[0]},
+        at,
     )
-    made = [
-        Change(
-            op,
-            step,
-            branch_id,
-            text,
-            _proposals(db, json.loads(ops)),
-            tuple(json.loads(domains)),
-            why,
-        )
-        for op, step, branch_id, text, ops, domains, why in changes.fetchall()
-    ]
+    made = [_change(db, f"E{label}", *change) for change in changes.fetchall()]
+    since = max((c.step for c in made if not c.reworded and c.text is not None), default=-1)
     votes = db.execute(
-        f"""SELECT o.step, o.slot, s.question, o.op, o.finding FROM operations o
+        f"""SELECT o.step, o.slot, s.question, o.op, o.finding, o.step <= :since FROM operations o
               JOIN groups g USING (branch_id, step, slot) JOIN samples s USING (sample_id)
              WHERE o.target_id = :id AND o.source = 'propose' AND o.status = 'proposed'
                AND {_ON_LINE.format(row="o")} ORDER BY o.step, o.slot, o.op_id""",
-        {"run": run, "id": row[0]},
+        {**at, "since": since},
     )
-    cast = tuple(Vote(*vote) for vote in votes)
+    cast = tuple(
+        Vote(step, slot, question, op, finding, bool(earlier))
+        for step, slot, question, op, finding, earlier in votes
+    )
     return ExperienceHistory(f"E{label}", run, row[1], tuple(made), cast)
 
 
-def quarantined(db: sqlite3.Connection, run: str, *, until: int) -> list[Quarantined]:
-    """What was kept out of the libraries of a run's line, up to the step `until`, in order."""
+def _line(db: sqlite3.Connection, branch: int, until: int) -> str:
+    """Return the steps up to `until` on a branch's line: JSON of [branch, first step, end]."""
+    segments = branches.line(db, branch)
+    return json.dumps([[s.branch_id, s.first, min(s.end, until + 1)] for s in segments])
+
+
+def _change(db: sqlite3.Connection, name: str, op: OpKind, step: int, *told: Any) -> Change:
+    branch_id, text, from_ops, domains, why = told
+    proposals = _proposals(db, json.loads(from_ops))
+    behind = [Operation(p.op, p.target, finding=p.finding) for p in proposals]
+    reworded = sharpens(Operation(op, name), behind)
+    return Change(op, step, branch_id, text, reworded, proposals, tuple(json.loads(domains)), why)
+
+
+def quarantined(db: sqlite3.Connection, branch: int, *, until: int) -> list[Quarantined]:
+    """What was kept out of the libraries of a branch's line, up to the step `until`, in order."""
     rows = db.execute(
         f"""SELECT o.step, o.source, nullif(o.slot, -1), s.question, o.op, 'E' || e.label, o.text,
                   o.reason
@@ -176,9 +205,9 @@ def quarantined(db: sqlite3.Connection, run: str, *, until: int) -> list[Quarant
              LEFT JOIN groups g USING (branch_id, step, slot)
              LEFT JOIN samples s ON s.sample_id = g.sample_id
              LEFT JOIN experiences e ON e.experience_id = o.target_id
-            WHERE o.status = 'quarantined' AND o.step <= :until AND {_ON_LINE.format(row="o")}
+            WHERE o.status = 'quarantined' AND {_ON_LINE.format(row="o")}
             ORDER BY o.step, o.op_id""",
-        {"run": run, "until": until},
+        {"line": _line(db, branch, until)},
     )
     return [Quarantined(*row) for row in rows]
 
@@ -186,9 +215,12 @@ def quarantined(db: sqlite3.Connection, run: str, *, until: int) -> list[Quarant
 def _proposals(db: sqlite3.Connection, op_ids: Sequence[int]) -> tuple[Proposal, ...]:
     found = []
     for op_id in op_ids:
-        branch_id, step, slot, question, op, text = db.execute(
-            """SELECT o.branch_id, o.step, o.slot, s.question, o.op, o.text FROM operations o
+        branch_id, step, slot, question, op, target, text, finding = db.execute(
+            """SELECT o.branch_id, o.step, o.slot, s.question, o.op, 'E' || e.label, o.text,
+                      o.finding
+                 FROM operations o
                  JOIN groups g USING (branch_id, step, slot) JOIN samples s USING (sample_id)
+                 LEFT JOIN experiences e ON e.experience_id = o.target_id
                 WHERE o.op_id = ?""",
             (op_id,),
         ).fetchone()
@@ -197,5 +229,6 @@ def _proposals(db: sqlite3.Connection, op_ids: Sequence[int]) -> tuple[Proposal,
             " ORDER BY ordinal",
             (branch_id, step, slot),
         )
-        found.append(Proposal(slot, question, op, text, tuple(row[0] for row in lessons)))
+        told = tuple(row[0] for row in lessons)
+        found.append(Proposal(slot, question, op, target, text, finding, told))
     return tuple(found)

@@ -3,7 +3,7 @@
 Pure, so that every case is a row of a test.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -152,12 +152,18 @@ def decide(
     else:
         afresh = f"--restart-step {recorded} to keep the steps before it and go on from there"
     beyond = any(c.key == "practice.method" or REMOVED.get(c.key) == c.was for c in changes)
-    undo = "" if beyond else "undo the change, "
+    undo = "" if beyond else f"undo the change{_by_hand(changes)}, "
     raise FingerprintError(
         f"{run} was started with another configuration",
         changes,
         hint=f"{undo}give the run another exp_id, or add {afresh}",
     )
+
+
+def _by_hand(changes: Sequence[Change]) -> str:
+    """Say how to undo a change that nobody made: the listed context of a model may be another."""
+    was = next((c.was for c in changes if c.key == "practice.teacher_context"), None)
+    return f" (set practice.teacher_context: {was})" if was is not None else ""
 
 
 def _restart(head: Head, step: int, changes: list[Change], *, again: bool) -> Decision:
