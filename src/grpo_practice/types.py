@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
@@ -25,8 +25,8 @@ OpKind = Literal["ADD", "UPDATE", "DELETE", "NONE"]
 Finding = Literal["confirmed", "misled", "unclear", "too_narrow"]
 """What a comparison found of an experience that the agent has."""
 
-SHARPENS: frozenset[Finding] = frozenset({"unclear", "too_narrow"})
-"""Findings after which an experience is reworded, and still holds."""
+HOLDS: frozenset[Finding] = frozenset({"confirmed", "unclear", "too_narrow"})
+"""Findings by which an experience is right, however it may be reworded."""
 
 QuarantineRule = Literal[
     "web_address",
@@ -275,7 +275,9 @@ class Operation:
     @property
     def vote(self) -> int:
         """+1 when it speaks for its target, -1 when its target would go or say something else."""
-        return 1 if self.op in ("NONE", "ADD") or self.finding in SHARPENS else -1
+        if self.op == "UPDATE":
+            return 1 if self.finding in HOLDS else -1
+        return -1 if self.op == "DELETE" else 1
 
     @property
     def quarantined(self) -> bool:
@@ -285,6 +287,15 @@ class Operation:
     def set_aside(self, why: Quarantine) -> Operation:
         """Return the operation as refused for what its text holds."""
         return replace(self, refused=why.sentence, rule=why.rule)
+
+
+def sharpens(update: Operation, behind: Iterable[Operation]) -> bool:
+    """Return True when an update says what its target says, more clearly or for more cases.
+
+    Those of the proposals behind it that name the target decide; without one it may say anything.
+    """
+    named = [op for op in behind if op.target == update.target]
+    return update.op == "UPDATE" and bool(named) and all(op.vote > 0 for op in named)
 
 
 @dataclass(frozen=True, slots=True)

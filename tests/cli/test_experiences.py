@@ -42,13 +42,36 @@ def test_an_experience_tells_its_groups_and_lessons(demo: Gp) -> None:
 
 
 def test_a_removed_experience_is_shown_as_removed(demo: Gp) -> None:
-    kept = set(labels(demo))
-    removed = sorted(set(labels(demo, "--step", "1")) - kept)
-    assert removed, "the demo removes some in its second epoch"
-    document = demo("experiences", "show", removed[0], "--json").document
+    """Which seed removes one follows from the texts of the prompts."""
+    for seed in range(40):
+        run, sets = f"seed{seed}", (f"practice.seed={seed}", "practice.do_eval=false")
+        words = ("practice", "--config", "practice.yaml", "--exp-id", run)
+        assert demo(*words, "--set", sets[0], "--set", sets[1]).code == 0
+        kept = set(labels(demo, "--run", run))
+        removed = sorted(set(labels(demo, "--run", run, "--step", "1")) - kept)
+        if removed:
+            break
+    document = demo("experiences", "show", removed[0], "--run", run, "--json").document
     assert document["text"] is None
     assert document["changes"][-1]["op"] == "DELETE"
-    assert "\n(removed)\n" in demo("experiences", "show", removed[0]).out
+    assert document["changes"][-1]["why"]
+    assert document["evidence"] is None
+    shown = demo("experiences", "show", removed[0], "--run", run).out
+    assert "\n(removed)\n" in shown
+    assert f"why  {document['changes'][-1]['why']}" in shown
+
+
+def test_what_stands_behind_an_experience_is_told(demo: Gp) -> None:
+    experiences = demo("experiences", "list", "--json").document["experiences"]
+    evidence = experiences[0]["evidence"]
+    assert evidence["supporting"] >= 1
+    assert evidence["support"] >= 0
+    said = f"{evidence['supporting']} question"
+    assert said in demo("experiences", "list").out
+    shown = demo("experiences", "show", experiences[0]["id"]).out
+    assert f"evidence  {said}" in shown
+    document = demo("experiences", "show", experiences[0]["id"], "--json").document
+    assert document["evidence"] == evidence
 
 
 def test_only_the_line_the_run_stands_on_counts(demo: Gp) -> None:
