@@ -110,10 +110,25 @@ class Step:
             failed=failed,
         )
         step, informative = self._playing.row.plan.step, sum(row.informative for row in rows)
-        library_id = await self._job.store.close_practice(self._job.branch, step, result)
+        closed = StepFinished(step, mean, informative, len(made), failed)
+        library_id = await self._close(result, closed)
         if ahead is not None:
             ahead._playing.wait()
-        self._job.emit(StepFinished(step, mean, informative, len(made), failed))
+        return library_id
+
+    async def _close(self, result: StepResult, closed: StepFinished) -> int:
+        """Close the step and say so; what is stored is said also where the run is cancelled."""
+        store, branch = self._job.store, self._job.branch
+        closing = asyncio.ensure_future(store.close_practice(branch, closed.step, result))
+        try:
+            await asyncio.wait([closing])
+        except asyncio.CancelledError:
+            await asyncio.wait([closing])
+            if closing.exception() is None:
+                self._job.emit(closed)
+            raise
+        library_id = closing.result()
+        self._job.emit(closed)
         return library_id
 
     def _on_group(self, group: Group) -> None:
