@@ -25,8 +25,8 @@ OpKind = Literal["ADD", "UPDATE", "DELETE", "NONE"]
 Finding = Literal["confirmed", "misled", "unclear", "too_narrow"]
 """What a comparison found of an experience that the agent has."""
 
-SHARPENS: frozenset[Finding] = frozenset({"unclear", "too_narrow"})
-"""Findings after which an experience is reworded, and still holds."""
+HOLDS: frozenset[Finding] = frozenset({"confirmed", "unclear", "too_narrow"})
+"""Findings by which an experience is right, however it may be reworded."""
 
 QuarantineRule = Literal[
     "web_address",
@@ -275,7 +275,9 @@ class Operation:
     @property
     def vote(self) -> int:
         """+1 when it speaks for its target, -1 when its target would go or say something else."""
-        return 1 if self.op in ("NONE", "ADD") or self.finding in SHARPENS else -1
+        if self.op == "UPDATE":
+            return 1 if self.finding in HOLDS else -1
+        return -1 if self.op == "DELETE" else 1
 
     @property
     def quarantined(self) -> bool:

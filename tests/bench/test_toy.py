@@ -12,7 +12,7 @@ from bench.toy import MOST, Attempt, Policy, Toy, asked, merged
 
 from grpo_practice.calls import Message, Reply, Scope
 from grpo_practice.practice.distil import Attempt as Shown
-from grpo_practice.practice.distil import Task, compare, propose
+from grpo_practice.practice.distil import Task, compare, confirmations, propose
 from grpo_practice.practice.evidence import Evidence
 from grpo_practice.practice.merge import changes, merge, votes
 from grpo_practice.practice.teacher import At, Teacher
@@ -103,7 +103,8 @@ async def test_a_group_teaches_what_the_simulated_teacher_says(seed: int) -> Non
             Shown(r, "summary", text) for r, text in zip(group.rollouts, summaries, strict=True)
         ]
         lessons, _ = await compare(task, shows)
-    operations = await propose(TEACHER, group.sample, lessons, real, AT)
+    edits = await propose(TEACHER, group.sample, lessons, real, AT)
+    operations = (*confirmations(lessons), *edits)
     taught = TOY._teach(place, attempts, library)
     assert [edit_of(op) for op in operations] == [edit_of(op) for op in taught]
 

@@ -1,5 +1,7 @@
 """Experiences and where they come from, on a finished demo."""
 
+from typing import Any
+
 import pytest
 
 from tests.cli.conftest import Gp
@@ -41,14 +43,40 @@ def test_an_experience_tells_its_groups_and_lessons(demo: Gp) -> None:
     assert f"group {proposal['slot']}" in text
 
 
+def removed(gp: Gp, run: str) -> list[dict[str, Any]]:
+    """What a run has had and does not have any more, as `experiences show` tells it."""
+    gone = set(labels(gp, "--run", run, "--step", "1")) - set(labels(gp, "--run", run))
+    shown = (gp("experiences", "show", label, "--run", run, "--json") for label in sorted(gone))
+    return [one.document for one in shown]
+
+
 def test_a_removed_experience_is_shown_as_removed(demo: Gp) -> None:
-    kept = set(labels(demo))
-    removed = sorted(set(labels(demo, "--step", "1")) - kept)
-    assert removed, "the demo removes some in its second epoch"
-    document = demo("experiences", "show", removed[0], "--json").document
-    assert document["text"] is None
-    assert document["changes"][-1]["op"] == "DELETE"
-    assert "\n(removed)\n" in demo("experiences", "show", removed[0]).out
+    """Which seed removes one, with more against it than for it, follows from the prompts' texts."""
+    for seed in range(40):
+        run, sets = f"seed{seed}", (f"practice.seed={seed}", "practice.do_eval=false")
+        words = ("practice", "--config", "practice.yaml", "--exp-id", run)
+        assert demo(*words, "--set", sets[0], "--set", sets[1]).code == 0
+        pruned = [gone for gone in removed(demo, run) if gone["changes"][-1]["why"]]
+        if pruned:
+            break
+    document, last = pruned[0], pruned[0]["changes"][-1]
+    assert (document["text"], document["evidence"], last["op"]) == (None, None, "DELETE")
+    shown = demo("experiences", "show", document["id"], "--run", run).out
+    assert "\n(removed)\n" in shown
+    assert f"why  {last['why']}" in shown
+
+
+def test_what_stands_behind_an_experience_is_told(demo: Gp) -> None:
+    experiences = demo("experiences", "list", "--json").document["experiences"]
+    evidence = experiences[0]["evidence"]
+    assert evidence["supporting"] >= 1
+    assert evidence["support"] >= 0
+    said = f"{evidence['supporting']} question"
+    assert said in demo("experiences", "list").out
+    shown = demo("experiences", "show", experiences[0]["id"]).out
+    assert f"evidence  {said}" in shown
+    document = demo("experiences", "show", experiences[0]["id"], "--json").document
+    assert document["evidence"] == evidence
 
 
 def test_only_the_line_the_run_stands_on_counts(demo: Gp) -> None:

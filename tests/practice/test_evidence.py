@@ -3,7 +3,15 @@
 import pytest
 
 from grpo_practice.practice.evidence import REWARD_WEIGHT, Evidence, evidence_on, told
-from grpo_practice.practice.merge import Proposal, apply, merge, pruned, without_outvoted
+from grpo_practice.practice.merge import (
+    Proposal,
+    apply,
+    fitting,
+    merge,
+    pruned,
+    without_outvoted,
+)
+from grpo_practice.practice.replies import LIBRARY_SIZE
 from grpo_practice.practice.teacher import At
 from grpo_practice.store.records import Past, Play
 from grpo_practice.types import Experience, Finding, Library, Operation, OpKind
@@ -32,6 +40,8 @@ def on(past: Past, *cast: tuple[int, Operation], plays: tuple[Play, ...] = ()) -
         ("UPDATE", None, -1),
         ("DELETE", "misled", -1),
         ("DELETE", None, -1),
+        ("DELETE", "unclear", -1),
+        ("UPDATE", "confirmed", 1),
     ],
 )
 def test_what_a_proposal_says_of_its_target(op: OpKind, finding: Finding | None, vote: int) -> None:
@@ -48,6 +58,16 @@ def test_each_question_has_one_vote_however_often_it_is_asked() -> None:
 def test_a_vote_on_something_that_is_not_in_the_library_is_no_vote() -> None:
     assert on(Past(), (10, Operation("ADD", text="A: a."))).votes == {}
     assert evidence_on(LIBRARY, Past(), [(10, Operation("NONE", "E9"))]).keys() == {"E1", "E2"}
+
+
+def test_a_question_that_says_it_often_in_one_step_says_it_once() -> None:
+    assert on(Past(), (10, FOR), (10, FOR), (11, FOR), (11, AGAINST)).votes == {10: 1, 11: 0}
+
+
+def test_a_tie_is_not_decided_by_how_numbers_add_up() -> None:
+    tie = Evidence({10: 1, 11: -1}, {12: -0.1, 13: -0.2, 14: 0.3})
+    assert tie.support != 0
+    assert tie.stays
 
 
 def test_a_reward_that_changed_with_the_experience_counts() -> None:
@@ -126,6 +146,30 @@ def test_what_stands_may_be_said_more_clearly() -> None:
     assert settled(both, proposed(CLEARER, AGAINST), STANDS).rule == "outvoted"
 
 
+def test_what_goes_is_not_kept_by_saying_it_more_clearly() -> None:
+    merged = Operation("UPDATE", "E1", "Units: name each.", from_ops=(0,))
+    refused = settled(merged, proposed(CLEARER), FALLS)
+    assert refused.rule == "outvoted"
+    assert [op.target for op in pruned(LIBRARY, [refused], {"E1": FALLS, "E2": STANDS})] == ["E1"]
+
+
+@pytest.mark.parametrize("evidence", [STANDS, FALLS])
+def test_a_merge_that_changes_nothing_decides_nothing(evidence: Evidence) -> None:
+    none = Operation("NONE", "E1")
+    assert settled(none, proposed(GONE), evidence) == none
+    gone = pruned(LIBRARY, [none], {"E1": evidence, "E2": STANDS})
+    assert [op.target for op in gone] == ([] if evidence.stays else ["E1"])
+
+
+def test_what_is_outvoted_does_not_come_in_as_something_new() -> None:
+    add = Operation("ADD", text=AGAINST.text, from_ops=(0,))
+    assert settled(add, proposed(AGAINST), STANDS).rule == "outvoted"
+    assert settled(add, proposed(AGAINST), FALLS).refused is None
+    fresh = Operation("ADD", text="A: a.")
+    assert settled(replace_from(add, 2), proposed(AGAINST, fresh), STANDS).refused is None
+    assert settled(Operation("ADD", text="A: a."), [], STANDS).refused is None
+
+
 def test_new_experiences_do_not_turn_round_what_stands() -> None:
     """An update that stands for additions only: these questions vote for the change."""
     merged = Operation("UPDATE", "E1", "Units: drop them.", from_ops=(0, 1))
@@ -169,3 +213,39 @@ async def test_what_cannot_pass_is_not_asked_about() -> None:
     stays, goes = said.prompts("merge")
     assert "\nIt stays.\n" in stays
     assert "\nIt goes.\n" in goes
+
+
+async def test_an_operation_that_names_no_proposal_stands_for_those_that_touch_the_same() -> None:
+    add = Operation("ADD", text="A: a.")
+    said = Said(
+        merge='{"operations": [{"op": "ADD", "text": "A: b."}, {"op": "NONE", "id": "E2"},'
+        ' {"op": "UPDATE", "id": "E1", "text": "Units: name each."}]}'
+    )
+    behind = proposed(CLEARER, add, CLEARER, add)
+    merged = await merge(teacher(said), LIBRARY, behind, EVIDENCE, At(1, 0, 0))
+    assert [(op.op, op.from_ops) for op in merged] == [
+        ("ADD", (1, 3)),
+        ("NONE", ()),
+        ("UPDATE", (0, 2)),
+    ]
+    assert [op.refused for op in without_outvoted(merged, behind, EVIDENCE)] == [None] * 3
+
+
+async def test_the_merge_is_told_of_what_goes_without_a_proposal() -> None:
+    said = Said(merge='{"operations": []}')
+    add = proposed(Operation("ADD", text="A: a."))
+    await merge(teacher(said), LIBRARY, add, {"E1": FALLS, "E2": STANDS}, At(1, 0, 0))
+    (told_of,) = said.prompts("merge")
+    assert "### E1\n\nStands behind it: 1 question." in told_of
+    assert "### E2" not in told_of
+
+
+def test_a_place_counts_as_free_once_it_is() -> None:
+    full = Library(tuple(Experience(n, f"N{n}: n.") for n in range(1, LIBRARY_SIZE + 1)), 999)
+    add, delete = Operation("ADD", text="A: a."), Operation("DELETE", "E1")
+    refused = Operation("DELETE", "E1", refused="outvoted", rule="outvoted")
+    assert fitting(full, [refused, add], [])[1].rule == "library_full"
+    assert fitting(full, [delete, add], []) == (delete, add)
+    assert fitting(full, [add, add], [delete])[0].refused is None
+    assert fitting(full, [add, add], [delete])[1].rule == "library_full"
+    assert fitting(LIBRARY, [add, add], []) == (add, add)

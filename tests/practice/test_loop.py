@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -226,6 +227,25 @@ def test_what_is_stored_is_told_though_everything_is_cancelled_then(
     assert sorted(told) == world.query("SELECT step, slot, attempt FROM rollouts ORDER BY 1, 2, 3")
     assert told
     assert len([e for e in world.events if isinstance(e, StepStarted)]) == 2
+
+
+async def test_a_step_that_is_closed_is_told_though_the_run_is_cancelled_meanwhile(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close, runs = Store.close_practice, list[asyncio.Task[None]]()
+
+    async def cancelled(*args: Any) -> int:
+        library_id = await close(*args)
+        runs[0].cancel()
+        await asyncio.sleep(0)
+        return library_id
+
+    monkeypatch.setattr(Store, "close_practice", cancelled)
+    runs.append(asyncio.ensure_future(world.run()))
+    with pytest.raises(asyncio.CancelledError):
+        await runs[0]
+    assert [e.step for e in world.events if isinstance(e, StepFinished)] == [0]
+    assert world.query("SELECT step FROM steps WHERE status = 'closed'") == [(0,)]
 
 
 async def test_they_wait_until_the_running_step_has_no_rollout_left_to_start(world: World) -> None:

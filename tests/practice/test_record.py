@@ -65,9 +65,15 @@ def test_each_group_and_each_operation_is_counted_once_by_what_became_of_it() ->
         pytest.param([ADD, ADD], [taken(HOSTILE, 0, 1)], 2, id="as merged"),
         pytest.param([ADD, ADD], [taken(HOSTILE, 0, 1), taken(ADD, 1)], 1, id="one is left"),
         pytest.param([LONG, ADD], [taken(HOSTILE, 0)], 2, id="numbered without the refused"),
-        pytest.param([ADD, ADD], [HOSTILE], 2, id="from nothing named: from all"),
-        pytest.param([LONG, ADD], [HOSTILE], 2, id="a refused one is not there to be merged"),
-        pytest.param([HELD, ADD], [HOSTILE], 1, id="a confirmation is no proposal"),
+        pytest.param([ADD, ADD], [HOSTILE], 0, id="nobody proposed that"),
+        pytest.param([LONG, ADD], [taken(HOSTILE, 0)], 2, id="a refused one is not merged"),
+        pytest.param([HELD, ADD], [taken(HOSTILE, 0)], 1, id="a confirmation is no proposal"),
+        pytest.param(
+            [ADD],
+            [taken(HOSTILE, 0), taken(Operation("NONE", "E1"), 0)],
+            1,
+            id="a NONE makes nothing of it",
+        ),
     ],
 )
 def test_a_proposal_is_lost_when_a_refusal_leaves_nothing_of_it(

@@ -18,23 +18,30 @@ Proposed = Sequence[Operation]
 class Run:
     """A run of three questions a step; each step is closed by hand."""
 
-    def __init__(self, store: Store, name: str = "r", start: Library | None = None) -> None:
+    def __init__(
+        self, store: Store, name: str = "r", start: Library | None = None, method: int = 2
+    ) -> None:
         self.store = store
         self.data, self.ids = upload(store, 6)
         self.plan = [PlannedStep(n, 0, n, tuple((i, 2) for i in self.ids[:3])) for n in range(4)]
-        self.spec = spec(self.data, name, library=start)
+        self.spec = spec(self.data, name, {"practice.method": method}, library=start)
         self.branch = store.begin(self.spec, plan=planned(self.plan))
 
     def restart(self, step: int) -> None:
         self.branch = self.store.begin(self.spec, restart_step=step, plan=planned(self.plan))
 
     async def close(
-        self, step: int, groups: Sequence[Proposed], *merged: Operation, reward: float = 0.5
+        self,
+        step: int,
+        groups: Sequence[Proposed],
+        *merged: Operation,
+        reward: float = 0.5,
+        shown: int | None = None,
     ) -> Library:
         before = self.library(step)
         await self.store.open_step(self.branch, step, before.id)
         rows = [
-            GroupRow(slot, self.ids[slot], 2, 2, 2, 2, reward, True, "distilled")
+            GroupRow(slot, self.ids[slot], 2, 2, 2, 2, reward, True, "distilled", library_id=shown)
             for slot in range(len(groups))
         ]
         distilled = [Distilled(slot, operations=tuple(ops)) for slot, ops in enumerate(groups)]
@@ -140,13 +147,53 @@ async def test_a_library_shows_only_what_it_says_in_the_same_words(run: Run) -> 
 
 
 async def test_a_library_from_another_run_brings_its_votes_along(run: Run) -> None:
+    """Also those of steps that only confirmed what it holds."""
     await run.close(0, [[ADD], [ADD], []], merged(ADD, 0, 1))
     taken = await run.close(1, [[], [CONFIRM], [CONFIRM]])
-    await run.close(2, [[DELETE], [DELETE], [DELETE]])
-    assert taken.id == run.library(2).id
     other = Run(run.store, "other", start=taken)
     await other.close(0, [[TURN], [], []])
-    assert other.votes(1) == {0: 0, 1: 1}
+    assert other.votes(1) == {0: 0, 1: 2, 2: 1}
+
+
+async def test_a_question_has_one_vote_a_step_however_often_it_says_so(run: Run) -> None:
+    await run.close(0, [[], [ADD], []], merged(ADD, 0))
+    await run.close(1, [[CONFIRM, CONFIRM, CONFIRM], [], []])
+    assert run.votes(2) == {0: 1, 1: 1}
+    await run.close(2, [[DELETE], [], []])
+    assert run.votes(3) == {0: 0, 1: 1}
+
+
+async def test_who_was_not_played_with_an_experience_cannot_speak_against_it(run: Run) -> None:
+    """A group that began before the step could not know what its step begins with."""
+    empty = run.branch.library.id
+    await run.close(0, [[ADD], [], []], merged(ADD, 0))
+    await run.close(1, [[], [TURN], [CONFIRM]], shown=empty)
+    assert run.votes(2) == {0: 1, 2: 1}
+
+
+async def test_no_vote_is_read_of_a_version_that_counted_none(tmp_path: Path) -> None:
+    """Its proposals do not say what they found of the experience that they name."""
+    run = Run(Store(tmp_path / "old.db"), method=1)
+    await run.close(0, [[ADD], [], []], merged(ADD, 0))
+    await run.close(1, [[], [Operation("UPDATE", "E1", "x")], []])
+    assert run.votes(2) == {0: 1}
+
+
+async def test_a_rewording_keeps_the_plays_that_speak_for_what_it_says(run: Run) -> None:
+    first = await run.close(0, [[ADD], [], []], merged(ADD, 0))
+    second = await run.close(1, [[], [], [SHARPEN]], merged(SHARPEN, 0))
+    assert run.past(2).shown == {first.id: {"E1"}, second.id: {"E1"}}
+    third = await run.close(2, [[], [TURN], []], merged(TURN, 0))
+    assert run.past(3).shown == {third.id: {"E1"}}
+
+
+async def test_an_update_that_nobody_proposed_begins_anew(run: Run) -> None:
+    """Nor does one that only takes in additions say what was said before."""
+    await run.close(0, [[ADD], [ADD], []], merged(ADD, 0, 1))
+    await run.close(1, [[], [], [CONFIRM]], merged(TURN))
+    assert run.votes(2) == {}
+    await run.close(2, [[], [ADD], [CONFIRM]], merged(TURN, 0))
+    assert run.votes(3) == {1: 1}
 
 
 def test_an_empty_library_has_no_past(run: Run) -> None:

@@ -203,7 +203,7 @@ def planned(
             f"practice.batch_size {settings.batch_size} with drop_last leaves no step to play",
             hint="make the batch smaller, or drop_last false",
         )
-    bound = {"practice.method": branch.identity.get("practice.method", METHOD)}
+    bound = {"practice.method": branch.identity["practice.method"]}
     changed = diff(bound, {"practice.method": METHOD})
     if changed and len(plan) > sum(row.closed for row in rows):
         raise FingerprintError(

@@ -5,7 +5,7 @@ code, the comparison sees the library, so that it can say which experience misle
 that fit into one request are compared as they are, without summaries.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar, get_args
 
@@ -87,10 +87,11 @@ async def distil(
         lessons, cuts = await compare(task, attempts)
         cut = sum(c > 0 for c in cuts)
         done = replace(done, lessons=lessons, shortened=cut, cut_chars=sum(cuts))
-        operations = await propose(teacher, group.sample, lessons, library, at)
+        done = replace(done, operations=confirmations(lessons))
+        asked = await propose(teacher, group.sample, lessons, library, at)
     except StepError as e:
         return replace(done, failed=_said(e), failed_kind=_kind(e))
-    return replace(done, operations=operations)
+    return replace(done, operations=(*done.operations, *asked))
 
 
 def _said(error: StepError) -> str:
@@ -310,39 +311,51 @@ def judgement(rollout: Rollout) -> str | None:
     return rollout.verdict.critique if rollout.verdict else None
 
 
+def confirmations(lessons: Iterable[Lesson]) -> tuple[Operation, ...]:
+    """Return a vote for each experience that a lesson confirms. That takes no call."""
+    return tuple(
+        Operation("NONE", lesson.experience, call_id=lesson.call_id, finding="confirmed")
+        for lesson in lessons
+        if lesson.finding == "confirmed"
+    )
+
+
 async def propose(
     teacher: Teacher, sample: Sample, lessons: Sequence[Lesson], library: Library, at: At
 ) -> tuple[Operation, ...]:
-    """Ask which edits of the library the lessons call for. Nothing new or wrong, no call.
+    """Ask which edits the lessons call for. Where they only confirm something, no call.
 
     Raises:
         ReplyError: No reply could be read.
         EndpointError: There was no reply.
     """
-    confirmed = [lesson for lesson in lessons if lesson.finding == "confirmed"]
-    held = [
-        Operation("NONE", x.experience, call_id=x.call_id, finding="confirmed") for x in confirmed
-    ]
-    open_ = [lesson for lesson in lessons if lesson.finding != "confirmed"]
-    if not open_:
-        return tuple(held)
+    lessons = [lesson for lesson in lessons if lesson.finding != "confirmed"]
+    if not lessons:
+        return ()
     messages = teacher.render(
         "propose",
         experiences=experience_lines(library),
-        lessons=[_lesson_line(lesson) for lesson in open_],
+        lessons=[_lesson_line(lesson) for lesson in lessons],
     )
     chat = teacher.open(at, "propose", sample)
-    limit = 2 * len(open_)
+    limit = 2 * len(lessons)
     asked = await teacher.ask(chat, messages, lambda r: read_operations(r, library, limit=limit))
-    findings = {lesson.experience: lesson.finding for lesson in open_ if lesson.experience}
-    return (*held, *(_with_finding(op, findings) for op in asked))
+    return tuple(_with_finding(op, _found(lessons, op.target)) for op in asked)
 
 
-def _with_finding(op: Operation, findings: Mapping[str, Finding | None]) -> Operation:
-    """Return the operation with what the lesson on its target found, where it does not say so."""
-    found = op.finding or findings.get(op.target or "")
+def _found(lessons: Sequence[Lesson], target: str | None) -> Finding | None:
+    """Return what the comparison found of an experience: that it misled, if any lesson says so."""
+    found = [lesson.finding for lesson in lessons if lesson.experience == target and target]
+    return "misled" if "misled" in found else next(iter(found), None)
+
+
+def _with_finding(op: Operation, found: Finding | None) -> Operation:
+    """Return the operation with what was found of its target; the comparison knows best."""
+    found = found or op.finding
     if op.op == "NONE" and found is not None and found != "confirmed":
         return replace(op, target=None)  # nothing is to change; that confirms nothing
+    if op.op == "DELETE":
+        found = "misled"
     return replace(op, finding=found if op.target else None)
 
 

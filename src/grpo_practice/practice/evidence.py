@@ -1,4 +1,4 @@
-"""What stands behind an experience, and what against it: lessons and rewards, over the whole run.
+"""Evidence for and against an experience: lessons and rewards, over the whole run.
 
 A teacher errs about single groups. So no single comparison changes what others have confirmed:
 each question has a vote for or against an experience, from what its comparisons found; and once it
@@ -51,7 +51,12 @@ class Evidence:
     @property
     def stays(self) -> bool:
         """False when more speaks against it than for it."""
-        return self.support >= 0
+        return round(self.support, 9) >= 0  # a tie is not decided by how floats add up
+
+
+def sign(votes: int) -> int:
+    """Return the one vote that a question has in a step, however often it says so."""
+    return (votes > 0) - (votes < 0)
 
 
 def evidence_on(
@@ -72,9 +77,12 @@ def evidence_on(
         rewards: Whether rewards may be looked at; not where the run is to learn without the truth.
     """
     votes = {e.id: Counter(past.votes.get(e.id, {})) for e in library.experiences}
+    said = {e.id: Counter[int]() for e in library.experiences}
     for sample_id, op in cast:
-        if op.target in votes:
-            votes[op.target][sample_id] += op.vote
+        if op.target in said:
+            said[op.target][sample_id] += op.vote
+    for name, of in said.items():
+        votes[name].update({sample_id: sign(total) for sample_id, total in of.items()})
     played = [*past.plays, *plays] if rewards else []
     return {name: Evidence(dict(v), _changes(name, v, played, past)) for name, v in votes.items()}
 

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from grpo_practice.practice.evidence import Evidence, told
-from grpo_practice.practice.replies import read_operations
+from grpo_practice.practice.replies import LIBRARY_SIZE, read_operations
 from grpo_practice.practice.teacher import At, Teacher
 from grpo_practice.prompts.system import experience_lines
 from grpo_practice.text import count
-from grpo_practice.types import SHARPENS, Distilled, Experience, Library, Operation
+from grpo_practice.types import HOLDS, Distilled, Experience, Library, Operation, sharpens
 
 NEW = "New experiences"
+NO_EVIDENCE = Evidence()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,33 +65,52 @@ async def merge(
     messages = teacher.render(
         "merge",
         experiences=experience_lines(library),
-        proposals=_by_experience(library, proposed),
+        proposals=_by_experience(library, proposed, evidence),
         votes={name: _shown(of) for name, of in evidence.items()},
     )
     chat = teacher.open(at, "merge", None)
     limit = len(proposed) + len(library)  # a model may well say NONE of what is to stay
-    return await teacher.ask(
+    merged = await teacher.ask(
         chat,
         messages,
         lambda r: read_operations(r, library, limit=limit, proposals=len(proposed)),
     )
+    return tuple(_with_sources(op, proposed) for op in merged)
 
 
 def _may_pass(op: Operation, evidence: Mapping[str, Evidence]) -> bool:
-    return op.target is None or op.finding in SHARPENS or not evidence[op.target].stays
+    """True when a proposal adds, replaces what goes, or says more clearly what stays."""
+    if op.target is None or not evidence[op.target].stays:
+        return True
+    return op.op == "UPDATE" and op.finding in HOLDS
+
+
+def _with_sources(op: Operation, proposed: Sequence[Proposal]) -> Operation:
+    """Return the operation with the proposals it stands for, where the reply does not name any.
+
+    These are all that touch what it touches.
+    """
+    if op.from_ops or op.op == "NONE":
+        return op
+    alike = (i for i, p in enumerate(proposed) if p.operation.target == op.target)
+    return replace(op, from_ops=tuple(alike))
 
 
 def _by_experience(
-    library: Library, proposed: Sequence[Proposal]
+    library: Library, proposed: Sequence[Proposal], evidence: Mapping[str, Evidence]
 ) -> list[tuple[str, list[dict[str, str | None]]]]:
-    """Return the numbered proposals (`P1` …) by what they touch, new experiences first."""
+    """Return the numbered proposals (`P1` …) by what they touch, new experiences first.
+
+    What goes is there also without a proposal, so that nothing is dropped for its sake.
+    """
     grouped: dict[str, list[dict[str, str | None]]] = {NEW: []}
     grouped |= {e.id: [] for e in library.experiences}
     for number, proposal in enumerate(proposed, 1):
         op = proposal.operation
         told = {"id": f"P{number}", "op": op.op, "finding": op.finding, "text": op.text}
         grouped[op.target or NEW].append(told)
-    return [(target, items) for target, items in grouped.items() if items]
+    gone = {name for name, of in evidence.items() if not of.stays}
+    return [(target, items) for target, items in grouped.items() if items or target in gone]
 
 
 def _shown(evidence: Evidence) -> dict[str, object]:
@@ -106,10 +126,12 @@ def _shown(evidence: Evidence) -> dict[str, object]:
 def without_outvoted(
     merged: Iterable[Operation], proposed: Sequence[Proposal], evidence: Mapping[str, Evidence]
 ) -> tuple[Operation, ...]:
-    """Return the merged operations, those refused that more speaks against than for.
+    """Return the merged operations, refused where the evidence is against them.
 
-    An update that makes an experience clearer or wider passes. One that only takes in proposals of
-    new experiences may turn what it says round, so the questions behind these count against it.
+    What stays may be made clearer or wider, and what goes replaced or removed. An update that only
+    takes in proposals of new experiences may turn round what its target says, so the questions
+    behind these count against the target. Nor does an addition bring in by another door what was
+    proposed against an experience that stays.
     """
     return tuple(_voted(op, [proposed[i] for i in op.from_ops], evidence) for op in merged)
 
@@ -117,27 +139,50 @@ def without_outvoted(
 def _voted(
     op: Operation, behind: Sequence[Proposal], evidence: Mapping[str, Evidence]
 ) -> Operation:
-    if op.refused is not None or op.target is None:
+    if op.refused is not None or op.op == "NONE":
         return op
-    of_target = [p.operation for p in behind if p.operation.target == op.target]
-    sharpens = op.op == "UPDATE" and any(of_target) and all(p.vote > 0 for p in of_target)
-    taken_in = len({p.sample_id for p in behind if p.operation.target is None})
-    found = evidence[op.target]
-    if sharpens or found.support < taken_in:
-        return op
-    return replace(op, refused=f"outvoted: {told(found)}", rule="outvoted")
+    asked = [p.operation for p in behind]
+    if op.target is not None:
+        found = evidence[op.target]
+        taken_in = len({p.sample_id for p in behind if p.operation.target is None})
+        passes = found.stays if sharpens(op, asked) else found.support < taken_in
+    else:
+        against = [one.target for one in asked if one.target and not _may_pass(one, evidence)]
+        passes = not against or len(against) < len(asked)
+        found = evidence[against[0]] if against else NO_EVIDENCE
+    return op if passes else replace(op, refused=f"outvoted: {told(found)}", rule="outvoted")
 
 
 def pruned(
     library: Library, merged: Sequence[Operation], evidence: Mapping[str, Evidence]
 ) -> tuple[Operation, ...]:
     """Return the removals of what more speaks against than for, where the merge left it alone."""
-    touched = {op.target for op in merged if op.refused is None}
+    changed = {op.target for op in merged if op.refused is None and op.op != "NONE"}
     return tuple(
         Operation("DELETE", e.id, why=told(evidence[e.id]))
         for e in library.experiences
-        if e.id not in touched and not evidence[e.id].stays
+        if e.id not in changed and not evidence[e.id].stays
     )
+
+
+def fitting(
+    library: Library, merged: Sequence[Operation], removed: Sequence[Operation]
+) -> tuple[Operation, ...]:
+    """Return the merged operations, additions refused for which the library has no room.
+
+    A place counts as free once it is sure to be: a removal may itself have been refused.
+    """
+    taken = [op for op in (*merged, *removed) if op.refused is None]
+    room = LIBRARY_SIZE - len(library) + sum(op.op == "DELETE" for op in taken)
+    made = list[Operation]()
+    for op in merged:
+        if op.op == "ADD" and op.refused is None:
+            room -= 1
+            if room < 0:
+                why = f"the library is full ({LIBRARY_SIZE} experiences)"
+                op = replace(op, refused=why, rule="library_full")
+        made.append(op)
+    return tuple(made)
 
 
 def apply(library: Library, operations: Iterable[Operation]) -> Library:

@@ -129,12 +129,11 @@ def distillation(
 def _lost(proposed: Sequence[Operation], merged: Sequence[Operation]) -> int:
     """Count the proposals of which nothing is left because of a refusal or a quarantine.
 
-    A merged operation that names no proposal stands for all of them, as for the answer guard.
+    A NONE makes nothing of a proposal, and nobody wanted what stands for none.
     """
-    shown = sum(op.refused is None for op in proposed)
     became = defaultdict[int, list[bool]](list)
     for op in merged:
-        for i in op.from_ops or range(shown):
+        for i in op.from_ops if op.op != "NONE" else ():
             became[i].append(_is_lost(op))
     return sum(map(_is_lost, proposed)) + sum(map(all, became.values()))
 

@@ -96,6 +96,8 @@ def read_summary(reply: Reply) -> str:
 def read_lessons(reply: Reply, library: Library, *, limit: int) -> tuple[Lesson, ...]:
     """Return at most `limit` lessons, strongest first, each on one line; too long ones left out.
 
+    One that confirms an experience comes on top of these, once for each experience.
+
     A lesson about an experience that is not in the library is about none. One that names an
     experience without a finding that is known says only which experience it is about.
 
@@ -108,7 +110,9 @@ def read_lessons(reply: Reply, library: Library, *, limit: int) -> tuple[Lesson,
     if lessons and not kept:
         what = f"it has {len(lessons[0].text)} characters (at most {LESSON_CHARS})"
         raise found[0].error("lesson", what)
-    return tuple(kept[:limit])
+    new = [lesson for lesson in kept if lesson.finding != "confirmed"][:limit]
+    confirmed = {x.experience: x for x in reversed(kept) if x.finding == "confirmed"}.values()
+    return tuple(lesson for lesson in kept if any(lesson is one for one in (*new, *confirmed)))
 
 
 def _confirms_nothing(item: Item, library: Library) -> bool:

@@ -15,6 +15,7 @@ from grpo_practice.practice.merge import (
     Proposal,
     apply,
     changes,
+    fitting,
     merge,
     pruned,
     votes,
@@ -32,7 +33,7 @@ from grpo_practice.practice.record import (
 from grpo_practice.practice.sources import Pages, read_in, supported
 from grpo_practice.practice.teacher import At
 from grpo_practice.store import evidence
-from grpo_practice.store.records import GroupRow, Play, StepResult, StepRow
+from grpo_practice.store.records import GroupRow, Past, Play, StepResult, StepRow
 from grpo_practice.types import Distilled, Group, Library, Operation, Quarantine
 
 
@@ -84,6 +85,7 @@ class Step:
         await self.open(library, ahead=ahead)
         merged, failed = await self._merge()
         removed = () if failed else pruned(library, merged, self._evidence)
+        merged = fitting(library, merged, removed)
         made = apply(library, [*merged, *removed])
         groups = [group for _, group in sorted(self._groups.items())]
         rows = [self._row(group) for group in groups]
@@ -108,10 +110,25 @@ class Step:
             failed=failed,
         )
         step, informative = self._playing.row.plan.step, sum(row.informative for row in rows)
-        library_id = await self._job.store.close_practice(self._job.branch, step, result)
+        closed = StepFinished(step, mean, informative, len(made), failed)
+        library_id = await self._close(result, closed)
         if ahead is not None:
             ahead._playing.wait()
-        self._job.emit(StepFinished(step, mean, informative, len(made), failed))
+        return library_id
+
+    async def _close(self, result: StepResult, closed: StepFinished) -> int:
+        """Close the step and say so; what is stored is said also where the run is cancelled."""
+        store, branch = self._job.store, self._job.branch
+        closing = asyncio.ensure_future(store.close_practice(branch, closed.step, result))
+        try:
+            await asyncio.wait([closing])
+        except asyncio.CancelledError:
+            await asyncio.wait([closing])
+            if closing.exception() is None:
+                self._job.emit(closed)
+            raise
+        library_id = closing.result()
+        self._job.emit(closed)
         return library_id
 
     def _on_group(self, group: Group) -> None:
@@ -158,9 +175,19 @@ class Step:
         step, asked = self._playing.row.plan.step, {p.sample_id for p in cast}
         store, branch = self._job.store, self._job.branch
         past = store.read(evidence.past, branch, self._library, asked, end=step)
-        named = [(p.sample_id, p.operation) for p in cast]
+        named = [
+            (p.sample_id, p.operation)
+            for p in cast
+            if p.operation.vote > 0 or self._was_shown(p, past)
+        ]
         truth = self._job.teacher.truth
         return evidence_on(self._library, past, named, self._plays(), rewards=truth)
+
+    def _was_shown(self, proposal: Proposal, past: Past) -> bool:
+        """True when the group that proposes was played with what its target says now."""
+        return proposal.operation.target in past.shown.get(
+            self._playing.shown(proposal.slot).id, ()
+        )
 
     def _plays(self) -> list[Play]:
         groups = [group for _, group in sorted(self._groups.items())]

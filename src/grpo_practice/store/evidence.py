@@ -1,4 +1,4 @@
-"""What closed steps hold for and against the experiences of a library: votes, and what was played.
+"""Reads what closed steps hold for and against the experiences of a library: votes, and plays.
 
 Nothing is kept twice: a vote is a proposal's row, a play a group's row. `practice/evidence.py`
 decides what they weigh.
@@ -7,32 +7,36 @@ decides what they weigh.
 import json
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from grpo_practice.store import branches, libraries
 from grpo_practice.store.records import Branch, Past, Play
-from grpo_practice.types import Library, Operation
+from grpo_practice.types import Library, Operation, sharpens
 
-_FOUND = """SELECT op, step, from_ops FROM operations
+_MADE = """SELECT op_id, op, step, target_id, from_ops FROM operations
   WHERE branch_id = ? AND step >= ? AND step < ? AND result_id = ? AND status = 'applied'"""
-_VOTES = """SELECT o.step, g.sample_id, o.op, o.finding FROM operations o
-  JOIN groups g USING (branch_id, step, slot)
+_VOTES = """SELECT o.step, g.sample_id, coalesce(g.library_id, s.library_in), o.op, o.finding
+  FROM operations o JOIN groups g USING (branch_id, step, slot) JOIN steps s USING (branch_id, step)
   WHERE o.branch_id = ? AND o.step >= ? AND o.step < ? AND o.target_id = ?
     AND o.source = 'propose' AND o.status = 'proposed'"""
-_BEHIND = """SELECT g.sample_id, o.op, o.finding FROM operations o
+_BEHIND = """SELECT g.sample_id, o.op, o.target_id, o.finding FROM operations o
   JOIN groups g USING (branch_id, step, slot) WHERE o.op_id IN (SELECT value FROM json_each(?))"""
 _PLAYS = """SELECT g.sample_id, coalesce(g.library_id, s.library_in), g.mean_reward, g.scored,
     coalesce(json_extract(s.stats, '$.mean_reward'), g.mean_reward)
   FROM groups g JOIN steps s USING (branch_id, step)
   WHERE g.branch_id = ? AND g.step >= ? AND g.step < ? AND g.mean_reward IS NOT NULL
     AND g.sample_id IN (SELECT value FROM json_each(?)) ORDER BY g.step, g.slot"""
-_SHOWN = """SELECT other.library_id, e.label FROM library_items mine
-  JOIN library_items other USING (experience_id, version) JOIN experiences e USING (experience_id)
-  WHERE mine.library_id = ?"""
+_SHOWN = """SELECT i.library_id FROM library_items i JOIN experience_texts t
+    USING (experience_id, version)
+  WHERE i.experience_id = :experience AND (i.version = :version
+    OR t.op_id IN (SELECT value FROM json_each(:ops)) OR (:imported AND t.op_id IS NULL))"""
+_COUNTS = """SELECT coalesce(json_extract(identity, '$."practice.method"'), 1) >= 2 FROM branches
+  WHERE branch_id = ?"""
+"""Before votes were counted, no proposal said what it found of the experience it named."""
 
 Votes = dict[int, int]
-"""Sample id → its votes for an experience less those against it."""
+"""Sample id → its votes for an experience less those against it; one a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,18 @@ class _Line:
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
         for s in sorted(self.branch.line, key=lambda s: s.first):
             yield s.branch_id, s.first, min(s.end, self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    """Since when an experience says what it says, however it was reworded since."""
+
+    since: int | None = None
+    """The step that made it say this; None for the start of the run."""
+    op_ids: Sequence[int] = ()
+    """The operations that gave it its words since then."""
+    samples: frozenset[int] = frozenset()
+    """Those whose proposals these operations stand for, and that have no other vote there."""
 
 
 def past(
@@ -61,12 +77,9 @@ def past(
     """
     if not library.id:
         return Past()
-    line = _Line(branch, end)
-    votes = _votes(db, line, library)
+    line, shown = _Line(branch, end), defaultdict[int, set[str]](set)
+    votes = _votes(db, line, library, shown)
     samples = sorted(set(asked).union(*votes.values()))
-    shown = defaultdict[int, set[str]](set)
-    for library_id, label in db.execute(_SHOWN, (library.id,)):
-        shown[library_id].add(f"E{label}")
     return Past(votes, tuple(_plays(db, line, samples)), shown)
 
 
@@ -77,43 +90,76 @@ def _plays(db: sqlite3.Connection, line: _Line, samples: Collection[int]) -> Ite
             yield Play(sample_id, library_id, reward, n, mean)
 
 
-def _votes(db: sqlite3.Connection, line: _Line, library: Library) -> dict[str, Votes]:
-    """Return the votes on each experience of the library, as it reads now."""
+def _votes(
+    db: sqlite3.Connection, line: _Line, library: Library, shown: dict[int, set[str]]
+) -> dict[str, Votes]:
+    """Return the votes on each experience of the library; fill `shown` with who held which."""
     imported: Mapping[str, Votes] | None = None
+    counted = [segment for segment in line if db.execute(_COUNTS, segment[:1]).fetchone()[0]]
     found = dict[str, Votes]()
-    for label, experience_id, _ in libraries.items(db, library.id):
-        samples, since = _behind(db, line, experience_id)
-        if since is None and imported is None:
+    for label, experience_id, version in libraries.items(db, library.id):
+        name, meaning = f"E{label}", _meaning(db, line, experience_id)
+        asked = {
+            "experience": experience_id,
+            "version": version,
+            "ops": json.dumps(list(meaning.op_ids)),
+            "imported": meaning.since is None,
+        }
+        holders = {library_id for (library_id,) in db.execute(_SHOWN, asked)}
+        for library_id in holders:
+            shown[library_id].add(name)
+        if meaning.since is None and imported is None:
             imported = _imported(db, line)
-        before = {} if since is not None or imported is None else imported.get(f"E{label}", {})
-        votes = Counter(before)
-        votes.update(samples)
-        for segment in line:
-            for step, sample_id, op, finding in db.execute(_VOTES, (*segment, experience_id)):
-                if since is None or step > since:
-                    votes[sample_id] += Operation(op, finding=finding).vote
-        found[f"E{label}"] = dict(votes)
+        brought = imported.get(name, {}) if meaning.since is None and imported else {}
+        votes = Counter(brought) + Counter(meaning.samples)
+        for (_, sample_id), total in _cast(db, counted, experience_id, meaning, holders).items():
+            votes[sample_id] += (total > 0) - (total < 0)
+        found[name] = dict(votes)
     return found
 
 
-def _behind(
-    db: sqlite3.Connection, line: _Line, experience_id: int
-) -> tuple[list[int], int | None]:
-    """Return the samples whose proposals made an experience what it is, and the step since when.
+def _cast(
+    db: sqlite3.Connection,
+    line: Iterable[tuple[int, int, int]],
+    experience_id: int,
+    meaning: _Meaning,
+    holders: Collection[int],
+) -> Counter[tuple[int, int]]:
+    """Return (step, sample id) → what its proposals said of the experience since its meaning.
 
-    An update that only made it clearer or wider keeps the votes it had before, so all
-    proposals count back to the operation that made it say something else. None: it was imported.
+    Only a group that was played with the experience can speak against it.
     """
-    rows = [row for segment in line for row in db.execute(_FOUND, (*segment, experience_id))]
-    samples = list[int]()
-    for op, step, behind in sorted(rows, key=lambda row: row[1], reverse=True):
-        proposals = db.execute(_BEHIND, (behind,)).fetchall()
-        sharpens = op == "UPDATE" and all(Operation(o, finding=f).vote > 0 for _, o, f in proposals)
+    cast = Counter[tuple[int, int]]()
+    for segment in line:
+        rows = db.execute(_VOTES, (*segment, experience_id))
+        for step, sample_id, library_id, op, finding in rows:
+            vote = Operation(op, finding=finding).vote
+            since = meaning.since is None or step > meaning.since
+            if since and (vote > 0 or library_id in holders):
+                cast[step, sample_id] += vote
+    return cast
+
+
+def _meaning(db: sqlite3.Connection, line: _Line, experience_id: int) -> _Meaning:
+    """Return since when an experience says what it says.
+
+    An update that only made it clearer or wider keeps the votes it had before, so all proposals
+    count back to the operation that made it say something else.
+    """
+    rows = [row for segment in line for row in db.execute(_MADE, (*segment, experience_id))]
+    op_ids, samples = list[int](), set[int]()
+    for op_id, op, step, target, behind in sorted(rows, key=lambda row: row[2], reverse=True):
+        proposals = [
+            (sample, Operation(o, None if at is None else str(at), finding=finding))
+            for sample, o, at, finding in db.execute(_BEHIND, (behind,))
+        ]
+        reworded = sharpens(Operation(op, str(target)), [p for _, p in proposals])
+        op_ids.append(op_id)
         # What names its target is counted as a vote on it; here are those that name none.
-        samples += [q for q, o, _ in proposals if o == "ADD" or not sharpens]
-        if not sharpens:
-            return samples, step
-    return samples, None
+        samples |= {sample for sample, p in proposals if p.target is None or not reworded}
+        if not reworded:
+            return _Meaning(step, op_ids, frozenset(samples))
+    return _Meaning(None, op_ids, frozenset(samples))
 
 
 def _imported(db: sqlite3.Connection, line: _Line) -> dict[str, Votes]:
@@ -127,7 +173,12 @@ def _imported(db: sqlite3.Connection, line: _Line) -> dict[str, Votes]:
             (library_id,),
         ).fetchone()
         if row["branch_id"] is not None:
-            source = _Line(branches.load(db, row["branch_id"]), row["step"] + 1)
-            return _votes(db, source, libraries.load(db, library_id))
+            held = db.execute(  # also by steps that only confirmed what it holds
+                "SELECT max(step) FROM steps WHERE branch_id = ? AND library_out = ?",
+                (row["branch_id"], library_id),
+            ).fetchone()[0]
+            last = row["step"] if held is None else held
+            source = _Line(branches.load(db, row["branch_id"]), last + 1)
+            return _votes(db, source, libraries.load(db, library_id), defaultdict(set))
         library_id = row["parent_id"] if row["cause"] == "import" else None
     return {}
