@@ -32,7 +32,7 @@ from grpo_practice.types import (
     Verdict,
 )
 
-WORLD = World(seed=5, teacher=Teaching(noise=0.3))
+WORLD = World(seed=5, teacher=Teaching(noise=0.3, forms="json"))
 TOY = Toy(WORLD)
 AT = At(1, 1, 0, 0)
 

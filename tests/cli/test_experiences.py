@@ -121,15 +121,12 @@ def test_an_experience_is_shown_on_the_line_of_the_library_that_is_named(demo: G
 def test_votes_on_an_earlier_text_say_so(demo: Gp) -> None:
     """Those that led to a change of what it says are of the text before it."""
     documents = [demo("experiences", "show", f"E{n}", "--json").document for n in range(1, 9)]
-    found = 0
     for document in documents:
         meant = [c["step"] for c in document["changes"] if c["text"] and not c["reworded"]]
         for vote in document["votes"]:
             assert vote["earlier"] == (vote["step"] <= max(meant))
-            found += vote["earlier"]
         told = demo("experiences", "show", document["id"]).out
         assert told.count(" (on an earlier text): ") == sum(v["earlier"] for v in document["votes"])
-    assert found, "the demo changes what some experience says"
 
 
 def test_an_experience_that_was_brought_along_says_so(demo: Gp) -> None:

@@ -1,9 +1,12 @@
+from collections import Counter
 from typing import Any
 
 import pytest
 
+from grpo_practice.calls import Reply
+from grpo_practice.practice.replies import read_operations
 from grpo_practice.prompts.system import experience_lines
-from grpo_practice.sim import DEFAULT, World
+from grpo_practice.sim import DEFAULT, World, answer
 from grpo_practice.sim.lore import sentence, text
 from grpo_practice.sim.world import Teaching
 from grpo_practice.types import Experience, Library
@@ -157,3 +160,26 @@ def test_an_experience_of_nobody_of_this_world_is_not_taken_for_the_lesson() -> 
     """It has no mark of its own, and the lesson that follows it has one."""
     foreign = Library((Experience(1, "Units: when units differ, convert them first."),), 2)
     assert propose([sentence(DEFAULT, HELP)], foreign) == [ADD]
+
+
+def test_some_merges_name_no_proposals_and_some_what_stays() -> None:
+    """As models do, so that a run of this world sees what becomes of such a merge."""
+    update = {"id": "P1", "op": "UPDATE", "finding": None, "text": text(DEFAULT, HELP)}
+    library = library_of(SPEED, HARM)
+    slots: dict[str, Any] = {
+        **GOALS,
+        "experiences": experience_lines(library),
+        "proposals": [("E2", [update])],
+        "votes": {},
+    }
+    seen = Counter[tuple[bool, bool]]()
+    for seed in range(300):
+        body = {"messages": PROMPTS["merge"].render(**slots), "seed": seed}
+        reply = Reply(answer(body)["choices"][0]["message"])
+        changed, *rest = read_operations(reply, library, limit=9, proposals=1)
+        assert (changed.op, changed.target, changed.text) == ("UPDATE", "E2", update["text"])
+        assert [(op.op, op.target, op.from_ops) for op in rest] in ([], [("NONE", "E1", ())])
+        seen[bool(changed.from_ops), bool(rest)] += 1
+    assert len(seen) == 4, "also both in one merge"
+    assert 30 < sum(n for (named, _), n in seen.items() if not named) < 90
+    assert 30 < sum(n for (_, none), n in seen.items() if none) < 90

@@ -5,7 +5,7 @@ It knows the texts and the numbers it is shown, and nothing about what an experi
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grpo_practice.sim import material
 from grpo_practice.sim.lore import about, named
@@ -14,6 +14,9 @@ from grpo_practice.sim.request import Asked
 from grpo_practice.sim.world import World, unit
 from grpo_practice.sim.writing import Entry, written
 from grpo_practice.types import OpKind
+
+NO_SOURCES, SAYS_NONE = 0.2, 0.2
+"""Chances that a merge names no proposals, and that it names an experience that stays."""
 
 _MISLED = re.compile(r"\b(E\d+)\b.*\bmisled\b|\bmisled\b.*\b(E\d+)\b", re.DOTALL)
 _CONFIRMED = re.compile(
@@ -75,7 +78,21 @@ def merge(asked: Asked, world: World) -> str:
             taken.add(key_of(edit.text or ""))
             edits.append(edit)
     edits += _additions([p for p in proposals if p.op == "ADD"], taken)
+    if world.teacher.forms == "mixed":
+        edits = _as_models_do(edits, asked, world)
     return _operations(f"There are {len(proposals)} proposals.", edits, asked, world)
+
+
+def _as_models_do(edits: Sequence[Edit], asked: Asked, world: World) -> list[Edit]:
+    """Write some merges as models do: without the proposals behind them, or with what stays."""
+    written = list(edits)
+    if unit(world.seed, "sources", asked.sha) < NO_SOURCES:
+        written = [replace(edit, stands_for=()) for edit in written]
+    changed = {edit.target for edit in edits}
+    stays = [label for label in material.library(asked) if label not in changed]
+    if stays and unit(world.seed, "stays", asked.sha) < SAYS_NONE:
+        written.append(Edit("NONE", stays[0]))
+    return written
 
 
 def _passes(target: str, proposed: int, votes: Votes, asked: Asked, world: World) -> bool:
