@@ -208,7 +208,7 @@ class _Run:
             self._ended(group)
 
     def _ended(self, group: _Group) -> None:
-        """The rollouts of a group have ended: it is distilled."""
+        """Distil a group whose rollouts have ended."""
         work, order = group.work, (TEACHER,)
         after = partial(self._endpoint.chain, order, work.after, self._closed)
         self._endpoint.each(order, work.summaries, after)

@@ -1,4 +1,4 @@
-"""What left-out groups and overlapping steps do to what is learnt, simulated.
+"""Simulated effect of left-out groups and overlapping steps on the gain of a run.
 
 100 questions x 5 attempts x 3 epochs in batches of 50, 200 worlds, each practised under every
 policy on the same luck (see `toy`); the first of them also through the client, the prompts and the
@@ -173,7 +173,7 @@ def through_the_client(toy: Toy, policy: Policy, practice: Mapping[str, Any]) ->
 
 @dataclass(frozen=True, slots=True)
 class Practised:
-    """What a practice run through the client left in its database."""
+    """Numbers that a practice run through the client left in its database."""
 
     libraries: Sequence[Sequence[str]]
     """The keys of the library after each step."""

@@ -1,4 +1,4 @@
-"""What a teacher that errs leaves of what is learnt, and what it costs to let it read summaries.
+"""Gain under a teacher that errs, and the cost of letting it read summaries.
 
 The simulated teacher is wrong about a share of the groups: it takes the worse attempts for the
 better ones. 100 worlds without client (see `toy`), where three ways of counting are compared on the
@@ -39,7 +39,7 @@ TOOLS = {
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run through the client came to."""
+    """Results of a run through the client."""
 
     gain: float
     """Points on other questions."""
@@ -47,11 +47,11 @@ class Run:
     """Experiences of the last library."""
     calls: int
     tokens: int
-    """Of the teacher."""
+    """Tokens of the teacher."""
 
 
 def rows(runs: int, *, tiny: bool) -> list[Row]:
-    """Gain by noise, counting, kind of task and summaries; calls and tokens of the teacher."""
+    """Return the gain by noise, counting, task and summaries; calls and tokens of the teacher."""
     found = _without_client(3 if tiny else SEEDS)
     for task, n in TASKS.items():
         if not (tiny and task == "tools"):

@@ -28,7 +28,7 @@ from grpo_practice.types import Library as Stored
 Library = Mapping[int, str]
 """Label → key of each experience, in the library's order."""
 Counting = Literal["nothing", "votes", "votes and rewards"]
-"""What decides whether an experience is changed; `nothing`: whoever asks for it."""
+"""Evidence that decides whether an experience is changed; `nothing`: any proposal does."""
 
 EPOCHS, MOST, TESTED = 3, 150, 200
 STEPS = 2
@@ -54,7 +54,7 @@ class Policy:
     counting: Counting = "votes and rewards"
     epochs: int = EPOCHS
     steps: int = STEPS
-    """Of an epoch."""
+    """Steps of an epoch."""
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class Outcome:
     mixed: int = 0
     """Groups that were compared."""
     edits: Counter[str] = field(default_factory=Counter)
-    """What was proposed, by the kind of the experience; `none` where there is no text."""
+    """Proposals by the kind of the experience; `none` where there is no text."""
     library: Counter[str] = field(default_factory=Counter)
     """How many experiences of each kind the last library holds."""
 

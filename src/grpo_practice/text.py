@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 CHARS_PER_TOKEN = 4
-"""Of common English text."""
+"""Ratio for common English text."""
 DENSE_CHARS_PER_TOKEN = 3
-"""Of formulas and code; of other writing, so many UTF-8 bytes."""
+"""Ratio for formulas and code; of other writing, so many UTF-8 bytes."""
 
 CJK = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 """Ranges of a character class: writing without spaces, where each character counts as a word."""

@@ -23,7 +23,7 @@ Summaries = Literal["auto", "always", "never"]
 OpKind = Literal["ADD", "UPDATE", "DELETE", "NONE"]
 
 Finding = Literal["confirmed", "misled", "unclear", "too_narrow"]
-"""What a comparison found of an experience that the agent has."""
+"""Finding of a comparison about an experience that the agent has."""
 
 HOLDS: frozenset[Finding] = frozenset({"confirmed", "unclear", "too_narrow"})
 """Findings by which an experience is right, however it may be reworded."""
@@ -74,7 +74,7 @@ on how busy the endpoint is.
 """
 
 ALL_ROLLOUTS = "all rollouts"
-"""What the mean reward of a step is over, unless groups were left out."""
+"""Rollouts that the mean reward of a step is over, unless groups were left out."""
 
 STRIKES = 3
 """How often our own deadline may end a rollout before that is final."""
@@ -177,8 +177,8 @@ class Rollout:
     def teachable(self) -> bool:
         """True when it can be compared with its siblings.
 
-        It has a reward, and ended by itself or at a limit of turns or tokens, which is worth 0
-        where it left no answer.
+        Such a rollout has a reward, and ended by itself or at a limit of turns or tokens, which is
+        worth 0 where it left no answer.
         """
         return self.verdict is not None and self.played.outcome in COMPARED
 
@@ -268,7 +268,7 @@ class Operation:
     domains: tuple[str, ...] = ()
     """For a merged operation: the web sites that the groups behind it had read."""
     finding: Finding | None = None
-    """What the lesson behind it found of `target`; None when it names no experience."""
+    """Finding of the lesson behind it about `target`; None when it names no experience."""
     why: str | None = None
     """Reason for a removal that no merge asked for."""
 

@@ -1,4 +1,4 @@
-"""What stands behind each experience of a stored library, and what against it."""
+"""Evidence for and against each experience of a stored library."""
 
 from grpo_practice.build.refs import Found
 from grpo_practice.practice.evidence import Evidence, evidence_on

@@ -22,7 +22,7 @@ TURN_TOKENS = 1_000
 ASSUMED_SECONDS = Range(2, 30)
 """Of one call, where none was made yet."""
 CHARS_PER_TOKEN = Range(5, DENSE_CHARS_PER_TOKEN)
-"""Of any text: many characters make few tokens."""
+"""Lower bound for any text: many characters make few tokens."""
 ASSUMED: dict[Stage, tuple[Range, Range]] = {
     "play": (Range(), Range(200, 2_000)),
     "judge": (Range(500, 3_000), Range(50, 500)),
@@ -283,7 +283,7 @@ def _assumed(left: Remaining, max_tokens: object) -> tuple[Range, Range, Range]:
 
 
 def _assumed_in(left: Remaining) -> Range:
-    """Tokens of a prompt of which nothing is known; the transcripts in it may be short."""
+    """Return the tokens of a prompt of which nothing is known; its transcripts may be short."""
     return ASSUMED[left.stage][0].plus(Range(0, left.reads))
 
 

@@ -219,7 +219,7 @@ class PracticeReport:
 
     @property
     def distillation(self) -> Distillation | None:
-        """What became of all informative groups; None without a step that counted them."""
+        """Outcome of all informative groups; None without a step that counted them."""
         steps = counted_steps(self.steps)
         return Distillation.total(list(steps.values())) if steps else None
 

@@ -1,4 +1,4 @@
-"""What share of a run's groups teaches, and of those is summarised; how much a teacher reads."""
+"""Shares of a run's groups that teach and that are summarised; how much a teacher reads."""
 
 from math import sqrt
 
@@ -12,11 +12,11 @@ from grpo_practice.store.records import Branch
 from grpo_practice.text import DENSE_CHARS_PER_TOKEN
 
 ASSUMED_SHARE = Range(0.1, 0.6)
-"""Of groups that teach, in a run that has none yet."""
+"""Share of groups that teach, in a run that has none yet."""
 
 
 def share_of(store: Store, run: str, *, truth: bool) -> tuple[Range, int]:
-    """The share of groups that teach, and in how many groups it was counted."""
+    """Return the share of groups that teach, and in how many groups it was counted."""
     groups, informative = store.read(spending.informative, run) if truth else (0, 0)
     if not groups:
         return ASSUMED_SHARE, 0
@@ -24,7 +24,7 @@ def share_of(store: Store, run: str, *, truth: bool) -> tuple[Range, int]:
 
 
 def _interval(n: int, k: int) -> Range:
-    """The share that k of n stand for, by Agresti and Coull: also right where k is 0 or n."""
+    """Return the share that k of n stand for, by Agresti and Coull: right also for k of 0 or n."""
     n += 4
     share = (k + 2) / n
     width = 2 * sqrt(share * (1 - share) / n)
@@ -32,7 +32,7 @@ def _interval(n: int, k: int) -> Range:
 
 
 def summarised_share(store: Store, branch: Branch, settings: PracticeSettings) -> Range:
-    """The share of compared groups whose attempts are summarised.
+    """Return the share of compared groups whose attempts are summarised.
 
     With `auto` it is not known before: anything from none to all, as long as no group of this
     branch was compared.
@@ -46,6 +46,6 @@ def summarised_share(store: Store, branch: Branch, settings: PracticeSettings) -
 
 
 def reads_of(config: PracticeConfig) -> float:
-    """Tokens of a prompt that shows attempts, at most."""
+    """Return the tokens of a prompt that shows attempts, at most."""
     reply = endpoint_of(teacher_of(config))[0].get("max_tokens")
     return room_of(teacher_context(config), reply) / DENSE_CHARS_PER_TOKEN

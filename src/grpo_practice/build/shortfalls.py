@@ -1,4 +1,4 @@
-"""What a practice run did not learn because its teacher failed or its proposals were refused."""
+"""Lessons that a practice run lost because its teacher failed or its proposals were refused."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -82,7 +82,7 @@ class Shortfall:
 
     @property
     def advice(self) -> str:
-        """What to change, or to look at."""
+        """Hint at a setting to change, or at something to look at."""
         if self.of == "comparisons":
             return _FAILED[self.reason][1]
         return _QUARANTINED if self.reason in QUARANTINE else _REFUSED

@@ -125,7 +125,7 @@ def show_practice(
 
 
 def funnel(steps: Sequence["StepRow"], run: str) -> list[tuple[str, str]]:
-    """What became of the informative groups, from the comparisons to the library.
+    """Return what became of the informative groups, from the comparisons to the library.
 
     A line each for what there was; steps that an older version closed have no such counts.
     """
@@ -168,7 +168,7 @@ def _failed(sums: "Distillation") -> str:
 
 
 def _kinds(counts: Mapping[Any, int]) -> str:
-    """`2 unreadable, 1 cut`; the kind alone where there is only one."""
+    """Return `2 unreadable, 1 cut`; the kind alone where there is only one."""
     from grpo_practice.build.shortfalls import spoken
 
     if len(counts) == 1:

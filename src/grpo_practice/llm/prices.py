@@ -1,4 +1,4 @@
-"""What a call cost: by the user's own prices, else by a published list, else it is unknown.
+"""Cost of a call: by the user's own prices, else by a published list, else it is unknown.
 
 The list also says how much a model takes.
 """
@@ -105,7 +105,7 @@ def context_window(model: str, url: str) -> int | None:
 
 
 def _listed(model: str, url: str) -> Price | None:
-    """The price in the installed list."""
+    """Return the price in the installed list."""
     found = _in_list(model, url)
     if found is None:
         return None
@@ -116,7 +116,7 @@ def _listed(model: str, url: str) -> Price | None:
 
 
 def _in_list(model: str, url: str) -> tuple[Any, Any] | None:
-    """The provider at this address and the model of this name in its list, which loads slowly."""
+    """Return the provider at this address and its model of this name; the list loads slowly."""
     parts = urlsplit(url)
     if _UNSOLD.fullmatch(parts.hostname or ""):
         return None

@@ -1,6 +1,6 @@
 r"""Whether a text gives the answer of a question away.
 
-An answer that many questions share is a label: naming it teaches, and gives nothing away. What
+An answer that many questions share is a label: naming it teaches, and gives nothing away. One that
 hardly any other question shares is guarded: against the lessons of its own question, and against
 texts that hold it as an answer ("the answer is 714", `\boxed{714}`).
 """
@@ -65,7 +65,7 @@ class AnswerGuard:
         self._all_numbers = different <= min(n / 2, 2 * n**0.5)
 
     def of(self, answers: Sequence[Answer]) -> "StepGuard":
-        """The guard of one step. Index of `answers` = slot."""
+        """Return the guard of one step. Index of `answers` = slot."""
         texts = [(slot, text) for slot, gold in enumerate(answers) for text in gold_texts(gold)]
         parts = {text: parts_of(text) for _, text in texts}
         told = self._told_of({part for found in parts.values() for part in found})
@@ -79,17 +79,17 @@ class AnswerGuard:
         return StepGuard(golds, labels)
 
     def _is_label(self, part: Key) -> bool:
-        """True when more than a few questions share the answer, or most share theirs."""
+        """Return True when more than a few questions share the answer, or most share theirs."""
         return part in self._labels or (self._all_numbers if numeric(part) else self._all_words)
 
     def _told_of(self, parts: Iterable[Key]) -> set[Key]:
-        """The answers in words that the agent is told anyway."""
+        """Return the answers in words that the agent is told anyway."""
         words = {part: part for part in parts if len("".join(part)) > 2 and not numeric(part)}
         return {part for _, _, part in self._told.runs(words)}
 
 
 def _shared(counts: Counter[Key], share: float) -> Iterator[Key]:
-    """The answers of more than a few questions."""
+    """Return the answers of more than a few questions."""
     most = max(FEW, share * counts.total())
     return (key for key, n in counts.items() if n > most)
 
@@ -152,7 +152,7 @@ class StepGuard:
         return _DICTATED if dictated else None
 
     def _repeated(self, said: Said, own: set[int]) -> bool:
-        """True for all parts of a list in any order, and for a piece of a long answer."""
+        """Return True for all parts of a list in any order, and for a piece of a long answer."""
         if any(slots & own for _, _, slots in said.runs(self._runs)):
             return True
         mine = [gold for gold in self._lists if gold.slots & own]

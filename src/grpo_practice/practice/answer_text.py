@@ -149,7 +149,7 @@ class Said:
                     yield i, i + n, wanted[key]
 
     def goes_on(self, first: int, end: int) -> bool:
-        """True when the tokens are a piece of a larger formula or word: `x^2`, `20-sided`."""
+        """Return True for a piece of a larger formula or word: `x^2`, `20-sided`."""
         return self._goes_on_before(first) or self._goes_on_after(end)
 
     def _goes_on_before(self, first: int) -> bool:
@@ -174,16 +174,16 @@ class Said:
         return (self._glued(end) and after not in "=<>") or after.startswith("\\sqrt")
 
     def _glued(self, i: int) -> bool:
-        """True when nothing but braces stands between a token and the one before."""
+        """Return True when nothing but braces stands between a token and the one before."""
         gap = self._text[self._tokens[i - 1].end : self._tokens[i].start]
         return not gap.strip("{}")
 
     def as_answer(self, first: int) -> bool:
-        """True when it is said to be an answer: "the answer is …", a box."""
+        """Return True when it is said to be an answer: "the answer is …", a box."""
         return bool(_STRICT.search(self._before(first)))
 
     def states(self, first: int, end: int) -> bool:
-        """True when a lesson of its own question states it as what comes out."""
+        """Return True when a lesson of its own question states it as what comes out."""
         if self.as_answer(first) or self._name(first, end):
             return True
         if _AFTER.match(self._text, self._tokens[end - 1].end):
@@ -201,27 +201,27 @@ class Said:
         return bool(_CLAIM.search(before) or _STOPS.match(self._text, behind))
 
     def _counts(self, end: int) -> bool:
-        """True where the next word is what is counted: "there are 2 cases"."""
+        """Return True where the next word is what is counted: "there are 2 cases"."""
         if end >= len(self._tokens):
             return False
         gap = self._text[self._tokens[end - 1].end : self._tokens[end].start]
         return gap.isspace() and self._tokens[end].text.isalpha()
 
     def _name(self, first: int, end: int) -> bool:
-        """True for a name: written with a capital where no sentence begins."""
+        """Return True for a name: written with a capital where no sentence begins."""
         start = self._tokens[first].start
         word = self._text[start : self._tokens[end - 1].end]
         capital = word[0].isupper() and len(word) > 2 and not self._text.isupper()
         return capital and not _BEGINS.search(self._text[max(0, start - BEFORE) : start])
 
     def conditional(self, first: int, *, clause: bool = False) -> bool:
-        """True when its sentence, or only its clause, says for which case it holds."""
+        """Return True when its sentence, or only its clause, says for which case it holds."""
         before, ends = self._before(first), _CLAUSE if clause else _SENTENCE
         begin = max((match.end() for match in ends.finditer(before)), default=0)
         return bool(_CONDITION.search(before, begin))
 
     def dictates(self, first: int, end: int) -> bool:
-        """True when the tokens are to be the answer whatever is asked."""
+        """Return True when the tokens are to be the answer whatever is asked."""
         if self.conditional(first):
             return False
         before, behind = self._before(first), self._tokens[end - 1].end
@@ -237,13 +237,13 @@ class Said:
 
 
 def key_of(text: str) -> Key:
-    """The answer as a key; empty when it has neither a word nor a number nor an operator."""
+    """Return the answer as a key; empty when it has neither a word nor a number nor an operator."""
     tokens = [t for t in (token.text for token in _tokens(_plain(text))) if t != "\\boxed"]
     return tuple(tokens)
 
 
 def parts_of(text: str) -> list[Key]:
-    """The answers that a list of labels or names holds; the answer itself where it is no list."""
+    """Return the answers in a list of labels or names; the answer itself where it is no list."""
     whole, pieces = key_of(text), _PARTS.split(" ".join(text.split()))
     if len(pieces) == 1 or numeric(whole):
         return [whole]
@@ -251,7 +251,7 @@ def parts_of(text: str) -> list[Key]:
 
 
 def _plain(text: str) -> str:
-    """The text in one spelling, its case apart."""
+    """Return the text in one spelling, its case apart."""
     if text.isascii() and text.isalnum():
         return text
     if "*" in text or "_" in text:  # while a product may still be written with another sign
@@ -280,7 +280,7 @@ def _tokens(text: str) -> list[_Token]:
 
 
 def _hyphen(found: Sequence[_Token], i: int) -> bool:
-    """True when a word stands directly behind the hyphen, as one stands before it."""
+    """Return True when a word stands directly behind the hyphen, as one stands before it."""
     if i + 1 >= len(found):
         return False
     behind = found[i + 1]
@@ -288,7 +288,7 @@ def _hyphen(found: Sequence[_Token], i: int) -> bool:
 
 
 def _spelled(token: str) -> str:
-    """A token in one spelling: 7,919 is 7919, .50 is 0.5."""
+    """Return a token in one spelling: 7,919 is 7919, .50 is 0.5."""
     if token[0].isdigit() or (token[0] == "." and len(token) > 1):
         whole, _, part = token.replace("{,}", "").replace(",", "").partition(".")
         part = part.rstrip("0")
@@ -297,12 +297,12 @@ def _spelled(token: str) -> str:
 
 
 def numeric(key: Key) -> bool:
-    """True when a digit stands in the answer."""
+    """Return True when a digit stands in the answer."""
     return any(c.isdigit() for token in key for c in token)
 
 
 def significant(key: Key) -> str:
-    """The significant digits of all its numbers: those of 1800 are 18, those of 0.05 are 5."""
+    """Return the significant digits of all its numbers: 18 for 1800, 5 for 0.05."""
     numbers = (token for token in key if token[0].isdigit())
     return "".join(
         n.replace(".", "").strip("0") if "." not in n or n.startswith("0") else n.replace(".", "")

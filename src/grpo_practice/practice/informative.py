@@ -11,7 +11,7 @@ Status = Literal["scored", "uniform", "too_few"]
 
 
 def status_of(group: Group, *, truth: bool) -> Status:
-    """`scored` when the group is informative, else why it is not.
+    """Return `scored` when the group is informative, else why it is not.
 
     With `truth` the advantages must not all be zero (the paper's groups with clear winners and
     losers); without, the answers must differ. An attempt that was cut off before it answered has

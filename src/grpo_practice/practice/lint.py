@@ -1,4 +1,4 @@
-r"""What may not become an experience: text that acts instead of teaching.
+r"""Refuses text that may not become an experience: it acts instead of teaching.
 
 An experience stands in the instructions of every later rollout, and what is in it came out of a
 model that read answers, web pages and tool results. So a text that talks to a model or that a

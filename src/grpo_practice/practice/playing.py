@@ -124,7 +124,7 @@ class Playing:
             await self._ended[group.slot].wait()
 
     def early(self) -> Iterator[GroupJob]:
-        """The early groups, each when it is asked for; none once the step may not run ahead."""
+        """Yield each early group when it is asked for; none once the step may not run ahead."""
         for group in self._jobs[: self._early]:
             if not self._ahead:
                 return
@@ -132,7 +132,7 @@ class Playing:
             yield group
 
     def wait(self) -> None:
-        """No other group is begun until the step is opened."""
+        """Begin no other group until the step is opened."""
         self._ahead = False
 
     async def _attempt(self, place: Place) -> Rollout:

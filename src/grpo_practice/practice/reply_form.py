@@ -41,11 +41,11 @@ class Form:
     """The form in two lines, repeated when a reply could not be read."""
 
     def error(self, what: str, kind: ReplyFailure = "unreadable") -> ReplyError:
-        """The error of a reply, with the form as its hint."""
+        """Return the error of a reply, with the form as its hint."""
         return ReplyError(what, hint=f"The form asked for:\n\n{self.example}", kind=kind)
 
     def cut_off(self) -> ReplyError:
-        """The error of a reply that the token limit ended too early."""
+        """Return the error of a reply that the token limit ended too early."""
         return self.error(CUT, "cut")
 
 
@@ -61,13 +61,13 @@ class Item:
     """The piece of the reply it was read from."""
 
     def error(self, field: str, what: str) -> ReplyError:
-        """The error of one field of this item: its place, what is wrong, the piece itself."""
+        """Return the error of one field of this item: place, what is wrong, the piece itself."""
         where = f"{self.form.wrapper}.{self.place}.{field}"
         return self.form.error(f"{where}: {what}, in: {brief(self.source, PIECE_CHARS)}")
 
 
 def visible(reply: Reply) -> tuple[str, bool]:
-    """The reply's text after its thinking, and whether the thinking is never closed.
+    """Return the reply's text after its thinking, and whether the thinking is never closed.
 
     Thinking that is never closed is the text itself: the answer may stand at its end.
     """

@@ -1,8 +1,8 @@
 r"""Reads the JSON form of a reply, `{"lessons": [{"lesson": "…"}]}` and its like, also broken.
 
 LaTeX is mended before anything is decoded: `\theta` in a JSON string is a tab and `heta`, and a
-decoder accepts that. What no decoder accepts goes to `json_repair`, when it is small enough: that
-library takes the square of the time for twice the braces.
+decoder accepts that. Text that no decoder accepts goes to `json_repair`, when it is small enough:
+that library takes four times as long for twice the braces.
 """
 
 import json
@@ -50,12 +50,12 @@ _COMPLETE = re.compile(r"""(?:["'”]|]|\bnull|,)\s*[}\]]""")
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What stands where the list of items should."""
+    """Value that stands in place of the list of items."""
 
     raw: object
     start: int
     end: int
-    """Where the JSON begins and ends in the reply."""
+    """Offsets at which the JSON begins and ends in the reply."""
 
 
 class Mended:
@@ -136,7 +136,7 @@ class Broken:
 
     form: Form
     start: int
-    """Where it begins in the reply."""
+    """Offset at which it begins in the reply."""
     text: str
     """From there on, beginning with the bracket of the list."""
 

@@ -52,7 +52,7 @@ class Block:
     form: Form
     wrapped: bool
     end: int
-    """Where the last tag ends that was taken."""
+    """Offset at which the last tag ends that was taken."""
     items: list[Item] = field(default_factory=list)
     closed: bool = False
     """True when the wrapper is closed: nothing is missing."""
@@ -74,7 +74,7 @@ class Block:
 
 
 def blocks(text: str, form: Form) -> list[Block]:
-    """The blocks of a reply, in order. In a wrapper, the next tag ends an item left open."""
+    """Return the blocks of a reply, in order. In a wrapper, the next tag ends an item left open."""
     found, block = list[Block](), Block(form, wrapped=False, end=0)
     opened: _Tag | None = None
     for tag in _tags(text, form):
@@ -111,7 +111,7 @@ def _tags(text: str, form: Form) -> Iterator[_Tag]:
 
 
 def _fields(form: Form, attributes: str, content: str) -> dict[str, object]:
-    """The fields of an item: its attributes, elements inside it, and its text."""
+    """Return the fields of an item: its attributes, elements inside it, and its text."""
     fields: dict[str, object] = {
         name.lower(): _unescaped("".join(values)).strip()
         for name, *values in _ATTRIBUTE.findall(attributes)

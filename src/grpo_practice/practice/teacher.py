@@ -34,7 +34,7 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class Teacher:
-    """What the stages of distillation have in common."""
+    """Settings that the stages of distillation have in common."""
 
     chat: Callable[[Scope], Chat]
     prompts: Mapping[str, Prompt]
@@ -53,13 +53,13 @@ class Teacher:
     """UTF-8 bytes of the longest prompt that shows attempts."""
 
     def open(self, at: At, stage: Stage, sample: Sample | None, attempt: int = -1) -> Chat:
-        """The conversation of one stage about one sample (None: about the whole step)."""
+        """Open the conversation of one stage about one sample (None: about the whole step)."""
         slot = at.slot if sample else -1
         address = Address(at.branch_id, at.step, slot, attempt, stage)
         return self.chat(Scope(address, self.run_seed, sample.sha if sample else "", at.epoch))
 
     def render(self, stage: Stage, **slots: object) -> list[Message]:
-        """The messages of a stage.
+        """Render the messages of a stage.
 
         Raises:
             ConfigError: The prompt, a file of the user's, shows something that is not there.

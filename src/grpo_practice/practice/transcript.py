@@ -2,9 +2,9 @@
 
 A text that is too long for a teacher is shortened in this order, and no further than it has to be:
 thinking (all of it alike), results of tools, what the agent was told in later turns, its earlier
-prose, the arguments of its calls (of each kind the oldest first). Of each such piece head and tail
-stay, `KEPT` characters of it; only where that is not enough, nothing but the note of how much was
-cut. Never cut: the answer, the last result of a tool, the names of the tools called, and how the
+prose, the arguments of its calls (of each kind the oldest first). Each such piece keeps its head
+and tail, `KEPT` characters of it; only where that is not enough, nothing but the note of how much
+was cut. Never cut: the answer, the last result of a tool, the names of the tools called, and how the
 attempt ended. The last prose of an attempt that ran out of output tokens is no answer: that is cut
 like any other.
 """
@@ -24,7 +24,7 @@ KEPT = 800
 
 Kind = Literal["thought", "result", "told", "said", "arguments", "fixed"]
 CUT_ORDER: tuple[Kind, ...] = ("thought", "result", "told", "said", "arguments")
-"""What is shortened first. `fixed` never is."""
+"""Kinds in the order in which they are shortened. `fixed` never is."""
 
 ANSWER = "[answer that was scored]"
 LIMITS: Mapping[str | None, str] = {
@@ -53,7 +53,7 @@ class Section:
 
     @property
     def body(self) -> str:
-        """What stands under the heading."""
+        """Text under the heading."""
         return "".join(piece.text for piece in self.pieces)
 
 
@@ -174,7 +174,7 @@ def transcript_of(rollout: Rollout) -> Transcript:
 def sections(played: Played) -> list[Section]:
     """Return the turns of a rollout, how it ended where it was cut off, and what was scored.
 
-    The scored answer stands last. Where the last turn is that answer, nothing is added.
+    The scored answer stands last. Nothing is added where the last turn is that answer.
     """
     messages = played.transcript
     last_result = max((i for i, m in enumerate(messages) if m.get("role") == "tool"), default=-1)
@@ -204,7 +204,7 @@ def how_it_ended(played: Played) -> str | None:
 
 
 def _is_answer(message: Message, response: str) -> bool:
-    """True when the message is what was scored: a reply without its thinking, or a result."""
+    """Return True for the message that was scored: a reply without its thinking, or a result."""
     if message.get("role") == "assistant":
         return answer_of(Reply(message).content) == response
     return message.get("role") == "tool" and _plain(message.get("content")) == response
@@ -238,7 +238,7 @@ def _thought(text: str, *, closed: bool = True) -> list[Piece]:
 
 
 def _plain(content: object) -> str:
-    """The text of content, also where it comes in parts; '' when it has none."""
+    """Return the text of content, also where it comes in parts; '' when it has none."""
     if isinstance(content, list):
         parts = (part.get("text") for part in content if isinstance(part, dict))
         return "\n".join(part for part in parts if isinstance(part, str))

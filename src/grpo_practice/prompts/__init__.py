@@ -112,7 +112,7 @@ class Prompt:
 
 
 def compile_prompt(name: str, text: str, slots: Iterable[str], *, where: str) -> Prompt:
-    """The prompt in `text`, whose slots are exactly `slots`, but for optional ones.
+    """Compile the prompt in `text`, whose slots are exactly `slots`, but for optional ones.
 
     Raises:
         ConfigError: It is not a template, or its slots differ; the message names them.

@@ -1,7 +1,7 @@
 """The world's questions whose answers are words: tickets, premises, tools, rules.
 
-Six labels are the answers of all of them, so that each is shared by many questions. What one has
-to know is which label a situation gets; the advice that helps names it.
+Six labels are the answers of all of them, so that each is shared by many questions. One has to know
+which label a situation gets; the advice that helps names it.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class LabelTopic:
     verb: str = "choose"
 
     def advice(self, label: str) -> str:
-        """What somebody says who would give this label."""
+        """Return the advice of somebody who would give this label."""
         return f"{self.verb} `{label}`"
 
 

@@ -1,6 +1,6 @@
 """The simulated teacher, second half: turns lessons into operations on the library, and merges.
 
-It knows the texts and the numbers it is shown, and nothing about what an experience is worth.
+This half knows the texts and numbers it is shown, and nothing about what an experience is worth.
 """
 
 import re
@@ -35,7 +35,7 @@ class Edit:
 
 
 def propose(asked: Asked, world: World) -> str:
-    """One operation per lesson, in the form asked for."""
+    """Write one operation per lesson, in the form asked for."""
     library = {label: key_of(text) for label, text in material.library(asked).items()}
     edits = [_edit(lesson, library) for lesson in material.lessons(asked)]
     return _operations(f"There are {len(edits)} lessons.", edits, asked, world)
@@ -62,11 +62,11 @@ def _label(pattern: re.Pattern[str], lesson: str) -> str | None:
 
 
 def merge(asked: Asked, world: World) -> str:
-    """One consistent list from all proposals, in the form asked for.
+    """Write one consistent list from all proposals, in the form asked for.
 
-    Where it is said whether an experience stays, or shown how many questions stand behind it, that
+    The prompt may say whether an experience stays, or how many questions stand behind it: that
     decides whether it is changed; else whoever asks for a change gets it. An update comes before a
-    deletion. Of additions about one situation the one asked for most often is made.
+    deletion. Among additions about one situation the one asked for most often is made.
     """
     proposals, votes = material.proposals(asked), material.votes(asked)
     taken: set[str | None] = {*map(key_of, material.library(asked).values())}
@@ -96,7 +96,7 @@ def _as_models_do(edits: Sequence[Edit], asked: Asked, world: World) -> list[Edi
 
 
 def _passes(target: str, proposed: int, votes: Votes, asked: Asked, world: World) -> bool:
-    """True when an experience goes, or more speaks against it; a confused librarian errs."""
+    """Return True when an experience goes, or more speaks against it; a confused librarian errs."""
     if votes.stays is not None:
         outvoted = votes.stays
     elif votes.behind is not None:
@@ -108,7 +108,7 @@ def _passes(target: str, proposed: int, votes: Votes, asked: Asked, world: World
 
 
 def _settle(proposals: Sequence[Proposal], taken: set[str | None]) -> Edit:
-    """What becomes of one experience: the update asked for most, if it is news; else it goes."""
+    """Return the edit of one experience: the update asked for most, if it is news; else it goes."""
     everyone = tuple(p.name for p in proposals)
     news = [
         p.text
@@ -122,7 +122,7 @@ def _settle(proposals: Sequence[Proposal], taken: set[str | None]) -> Edit:
 
 
 def _additions(proposals: Sequence[Proposal], taken: set[str | None]) -> list[Edit]:
-    """The additions that are news: equal ones made one, and one about each situation."""
+    """Return the additions that are news: equal ones made one, and one about each situation."""
     by_content = dict[str, Edit]()
     for p in proposals:
         if p.text and _content(p.text) not in taken:
@@ -141,7 +141,7 @@ def _additions(proposals: Sequence[Proposal], taken: set[str | None]) -> list[Ed
 
 
 def _content(text: str) -> str:
-    """What makes two texts the same: the experience they hold, else the words."""
+    """Return what makes two texts the same: the experience they hold, else the words."""
     return key_of(text) or text
 
 

@@ -1,4 +1,4 @@
-"""What the people of the world say: the words of each experience and of each method.
+"""Words of the people of the world: of each experience and of each method.
 
 An experience is recognised by the marker in its text, `(#percent-b6)`, wherever it stands. The
 words around it are for people, and for a teacher that knows no more than it reads: they say what
@@ -234,7 +234,7 @@ def sentence(world: World, key: str, *, instead_of: str | None = None) -> str:
 
 
 def told(key: str, do: str, *, instead_of: str | None = None) -> str:
-    """A lesson about a way of working that goes by this key and these words.
+    """Return a lesson about a way of working that goes by this key and these words.
 
     The formula that says the same is added where the world has one; models like to.
     """
@@ -250,7 +250,7 @@ def text(world: World, key: str) -> str:
 
 
 def named(lesson: str) -> str:
-    """The lesson as an experience: under the name its advice goes by, else its first words."""
+    """Return the lesson as an experience: under the name of its advice, else its first words."""
     topic, plain = about(lesson), _WARNING.sub("", lesson)
     found = next((a for a in _sayings(LORE[topic]) if a.do in plain), None) if topic else None
     name = found.name if found else " ".join(plain.partition(", ")[2].split()[:3])
@@ -258,14 +258,14 @@ def named(lesson: str) -> str:
 
 
 def about(text: str) -> str | None:
-    """The topic a text says it is about, by its words or else by its marker."""
+    """Return the topic a text says it is about, by its words or else by its marker."""
     said = next((name for name, lore in LORE.items() if lore.when in text), None)
     marker = MARKER.search(text)
     return said or (topic_of(marker[1]) if marker else None)
 
 
 def is_platitude(do: str) -> bool:
-    """True for advice that says nothing about any way of working."""
+    """Return True for advice that says nothing about any way of working."""
     return any(advice.do == do for advice in NULL)
 
 

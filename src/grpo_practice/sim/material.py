@@ -1,7 +1,7 @@
 r"""Reads a prompt of distillation as a person would: by what stands in it, not by our headings.
 
 A prompt is the user's file, so attempts may stand in fences, tags, tables or JSON, under headings
-in any words. What can be relied on is what the code puts into the slots: transcripts with marks
+in any words. A reader can rely on what the code puts into the slots: transcripts with marks
 like `[assistant]`, experiences as `[E3] …`, rewards as numbers, proposals as `P1` and `ADD`; and
 which form of reply is asked for. Only the user part is material: the system part may hold
 examples. The library alone may stand in either.
@@ -88,7 +88,7 @@ them even where there is nothing to show; no prompt needs them."""
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """What the text of one attempt tells."""
+    """Facts that the text of one attempt tells."""
 
     reward: float | None
     """A rank, negated, where no reward is shown: more is better."""
@@ -118,11 +118,11 @@ class Votes:
     behind: int | None = None
     against: int | None = None
     stays: bool | None = None
-    """What the prompt says is decided by them, where it does."""
+    """Decision that the prompt draws from them, where it does."""
 
 
 def stage_of(asked: Asked) -> Stage:
-    """What is asked for; `play` unless the request shows another stage.
+    """Return the stage that is asked for; `play` unless the request shows another stage.
 
     A page that is to be read for a tool is of stage `tool`.
     """
@@ -143,7 +143,7 @@ def stage_of(asked: Asked) -> Stage:
 
 
 def _count_attempts(asked: Asked, text: str, *, ours: bool) -> int:
-    """How many attempts a prompt shows: 0, 1, or 2 for several.
+    """Count the attempts that a prompt shows: 0, 1, or 2 for several.
 
     A question of `ours` is answered in words that are known; where it stands without them, it is
     to be played.
@@ -161,13 +161,13 @@ def _count_attempts(asked: Asked, text: str, *, ours: bool) -> int:
 
 
 def material(asked: Asked) -> str:
-    """What the user part shows, without how a reply is to look."""
+    """Return what the user part shows, without how a reply is to look."""
     return _without_forms(asked.asked)
 
 
 @lru_cache(maxsize=4)
 def _without_forms(text: str) -> str:
-    """A form that holds an experience or a warning is no form, but material of the same shape."""
+    """Cut out forms; one that holds an experience or a warning is material of the same shape."""
 
     def kept(match: re.Match[str]) -> str:
         body = match[0]
@@ -178,7 +178,7 @@ def _without_forms(text: str) -> str:
 
 
 def library(asked: Asked) -> dict[str, str]:
-    """The text of each experience of the library, by its label; in order."""
+    """Return the text of each experience of the library, by its label; in order."""
     found = dict[str, str]()
     for match in _ENTRY.finditer(asked.told.replace("\\u0027", "'")):
         found.setdefault(match[1], match[2])
@@ -186,18 +186,18 @@ def library(asked: Asked) -> dict[str, str]:
 
 
 def key_of(text: str) -> str | None:
-    """The key of the experience a text holds."""
+    """Return the key of the experience a text holds."""
     match = MARKER.search(text)
     return match[1] if match else None
 
 
 def witnesses(asked: Asked) -> list[Witness]:
-    """The attempts shown, in order, with what each of them tells."""
+    """Return the attempts shown, in order, with what each of them tells."""
     return [witness(reward, text) for reward, text in _attempts(asked)]
 
 
 def witness(reward: float | None, text: str) -> Witness:
-    """What the text of one attempt tells: of several methods the last one."""
+    """Read what the text of one attempt tells: of several methods the last one."""
     methods, answers = _METHOD.findall(text), _ANSWER.findall(text)
     method, do = methods[-1] if methods else (None, "")
     followed = frozenset(_LABEL.findall(" ".join(_FOLLOWED.findall(text))))
@@ -206,7 +206,7 @@ def witness(reward: float | None, text: str) -> Witness:
 
 
 def _attempts(asked: Asked) -> list[tuple[float | None, str]]:
-    """Reward and text of each attempt."""
+    """Return reward and text of each attempt."""
     fences = _attempt_fences(asked)
     if fences:
         return _rewarded(asked, fences)
@@ -225,7 +225,7 @@ def _attempts(asked: Asked) -> list[tuple[float | None, str]]:
 
 
 def _attempt_fences(asked: Asked) -> list[Fence]:
-    """The fences that hold attempts: those of one name, of which there are most."""
+    """Return the fences that hold attempts: those of one name, of which there are most."""
     fences = [f for f in asked.fences if f.name not in _NO_ATTEMPT]
     names = [f.name for f in fences]
     most = max(names, key=names.count, default="")
@@ -235,7 +235,7 @@ def _attempt_fences(asked: Asked) -> list[Fence]:
 
 
 def _rewarded(asked: Asked, fences: Sequence[Fence]) -> list[tuple[float | None, str]]:
-    """Each fenced attempt with the reward before it or, where all come later, after it."""
+    """Return each fenced attempt with the reward before it or, where all come later, after it."""
     before = [_rewards(fence.before) for fence in fences]
     rest = _rewards(asked.asked.rpartition(">>>")[2])
     found = [*before[1:], rest] if not before[0] and rest else before
@@ -243,14 +243,14 @@ def _rewarded(asked: Asked, fences: Sequence[Fence]) -> list[tuple[float | None,
 
 
 def _rewards(text: str) -> list[tuple[int, float]]:
-    """Place and value of every reward told; of every rank, negated, where there is no reward."""
+    """Return place and value of every reward; of every rank, negated, where there is none."""
     columns = list(_column(text, _REWARD_WORDS))
     found = columns or [(m.start(), float(m[1])) for m in _REWARD.finditer(text)]
     return found or [(m.start(), -float(m[1])) for m in _RANK.finditer(text)]
 
 
 def _column(text: str, words: str) -> Iterator[tuple[int, float]]:
-    """The numbers of a table's column with such a heading."""
+    """Return the numbers of a table's column with such a heading."""
     column, heading = None, re.compile(f"(?i){words}")
     for row in _ROW.finditer(text):
         cells = [cell.strip() for cell in row[0].strip().strip("|").split("|")]
@@ -261,7 +261,7 @@ def _column(text: str, words: str) -> Iterator[tuple[int, float]]:
 
 
 def _parts(text: str) -> list[str]:
-    """The text cut where attempts begin: at their headings, else at their first words."""
+    """Cut the text where attempts begin: at their headings, else at their first words."""
     begins = [m.start() for m in _HEADING.finditer(text)]
     if len(begins) < 2:
         begins = [m.start() for m in _TURN.finditer(text) if m[1] == "user"]
@@ -272,12 +272,12 @@ def _parts(text: str) -> list[str]:
 
 
 def transcript(asked: Asked) -> str:
-    """What is shown of the one attempt that is to be summarised."""
+    """Return what is shown of the one attempt that is to be summarised."""
     return "\n".join(asked.fenced("attempt")) or material(asked)
 
 
 def lessons(asked: Asked) -> list[str]:
-    """The lessons of a prompt, in order, each with what it says about which experience."""
+    """Return the lessons of a prompt, in order, each with what it says about which experience."""
     fenced = asked.fenced("lesson")
     if fenced:
         return fenced
@@ -286,7 +286,7 @@ def lessons(asked: Asked) -> list[str]:
 
 
 def proposals(asked: Asked) -> list[Proposal]:
-    """The proposals of a prompt, in order."""
+    """Return the proposals of a prompt, in order."""
     text = _ENTRY.sub("", material(asked))
     marks, end, target = _proposal_marks(text), 0, None
     found = []
@@ -302,7 +302,7 @@ def proposals(asked: Asked) -> list[Proposal]:
 
 
 def _proposal_marks(text: str) -> list[tuple[re.Match[str], str, OpKind]]:
-    """Where each proposal begins, with its name and operation; `P1 ADD` or `ADD … P1`."""
+    """Return where each proposal begins, with its name and operation; `P1 ADD` or `ADD … P1`."""
     first, second = _P_FIRST.search(text), _OP_FIRST.search(text)
     if second and (first is None or second.start() < first.start()):
         return [(m, m[3], _op(m[1])) for m in _OP_FIRST.finditer(text)]
@@ -314,7 +314,7 @@ def _op(word: str) -> OpKind:
 
 
 def _target(between: str, mark: re.Match[str], text: str, before: str | None) -> str | None:
-    """The experience a proposal is about: named with it, or by the heading it stands under."""
+    """Return the experience a proposal is about: named with it, or by its heading."""
     own = _LABEL.search(mark[2]) or _AT.match(text, mark.end())
     if own:
         return own[own.lastindex or 0]
@@ -326,7 +326,7 @@ def _target(between: str, mark: re.Match[str], text: str, before: str | None) ->
 
 
 def _said(segment: str) -> str | None:
-    """The text a proposal has: what stands in its fence, else a sentence of this world."""
+    """Return the text a proposal has: what stands in its fence, else a sentence of this world."""
     fence = FENCE.search(segment)
     if fence:
         return fence[3]
@@ -335,7 +335,7 @@ def _said(segment: str) -> str | None:
 
 
 def votes(asked: Asked) -> dict[str, Votes]:
-    """What is shown about the evidence for each experience, under its heading or beside it."""
+    """Read what is shown about the evidence for each experience, under its heading or beside it."""
     text, found = material(asked), dict[str, Votes]()
     labels = list(_LABEL.finditer(text))
     ends = [*(label.start() for label in labels), len(text)][1:]
@@ -350,13 +350,13 @@ def votes(asked: Asked) -> dict[str, Votes]:
 
 
 def _first(patterns: Sequence[re.Pattern[str]], text: str) -> int | None:
-    """The number of the first pattern that is found."""
+    """Return the number of the first pattern that is found."""
     match = next((m for p in patterns if (m := p.search(text))), None)
     return int(match[1]) if match else None
 
 
 def limit(asked: Asked) -> int:
-    """The most lessons asked for; 2 where it is not said."""
+    """Return the most lessons asked for; 2 where it is not said."""
     words = r"(?:at most|up to|no more than|max(?:imum)?(?: of)?|limit|最多|不超过)"
     numbers = re.findall(rf"(?i){words}[^\d\n]{{0,20}}(\d+)\b(?!\s*words)", asked.frame)
     numbers = numbers or re.findall(rf"(?i){words}[^\d\n]{{0,20}}(\d+)\b(?!\s*words)", asked.told)
@@ -364,5 +364,5 @@ def limit(asked: Asked) -> int:
 
 
 def _plain(text: str) -> str:
-    """A sentence as it was before it became a JSON string."""
+    """Return a sentence as it was before it became a JSON string."""
     return text.replace("\\\\", "\\")

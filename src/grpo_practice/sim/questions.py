@@ -16,7 +16,7 @@ from grpo_practice.sim.labels import LABELS, LabelTopic
 from grpo_practice.types import Sample
 
 Task = Literal["math", "labels", "tools"]
-"""What is asked: sums, words of a short list, or sums that take many turns with a tool."""
+"""Kind of question: sums, words of a short list, or sums that take many turns with a tool."""
 Numbers = Mapping[str, int]
 Sum = Callable[..., Fraction | int | str]
 """A value computed from a question's numbers, given by name."""
@@ -230,7 +230,7 @@ LONG = 10_000
 
 
 def _labelled(topic: LabelTopic) -> Topic:
-    """A topic whose answer is always the same word."""
+    """Return a topic whose answer is always the same word."""
 
     def constant(word: str) -> Sum:
         return lambda **_: word
@@ -248,7 +248,7 @@ LABEL_TOPICS: Mapping[str, Topic] = {topic.name: _labelled(topic) for topic in L
 
 
 def topics_of(task: Task) -> Mapping[str, Topic]:
-    """What the questions of a task are about."""
+    """Return the topics of the questions of a task."""
     return LABEL_TOPICS if task == "labels" else TOPICS
 
 
@@ -276,7 +276,7 @@ _PATTERNS = [
 
 
 def _work_out(topic: Topic, text: str, numbers: Numbers) -> Question | None:
-    """The question with its answer; None when that is neither a word nor a whole number."""
+    """Return the question with its answer; None when that is neither a word nor a whole number."""
     try:
         answer, (first, second) = topic.answer(**numbers), (s(**numbers) for s in topic.slips)
     except ZeroDivisionError:
@@ -317,7 +317,7 @@ def solve(question_text: str) -> int | str | None:
 
 
 def questions(n: int, seed: int, task: Task = "math") -> list[Sample]:
-    """`n` different questions with their answers, the topics in turn; `source` is the topic.
+    """Return `n` different questions with their answers, the topics in turn; `source` is the topic.
 
     Sums have whole-number answers. The first m of `questions(n, seed)` are `questions(m, seed)`,
     so a practice and a test set without common questions are two slices of one list.

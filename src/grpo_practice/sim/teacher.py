@@ -1,8 +1,8 @@
 """The simulated teacher, first half: reports attempts and compares them.
 
-It knows nothing but what it is shown: the task, the attempts with their rewards, and the words of
-the library. A comparison sees the truth with a chance that grows with the number of better and
-worse attempts whose way of working can be read (`Teaching.p_help`), and then repeats the method
+This half knows nothing but what it is shown: the task, the attempts with their rewards, and the
+words of the library. A comparison sees the truth with a chance that grows with the number of better
+and worse attempts whose way of working can be read (`Teaching.p_help`), and then repeats the method
 that the better ones really used. So a pipeline that drops the telling lines, the rewards or the
 library on the way to the comparison learns less.
 """
@@ -39,7 +39,7 @@ class Sides:
         return bad - frozenset[str]().union(*(w.followed for w in self.better))
 
     def reversed(self) -> "Sides":
-        """The same, taken the wrong way round."""
+        """Return the same, taken the wrong way round."""
         return Sides(self.worse, self.better, self.quality)
 
 
@@ -59,9 +59,9 @@ def summarise(asked: Asked, world: World) -> str:
 
 
 def compare(asked: Asked, world: World) -> str:
-    """Lessons from a group of attempts, in the form asked for.
+    """Write lessons from a group of attempts, in the form asked for.
 
-    What an experience of the library says already is confirmed. An experience about the same
+    An experience of the library that says the same is confirmed. An experience about the same
     situation that says something else is named as misleading, and so is one that only worse
     attempts followed. With little to see, what is concluded is mostly a platitude, or the
     opposite of the truth.
@@ -81,7 +81,7 @@ def compare(asked: Asked, world: World) -> str:
 
 
 def _sides(witnesses: Sequence[Witness], world: World) -> Sides:
-    """The better and the worse attempts that show a method, and the chance to tell them apart.
+    """Return better and worse attempts that show a method, and the chance to tell them apart.
 
     Without rewards what most attempts answered is taken for right, and less surely.
     """
@@ -109,7 +109,7 @@ def _topic(asked: Asked, witnesses: Sequence[Witness]) -> str | None:
 
 
 def _conclusion(topic: str, sides: Sides, asked: Asked, world: World) -> tuple[Way, Sides]:
-    """What the teacher takes for the better way, and the sides as it then sees them."""
+    """Return what the teacher takes for the better way, and the sides as it then sees them."""
     draw = unit(world.seed, "lesson", asked.sha)
     second = int(unit(world.seed, "which", asked.sha) < 0.5)
     if draw < sides.quality:
@@ -120,19 +120,19 @@ def _conclusion(topic: str, sides: Sides, asked: Asked, world: World) -> tuple[W
 
 
 def _idea(topic: str, kind: Kind, nth: int, world: World) -> Way:
-    """A way that no attempt shows: how often such an idea is a good one, `luck` says."""
+    """Return a way that no attempt shows: how often such an idea is a good one, `luck` says."""
     key = world.key(topic, kind, nth)
     return key, advice(world, key).do
 
 
 def _usual(witnesses: Sequence[Witness]) -> Way | None:
-    """The method used most, the first of equals; None when none is shown."""
+    """Return the method used most, the first of equals; None when none is shown."""
     counts = Counter((w.method, w.do) for w in witnesses if w.method)
     return counts.most_common(1)[0][0] if counts else None
 
 
 def _lessons(topic: str, way: Way, sides: Sides, asked: Asked, world: World) -> list[Entry]:
-    """What the conclusion says about the library, the most important first."""
+    """Return what the conclusion says about the library, the most important first."""
     library = material.library(asked)
     key, do = way
     there = [label for label, text in library.items() if about(text) == topic]
@@ -153,7 +153,7 @@ def _lessons(topic: str, way: Way, sides: Sides, asked: Asked, world: World) -> 
 
 
 def _warning(topic: str, label: str | None) -> list[Entry]:
-    """A lesson against an experience for which there is nothing better to say."""
+    """Return a lesson against an experience for which there is nothing better to say."""
     if label is None:
         return []
     lesson = f"When {LORE[topic].when}, do not follow {label}, which misled."

@@ -1,4 +1,4 @@
-"""What a simulated student with tools says in one turn."""
+"""One turn of a simulated student with tools."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What it says, calls, and thinks."""
+    """Speech, calls and thoughts of one turn."""
 
     text: str
     calls: tuple[Call, ...] = ()

@@ -1,6 +1,6 @@
 """The simulated student that takes many turns: it thinks at length, and reads long results.
 
-What it comes to is decided at its first turn, as everywhere. How it goes about it is said once, in
+Its result is decided at its first turn, as everywhere. How it goes about it is said once, in
 one of three places: in the words of an early turn, in the middle of its thinking, or in what a
 program prints. So who shortens the conversation may lose it, and who shortens with care keeps it
 more often.
@@ -27,13 +27,13 @@ ROWS = (60, 180)
 
 
 def works(asked: Asked, world: World) -> bool:
-    """True where it takes many turns: in a world of such tasks, with a Python tool."""
+    """Return True where it takes many turns: in a world of such tasks, with a Python tool."""
     offered = PYTHON in asked.tools or PYTHON in asked.called
     return world.task == "tools" and offered and find(asked.first.asked) is not None
 
 
 def work(asked: Asked, world: World) -> Turn:
-    """Its next turn: it thinks and runs a program, or gives its answer."""
+    """Return its next turn: it thinks and runs a program, or gives its answer."""
     first = asked.first
     question = find(first.asked)
     if question is None:
@@ -78,7 +78,7 @@ def _step(
 
 
 def _thought(rng: Random, chars: int) -> str:
-    """So many characters of thinking that lead nowhere."""
+    """Return so many characters of thinking that lead nowhere."""
     lines, length = list[str](), 0
     while length < chars:
         a, b = rng.randint(11, 99), rng.randint(11, 99)
@@ -88,7 +88,7 @@ def _thought(rng: Random, chars: int) -> str:
 
 
 def _code(rng: Random, first: str, printed: str | None) -> str:
-    """A program that prints a long table, and in the middle or at the end of it a line."""
+    """Return a program that prints a long table, and in the middle or at the end of it a line."""
     rows, a, b = rng.randint(*ROWS), rng.randint(11, 99), rng.randint(11, 99)
     lines = [first] if first else []
     after = rows if rng.random() < 0.5 else rows // 2

@@ -117,7 +117,7 @@ class World(_Strict):
     """Logits lost per 1,000 tokens of instructions and library."""
     teacher: Teaching = Teaching()
     task: Task = "math"
-    """What its questions are; with `tools`, the student works in many turns with long results."""
+    """Kind of its questions; with `tools`, the student works in many turns with long results."""
 
     def __post_init__(self) -> None:
         if min(self.difficulty.a, self.difficulty.b) <= 0:

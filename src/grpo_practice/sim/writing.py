@@ -12,7 +12,7 @@ from grpo_practice.sim.request import Asked
 from grpo_practice.sim.world import World, unit
 
 Entry = Mapping[str, str | Sequence[str]]
-"""What one lesson or operation holds; the values that are texts or lists of names."""
+"""Fields of one lesson or operation; the values are texts or lists of names."""
 
 TAGS, JSON, RAW = 0.6, 0.2, 0.1
 """Chances of tags, of JSON, and of JSON whose LaTeX is not escaped; the rest is a bare list."""
@@ -25,7 +25,7 @@ _TEXTS = {"lessons": "lesson", "operations": "text"}
 
 
 def written(kind: str, entries: Sequence[Entry], thought: str, asked: Asked, world: World) -> str:
-    """The reply that holds the entries, after a thought.
+    """Write the reply that holds the entries, after a thought.
 
     Args:
         kind: `lessons` or `operations`.
@@ -52,7 +52,7 @@ def written(kind: str, entries: Sequence[Entry], thought: str, asked: Asked, wor
 
 
 def tagged(kind: str, entries: Sequence[Entry]) -> str:
-    """The entries in tags, their texts as they are."""
+    """Write the entries in tags, their texts as they are."""
     lines = [_element(kind.removesuffix("s"), _TEXTS[kind], entry) for entry in entries]
     return "\n".join([f"<{kind}>", *lines, f"</{kind}>"])
 
@@ -73,7 +73,7 @@ def _json(value: object, indent: int | None = None) -> str:
 
 
 def _before(thought: str, kind: str, entries: Sequence[Entry], talk: float, think: float) -> str:
-    """What is said in front: the thought, sometimes at length, sometimes with a draft first."""
+    """Return the words in front: the thought, sometimes at length, sometimes after a draft."""
     said = thought
     if talk < TALKATIVE:
         points = [f"{i}. {_joined(next(iter(e.values())))}" for i, e in enumerate(entries, 1)]

@@ -130,7 +130,7 @@ def branches_of(db: sqlite3.Connection, run: str) -> list[BranchRow]:
 def experience(
     db: sqlite3.Connection, run: str, label: int, *, branch: int, until: int
 ) -> ExperienceHistory:
-    """Where the experience `E<label>` of a run comes from.
+    """Return where the experience `E<label>` of a run comes from.
 
     Args:
         db: The database.
@@ -197,7 +197,7 @@ def _change(db: sqlite3.Connection, name: str, op: OpKind, step: int, *told: Any
 
 
 def quarantined(db: sqlite3.Connection, branch: int, *, until: int) -> list[Quarantined]:
-    """What was kept out of the libraries of a branch's line, up to the step `until`, in order."""
+    """Return what was kept out of the libraries of a branch's line, up to the step `until`."""
     rows = db.execute(
         f"""SELECT o.step, o.source, nullif(o.slot, -1), s.question, o.op, 'E' || e.label, o.text,
                   o.reason

@@ -91,7 +91,7 @@ def _change(key: str, was: Mapping[str, Any], now: Mapping[str, Any]) -> Change:
 
 
 def _only_later(change: Change, was: Mapping[str, Any]) -> bool:
-    """True when a version after the run's own made this change: one that has ended asks nothing."""
+    """Return True when a later version made this change: a run that has ended asks nothing."""
     return change.key == "practice.method" or (change.key in TEACHING and change.key not in was)
 
 

@@ -73,7 +73,7 @@ class Branch:
     """Before `from_step`."""
     prompts: Mapping[str, str]
     identity: Mapping[str, Any] = field(default_factory=dict)
-    """What it is bound to. See `RunSpec`."""
+    """Keys it is bound to. See `RunSpec`."""
     reuses: tuple[int, ...] = ()
     """Branches whose calls may answer for this one's: the same work under a changed config."""
     notices: tuple[str, ...] = ()
@@ -172,7 +172,7 @@ class Play:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What closed steps hold for and against the experiences of a library."""
+    """Votes and plays that closed steps hold on the experiences of a library."""
 
     votes: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """`E12` → sample id → votes for it less votes against it."""

@@ -198,7 +198,7 @@ def since(db: sqlite3.Connection, run: str, mark: tuple[int, int]) -> Piloted:
 
 
 def informative(db: sqlite3.Connection, run: str) -> tuple[int, int]:
-    """Of a run's groups: how many can be compared, and in how many of these rewards differ.
+    """Count a run's groups: how many can be compared, and in how many of these rewards differ.
 
     That is `practice.informative.status_of` with the truth: two teachable rollouts or more. Groups
     of unfinished steps count too.
@@ -215,7 +215,7 @@ def informative(db: sqlite3.Connection, run: str) -> tuple[int, int]:
 
 
 def summarised(db: sqlite3.Connection, branch_id: int) -> tuple[int, int]:
-    """Of a branch's groups: how many were compared, and for how many were attempts summarised."""
+    """Count a branch's groups: how many were compared, and how many of these summarised."""
     row = db.execute(
         """SELECT count(*), coalesce(sum(summaries), 0) FROM (
              SELECT max(stage = 'summarise') AS summaries, max(stage = 'compare') AS compared
