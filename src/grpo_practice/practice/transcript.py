@@ -4,9 +4,9 @@ A text that is too long for a teacher is shortened in this order, and no further
 thinking (all of it alike), results of tools, what the agent was told in later turns, its earlier
 prose, the arguments of its calls (of each kind the oldest first). Each such piece keeps its head
 and tail, `KEPT` characters of it; only where that is not enough, nothing but the note of how much
-was cut. Never cut: the answer, the last result of a tool, the names of the tools called, and how the
-attempt ended. The last prose of an attempt that ran out of output tokens is no answer: that is cut
-like any other.
+was cut. Never cut: the answer, the last result of a tool, the names of the tools called, and how
+the attempt ended. The last prose of an attempt that ran out of output tokens is no answer: that is
+cut like any other.
 """
 
 import json
