@@ -52,22 +52,20 @@ def think_spans(text: str) -> list[Span]:
     if "think>" not in text:
         return [Span(text, False)]
     spans = list[Span]()
-    at, inside = 0, False
+    at, inside, begun_in_prompt = 0, False, 0
     for tag in _THINK.finditer(text):
-        before = text[at : tag.start()]
-        if tag[0] == "</think>":
-            if inside:
-                spans.append(Span(before, True))
-            else:  # the block began in the prompt: all so far was thought
-                spans = [Span("".join(span.text for span in spans) + before, True)]
-            inside = False
-        elif not inside:
-            spans.append(Span(before, False))
-            inside = True
-        else:
+        if inside and tag[0] == "<think>":
             continue
+        ended = tag[0] == "</think>"
+        spans.append(Span(text[at : tag.start()], thought=ended))
+        if ended and not inside:  # the block began in the prompt: all so far was thought
+            begun_in_prompt = len(spans)
+        inside = not ended
         at = tag.end()
-    return [*spans, Span(text[at:], inside, closed=not inside)]
+    spans.append(Span(text[at:], inside, closed=not inside))
+    n = begun_in_prompt
+    first = [Span("".join(span.text for span in spans[:n]), True)] if n else []
+    return [*first, *spans[n:]]
 
 
 def visible(text: str) -> str:
