@@ -44,9 +44,10 @@ def _everywhere(told: dict[str, Any], echo: str) -> None:
 
 
 def _inside(content: str, echo: str) -> str:
-    """A text that still says what it said: the echo goes into a text of its JSON, or before it."""
+    """A text that still says what it said: the echo goes into a text of its list, or before it."""
     quiet = echo.replace("\\", "").replace('"', "")
-    changed, times = re.subn(r'("(?:lesson|text)": "[^"]*)', lambda m: f"{m[1]} {quiet}", content)
+    texts = r'"(?:lesson|text)": "[^"]*|<(?:lesson|operation)\b[^<>]*(?<!/)>[^<]*'
+    changed, times = re.subn(texts, lambda m: f"{m[0]} {quiet}", content)
     return changed if times else f"{quiet}\n{content}"
 
 
