@@ -183,7 +183,7 @@ REFUSED = {
     "practice.group_policy": ("sequential", "should be 'fixed' or 'skip_uniform'"),
     "practice.overlap": ("1.5", "less than or equal to 1"),
     "practice.summaries": ("sometimes", "should be 'auto', 'always' or 'never'"),
-    "practice.teacher_context": ("1000", "greater than or equal to 1024"),
+    "practice.teacher_context": ("1000", "greater than or equal to 2048"),
     f"{AGENT}.type": ("orchestra", "use `simple`"),
     f"{AGENT}.agent.instructions": ("[a, b]", "should be a text"),
     f"{AGENT}.toolkits.t": ("{mode: builtin}", "built in are python_executor and search"),

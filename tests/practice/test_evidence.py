@@ -249,3 +249,12 @@ def test_a_place_counts_as_free_once_it_is() -> None:
     assert fitting(full, [add, add], [delete])[0].refused is None
     assert fitting(full, [add, add], [delete])[1].rule == "library_full"
     assert fitting(LIBRARY, [add, add], []) == (add, add)
+
+
+def test_a_removal_is_not_carried_by_what_it_takes_along() -> None:
+    """Additions about something else do not speak against an experience."""
+    adds = proposed(*[Operation("ADD", text=f"A{n}: a.") for n in range(5)])
+    delete = Operation("DELETE", "E1", from_ops=(0, 1, 2, 3, 4))
+    assert settled(delete, adds, STANDS).rule == "outvoted"
+    update = Operation("UPDATE", "E1", "x", from_ops=(0, 1, 2, 3, 4, 5))
+    assert settled(update, [*adds, *proposed(AGAINST)], STANDS).rule == "outvoted"

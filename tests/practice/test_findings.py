@@ -92,3 +92,13 @@ async def test_nothing_to_change_about_what_misled_is_no_confirmation() -> None:
         teacher(Said(summarise="x", compare=lessons, propose=none)), GROUP, LIBRARY, AT
     )
     assert [(op.op, op.target) for op in done.operations] == [("NONE", None)]
+
+
+async def test_a_proposal_of_what_the_library_says_word_for_word_confirms_it() -> None:
+    said = Said(
+        summarise="x",
+        compare=lessons_of(("When a, do b.", None, None)),
+        propose=json.dumps({"operations": [{"op": "ADD", "text": "Sums: add twice."}]}),
+    )
+    done = await distil(teacher(said), GROUP, LIBRARY, AT)
+    assert [(op.op, op.target, op.refused) for op in done.operations] == [("NONE", "E4", None)]

@@ -245,3 +245,15 @@ async def test_an_attempt_that_was_cut_off_is_compared_and_says_how_it_ended() -
         assert "[the attempt ended here: it ran out of output tokens]" in prompt
         assert "There is no answer: it ran out of output tokens." in prompt
         assert "raise max_tokens" not in prompt
+
+
+async def test_a_question_that_leaves_no_room_does_not_hide_the_attempts() -> None:
+    """Summaries of them would be cut as well, and paid for."""
+    said = Said(compare=LESSON, propose=ADD)
+    long = replace(Q, question="How much? " * 20_000)
+    group = replace(GROUP, sample=long, rollouts=[replace(r, sample=long) for r in GROUP.rollouts])
+    done = await distil(as_they_are(said, 12_000), group, LIBRARY, AT)
+    assert done.failed is None
+    (told,) = said.prompts("compare")
+    assert "It is 49." in told
+    assert "more characters were cut" not in told

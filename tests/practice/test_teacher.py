@@ -39,12 +39,12 @@ def says(*replies: str | None, finish: str = "stop") -> FakeChat:
 
 
 async def test_asked_again_it_sees_what_was_wrong_at_which_place_and_the_form() -> None:
-    wrong = f"<lesson>{AB}</lesson><lesson></lesson>"
+    wrong = "<lessons><lesson></lesson></lessons>"
     chat = says(wrong, GOOD)
     assert [x.text for x in await ask(chat)] == [AB]
     before, said, again = chat.seen[1][:2], chat.seen[1][2], chat.seen[1][3]
     assert (before, said["content"]) == (ASKED, wrong)
-    assert "lessons.1.lesson: it has no text, in: <lesson></lesson>" in again["content"]
+    assert "lessons.0.lesson: it has no text, in: <lesson></lesson>" in again["content"]
     assert '<lesson experience="E3" finding="misled">' in again["content"]
 
 

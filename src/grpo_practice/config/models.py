@@ -183,7 +183,7 @@ class PracticeSettings(Model):
     of one for each attempt more. `always`: the published pipeline. `never`: compared as they are,
     shortened to fit.
     """
-    teacher_context: int | None = Field(None, ge=1_024)
+    teacher_context: int | None = Field(None, ge=2_048)
     """Tokens that the teacher takes, request and reply together. Null: as the price list has it for
     this model at this address, at most 131,072, else 32,768. Attempts that are too long for it are
     shortened: thinking first, then old results of tools.

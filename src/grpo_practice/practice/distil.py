@@ -124,9 +124,10 @@ async def read_attempts(task: Task) -> tuple[list[Attempt], list[StepError]]:
 
 
 def _fit(task: Task, attempts: Sequence[Attempt]) -> bool:
-    """True when the transcripts fit into one prompt as they are."""
+    """True when the transcripts fit into one prompt as they are, or nothing else would either."""
     frame = _comparison(task, attempts, [""] * len(attempts))
-    return sum(a.text.chars for a in attempts) <= _left(task, frame, [a.text for a in attempts])
+    left = _left(task, frame, [a.text for a in attempts])
+    return left <= 0 or sum(a.text.chars for a in attempts) <= left
 
 
 def _left(task: Task, frame: Sequence[Message], texts: Sequence[Transcript]) -> int:
@@ -231,7 +232,9 @@ async def _ask(
         fit = shortened(texts, chars)
         return fit, write([one.text for one in fit])
 
-    fit, messages = fitted(_left(task, frame, texts))
+    left = _left(task, frame, texts)
+    # Where a long question alone leaves no room, cutting attempts would only hide them.
+    fit, messages = fitted(left if left > 0 else sum(text.chars for text in texts))
     try:
         return await task.teacher.ask(chat, messages, read), [one.cut for one in fit]
     except ContextOverflowError:
@@ -340,7 +343,15 @@ async def propose(
     chat = teacher.open(at, "propose", sample)
     limit = 2 * len(lessons)
     asked = await teacher.ask(chat, messages, lambda r: read_operations(r, library, limit=limit))
-    return tuple(_with_finding(op, _found(lessons, op.target)) for op in asked)
+    return tuple(
+        _as_confirmation(_with_finding(op, _found(lessons, op.target)), library) for op in asked
+    )
+
+
+def _as_confirmation(op: Operation, library: Library) -> Operation:
+    """Return an addition of what the library says word for word as a vote for that."""
+    same = [e.id for e in library.experiences if op.op == "ADD" and e.text == op.text]
+    return Operation("NONE", same[0], call_id=op.call_id, finding="confirmed") if same else op
 
 
 def _found(lessons: Sequence[Lesson], target: str | None) -> Finding | None:

@@ -144,7 +144,10 @@ def _voted(
     asked = [p.operation for p in behind]
     if op.target is not None:
         found = evidence[op.target]
-        taken_in = len({p.sample_id for p in behind if p.operation.target is None})
+        named = any(one.target == op.target for one in asked)
+        # Who asks for something new asks nothing of what stands, unless that is all there is.
+        alone = op.op == "UPDATE" and not named
+        taken_in = len({p.sample_id for p in behind if alone and p.operation.target is None})
         passes = found.stays if sharpens(op, asked) else found.support < taken_in
     else:
         against = [one.target for one in asked if one.target and not _may_pass(one, evidence)]

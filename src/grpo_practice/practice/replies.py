@@ -22,6 +22,8 @@ EXPERIENCE_CHARS = 500
 """A longer text is refused: every rollout pays for it. Of one refused, so much is kept."""
 ID_CHARS = 40
 """Characters of an unknown id in the reason that names it."""
+BEYOND = 50
+"""Operations beyond the limit that are kept, as refused; more say nothing."""
 LIBRARY_SIZE = 200
 """The most experiences of a library: some 10,000 tokens in front of every rollout, and several
 times what the published libraries hold. Beyond it nothing is added before something goes."""
@@ -61,6 +63,8 @@ MERGED = _operations_form(' from="P1 P4"')
 _ID = re.compile(r"(?<![A-Za-z0-9])[Ee]0*([1-9][0-9]{0,8})(?![A-Za-z0-9])")
 _BARE_ID = re.compile(r"[^\w-]*0*([1-9][0-9]{0,8})[^\w-]*")
 _PROPOSAL = re.compile(r"(?<![A-Za-z0-9])[Pp]?0*([1-9][0-9]{0,5})(?![A-Za-z0-9])")
+_NO_LESSON = re.compile(r"(?i)(?:none|n/?a|nothing|no lessons?)\W*")
+_EXAMPLE = "Short name: one sentence."
 _BULLET = re.compile(r"(?:[-*•·]|\(?[0-9]{1,2}[.)]) +")
 _LABEL = re.compile(r"\[E[0-9]{1,9}] ?[:\uff1a]? ?")
 _STRONG = re.compile(r"(?<![A-Za-z0-9*])\*\*(?=[^\s*])([^*]*)(?<=[^\s*])\*\*(?![A-Za-z0-9*])")
@@ -77,6 +81,9 @@ _FINDINGS: dict[str, Finding] = {
     "misleads": "misled",
     "misleading": "misled",
     "narrow": "too_narrow",
+    "helpful": "confirmed",
+    "helped": "confirmed",
+    "contradicted": "misled",
 }
 
 
@@ -105,6 +112,8 @@ def read_lessons(reply: Reply, library: Library, *, limit: int) -> tuple[Lesson,
         ReplyError: It cannot be read, or each lesson is too long.
     """
     found = [item for item in _read(reply, LESSONS) if not _confirms_nothing(item, library)]
+    if any(map(_says_something, found)):  # one that is empty does not cost the others
+        found = [item for item in found if _says_something(item)]
     lessons = [_lesson(item, library, reply.call_id) for item in found]
     kept = [lesson for lesson in lessons if len(lesson.text) <= LESSON_CHARS]
     if lessons and not kept:
@@ -115,15 +124,20 @@ def read_lessons(reply: Reply, library: Library, *, limit: int) -> tuple[Lesson,
     return tuple(lesson for lesson in kept if any(lesson is one for one in (*new, *confirmed)))
 
 
+def _says_something(item: Item) -> bool:
+    text = _text(item, "lesson", "text", "content")
+    return (bool(text) and _NO_LESSON.fullmatch(text) is None) or _finding(item) == "confirmed"
+
+
 def _confirms_nothing(item: Item, library: Library) -> bool:
     """Return True for a bare confirmation of an experience that the library does not hold."""
-    held = library.get(_id(item.fields.get("experience")) or "")
+    held = library.get(_about(item) or "")
     confirms = held is None and _finding(item) == "confirmed"
     return confirms and not _text(item, "lesson", "text", "content")
 
 
 def _lesson(item: Item, library: Library, call_id: int) -> Lesson:
-    about = library.get(_id(item.fields.get("experience")) or "")
+    about = library.get(_about(item) or "")
     text = _text(item, "lesson", "text", "content")
     finding: Finding | None = None
     if about is not None:
@@ -133,6 +147,11 @@ def _lesson(item: Item, library: Library, call_id: int) -> Lesson:
     if not text:
         raise item.error("lesson", "it has no text")
     return Lesson(text, call_id, about.id if about else None, finding)
+
+
+def _about(item: Item) -> str | None:
+    """Return the experience a lesson names; operations call it `id`, and so do some lessons."""
+    return _id(item.fields.get("experience", item.fields.get("id")))
 
 
 def read_operations(
@@ -155,7 +174,7 @@ def read_operations(
     edits = _Edits(library, limit)
     return tuple(
         _operation(_edit(item, library), edits, reply.call_id, _sources(item, proposals))
-        for item in _read(reply, MERGED if proposals else PROPOSED)
+        for item in _read(reply, MERGED if proposals else PROPOSED)[: limit + BEYOND]
     )
 
 
@@ -273,6 +292,8 @@ class _Edits:
             return None
         if not text:
             return _Refusal("no_text", "it has no text")
+        if text == _EXAMPLE:
+            return _Refusal("no_text", "its text is the one of the form asked for")
         if len(text) > EXPERIENCE_CHARS:
             why = f"its text has {len(text)} characters (at most {EXPERIENCE_CHARS})"
             return _Refusal("too_long", why)
