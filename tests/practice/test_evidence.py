@@ -215,20 +215,24 @@ async def test_what_cannot_pass_is_not_asked_about() -> None:
     assert "\nIt goes.\n" in goes
 
 
-async def test_an_operation_that_names_no_proposal_stands_for_those_that_touch_the_same() -> None:
-    add = Operation("ADD", text="A: a.")
+async def test_an_operation_that_names_no_proposal_stands_for_those_that_say_the_same() -> None:
+    """Votes for something else would keep what is wrong for ever."""
     said = Said(
-        merge='{"operations": [{"op": "ADD", "text": "A: b."}, {"op": "NONE", "id": "E2"},'
+        merge='{"operations": [{"op": "ADD", "text": "Sum: add it all up."},'
+        ' {"op": "ADD", "text": "Rest: keep what remains."}, {"op": "NONE", "id": "E2"},'
         ' {"op": "UPDATE", "id": "E1", "text": "Units: name each."}]}'
     )
-    behind = proposed(CLEARER, add, CLEARER, add)
+    total, gaps = (Operation("ADD", text=t) for t in ("Sum: add it all up.", "Gaps: count them."))
+    rest = Operation("ADD", text="Rest: keep the part that remains.")
+    behind = proposed(CLEARER, total, gaps, CLEARER, rest, total)
     merged = await merge(teacher(said), LIBRARY, behind, EVIDENCE, At(1, 0, 0))
     assert [(op.op, op.from_ops) for op in merged] == [
-        ("ADD", (1, 3)),
+        ("ADD", (1, 5)),
+        ("ADD", (4,)),
         ("NONE", ()),
-        ("UPDATE", (0, 2)),
+        ("UPDATE", (0, 3)),
     ]
-    assert [op.refused for op in without_outvoted(merged, behind, EVIDENCE)] == [None] * 3
+    assert [op.refused for op in without_outvoted(merged, behind, EVIDENCE)] == [None] * 4
 
 
 async def test_the_merge_is_told_of_what_goes_without_a_proposal() -> None:

@@ -88,12 +88,24 @@ def _may_pass(op: Operation, evidence: Mapping[str, Evidence]) -> bool:
 def _with_sources(op: Operation, proposed: Sequence[Proposal]) -> Operation:
     """Return the operation with the proposals it stands for, where the reply does not name any.
 
-    These are all that touch what it touches.
+    These are all that touch the same experience; of additions only those in its own words, or the
+    one most like it: all of them would lend it votes that are about other things.
     """
     if op.from_ops or op.op == "NONE":
         return op
-    alike = (i for i, p in enumerate(proposed) if p.operation.target == op.target)
+    alike = [i for i, p in enumerate(proposed) if p.operation.target == op.target]
+    if op.op == "ADD" and alike:
+        said = {i: _likeness(proposed[i].operation.text or "", op.text or "") for i in alike}
+        most = max(said.values())
+        alike = [i for i, likeness in said.items() if likeness == most][: None if most == 1 else 1]
     return replace(op, from_ops=tuple(alike))
+
+
+def _likeness(one: str, other: str) -> float:
+    """Return the share of words that two texts have in common, from 0 to 1."""
+    words = set(one.casefold().split()), set(other.casefold().split())
+    either = len(words[0] | words[1])
+    return len(words[0] & words[1]) / either if either else 1.0
 
 
 def _by_experience(
