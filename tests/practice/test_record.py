@@ -65,7 +65,7 @@ def test_each_group_and_each_operation_is_counted_once_by_what_became_of_it() ->
         pytest.param([ADD, ADD], [taken(HOSTILE, 0, 1)], 2, id="as merged"),
         pytest.param([ADD, ADD], [taken(HOSTILE, 0, 1), taken(ADD, 1)], 1, id="one is left"),
         pytest.param([LONG, ADD], [taken(HOSTILE, 0)], 2, id="numbered without the refused"),
-        pytest.param([ADD, ADD], [HOSTILE], 0, id="nobody proposed that"),
+        pytest.param([ADD, ADD], [HOSTILE], 2, id="all that is made is lost"),
         pytest.param([LONG, ADD], [taken(HOSTILE, 0)], 2, id="a refused one is not merged"),
         pytest.param([HELD, ADD], [taken(HOSTILE, 0)], 1, id="a confirmation is no proposal"),
         pytest.param(

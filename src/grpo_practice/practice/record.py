@@ -129,11 +129,14 @@ def distillation(
 def _lost(proposed: Sequence[Operation], merged: Sequence[Operation]) -> int:
     """Count the proposals of which nothing is left because of a refusal or a quarantine.
 
-    A NONE makes nothing of a proposal, and nobody wanted what stands for none.
+    A NONE makes nothing of a proposal. Where all that a merge makes is lost, all is that it saw.
     """
+    made = [op for op in merged if op.op != "NONE"]
+    if made and all(map(_is_lost, made)):
+        return sum(_is_lost(op) or op.refused is None for op in proposed)
     became = defaultdict[int, list[bool]](list)
-    for op in merged:
-        for i in op.from_ops if op.op != "NONE" else ():
+    for op in made:
+        for i in op.from_ops:
             became[i].append(_is_lost(op))
     return sum(map(_is_lost, proposed)) + sum(map(all, became.values()))
 
