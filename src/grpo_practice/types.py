@@ -289,6 +289,11 @@ class Operation:
         return replace(self, refused=why.sentence, rule=why.rule)
 
 
+def one_vote(votes: int) -> int:
+    """Return the one vote that a question has in a step, however often it says so."""
+    return (votes > 0) - (votes < 0)
+
+
 def sharpens(update: Operation, behind: Iterable[Operation]) -> bool:
     """Return True when an update says what its target says, more clearly or for more cases.
 

@@ -66,7 +66,7 @@ def teaching(*, merge: bool = True, play: Hook = lambda n, body: None) -> Hook:
     return hook
 
 
-TALL = ("practice.teacher_context=1024", "practice.summaries=never")
+TALL = ("practice.teacher_context=2048", "practice.summaries=never")
 """A prompt has less room than its instructions take."""
 
 

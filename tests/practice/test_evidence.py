@@ -225,14 +225,15 @@ async def test_an_operation_that_names_no_proposal_stands_for_those_that_say_the
     total, gaps = (Operation("ADD", text=t) for t in ("Sum: add it all up.", "Gaps: count them."))
     rest = Operation("ADD", text="Rest: keep the part that remains.")
     behind = proposed(CLEARER, total, gaps, CLEARER, rest, total)
-    merged = await merge(teacher(said), LIBRARY, behind, EVIDENCE, At(1, 0, 0))
+    replied = await merge(teacher(said), LIBRARY, behind, EVIDENCE, At(1, 0, 0))
+    merged = without_outvoted(replied, behind, EVIDENCE)
     assert [(op.op, op.from_ops) for op in merged] == [
         ("ADD", (1, 5)),
         ("ADD", (4,)),
         ("NONE", ()),
         ("UPDATE", (0, 3)),
     ]
-    assert [op.refused for op in without_outvoted(merged, behind, EVIDENCE)] == [None] * 4
+    assert [op.refused for op in merged] == [None] * 4
 
 
 async def test_the_merge_is_told_of_what_goes_without_a_proposal() -> None:

@@ -138,8 +138,9 @@ class World:
                     emit=self.events.append,
                     player=player("player"),
                     later=player("later"),
-                    teacher=Teacher(chats("teacher"), load_prompts(), None, None, True, 1, 0),
-                    instructions="Answer.",
+                    teacher=Teacher(
+                        chats("teacher"), load_prompts(), None, None, True, 1, 0, "Answer."
+                    ),
                     concurrency=self.concurrency,
                     max_failed_share=self.max_failed_share,
                     land=landed,

@@ -264,7 +264,6 @@ async def _work(session: Session, job: PracticeJob, run: Open, rows: list[StepRo
             player=player,
             later=later,
             teacher=teacher,
-            instructions=agent.agent.instructions,
             concurrency=settings.rollout_concurrency,
             max_failed_share=settings.max_failed_share,
             land=session.admission.land,

@@ -13,7 +13,7 @@ from statistics import fmean
 
 from grpo_practice.store.records import Past, Play
 from grpo_practice.text import count
-from grpo_practice.types import Library, Operation
+from grpo_practice.types import Library, Operation, one_vote
 
 REWARD_WEIGHT = 4.0
 """Votes that a change of a question's mean reward by 1 weighs: a quarter of it is one lesson."""
@@ -54,11 +54,6 @@ class Evidence:
         return round(self.support, 9) >= 0  # a tie is not decided by how floats add up
 
 
-def sign(votes: int) -> int:
-    """Return the one vote that a question has in a step, however often it says so."""
-    return (votes > 0) - (votes < 0)
-
-
 def evidence_on(
     library: Library,
     past: Past,
@@ -82,7 +77,7 @@ def evidence_on(
         if op.target in said:
             said[op.target][sample_id] += op.vote
     for name, of in said.items():
-        votes[name].update({sample_id: sign(total) for sample_id, total in of.items()})
+        votes[name].update({sample_id: one_vote(total) for sample_id, total in of.items()})
     played = [*past.plays, *plays] if rewards else []
     return {name: Evidence(dict(v), _changes(name, v, played, past)) for name, v in votes.items()}
 

@@ -26,7 +26,6 @@ class Practice:
     later: Player
     """The same, for what may wait: its requests queue behind all others."""
     teacher: Teacher
-    instructions: str
     concurrency: int
     max_failed_share: float
     land: Land

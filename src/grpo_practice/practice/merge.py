@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from grpo_practice.practice.evidence import Evidence, told
-from grpo_practice.practice.replies import LIBRARY_SIZE, read_operations
+from grpo_practice.practice.replies import FULL, LIBRARY_SIZE, read_operations
 from grpo_practice.practice.teacher import At, Teacher
 from grpo_practice.prompts.system import experience_lines
 from grpo_practice.text import count
@@ -70,12 +70,11 @@ async def merge(
     )
     chat = teacher.open(at, "merge", None)
     limit = len(proposed) + len(library)  # a model may well say NONE of what is to stay
-    merged = await teacher.ask(
+    return await teacher.ask(
         chat,
         messages,
         lambda r: read_operations(r, library, limit=limit, proposals=len(proposed)),
     )
-    return tuple(_with_sources(op, proposed) for op in merged)
 
 
 def _may_pass(op: Operation, evidence: Mapping[str, Evidence]) -> bool:
@@ -145,7 +144,8 @@ def without_outvoted(
     behind these count against the target. Nor does an addition bring in by another door what was
     proposed against an experience that stays.
     """
-    return tuple(_voted(op, [proposed[i] for i in op.from_ops], evidence) for op in merged)
+    found = [_with_sources(op, proposed) for op in merged]
+    return tuple(_voted(op, [proposed[i] for i in op.from_ops], evidence) for op in found)
 
 
 def _voted(
@@ -194,8 +194,7 @@ def fitting(
         if op.op == "ADD" and op.refused is None:
             room -= 1
             if room < 0:
-                why = f"the library is full ({LIBRARY_SIZE} experiences)"
-                op = replace(op, refused=why, rule="library_full")
+                op = replace(op, refused=FULL, rule="library_full")
         made.append(op)
     return tuple(made)
 

@@ -140,7 +140,9 @@ class Playing:
         library = self.shown(place.slot)
         system = self._systems.get(library.id)
         if system is None:
-            system = self._systems[library.id] = system_prompt(self._job.instructions, library)
+            system = self._systems[library.id] = system_prompt(
+                self._job.teacher.instructions, library
+            )
         rollout = await player.play(place, system)
         told = Told(player.scope(place).seed(), system, library.id)
         # Before it is saved: who waits for that may be cancelled.

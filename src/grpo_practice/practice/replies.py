@@ -27,6 +27,8 @@ BEYOND = 50
 LIBRARY_SIZE = 200
 """The most experiences of a library: some 10,000 tokens in front of every rollout, and several
 times what the published libraries hold. Beyond it nothing is added before something goes."""
+FULL = f"the library is full ({LIBRARY_SIZE} experiences)"
+"""The reason that refuses an addition then."""
 
 LESSONS = Form(
     wrapper="lessons",
@@ -268,8 +270,7 @@ class _Edits:
         if refused is None and self._left == 0:
             refused = _Refusal("beyond_limit", f"more than {self._limit} operations")
         if refused is None and edit.op == "ADD" and self._room <= 0:
-            why = f"the library is full ({LIBRARY_SIZE} experiences)"
-            refused = _Refusal("library_full", why)
+            refused = _Refusal("library_full", FULL)
         if refused is None:
             self._left -= 1
             self._room += {"ADD": -1, "DELETE": 1}.get(edit.op, 0)

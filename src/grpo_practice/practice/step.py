@@ -216,7 +216,7 @@ class Step:
     def _own(self) -> list[str]:
         """The texts of the step that are no page's."""
         teacher, library = self._job.teacher, self._library
-        told = [self._job.instructions, teacher.agent_objective, teacher.learning_objective]
+        told = [teacher.instructions, teacher.agent_objective, teacher.learning_objective]
         asked = [group.sample.question for group in self._groups.values()]
         return [*filter(None, told), *asked, *(e.text for e in library.experiences)]
 

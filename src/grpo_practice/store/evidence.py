@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from grpo_practice.store import branches, libraries
 from grpo_practice.store.records import Branch, Past, Play
-from grpo_practice.types import Library, Operation, sharpens
+from grpo_practice.types import Library, Operation, one_vote, sharpens
 
 _MADE = """SELECT op_id, op, step, target_id, from_ops FROM operations
   WHERE branch_id = ? AND step >= ? AND step < ? AND result_id = ? AND status = 'applied'"""
@@ -113,7 +113,7 @@ def _votes(
         brought = imported.get(name, {}) if meaning.since is None and imported else {}
         votes = Counter(brought) + Counter(meaning.samples)
         for (_, sample_id), total in _cast(db, counted, experience_id, meaning, holders).items():
-            votes[sample_id] += (total > 0) - (total < 0)
+            votes[sample_id] += one_vote(total)
         found[name] = dict(votes)
     return found
 
