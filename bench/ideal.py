@@ -23,7 +23,7 @@ from pathlib import Path
 
 from bench.draws import Draws, Latency
 from grpo_practice.canonical import derive_seed
-from grpo_practice.llm.limit import GROWTH_S, START
+from grpo_practice.llm.concurrency import GROWTH_S, START
 
 TEACHER, STUDENT = 0, 1
 RAMP = (START, GROWTH_S)

@@ -32,7 +32,7 @@ from bench.harness import (
     write_tasks,
 )
 from grpo_practice.canonical import derive_seed
-from grpo_practice.llm.limit import GROWTH_S, START
+from grpo_practice.llm.concurrency import GROWTH_S, START
 
 K = 8
 SPREAD = 0.1

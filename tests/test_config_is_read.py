@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from grpo_practice.build.specs import DEFAULT_LIMITS
+from grpo_practice.app.specs import DEFAULT_LIMITS
 from grpo_practice.cli.main import run
-from grpo_practice.config.base import Model
-from grpo_practice.config.models import PracticeConfig, VerifySpec
-from grpo_practice.config.problems import model_in
-from grpo_practice.config.provider import WORKED_OUT, ModelParams, ModelSettings, Reasoning
+from grpo_practice.config.reading.problems import model_in
+from grpo_practice.config.schema.base import Model
+from grpo_practice.config.schema.provider import WORKED_OUT, ModelParams, ModelSettings, Reasoning
+from grpo_practice.config.schema.runs import PracticeConfig, VerifySpec
 from grpo_practice.sim import stage_of
-from tests.build.project import Project, served
+from tests.app.project import Project, served
 
 SOURCES = str(Path(__file__).parents[1] / "src/grpo_practice")
 UNREAD = {
@@ -72,7 +72,7 @@ def _uses(frame: FrameType) -> bool:
     """True for code of the program that is no validator: those are private, beside the fields."""
     code = frame.f_code
     path = code.co_filename.removeprefix(SOURCES)
-    beside = path in ("/config/agent.py", "/config/base.py", "/config/models.py")
+    beside = path.startswith("/config/schema/")
     return path != code.co_filename and not (beside and code.co_name.startswith("_"))
 
 

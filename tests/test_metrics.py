@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grpo_practice.metrics import (
+from grpo_practice.stats import (
     Question,
     Score,
     advantages,

@@ -18,8 +18,8 @@ from grpo_practice.errors import (
     RunFailedError,
     VerifyError,
 )
-from grpo_practice.failures import FailureWatch
-from grpo_practice.llm.limit import AT_ONCE
+from grpo_practice.failure_limit import FailureWatch
+from grpo_practice.llm.concurrency import AT_ONCE
 from grpo_practice.rollout import GroupJob, Place, Player, play_groups
 from grpo_practice.types import Played, Rollout, Sample, Verdict
 from tests.fakes import FakeChat

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from grpo_practice.events import Emit, RolloutFinished
-from grpo_practice.failures import FailureWatch, Land
+from grpo_practice.failure_limit import FailureWatch, Land
 from grpo_practice.rollout import UNSCORED, GroupJob, Place, Player, play_groups
 from grpo_practice.store import Store
 from grpo_practice.store.records import Branch, StepRow, Told

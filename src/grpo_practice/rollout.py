@@ -14,7 +14,7 @@ from grpo_practice.errors import (
     VerifyError,
     boundary,
 )
-from grpo_practice.llm.limit import AT_ONCE
+from grpo_practice.llm.concurrency import AT_ONCE
 from grpo_practice.text import cut
 from grpo_practice.types import OWN_FAILURES, Group, Played, Rollout, Sample, Verdict
 

@@ -12,14 +12,14 @@ import pytest
 
 from grpo_practice.cli.common import as_typed, keep_secrets, note
 from grpo_practice.cli.export import write_file
-from grpo_practice.cli.tables import facts, table
+from grpo_practice.cli.terminal.tables import facts, table
 from grpo_practice.errors import DataError, VerifyError
 from grpo_practice.redact import redactor
 from grpo_practice.store.datasets import add
 from grpo_practice.store.db import connect, prepare
 from grpo_practice.store.ledger import _pack
 from grpo_practice.types import Sample
-from grpo_practice.verify.custom import read_result
+from grpo_practice.verify.user_function import read_result
 from tests.canary.keys import DOTENV, HEADER, LOGIN, PASTED, STUDENT, UNUSED, keys_in
 
 

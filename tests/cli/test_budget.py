@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.cli.budget import goes_on
-from tests.build.project import Project
+from grpo_practice.cli.cap_options import goes_on
+from tests.app.project import Project
 from tests.cli.conftest import Gp
 
 
@@ -66,7 +66,7 @@ def test_a_dry_run_says_what_is_left_and_leaves_no_trace(toy: Gp, tmp_path: Path
 
 def test_a_forecast_fits_80_columns(toy: Gp, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("grpo_practice.cli.consoles.out.width", 80)
+    monkeypatch.setattr("grpo_practice.cli.terminal.consoles.out.width", 80)
     priced = ("--set", "evaluation.prices={sim: {input: 300, output: 900}}")
     evaluated = ("--set", "practice.do_eval=true", "--set", "practice.grpo_n=90")
     said = toy("practice", "-c", "c.yaml", "--dry-run", *priced, *evaluated)

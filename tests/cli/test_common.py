@@ -2,8 +2,8 @@
 
 import pytest
 
-from grpo_practice.cli import consoles
 from grpo_practice.cli.common import as_typed, duration, note, print_json, reward, say, tokens
+from grpo_practice.cli.terminal import consoles
 from grpo_practice.redact import redactor
 
 

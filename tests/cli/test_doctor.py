@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.build import doctor, doctor_endpoints
-from grpo_practice.build.doctor_endpoints import models_of
 from grpo_practice.config import load_practice
-from tests.build.project import CONFIG
+from grpo_practice.doctor import endpoints, machine
+from grpo_practice.doctor.endpoints import models_of
+from tests.app.project import CONFIG
 from tests.cli.conftest import Gp, Ran, gp
 from tests.faults.actions import Action, Script, Wire, always, error, ok, stall
 from tests.faults.conftest import serving
@@ -50,7 +50,7 @@ def test_an_empty_folder_has_no_problem_and_is_left_empty(gp: Gp, tmp_path: Path
     assert (ran.code, ran.document["exit"], ran.document["requests"]) == (0, 0, {"new": 0})
     assert [text for state, text in found(ran, "config") if state == "warning"]
     assert list(tmp_path.iterdir()) == []
-    warnings = 1 + doctor.wal_reset_bug(sqlite3.sqlite_version_info)
+    warnings = 1 + machine.wal_reset_bug(sqlite3.sqlite_version_info)
     assert f"0 problems, {warnings} warning" in gp("doctor").out
 
 
@@ -153,8 +153,8 @@ def test_an_endpoint_that_is_not_there_is_exit_3(gp: Gp, tmp_path: Path) -> None
 
 
 def hurried(monkeypatch: pytest.MonkeyPatch, one_s: float, whole_s: float) -> None:
-    monkeypatch.setattr(doctor_endpoints, "DEADLINE_S", one_s)
-    monkeypatch.setattr(doctor_endpoints, "WHOLE_S", whole_s)
+    monkeypatch.setattr(endpoints, "DEADLINE_S", one_s)
+    monkeypatch.setattr(endpoints, "WHOLE_S", whole_s)
 
 
 def test_an_endpoint_that_hangs_is_asked_once_and_keeps_no_other_from_being_asked(
@@ -212,7 +212,7 @@ def test_a_tool_that_makes_the_endpoint_hang_is_no_problem(
 
 
 def test_a_key_that_goes_out_in_clear_is_a_warning(tmp_path: Path) -> None:
-    from grpo_practice.build.doctor_endpoints import _in_clear
+    from grpo_practice.doctor.endpoints import _in_clear
     from grpo_practice.llm.endpoint import Endpoint
 
     for url, key, warned in (
@@ -310,5 +310,5 @@ def test_the_file_system_is_that_of_the_nearest_mount(
     folder.mkdir(parents=True)
     at = str(folder.parent.resolve()).replace(" ", r"\040")
     mounts.write_text(lines.format(at=at))
-    assert doctor.file_system(folder, mounts) == kind
-    assert doctor.file_system(folder, tmp_path / "none") is None
+    assert machine.file_system(folder, mounts) == kind
+    assert machine.file_system(folder, tmp_path / "none") is None

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.build.doctor_endpoints import models_of
 from grpo_practice.config import EvalConfig, load_eval, read_environment
+from grpo_practice.doctor.endpoints import models_of
 from tests.cli.conftest import Gp, Ran, gp
 from tests.cli.test_doctor import TOOL, ask, found, write
 from tests.faults.actions import Script, always, error, ok
@@ -105,8 +105,8 @@ def test_a_model_that_calls_no_tool_is_a_warning_where_there_are_some(
 def test_headers_that_go_out_in_clear_are_a_warning(
     gp: Gp, tmp_path: Path, url: str, warned: bool
 ) -> None:
-    from grpo_practice.build.doctor_tools import _in_clear
-    from grpo_practice.config.tools import McpToolkit
+    from grpo_practice.config.schema.tools import McpToolkit
+    from grpo_practice.doctor.tools import _in_clear
 
     web = {"name": "web", "mode": "mcp", "mcp_transport": "streamable_http"}
     config = {"url": url, "headers": {"authorization": SECRET}}

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from grpo_practice.sim import stage_of
-from tests.build.project import Hook, Project, Served, served
+from tests.app.project import Hook, Project, Served, served
 from tests.cli.conftest import Gp, Ran
 from tests.fakes import completion
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.build.reports import EvalReport, Known, PracticeReport
 from grpo_practice.calls import Usage
-from grpo_practice.cli.reports import show_eval, show_practice
-from grpo_practice.metrics import Question, Score, score
-from grpo_practice.store.health import Health, Shrunk
+from grpo_practice.cli.terminal.reports_view import show_eval, show_practice
+from grpo_practice.reports.run_reports import EvalReport, Known, PracticeReport
+from grpo_practice.stats import Question, Score, score
+from grpo_practice.store.queries.run_health import Health, Shrunk
+from grpo_practice.store.queries.scores import Requests
 from grpo_practice.store.records import Branch, DatasetRow, StepRow
-from grpo_practice.store.scores import Requests
 from grpo_practice.types import Experience, Library, PlannedStep
 
 HOSTILE = "HTTP 503 \x1b[2J[bold]x"

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from grpo_practice.sim.questions import questions
-from tests.build.project import CONFIG
+from tests.app.project import CONFIG
 
 SERVER = """
 import asyncio
-from grpo_practice.llm.simserver import serve
+from grpo_practice.chat_server.sim_server import serve
 asyncio.run(serve(0, latency_s=0.01, on_ready=lambda port: print(port, flush=True)))
 """
 

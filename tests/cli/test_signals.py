@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 SERVER = """
 import asyncio, sys
-from grpo_practice.llm.simserver import serve
+from grpo_practice.chat_server.sim_server import serve
 ready = lambda port: print(port, flush=True)
 asyncio.run(serve(0, latency_s=float(sys.argv[1]), on_ready=ready))
 """
@@ -78,7 +78,7 @@ def until(true: Callable[[], bool]) -> None:
 
 def start(shell: Shell, words: list[str], settings: str = "", **how: Any) -> subprocess.Popen[str]:
     """The command in a process of its own, with the waits of its end as `settings` says."""
-    code = f"import grpo_practice.build.drive as d\n{settings}\n"
+    code = f"import grpo_practice.app.shutdown as d\n{settings}\n"
     code += "from grpo_practice.cli.main import main\nmain()"
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}
     return subprocess.Popen(

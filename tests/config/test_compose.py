@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.config.compose import compose, override
-from grpo_practice.config.yamltext import Tree
+from grpo_practice.config.reading.compose import compose, override
+from grpo_practice.config.reading.yaml_reader import Tree
 from grpo_practice.errors import ConfigError
 from tests.config.files import write
 

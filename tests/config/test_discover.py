@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.config.compose import packaged_configs
-from grpo_practice.config.discover import find_config
+from grpo_practice.config.reading.compose import packaged_configs
+from grpo_practice.config.reading.discover import find_config
 from grpo_practice.errors import ConfigError
 from tests.config.files import write
 

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.config.env import Environment
-from grpo_practice.config.load import Loaded, load_eval, load_practice
-from grpo_practice.config.models import EvalConfig
-from grpo_practice.config.provider import ModelProvider
+from grpo_practice.config.reading.env import Environment
+from grpo_practice.config.reading.load import Loaded, load_eval, load_practice
+from grpo_practice.config.schema.provider import ModelProvider
+from grpo_practice.config.schema.runs import EvalConfig
 from grpo_practice.errors import ConfigError
 from tests.config.files import ENV, EVAL, MODEL_BASE, PRACTICE, agent_in, write
 

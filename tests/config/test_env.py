@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.config.env import read_environment
+from grpo_practice.config.reading.env import read_environment
 from grpo_practice.errors import ConfigError
 from tests.config.files import write
 

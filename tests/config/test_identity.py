@@ -3,11 +3,11 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.config.identity import CLASSES, identity_of
-from grpo_practice.config.load import load_eval, load_practice
-from grpo_practice.config.models import PracticeConfig, VerifySpec
-from grpo_practice.config.problems import keys_of
+from grpo_practice.config.reading.load import load_eval, load_practice
+from grpo_practice.config.reading.problems import keys_of
+from grpo_practice.config.schema.runs import PracticeConfig, VerifySpec
 from grpo_practice.errors import ConfigError
-from grpo_practice.store.lineage import diff
+from grpo_practice.store.resume import diff
 from tests.config.files import EVAL, PRACTICE, write
 
 

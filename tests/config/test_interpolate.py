@@ -1,7 +1,7 @@
 import pytest
 
-from grpo_practice.config.interpolate import interpolate, variables
-from grpo_practice.config.problems import Problem
+from grpo_practice.config.reading.interpolate import interpolate, variables
+from grpo_practice.config.reading.problems import Problem
 
 ENV = {"A": "alpha", "E": "", "U": "https://h/v1?x=${B}"}
 

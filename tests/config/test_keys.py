@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.config.load import Loaded, load_eval, load_practice
-from grpo_practice.config.models import PracticeConfig
-from grpo_practice.config.tools import SearchToolkit
-from grpo_practice.config.yamltext import plain
+from grpo_practice.config.reading.load import Loaded, load_eval, load_practice
+from grpo_practice.config.reading.yaml_reader import plain
+from grpo_practice.config.schema.runs import PracticeConfig
+from grpo_practice.config.schema.tools import SearchToolkit
 from grpo_practice.errors import ConfigError
 from tests.config.files import ENV, EVAL, PRACTICE, write
 

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.config.env import Environment
-from grpo_practice.config.load import (
+from grpo_practice.config.reading.env import Environment
+from grpo_practice.config.reading.load import (
     load_eval,
     load_eval_text,
     load_practice,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.config.load import load_eval, load_practice
-from grpo_practice.config.tools import PythonToolkit, SearchToolkit
+from grpo_practice.config.reading.load import load_eval, load_practice
+from grpo_practice.config.schema.tools import PythonToolkit, SearchToolkit
 from grpo_practice.errors import ConfigError
 from tests.config.files import ENV, MODEL_BASE, write
 

@@ -14,7 +14,7 @@ from typing import Any
 from grpo_practice.calls import Reply, Request
 from grpo_practice.cli.main import main
 from grpo_practice.llm.ledgered import LedgeredChat
-from grpo_practice.store import closing
+from grpo_practice.store import close_step
 from grpo_practice.store.store import Store
 from grpo_practice.verify.pool import Pool
 
@@ -73,7 +73,7 @@ def at_verification(hit: Hit) -> None:
 
 def at_closing(hit: Hit) -> None:
     """Before, within, and after the transaction that closes a step."""
-    close, closed = closing.close, Store.close_practice
+    close, closed = close_step.close, Store.close_practice
 
     def within(db: sqlite3.Connection, *args: Any) -> int:
         hit()
@@ -86,7 +86,7 @@ def at_closing(hit: Hit) -> None:
         hit()
         return library_id
 
-    closing.close = within  # type: ignore[assignment]
+    close_step.close = within  # type: ignore[assignment]
     Store.close_practice = after  # type: ignore[assignment,method-assign]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.verify import custom
+from grpo_practice import user_code
 from tests.cli.conftest import Gp, Ran, demo, finished_demo
 from tests.config.files import EVAL
 
@@ -375,7 +375,7 @@ def test_2_42_an_environment_file_above_a_cloned_repository_is_not_read(
 def test_2_41_a_file_that_never_ends_loading_does_not_hang_the_command(
     gp: Gp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(custom, "LOAD_S", 0.5)
+    monkeypatch.setattr(user_code, "LOAD_S", 0.5)
     Path("mine.py").write_text("import time\nwhile True:\n    time.sleep(9)\n")
     ran = gp("verify", "mine.py:check", "--answer", "4", "--response", "4")
     refused(ran, "verify mine.py:check: cannot load ", "it takes longer than 0.5 s")

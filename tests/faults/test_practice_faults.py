@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from tests.build.project import Project
+from tests.app.project import Project
 from tests.fakes import FakeSleep
 from tests.faults.actions import Action, Asked, simulated
 from tests.faults.scripts import FAULTS

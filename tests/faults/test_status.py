@@ -7,8 +7,8 @@ from email.utils import format_datetime
 import pytest
 
 from grpo_practice.llm.client import Client
+from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import Endpoint
-from grpo_practice.llm.limit import Limit
 from tests.fakes import FakeSleep
 from tests.faults.actions import Action, Asked, always, error, in_turn, late
 from tests.faults.conftest import (

@@ -9,8 +9,8 @@ import pytest
 
 from grpo_practice.errors import EndpointError, EndpointRefusedError
 from grpo_practice.llm.client import Client
+from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import Endpoint
-from grpo_practice.llm.limit import Limit
 from tests.fakes import FakeSleep, completion
 from tests.faults.actions import (
     RESET,

@@ -16,8 +16,8 @@ from grpo_practice.errors import EndpointError, PausedError, StoppedError
 from grpo_practice.llm.admission import Admission, Try
 from grpo_practice.llm.budget import ASSUMED_OUT, NOTHING, Account, Amount, Ask, Caps
 from grpo_practice.llm.client import Client
+from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import Endpoint
-from grpo_practice.llm.limit import Limit
 from grpo_practice.llm.prices import Price
 from tests.fakes import Answer, FakeEndpoint, FakeSleep, reply
 

@@ -13,8 +13,8 @@ from grpo_practice.errors import EndpointError, EndpointRefusedError
 from grpo_practice.llm.admission import Admission
 from grpo_practice.llm.budget import Account, Caps
 from grpo_practice.llm.client import Client
+from grpo_practice.llm.concurrency import FIRST, Limit
 from grpo_practice.llm.endpoint import Endpoint
-from grpo_practice.llm.limit import FIRST, Limit
 from tests.fakes import Answer, FakeEndpoint, FakeSleep, answers, reply
 from tests.llm.virtual import virtual
 

@@ -12,11 +12,11 @@ import pytest
 
 from grpo_practice.calls import Request
 from grpo_practice.errors import ConfigError, EndpointError, EndpointRefusedError
-from grpo_practice.llm.answer import Answer
 from grpo_practice.llm.client import Client
+from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.http import Http
-from grpo_practice.llm.limit import Limit
+from grpo_practice.llm.http_response import Answer
 from tests.fakes import FakeSleep
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

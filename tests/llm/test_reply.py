@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from grpo_practice.calls import Message, Reply, Usage
-from grpo_practice.llm.answer import Answer
+from grpo_practice.llm.http_response import Answer
 from grpo_practice.llm.reply import read_reply, read_usage
 from tests.fakes import completion
 

@@ -8,8 +8,8 @@ import pytest
 
 from grpo_practice.calls import Request
 from grpo_practice.llm.client import Client
+from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import Endpoint
-from grpo_practice.llm.limit import Limit
 from grpo_practice.llm.sim import SimTransport
 from grpo_practice.sim import answer
 from tests.llm.test_sim import QUESTIONS, body, served

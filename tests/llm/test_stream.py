@@ -13,8 +13,8 @@ from typing_extensions import override
 
 from grpo_practice.calls import Reply, Usage
 from grpo_practice.errors import ContextOverflowError, EndpointError, EndpointRefusedError
-from grpo_practice.llm.answer import decode
 from grpo_practice.llm.endpoint import Endpoint
+from grpo_practice.llm.http_response import decode
 from grpo_practice.llm.stream import assemble
 from tests.fakes import Answer, FakeEndpoint, FakeSleep, answers, completion, reply
 from tests.llm.test_client import URL, ask, connect

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from grpo_practice.llm.limit import FIRST, GROWTH_S, START, STUDENT, Limit
+from grpo_practice.llm.concurrency import FIRST, GROWTH_S, START, STUDENT, Limit
 from tests.fakes import Answer, FakeEndpoint
 from tests.llm.test_client import ask, connect
 from tests.llm.virtual import virtual

@@ -22,7 +22,7 @@ from grpo_practice.errors import (
 from grpo_practice.events import Event, RolloutFinished, StepFinished, StepStarted
 from grpo_practice.llm.ledgered import Model, ledgered
 from grpo_practice.practice import step as one_step
-from grpo_practice.practice.job import Practice
+from grpo_practice.practice.context import Practice
 from grpo_practice.practice.loop import practise
 from grpo_practice.practice.teacher import Teacher
 from grpo_practice.prompts import load_prompts

@@ -16,9 +16,9 @@ from grpo_practice.config import (
     load_practice_text,
     show,
 )
-from grpo_practice.config.compose import override
 from grpo_practice.config.identity import identity_of
-from grpo_practice.config.yamltext import Tree, parse_yaml, plain
+from grpo_practice.config.reading.compose import override
+from grpo_practice.config.reading.yaml_reader import Tree, parse_yaml, plain
 from grpo_practice.errors import ConfigError
 from tests.properties.texts import BROKEN, HARD, TEXTS, nested
 

@@ -8,7 +8,7 @@ from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from grpo_practice.canonical import canon
-from grpo_practice.data.shapes import SHAPES
+from grpo_practice.data.published_shapes import SHAPES
 from grpo_practice.data.split import folded, split
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.types import Sample

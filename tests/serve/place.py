@@ -11,14 +11,14 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from grpo_practice.build.serve import prepare, recording, serve
+from grpo_practice.app.serving import prepare, recording, serve
 from grpo_practice.calls import Message
-from grpo_practice.config.env import Environment, read_environment
+from grpo_practice.config.reading.env import Environment, read_environment
 from grpo_practice.prompts.system import HEADING
 from grpo_practice.serve.recorder import Recorder
 from grpo_practice.serve.service import Counts
-from grpo_practice.store import Store, recorded
-from grpo_practice.store.recorded import Conversation, Traffic
+from grpo_practice.store import Store, recorded_runs
+from grpo_practice.store.recorded_runs import Conversation, Traffic
 from tests.fakes import completion
 
 BASE = "Solve the problem: {{braces}}, $x, ünïcode.\nPut the answer into \\boxed{}."
@@ -151,11 +151,11 @@ def branch(store: Store, run: str) -> int:
 
 
 def talks(store: Store, run: str = "rec") -> list[Conversation]:
-    return store.read(lambda db: list(recorded.conversations(db, branch(store, run))))
+    return store.read(lambda db: list(recorded_runs.conversations(db, branch(store, run))))
 
 
 def traffic(store: Store, run: str = "rec") -> Traffic:
-    return store.read(recorded.traffic, branch(store, run))
+    return store.read(recorded_runs.traffic, branch(store, run))
 
 
 def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from grpo_practice.prompts.system import system_prompt
-from grpo_practice.serve.agent import ServedAgent
+from grpo_practice.serve.served_agent import ServedAgent
 from grpo_practice.types import Experience, Library
 from tests.serve.place import BASE, PROMPT, assistant, system, user
 

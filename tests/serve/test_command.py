@@ -14,7 +14,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 
-from grpo_practice.build.serve import prepare
+from grpo_practice.app.serving import prepare
 from tests.cli.conftest import Gp
 from tests.serve.place import BASE, NOTHING, PROMPT, agent_file
 

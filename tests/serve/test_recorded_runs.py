@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.build.from_run import samples_of_run
+from grpo_practice.app.recorded_samples import samples_of_run
 from grpo_practice.errors import ConfigError, DataError, FingerprintError, LockedError
 from grpo_practice.store import Store
-from grpo_practice.store.recorded import Conversation, Traffic
+from grpo_practice.store.recorded_runs import Conversation, Traffic
 from tests.serve.place import (
     PROMPT,
     agent_file,

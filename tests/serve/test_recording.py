@@ -15,7 +15,7 @@ from grpo_practice.errors import StoreError
 from grpo_practice.redact import redactor
 from grpo_practice.store import Store
 from grpo_practice.store.ledger import SqlLedger
-from grpo_practice.store.recorded import Conversation, Traffic
+from grpo_practice.store.recorded_runs import Conversation, Traffic
 from grpo_practice.store.rollouts import unpack
 from tests.fakes import completion
 from tests.serve.place import (

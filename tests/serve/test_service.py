@@ -280,7 +280,7 @@ async def test_a_client_that_leaves_amid_a_stream_ends_it_and_nothing_is_logged(
 async def test_what_is_under_way_does_not_keep_it_from_ending(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("grpo_practice.llm.server.SHUTDOWN_S", 30.0)
+    monkeypatch.setattr("grpo_practice.chat_server.server.SHUTDOWN_S", 30.0)
     began = asyncio.Event()
 
     async def handler(_: web.Request) -> web.StreamResponse:
@@ -330,7 +330,7 @@ async def test_a_setting_of_the_agent_that_the_model_does_not_take_is_adapted_on
 async def test_a_request_that_is_too_large_is_a_413(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("grpo_practice.llm.server.MAX_BODY", 1000)
+    monkeypatch.setattr("grpo_practice.chat_server.server.MAX_BODY", 1000)
     async with upstream() as up, served(agent_file(tmp_path, up.url)) as place:
         assert (await place.ask(user("x" * 2000)))["status"] == 413
         assert not up.bodies

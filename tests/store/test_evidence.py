@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.practice.merge import apply
-from grpo_practice.store import Store, evidence
+from grpo_practice.store import Store
+from grpo_practice.store.queries import past_votes
 from grpo_practice.store.records import GroupRow, Past, StepResult
 from grpo_practice.types import Distilled, Library, Operation, PlannedStep
 from tests.store.helpers import planned, spec, upload
@@ -56,7 +57,7 @@ class Run:
         return self.store.library(out or self.branch.library.id)
 
     def past(self, step: int, *asked: int) -> Past:
-        return self.store.read(evidence.past, self.branch, self.library(step), asked, end=step)
+        return self.store.read(past_votes.past, self.branch, self.library(step), asked, end=step)
 
     def votes(self, step: int, label: str = "E1") -> dict[int, int]:
         """Votes before a step by the number of the question."""

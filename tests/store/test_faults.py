@@ -20,7 +20,7 @@ from grpo_practice.events import Event, RolloutFinished
 from grpo_practice.store import Store, runs
 from grpo_practice.store.check import check
 from grpo_practice.store.db import connect
-from tests.build.project import Project
+from tests.app.project import Project
 from tests.store.helpers import spec, upload
 
 

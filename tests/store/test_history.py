@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.errors import ConfigError
-from grpo_practice.store import Store, history
-from grpo_practice.store.history import ExperienceHistory
+from grpo_practice.store import Store
+from grpo_practice.store.queries import history
+from grpo_practice.store.queries.history import ExperienceHistory
 from grpo_practice.types import Operation
 from tests.store.test_evidence import ADD, CONFIRM, SHARPEN, TURN, Run, merged
 

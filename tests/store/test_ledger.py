@@ -11,11 +11,12 @@ from grpo_practice.calls import Address, Chat, Message, Reply, Request, Scope, S
 from grpo_practice.canonical import canon
 from grpo_practice.errors import ContextOverflowError, EndpointError
 from grpo_practice.events import CallFinished, Event
-from grpo_practice.llm.answer import Broken
+from grpo_practice.llm.http_response import Broken
 from grpo_practice.llm.ledgered import Model, ledgered
-from grpo_practice.llm.taxonomy import decide_broken
-from grpo_practice.store import Store, health, rollouts
+from grpo_practice.llm.retry_policy import decide_broken
+from grpo_practice.store import Store, rollouts
 from grpo_practice.store import ledger as ledger_module
+from grpo_practice.store.queries import run_health
 from grpo_practice.store.records import Branch
 from tests.store.helpers import spec, upload
 
@@ -210,7 +211,7 @@ async def test_a_failure_is_told_by_what_the_endpoint_did(
         ledger.fail(Address(run.branch.id, 0, 0, 0, "play"), error)
         ledger.fail(Address(run.branch.id, 0, 1, 0, "play"), error)
     run.store.flush()
-    assert run.store.read(health.of, run.branch).unanswered == {said: 2}
+    assert run.store.read(run_health.of, run.branch).unanswered == {said: 2}
 
 
 async def test_lone_surrogates_are_replaced_before_they_are_sent_or_hashed(run: Run) -> None:

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.build.export import export_agent
+from grpo_practice.app.agent_export import export_agent
 from grpo_practice.cli.main import run
 from grpo_practice.errors import FingerprintError, StoreError
 from grpo_practice.store import Store, db, migrate
 from grpo_practice.store.check import check
-from tests.build.project import CONFIG, Project
+from tests.app.project import CONFIG, Project
 from tests.store.test_faults import as_nobody
 
 SCHEMAS = Path(__file__).parent / "schemas"

@@ -10,7 +10,7 @@ from grpo_practice.calls import Address, Entry, Reply, Scope
 from grpo_practice.errors import EndpointError
 from grpo_practice.events import Event
 from grpo_practice.tools import Output, Tool
-from grpo_practice.tools.box import Toolbox
+from grpo_practice.tools.toolbox import Toolbox
 
 SCOPE = Scope(Address(1, 0, 0, 0, "play"), 0, "", 0)
 ANY = {"type": "object", "properties": {}}

@@ -8,7 +8,7 @@ from math_verify.parser import LatexExtractionConfig, normalize_latex
 
 from grpo_practice.verify import pool, symbolic
 from grpo_practice.verify.answers import Said, gold_texts, read_answer
-from grpo_practice.verify.limits import too_costly
+from grpo_practice.verify.cost_guard import too_costly
 from grpo_practice.verify.notation import notation
 from tests.verify.hard_answers import PAIRS
 
@@ -53,9 +53,9 @@ def test_math_verify_uses_it() -> None:
 
 
 def test_warming_reads_every_kind() -> None:
-    from grpo_practice.verify import warm
+    from grpo_practice.verify import warmup
 
-    assert all(symbolic.readable(text) for kind in warm._KINDS for text in kind)
+    assert all(symbolic.readable(text) for kind in warmup._KINDS for text in kind)
 
 
 def test_what_workers_start_from_exists() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from grpo_practice.llm.simserver import serve
+from grpo_practice.chat_server.sim_server import serve
 from grpo_practice.sim import World
 from grpo_practice.sim.world import Difficulty, Rule, Teaching
 from tests.data.hub.server import Hub, hub

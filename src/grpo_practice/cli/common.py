@@ -72,14 +72,14 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 def say(text: str, *, style: str | None = None) -> None:
     """A line on stdout, foreign text in it made visible; on a terminal it is wrapped at words."""
-    from grpo_practice.cli.consoles import in_one, out
+    from grpo_practice.cli.terminal.consoles import in_one, out
 
     out.print(visible(text), style=style, soft_wrap=in_one(out, text))
 
 
 def note(text: str, *, style: str | None = None) -> None:
     """The same on stderr."""
-    from grpo_practice.cli.consoles import err, in_one
+    from grpo_practice.cli.terminal.consoles import err, in_one
 
     err.print(visible(text), style=style, soft_wrap=in_one(err, text))
 

@@ -17,7 +17,7 @@ from grpo_practice.cli.common import (
     note,
     say,
 )
-from grpo_practice.cli.tables import facts
+from grpo_practice.cli.terminal.tables import facts
 from grpo_practice.errors import ConfigError
 from grpo_practice.text import visible
 
@@ -37,7 +37,7 @@ def show(config: ConfigOption = None, set_: SetOption = None, db: DbOption = Non
 
     Example: grpo-practice config show --config math.yaml --set practice.epochs=2
     """
-    from grpo_practice.cli.consoles import out
+    from grpo_practice.cli.terminal.consoles import out
     from grpo_practice.config import read_environment
     from grpo_practice.config import show as as_yaml
 
@@ -79,7 +79,7 @@ def load(
         load_eval,
         load_practice,
     )
-    from grpo_practice.config.compose import compose
+    from grpo_practice.config.reading.compose import compose
 
     if name is None:
         return _latest(overrides, db, env)
@@ -105,7 +105,7 @@ def _latest(overrides: Sequence[str], db: Path | None, env: "Environment") -> "A
 
 
 def _used(loaded: "AnyLoaded") -> list[tuple[str, str]]:
-    from grpo_practice.build.specs import teacher_context_text
+    from grpo_practice.app.specs import teacher_context_text
     from grpo_practice.config import PracticeConfig
     from grpo_practice.redact import redact_url
 

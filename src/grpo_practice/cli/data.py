@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from grpo_practice.cli import datasets
-from grpo_practice.cli.added import Added
 from grpo_practice.cli.common import (
     PROGRAM,
     DbOption,
@@ -21,7 +20,8 @@ from grpo_practice.cli.common import (
 )
 from grpo_practice.cli.datasets import NameArgument, check_name, document, usable
 from grpo_practice.cli.download import download
-from grpo_practice.cli.tables import facts, table
+from grpo_practice.cli.stored_rows import Added
+from grpo_practice.cli.terminal.tables import facts, table
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.text import brief
 
@@ -135,7 +135,7 @@ def upload(
 
 def _recorded(db: Path | None, run: str | None, *, dedup: bool) -> "ReadResult":
     """The conversations of a recorded run."""
-    from grpo_practice.build.from_run import samples_of_run
+    from grpo_practice.app.recorded_samples import samples_of_run
 
     if run is None:
         raise ConfigError(

@@ -16,7 +16,7 @@ from grpo_practice.cli.common import (
     print_json,
     say,
 )
-from grpo_practice.cli.tables import facts, table
+from grpo_practice.cli.terminal.tables import facts, table
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.text import brief
 
@@ -47,7 +47,7 @@ def check_name(name: str) -> None:
     Raises:
         ConfigError: It cannot.
     """
-    from grpo_practice.config import base
+    from grpo_practice.config.schema import base
 
     base.check_name(name, "a dataset")
 

@@ -14,7 +14,7 @@ from grpo_practice.cli.export import write_file
 from grpo_practice.errors import ConfigError
 
 if TYPE_CHECKING:
-    from grpo_practice.build.reports import EvalReport, PracticeReport
+    from grpo_practice.reports.run_reports import EvalReport, PracticeReport
     from grpo_practice.store import Store
 
 EXP_ID = "demo"
@@ -121,8 +121,8 @@ def _write_files(folder: Path) -> None:
 
 def _play(store: "Store", folder: Path) -> None:
     """What `data upload`, `eval`, `practice` and `export-agent` do, one after the other."""
-    from grpo_practice.build.export import export_agent
-    from grpo_practice.cli.reports import show_practice
+    from grpo_practice.app.agent_export import export_agent
+    from grpo_practice.cli.terminal.reports_view import show_practice
     from grpo_practice.data import read_samples
 
     for name in ("practice", "test"):
@@ -144,12 +144,13 @@ def _play(store: "Store", folder: Path) -> None:
 
 
 def _evaluate(store: "Store", config: Path) -> "EvalReport":
-    from grpo_practice.build.drive import drive
-    from grpo_practice.build.evaluation import prepare_eval, run_eval
-    from grpo_practice.build.session import Session
-    from grpo_practice.build.specs import Chosen, EvalTarget, Source, eval_name
-    from grpo_practice.cli.view import progress
+    from grpo_practice.app.evaluation_run import prepare_eval, run_eval
+    from grpo_practice.app.session import Session
+    from grpo_practice.app.shutdown import drive
+    from grpo_practice.app.specs import Chosen, EvalTarget, Source
+    from grpo_practice.cli.terminal.progress_view import progress
     from grpo_practice.config import load_eval
+    from grpo_practice.store.run_names import eval_name
 
     loaded = load_eval(config, [], {})
     chosen = Chosen(
@@ -161,11 +162,11 @@ def _evaluate(store: "Store", config: Path) -> "EvalReport":
 
 
 def _practise(store: "Store", config: Path) -> "PracticeReport":
-    from grpo_practice.build.drive import drive
-    from grpo_practice.build.practice import prepare_practice, run_practice
-    from grpo_practice.build.session import Session
-    from grpo_practice.build.specs import Source
-    from grpo_practice.cli.view import progress
+    from grpo_practice.app.practice_run import prepare_practice, run_practice
+    from grpo_practice.app.session import Session
+    from grpo_practice.app.shutdown import drive
+    from grpo_practice.app.specs import Source
+    from grpo_practice.cli.terminal.progress_view import progress
     from grpo_practice.config import load_practice
 
     loaded = load_practice(config, [], {})
@@ -179,7 +180,7 @@ def _practise(store: "Store", config: Path) -> "PracticeReport":
 def _serve(port: int) -> None:
     import asyncio
 
-    from grpo_practice.llm.simserver import serve
+    from grpo_practice.chat_server.sim_server import serve
 
     def ready(bound: int) -> None:
         say(f"the simulated endpoint answers at http://127.0.0.1:{bound}/v1 until Ctrl-C")

@@ -21,8 +21,8 @@ from grpo_practice.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from grpo_practice.build.doctor import Finding
     from grpo_practice.config import Environment
+    from grpo_practice.doctor.machine import Finding
 
 STYLES = {"ok": None, "warning": "yellow", "problem": "red"}
 
@@ -41,8 +41,8 @@ def doctor(
 
     Example: grpo-practice doctor --config practice.yaml
     """
-    from grpo_practice.build.doctor import look_here, problem
     from grpo_practice.config import Environment, read_environment
+    from grpo_practice.doctor.machine import look_here, problem
     from grpo_practice.errors import ConfigError, GrpoPracticeError
 
     path, found = database(db), []
@@ -76,13 +76,13 @@ def _configured(
     """Add what the configuration leads to; how many requests were made."""
     import asyncio
 
-    from grpo_practice.build.doctor import current, ok, warning
-    from grpo_practice.build.doctor_data import look_at_questions, look_at_verify, samples_of
-    from grpo_practice.build.doctor_endpoints import asked_for, look_at_models, models_of
-    from grpo_practice.build.doctor_tools import look_at_tools
-    from grpo_practice.build.specs import teacher_context_text
+    from grpo_practice.app.specs import teacher_context_text
     from grpo_practice.cli.config import load
     from grpo_practice.config import PracticeConfig
+    from grpo_practice.doctor.data import look_at_questions, look_at_verify, samples_of
+    from grpo_practice.doctor.endpoints import asked_for, look_at_models, models_of
+    from grpo_practice.doctor.machine import current, ok, warning
+    from grpo_practice.doctor.tools import look_at_tools
     from grpo_practice.llm.prices import Prices
     from grpo_practice.store import Store
 

@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from grpo_practice.cli.added import Added
 from grpo_practice.cli.common import (
     DbOption,
     JsonOption,
     note,
     open_store,
 )
+from grpo_practice.cli.stored_rows import Added
 
 
 def download(

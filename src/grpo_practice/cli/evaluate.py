@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from grpo_practice.cli.budget import (
+from grpo_practice.cli.cap_options import (
     DryRunOption,
     MaxCostOption,
     MaxRequestsOption,
@@ -77,18 +77,18 @@ def evaluate(
     """
     import os
 
-    from grpo_practice.build import remaining
-    from grpo_practice.build.budget import admission
-    from grpo_practice.build.configs import EvalFlags, eval_target, quoted, rejudge_target
-    from grpo_practice.build.drive import drive
-    from grpo_practice.build.evaluation import prepare_eval
-    from grpo_practice.build.forecast import Forecast
-    from grpo_practice.build.models import load_client
-    from grpo_practice.build.session import Session
-    from grpo_practice.cli.reports import show_eval, show_transcripts
-    from grpo_practice.cli.view import progress
+    from grpo_practice.app.caps import admission
+    from grpo_practice.app.clients import load_client
+    from grpo_practice.app.configs import EvalFlags, eval_target, quoted, rejudge_target
+    from grpo_practice.app.evaluation_run import prepare_eval
+    from grpo_practice.app.session import Session
+    from grpo_practice.app.shutdown import drive
+    from grpo_practice.cli.terminal.progress_view import progress
+    from grpo_practice.cli.terminal.reports_view import show_eval, show_transcripts
     from grpo_practice.config import read_environment
     from grpo_practice.events import Notice
+    from grpo_practice.forecast import remaining_calls
+    from grpo_practice.forecast.estimate import Forecast
 
     flags = {
         "exp_id": quoted(exp_id) if exp_id else None,
@@ -114,7 +114,9 @@ def evaluate(
             door = admission(store, chosen.target.name, chosen.config, allowed, as_typed())
             session = Session(store, emit, as_typed(), restart_step, again, door)
             job = prepare_eval(session, chosen, limit=limit)
-            report = drive(session, remaining.evaluate(session, job, dry_run=dry_run, pilot=pilot))
+            report = drive(
+                session, remaining_calls.evaluate(session, job, dry_run=dry_run, pilot=pilot)
+            )
         if show and not json and not isinstance(report, Forecast):
             show_transcripts(store, report, limit or 3)
     if json:

@@ -16,13 +16,13 @@ from grpo_practice.cli.common import (
     print_json,
     say,
 )
-from grpo_practice.cli.tables import facts
+from grpo_practice.cli.terminal.tables import facts
 from grpo_practice.errors import ConfigError
 from grpo_practice.text import brief
 
 if TYPE_CHECKING:
     from grpo_practice.practice.evidence import Evidence
-    from grpo_practice.store.history import Change, ExperienceHistory, Quarantined
+    from grpo_practice.store.queries.history import Change, ExperienceHistory, Quarantined
 
 app = typer.Typer(no_args_is_help=True, help="What was learnt, and where it comes from.")
 
@@ -57,9 +57,9 @@ def list_(
 
     Example: grpo-practice experiences list --run math --step 0
     """
-    from grpo_practice.build.evidence import evidence_of
-    from grpo_practice.build.refs import library_of
-    from grpo_practice.store import history
+    from grpo_practice.app.library_evidence import evidence_of
+    from grpo_practice.app.library_refs import library_of
+    from grpo_practice.store.queries import history
 
     with existing_store(db) as store:
         found = library_of(store, run, step)
@@ -83,7 +83,7 @@ def list_(
             }
         )
         return
-    from grpo_practice.cli.reports import show_library
+    from grpo_practice.cli.terminal.reports_view import show_library
 
     after = "" if found.step is None else f", after step {found.step}"
     name = f"L{library.id} ({found.run}{after})"
@@ -108,9 +108,9 @@ def show(
 
     Example: grpo-practice experiences show E3 --run math
     """
-    from grpo_practice.build.evidence import evidence_of
-    from grpo_practice.build.refs import library_of
-    from grpo_practice.store import history
+    from grpo_practice.app.library_evidence import evidence_of
+    from grpo_practice.app.library_refs import library_of
+    from grpo_practice.store.queries import history
 
     label = re.fullmatch(r"[Ee]?([1-9]\d{0,8})", experience)
     if label is None:

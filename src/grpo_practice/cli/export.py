@@ -43,7 +43,7 @@ def export_agent(
 
     Example: grpo-practice export-agent --run math --step last -o agent.yaml
     """
-    from grpo_practice.build.export import export_agent as export
+    from grpo_practice.app.agent_export import export_agent as export
 
     kind = format_ or _FORMATS.get(output.suffix.lower() if output else "", "yaml")
     with existing_store(db) as store:

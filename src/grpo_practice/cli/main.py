@@ -24,7 +24,6 @@ from grpo_practice.cli import (
     practice,
     runs,
     serve,
-    streams,
     verify,
 )
 from grpo_practice.cli.common import (
@@ -36,7 +35,8 @@ from grpo_practice.cli.common import (
     print_json,
     say,
 )
-from grpo_practice.cli.tables import table
+from grpo_practice.cli.terminal import stdio
+from grpo_practice.cli.terminal.tables import table
 from grpo_practice.errors import FingerprintError, GrpoPracticeError, StoppedError
 from grpo_practice.text import unlike
 
@@ -95,8 +95,8 @@ def root(
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command in `argv` (default: the process's own) and exit with its code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    streams.prepare()
-    sys.exit(streams.finish(run(words)))
+    stdio.prepare()
+    sys.exit(stdio.finish(run(words)))
 
 
 def run(words: list[str]) -> int:
@@ -108,7 +108,7 @@ def run(words: list[str]) -> int:
         except KeyboardInterrupt:  # another one, while something was told
             return 128 + signals[0]
         except OSError as e:
-            return streams.lost(e)
+            return stdio.lost(e)
 
 
 def _told(words: list[str], signals: list[int]) -> int:
@@ -127,7 +127,7 @@ def _told(words: list[str], signals: list[int]) -> int:
         sys.stdout, sys.stderr = out, err
         raise BrokenPipeError(errno.EPIPE, "nobody reads this any more") from None
     except Exception as e:
-        if streams.is_theirs(e):
+        if stdio.is_theirs(e):
             raise
         return _unexpected(e, words)
     if code == INTERRUPTED:  # typer's word for Ctrl-C

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from grpo_practice.cli.budget import (
+from grpo_practice.cli.cap_options import (
     DryRunOption,
     MaxCostOption,
     MaxRequestsOption,
@@ -63,20 +63,20 @@ def practice(
     """
     import os
 
-    from grpo_practice.build.budget import admission
-    from grpo_practice.build.configs import practice_config, quoted
-    from grpo_practice.build.drive import drive
-    from grpo_practice.build.forecast import Forecast
-    from grpo_practice.build.models import load_client
-    from grpo_practice.build.practice import prepare_practice
-    from grpo_practice.build.refs import library_of
-    from grpo_practice.build.remaining import practise
-    from grpo_practice.build.session import Session
-    from grpo_practice.build.specs import Source
-    from grpo_practice.cli.reports import show_practice
-    from grpo_practice.cli.view import progress
+    from grpo_practice.app.caps import admission
+    from grpo_practice.app.clients import load_client
+    from grpo_practice.app.configs import practice_config, quoted
+    from grpo_practice.app.library_refs import library_of
+    from grpo_practice.app.practice_run import prepare_practice
+    from grpo_practice.app.session import Session
+    from grpo_practice.app.shutdown import drive
+    from grpo_practice.app.specs import Source
+    from grpo_practice.cli.terminal.progress_view import progress
+    from grpo_practice.cli.terminal.reports_view import show_practice
     from grpo_practice.config import read_environment
     from grpo_practice.events import Notice
+    from grpo_practice.forecast.estimate import Forecast
+    from grpo_practice.forecast.remaining_calls import practise
 
     flags = {
         "exp_id": quoted(exp_id) if exp_id else None,

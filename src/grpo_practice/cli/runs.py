@@ -20,17 +20,17 @@ from grpo_practice.cli.common import (
     say,
     tokens,
 )
-from grpo_practice.cli.tables import facts, table
+from grpo_practice.cli.terminal.tables import facts, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from grpo_practice.build.shortfalls import Shortfall
-    from grpo_practice.metrics import Score
+    from grpo_practice.reports.shortfalls import Shortfall
+    from grpo_practice.stats import Score
     from grpo_practice.store import Store
-    from grpo_practice.store.health import Health
-    from grpo_practice.store.history import BranchRow
-    from grpo_practice.store.recorded import Traffic
+    from grpo_practice.store.queries.history import BranchRow
+    from grpo_practice.store.queries.run_health import Health
+    from grpo_practice.store.recorded_runs import Traffic
     from grpo_practice.store.records import RunRow, StepRow
     from grpo_practice.store.runs import StageCost
 
@@ -130,7 +130,7 @@ class _Found:
     @property
     def shortfalls(self) -> "list[Shortfall]":
         """Comparisons and proposals of a practice run of which too many came to nothing."""
-        from grpo_practice.build.shortfalls import shortfalls
+        from grpo_practice.reports.shortfalls import shortfalls
 
         return shortfalls(self.steps) if self.run.kind == "practice" else []
 
@@ -142,9 +142,10 @@ class _Found:
 
 
 def _look_up(store: "Store", name: str) -> _Found:
-    from grpo_practice.build.reports import known_score
     from grpo_practice.calls import ROLE_OF
-    from grpo_practice.store import branches, health, history, recorded, refs, runs, scores
+    from grpo_practice.reports.run_reports import known_score
+    from grpo_practice.store import branches, recorded_runs, runs
+    from grpo_practice.store.queries import history, references, run_health, scores
 
     run, stages = store.run(name), list[str](ROLE_OF)
     branch = store.read(branches.load, run.head_branch) if run.head_branch else None
@@ -159,16 +160,22 @@ def _look_up(store: "Store", name: str) -> _Found:
         store.read(scores.outcomes, branch) if branch else {},
         {n: k.score for n, k in known.items() if k is not None},
         sorted(store.read(runs.costs, name), key=lambda cost: stages.index(cost.stage)),
-        store.read(health.of, branch) if branch else None,
-        store.read(refs.played, branch.id) if branch and run.kind == "practice" else {},
+        store.read(run_health.of, branch) if branch else None,
+        store.read(references.played, branch.id) if branch and run.kind == "practice" else {},
         store.read(runs.last_command, name),
-        store.read(recorded.traffic, branch.id) if branch and run.kind == "recorded" else None,
+        store.read(recorded_runs.traffic, branch.id) if branch and run.kind == "recorded" else None,
     )
 
 
 def _show(found: _Found) -> None:
-    from grpo_practice.cli.health import retries, say_reproducible, shrunk_groups
-    from grpo_practice.cli.reports import coverage, funnel, interval, say_shortfalls, show_steps
+    from grpo_practice.cli.terminal.health_view import retries, say_reproducible, shrunk_groups
+    from grpo_practice.cli.terminal.reports_view import (
+        coverage,
+        funnel,
+        interval,
+        say_shortfalls,
+        show_steps,
+    )
 
     run, health = found.run, found.health
     say(f"{run.name}{' (simulated)' if run.simulated else ''}", style="bold")
@@ -244,7 +251,7 @@ def _played(how: Mapping[str, Any]) -> str:
 
 def _show_costs(costs: "Sequence[StageCost]") -> None:
     """Calls, tokens and money by stage; what was cached, where an endpoint tells it."""
-    from grpo_practice.cli.health import stage_cost
+    from grpo_practice.cli.terminal.health_view import stage_cost
 
     told = any(c.tokens_cached is not None for c in costs)
     cached = ["cached"] if told else []
@@ -278,10 +285,10 @@ def _cached(cost: "StageCost") -> str:
 
 
 def _document(found: _Found) -> dict[str, Any]:
-    from grpo_practice.build.health import health_document
-    from grpo_practice.build.reports import score_document
-    from grpo_practice.build.shortfalls import counted_steps
-    from grpo_practice.practice.record import DISTILLATION, Distillation
+    from grpo_practice.reports.documents import score_document
+    from grpo_practice.reports.reproducibility import health_document
+    from grpo_practice.reports.shortfalls import counted_steps
+    from grpo_practice.store.distillation import DISTILLATION, Distillation
 
     counts = list(counted_steps(found.steps).values())
 

@@ -19,7 +19,7 @@ from grpo_practice.cli.common import (
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from grpo_practice.build.serve import Prepared
+    from grpo_practice.app.serving import Prepared
     from grpo_practice.serve.recorder import Recorder
     from grpo_practice.serve.service import Counts
     from grpo_practice.store import Store
@@ -52,7 +52,7 @@ def serve(
     """
     import os
 
-    from grpo_practice.build.serve import prepare
+    from grpo_practice.app.serving import prepare
     from grpo_practice.config import read_environment
 
     prepared = prepare(agent, read_environment(os.environ))
@@ -69,7 +69,7 @@ def serve(
 def _recording(
     store: "Store", run: str, prepared: "Prepared"
 ) -> "AbstractContextManager[Recorder]":
-    from grpo_practice.build.serve import recording
+    from grpo_practice.app.serving import recording
 
     return recording(store, run, prepared, as_typed(), _notice)
 
@@ -82,7 +82,7 @@ def _serve(prepared: "Prepared", port: int, recorder: "Recorder | None", where: 
     """Until Ctrl-C or a signal to end; then what has passed is told."""
     import asyncio
 
-    from grpo_practice.build.serve import serve
+    from grpo_practice.app.serving import serve
 
     counts: list[Counts] = []
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from grpo_practice.cli.common import PROGRAM, JsonOption, note, print_json, reward, say
-from grpo_practice.cli.tables import facts
+from grpo_practice.cli.terminal.tables import facts
 from grpo_practice.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _show(verdict: "Verdict", seconds: float) -> None:
 
 
 def _params(pairs: Iterable[str]) -> dict[str, Any]:
-    from grpo_practice.config.yamltext import plain
+    from grpo_practice.config.reading.yaml_reader import plain
 
     params = {}
     for pair in pairs:
@@ -115,7 +115,7 @@ def _judge_model() -> "ModelConfig":
 async def _score(
     function: "VerifyFunction", sample: "Sample", response: str, judge: "ModelConfig | None"
 ) -> "Verdict":
-    from grpo_practice.build.models import Models
+    from grpo_practice.app.clients import Models
     from grpo_practice.calls import Address, Scope
     from grpo_practice.events import silent
     from grpo_practice.llm.admission import Admission

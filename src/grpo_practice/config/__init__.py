@@ -1,18 +1,18 @@
 """YAML, flags and environment in; one frozen, typed config out."""
 
-from grpo_practice.config.agent import AgentConfig
-from grpo_practice.config.compose import packaged_configs
-from grpo_practice.config.discover import find_config
-from grpo_practice.config.env import Environment, read_environment
-from grpo_practice.config.load import (
+from grpo_practice.config.reading.compose import packaged_configs
+from grpo_practice.config.reading.discover import find_config
+from grpo_practice.config.reading.env import Environment, read_environment
+from grpo_practice.config.reading.load import (
     Loaded,
     load_eval,
     load_eval_text,
     load_practice,
     load_practice_text,
 )
-from grpo_practice.config.models import EvalConfig, PracticeConfig, VerifySpec
-from grpo_practice.config.provider import ModelConfig, ModelProvider, ModelSettings
+from grpo_practice.config.schema.agent import AgentConfig
+from grpo_practice.config.schema.provider import ModelConfig, ModelProvider, ModelSettings
+from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, VerifySpec
 from grpo_practice.config.show import show
 
 __all__ = [

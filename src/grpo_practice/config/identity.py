@@ -7,9 +7,9 @@ the format version, the planned samples.
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from grpo_practice.config.models import EvalConfig, PracticeConfig
+from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig
+from grpo_practice.config.schema.tools import what_answers
 from grpo_practice.config.show import redacted
-from grpo_practice.config.tools import what_answers
 
 Class = Literal["identity", "eval", "plan", "extend", "operational", "texts", "elsewhere"]
 """What a change of a key means for a run that exists.

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from grpo_practice.config.yamltext import Key
+from grpo_practice.config.reading.yaml_reader import Key
 from grpo_practice.redact import REDACTED, redact_url, url_secrets, variable_secrets
 
 _SECRET_KEYS = frozenset(

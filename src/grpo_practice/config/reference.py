@@ -8,10 +8,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from grpo_practice.config.models import PracticeConfig
-from grpo_practice.config.problems import model_in
-from grpo_practice.config.provider import WORKED_OUT
-from grpo_practice.config.tools import McpToolkit, PythonToolkit, SearchToolkit
+from grpo_practice.config.reading.problems import model_in
+from grpo_practice.config.schema.provider import WORKED_OUT
+from grpo_practice.config.schema.runs import PracticeConfig
+from grpo_practice.config.schema.tools import McpToolkit, PythonToolkit, SearchToolkit
 
 
 def reference_markdown() -> str:

@@ -4,8 +4,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from grpo_practice.config.reading.yaml_reader import dump_yaml
 from grpo_practice.config.redact import redact, secrets_in
-from grpo_practice.config.yamltext import dump_yaml
 from grpo_practice.redact import redactor
 
 

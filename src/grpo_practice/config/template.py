@@ -1,7 +1,7 @@
 """The files `grpo-practice init` writes: a commented config, `.env.example`, five questions."""
 
-from grpo_practice.config.base import check_name
-from grpo_practice.config.compose import packaged_configs
+from grpo_practice.config.reading.compose import packaged_configs
+from grpo_practice.config.schema.base import check_name
 
 FILES = ("practice.yaml", ".env.example", "mine.jsonl")
 _EXP_ID = "my_first_practice"

@@ -8,8 +8,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from grpo_practice.data.jsons import value_in
-from grpo_practice.data.lines import STDIN, at, lines, shown, through
+from grpo_practice.data.strict_json import value_in
+from grpo_practice.data.text_lines import STDIN, at, lines, shown, through
 from grpo_practice.errors import ConfigError, DataError
 
 Format = Literal["jsonl", "json", "csv", "tsv", "parquet"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_practice.data.columns import ALIASES
 from grpo_practice.data.formats import Row
-from grpo_practice.data.lines import at
+from grpo_practice.data.text_lines import at
 from grpo_practice.errors import ConfigError, DataError
 
 if TYPE_CHECKING:

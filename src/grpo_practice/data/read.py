@@ -7,9 +7,9 @@ from pathlib import Path
 from grpo_practice.canonical import canon, clean_json, text_sha
 from grpo_practice.data.answers import PLAIN, Form, form_of
 from grpo_practice.data.formats import Row, Source, format_of, rows
-from grpo_practice.data.layout import Layout, find_layout, to_sample
-from grpo_practice.data.lines import at, shown
 from grpo_practice.data.parquet import left_out
+from grpo_practice.data.row_layout import Layout, find_layout, to_sample
+from grpo_practice.data.text_lines import at, shown
 from grpo_practice.errors import DataError
 from grpo_practice.text import count
 from grpo_practice.types import Answer, Sample

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from grpo_practice.export.agent import ExportedAgent, Measured
+from grpo_practice.export.enhanced_agent import ExportedAgent, Measured
 from grpo_practice.export.plain import respell
 from grpo_practice.prompts.system import library_sha
 

@@ -2,7 +2,7 @@
 
 import re
 
-from grpo_practice.export.agent import ExportedAgent
+from grpo_practice.export.enhanced_agent import ExportedAgent
 from grpo_practice.export.plain import one_line
 from grpo_practice.text import visible
 

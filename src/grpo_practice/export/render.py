@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from grpo_practice.export.agent import ExportedAgent
+from grpo_practice.export.enhanced_agent import ExportedAgent
 from grpo_practice.export.jsonfile import to_json
 from grpo_practice.export.markdown import to_markdown
 from grpo_practice.export.yamlfile import to_yaml

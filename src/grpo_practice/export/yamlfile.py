@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 from typing_extensions import override
 
-from grpo_practice.export.agent import ExportedAgent
+from grpo_practice.export.enhanced_agent import ExportedAgent
 from grpo_practice.export.plain import one_line, respell, unseen
 
 _WORD = re.compile("[A-Za-z][A-Za-z0-9_.-]*")

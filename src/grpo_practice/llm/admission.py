@@ -9,7 +9,7 @@ from typing import Any
 from grpo_practice.calls import Usage
 from grpo_practice.errors import GrpoPracticeError
 from grpo_practice.llm.budget import NOTHING, Account, Amount, Ask
-from grpo_practice.llm.pace import Paces
+from grpo_practice.llm.rate_limit import Paces
 
 GRACE_S = 5.0
 """Longest wait for the requests under way, once the command is to stop."""

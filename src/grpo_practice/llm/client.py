@@ -21,17 +21,17 @@ from grpo_practice.calls import Reply, Request, Send
 from grpo_practice.canonical import clean_json
 from grpo_practice.errors import EndpointError, EndpointRefusedError, GrpoPracticeError
 from grpo_practice.llm.admission import Admission, Try
-from grpo_practice.llm.answer import Answer, Broken
-from grpo_practice.llm.body import Bodies
 from grpo_practice.llm.budget import Ask
+from grpo_practice.llm.concurrency import STUDENT, Limit
 from grpo_practice.llm.endpoint import Endpoint, shown_url
 from grpo_practice.llm.http import Http, chat_url
-from grpo_practice.llm.limit import STUDENT, Limit
-from grpo_practice.llm.pace import Address, Route, Sleep, now
+from grpo_practice.llm.http_response import Answer, Broken
 from grpo_practice.llm.prices import Price, priced
+from grpo_practice.llm.rate_limit import Address, Route, Sleep, now
 from grpo_practice.llm.reply import read_reply, read_usage
-from grpo_practice.llm.taxonomy import Adapt, Decision, Fail, Retry, decide, decide_broken
-from grpo_practice.llm.wait import in_words
+from grpo_practice.llm.request_body import Bodies
+from grpo_practice.llm.retry_after import in_words
+from grpo_practice.llm.retry_policy import Adapt, Decision, Fail, Retry, decide, decide_broken
 
 if TYPE_CHECKING:
     import httpx

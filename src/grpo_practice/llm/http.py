@@ -24,9 +24,9 @@ from httpx_sse import EventSource
 
 from grpo_practice.canonical import clean
 from grpo_practice.errors import ConfigError
-from grpo_practice.llm.answer import Answer, Broken, plain, read_json
-from grpo_practice.llm.descriptors import descriptors
 from grpo_practice.llm.endpoint import Endpoint, shown_url
+from grpo_practice.llm.http_response import Answer, Broken, plain, read_json
+from grpo_practice.llm.open_files import descriptors
 from grpo_practice.llm.stream import assemble
 from grpo_practice.redact import redactor
 

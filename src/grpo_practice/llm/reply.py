@@ -3,8 +3,8 @@
 from typing import Any
 
 from grpo_practice.calls import Reply, Usage
-from grpo_practice.llm.answer import Answer
 from grpo_practice.llm.endpoint import host
+from grpo_practice.llm.http_response import Answer
 
 MOST_TOKENS = 10**9
 """A count of one reply beyond this is no count; sums of such would not fit the database either."""

@@ -11,7 +11,6 @@ from typing import Literal, TypeVar, get_args
 
 from grpo_practice.calls import Chat, Message, Reply
 from grpo_practice.errors import ContextOverflowError, StepError
-from grpo_practice.metrics import advantages
 from grpo_practice.practice.informative import status_of
 from grpo_practice.practice.reading import chars_in, chars_of, shortened
 from grpo_practice.practice.replies import read_lessons, read_operations, read_summary
@@ -26,6 +25,7 @@ from grpo_practice.practice.transcript import (
 )
 from grpo_practice.prompts.system import experience_lines
 from grpo_practice.rollout import task_group
+from grpo_practice.stats import advantages
 from grpo_practice.types import (
     Answer,
     Distilled,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from grpo_practice.metrics import advantages
+from grpo_practice.stats import advantages
 from grpo_practice.types import Group, Rollout
 from grpo_practice.verify.answers import last_box, last_line
 

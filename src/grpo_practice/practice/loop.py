@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from grpo_practice.practice.job import Practice
+from grpo_practice.practice.context import Practice
 from grpo_practice.practice.step import Step
 from grpo_practice.rollout import task_group
 from grpo_practice.store.records import StepRow

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from grpo_practice.errors import StepError
 from grpo_practice.events import GroupDistilled, GroupFinished, StepFinished
+from grpo_practice.practice.context import Practice
 from grpo_practice.practice.distil import distil
 from grpo_practice.practice.evidence import Evidence, evidence_on
 from grpo_practice.practice.informative import Status, status_of
-from grpo_practice.practice.job import Practice
 from grpo_practice.practice.lint import quarantine
 from grpo_practice.practice.merge import (
     Proposal,
@@ -21,18 +21,18 @@ from grpo_practice.practice.merge import (
     votes,
     without_outvoted,
 )
-from grpo_practice.practice.playing import Playing
-from grpo_practice.practice.record import (
-    DISTILLATION,
+from grpo_practice.practice.step_rollouts import Playing
+from grpo_practice.practice.step_stats import (
     counted,
     distillation,
     group_row,
     mean_reward,
     step_stats,
 )
-from grpo_practice.practice.sources import Pages, read_in, supported
 from grpo_practice.practice.teacher import At
-from grpo_practice.store import evidence
+from grpo_practice.practice.web_provenance import Pages, read_in, supported
+from grpo_practice.store.distillation import DISTILLATION
+from grpo_practice.store.queries import past_votes
 from grpo_practice.store.records import GroupRow, Past, Play, StepResult, StepRow
 from grpo_practice.types import Distilled, Group, Library, Operation, Quarantine
 
@@ -174,7 +174,7 @@ class Step:
         """Return what this step and those before hold for and against each experience."""
         step, asked = self._playing.row.plan.step, {p.sample_id for p in cast}
         store, branch = self._job.store, self._job.branch
-        past = store.read(evidence.past, branch, self._library, asked, end=step)
+        past = store.read(past_votes.past, branch, self._library, asked, end=step)
         named = [
             (p.sample_id, p.operation)
             for p in cast

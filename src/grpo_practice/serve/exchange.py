@@ -7,13 +7,13 @@ from typing import Any
 from grpo_practice.calls import NO_USAGE, Reply
 from grpo_practice.canonical import clean_json
 from grpo_practice.errors import ConfigError, EndpointError
-from grpo_practice.llm.answer import Answer, read_json
 from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.http import streamed_body
+from grpo_practice.llm.http_response import Answer, read_json
 from grpo_practice.llm.params import canonical_params
 from grpo_practice.llm.prices import priced
 from grpo_practice.llm.reply import read_reply
-from grpo_practice.llm.taxonomy import Adapt, Decision, decide
+from grpo_practice.llm.retry_policy import Adapt, Decision, decide
 from grpo_practice.serve.upstream import Sent
 
 MOST = 64 * 2**20

@@ -10,12 +10,12 @@ from typing import Any
 
 from aiohttp import web
 
+from grpo_practice.chat_server.server import RequestError, application, event, models, read_request
 from grpo_practice.llm.endpoint import Endpoint
-from grpo_practice.llm.server import RequestError, application, event, models, read_request
 from grpo_practice.redact import Redactor
-from grpo_practice.serve.agent import ServedAgent
 from grpo_practice.serve.exchange import Exchange
 from grpo_practice.serve.passing import Hiding, headers, own_secrets
+from grpo_practice.serve.served_agent import ServedAgent
 from grpo_practice.serve.upstream import BrokenError, Sent, Upstream
 
 WHOLE = 256 * 1024

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_practice.canonical import clean_json
-from grpo_practice.llm.answer import Answer, Broken, read_json
 from grpo_practice.llm.endpoint import Endpoint, shown_url
 from grpo_practice.llm.http import BREAKS, Came, Http, broken, chat_url
-from grpo_practice.llm.taxonomy import Adapt, decide
+from grpo_practice.llm.http_response import Answer, Broken, read_json
+from grpo_practice.llm.retry_policy import Adapt, decide
 
 _NEED_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})
 """Settings that endpoints refuse in a request without tools."""

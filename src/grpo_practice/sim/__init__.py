@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from grpo_practice.calls import Stage
-from grpo_practice.sim.agent import plays_with_tools, turn
 from grpo_practice.sim.judge import grade
 from grpo_practice.sim.librarian import merge, propose
 from grpo_practice.sim.material import stage_of as stage_shown
@@ -16,7 +15,8 @@ from grpo_practice.sim.page import read_page
 from grpo_practice.sim.request import Asked, read
 from grpo_practice.sim.student import play
 from grpo_practice.sim.teacher import compare, summarise
-from grpo_practice.sim.turns import Turn
+from grpo_practice.sim.tool_student import plays_with_tools, turn
+from grpo_practice.sim.tool_turns import Turn
 from grpo_practice.sim.world import World
 
 __all__ = ["DEFAULT", "MODEL", "World", "answer", "stage_of"]

@@ -13,7 +13,7 @@ from grpo_practice.sim.programs import program
 from grpo_practice.sim.questions import Question, find
 from grpo_practice.sim.request import Asked
 from grpo_practice.sim.student import way
-from grpo_practice.sim.turns import PYTHON, Call, Turn
+from grpo_practice.sim.tool_turns import PYTHON, Call, Turn
 from grpo_practice.sim.world import World, unit
 
 FEWEST, MOST = 6, 12

@@ -9,8 +9,8 @@ from grpo_practice.canonical import digest, text_sha
 from grpo_practice.errors import Change, ConfigError, FingerprintError
 from grpo_practice.store import libraries
 from grpo_practice.store.db import get_text, now, put_text
-from grpo_practice.store.lineage import ADDED, Head, Rebind, Restart, Resume, decide, diff
 from grpo_practice.store.records import Branch, JudgeRecord, RunSpec, Segment
+from grpo_practice.store.resume import ADDED, Head, Rebind, Restart, Resume, decide, diff
 from grpo_practice.types import Library
 
 ENDLESS = 1 << 30

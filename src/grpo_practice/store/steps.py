@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from grpo_practice.store import sums
+from grpo_practice.store import step_totals
 from grpo_practice.store.db import now
 from grpo_practice.store.records import Branch, StepRow
 from grpo_practice.types import PlannedStep
@@ -125,4 +125,4 @@ def close_eval(db: sqlite3.Connection, branch_id: int, step: int, stats: Mapping
             WHERE branch_id = ? AND step = ?""",
         (json.dumps(dict(stats)), now(), branch_id, step),
     )
-    sums.keep(db, branch_id, step)
+    step_totals.keep(db, branch_id, step)

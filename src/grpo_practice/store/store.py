@@ -18,10 +18,10 @@ from grpo_practice.errors import (
 )
 from grpo_practice.store import (
     branches,
-    closing,
+    close_step,
     datasets,
     libraries,
-    recorded,
+    recorded_runs,
     rollouts,
     runs,
     steps,
@@ -140,7 +140,7 @@ class Store:
         """
         found = self.read(datasets.find, name)
         if found is None:
-            from grpo_practice.config.published import way_to  # the store opens without pydantic
+            from grpo_practice.config.dataset_hint import way_to  # the store opens without pydantic
 
             names = ", ".join(d.name for d in self.read(datasets.newest)) or "none yet"
             raise DataError(
@@ -212,9 +212,9 @@ class Store:
 
         return self._write(work)
 
-    def record(self, spec: recorded.RecordedSpec) -> Branch:
+    def record(self, spec: recorded_runs.RecordedSpec) -> Branch:
         """The run that is recorded into. See `recorded.begin`."""
-        return self._write(lambda db: recorded.begin(db, spec))
+        return self._write(lambda db: recorded_runs.begin(db, spec))
 
     def renew_config(self, branch: Branch, spec: RunSpec) -> None:
         """The branch's stored configuration is the one of `spec`."""
@@ -334,7 +334,7 @@ class Store:
 
     async def close_practice(self, branch: Branch, step: int, result: StepResult) -> int:
         """The step is closed in one transaction; the library the next one is played with."""
-        return await self._write_soon(lambda db: closing.close(db, branch, step, result))
+        return await self._write_soon(lambda db: close_step.close(db, branch, step, result))
 
     async def close_eval(self, branch: Branch, step: int, stats: Mapping[str, Any]) -> None:
         """The evaluation step is complete."""

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from grpo_practice.types import Verdict
-from grpo_practice.verify import numeric
+from grpo_practice.verify import exact_numbers
 from grpo_practice.verify.answers import Said, read_answer
-from grpo_practice.verify.limits import too_costly
+from grpo_practice.verify.cost_guard import too_costly
 from grpo_practice.verify.notation import LONGEST, notation
 
 _INTEGER = re.compile(r"-?[0-9]{1,100}")
@@ -71,7 +71,7 @@ def _same_number(gold: str, said: str) -> bool | None:
     """Whether two plain numbers are equal; None where that is left to the worker."""
     if _INTEGER.fullmatch(gold) and _INTEGER.fullmatch(said):
         return gold == said
-    return numeric.equal(gold, said)
+    return exact_numbers.equal(gold, said)
 
 
 def _is_words(gold: str) -> bool:
@@ -99,7 +99,7 @@ def unusable(gold: str) -> str | None:
     text = notation(gold)
     if not text:
         return "it is empty"
-    if _INTEGER.fullmatch(text) or _is_words(text) or numeric.is_number(text):
+    if _INTEGER.fullmatch(text) or _is_words(text) or exact_numbers.is_number(text):
         return None
     if cost := too_costly(text):
         return f"it is {cost}"

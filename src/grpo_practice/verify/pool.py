@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from grpo_practice.errors import VerifyError
 from grpo_practice.redact import redactor
+from grpo_practice.user_code import Source
 from grpo_practice.verify import worker
-from grpo_practice.verify.custom import Source
 
 if TYPE_CHECKING:
     from pebble import ProcessPool
@@ -20,7 +20,7 @@ _TASKS = 500
 """After so many tasks a worker is replaced, so that what it leaks does not count as an answer's."""
 _START_S = 60.0
 _PRELOADED = [
-    "grpo_practice.verify.warm",
+    "grpo_practice.verify.warmup",
     "grpo_practice.verify.worker",
     "grpo_practice.cli.main",  # a worker imports what the command's main module does
     "pebble",

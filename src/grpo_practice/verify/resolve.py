@@ -7,11 +7,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
+from grpo_practice import user_code
 from grpo_practice.canonical import digest, text_sha
-from grpo_practice.config.models import REFERENCE_FILES
+from grpo_practice.config.schema.runs import REFERENCE_FILES
 from grpo_practice.errors import ConfigError
 from grpo_practice.types import Sample
-from grpo_practice.verify import custom, judge, math, simple
+from grpo_practice.verify import builtin, judge, math
 from grpo_practice.verify.answers import gold_texts
 
 Kind = Literal["math", "exact", "contains", "regex", "choice", "judge", "custom"]
@@ -44,7 +45,7 @@ class VerifyFunction:
     """Seconds for one answer; None leaves the built-in judge to the limits of its requests."""
     timeout_score: float | None = None
     """The reward of an answer that ran out of time, where the user set one."""
-    file: custom.Source | None = None
+    file: user_code.Source | None = None
     """The user's function as a file; None for a built-in."""
     on_loop: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
     """The user's function itself where it is async; others are loaded by the workers."""
@@ -134,7 +135,7 @@ def check_gold(function: VerifyFunction, sample: Sample) -> str | None:
         if function.kind == "math":
             reason = math.unusable(gold)
         elif function.kind == "choice":
-            reason = simple.unusable_choice(gold, sample.meta)
+            reason = builtin.unusable_choice(gold, sample.meta)
         if reason:
             shown = gold if len(gold) <= 100 else gold[:100] + "…"
             return f"the answer {shown!r} cannot be used by verify {function.name}: {reason}"
@@ -193,7 +194,7 @@ def _custom(
     name: str, path: Path, func: str, params: Mapping[str, Any], timeout_s: float | None
 ) -> VerifyFunction:
     try:
-        source = custom.Source(path, func, path.read_text("utf-8"))
+        source = user_code.Source(path, func, path.read_text("utf-8"))
         if problem := source.rehearse():
             raise ConfigError(f"verify {name}: cannot load {path}: {problem}")
         function = source.load()
@@ -215,8 +216,8 @@ def _custom(
         raise ConfigError(f"verify {name}: timeout_score must be a number, not {score!r}")
     if score is not None and not 0 <= score <= 1:
         raise ConfigError(f"verify {name}: timeout_score must be in [0, 1], not {score!r}")
-    on_loop = function if custom.is_async(function) else None
-    if problem := custom.accepts(function, given, llm=on_loop is not None):
+    on_loop = function if user_code.is_async(function) else None
+    if problem := user_code.accepts(function, given, llm=on_loop is not None):
         raise ConfigError(f"verify {name}: it cannot be called as {func}(sample): {problem}")
     limit_s = timeout_s or (ASYNC_TIMEOUT_S if on_loop else TIMEOUT_S)
     return VerifyFunction(name, "custom", given, limit_s, score, source, on_loop)

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Self
 
+from grpo_practice import user_code
 from grpo_practice.calls import Chat
 from grpo_practice.errors import ConfigError, GrpoPracticeError, VerifyError
 from grpo_practice.types import Sample, Verdict
-from grpo_practice.verify import custom, judge, math, simple, worker
+from grpo_practice.verify import builtin, judge, math, user_function, worker
 from grpo_practice.verify.answers import gold_texts
-from grpo_practice.verify.known import Known
 from grpo_practice.verify.pool import Pool, TimedOutError, WorkerDiedError
 from grpo_practice.verify.resolve import TIMEOUT_S, VerifyFunction
+from grpo_practice.verify.result_cache import Known
 
 
 class Verifier:
@@ -60,11 +61,11 @@ class Verifier:
             case "math":
                 return await self._math(sample, response)
             case "exact":
-                return simple.exact(sample, response, **function.params)
+                return builtin.exact(sample, response, **function.params)
             case "contains":
-                return simple.contains(sample, response, **function.params)
+                return builtin.contains(sample, response, **function.params)
             case "choice":
-                return simple.choice(sample, response)
+                return builtin.choice(sample, response)
             case "regex":
                 return await self._regex(sample, response)
             case "judge":
@@ -111,11 +112,11 @@ class Verifier:
         llm = judge.JudgeClient(self._asked(chat))
         try:
             async with asyncio.timeout(self.function.timeout_s):
-                return await self._called(custom.view(sample, response), llm)
+                return await self._called(user_function.view(sample, response), llm)
         except TimeoutError:
             return self._out_of_time()
 
-    async def _called(self, view: custom.EvaluationSample, llm: judge.JudgeClient) -> Verdict:
+    async def _called(self, view: user_code.EvaluationSample, llm: judge.JudgeClient) -> Verdict:
         """A judge's failure outlives the function's own `except`; a made-up reward would not."""
         function = self.function.on_loop
         assert function is not None, "resolve() keeps a function that runs on the loop"
@@ -123,7 +124,7 @@ class Verifier:
             result = await function(view, llm=llm, **self._given)
             if inspect.isawaitable(result):
                 result = await result
-            outcome: Verdict | GrpoPracticeError = custom.read_result(result, self._where)
+            outcome: Verdict | GrpoPracticeError = user_function.read_result(result, self._where)
         except GrpoPracticeError as e:
             outcome = e
         except (asyncio.CancelledError, KeyboardInterrupt):
@@ -137,7 +138,7 @@ class Verifier:
         return outcome
 
     async def _in_worker(self, sample: Sample, response: str) -> Verdict:
-        view = custom.view(sample, response)
+        view = user_function.view(sample, response)
         try:
             said = await self._pool.run(worker.ask_custom, view, self._given, self._where)
         except TimedOutError:

@@ -14,8 +14,9 @@ from typing import Any
 from grpo_practice.errors import VerifyError
 from grpo_practice.redact import hide_output, redactor
 from grpo_practice.types import Sample, Verdict
-from grpo_practice.verify.custom import EvaluationSample, Source, read_result
+from grpo_practice.user_code import EvaluationSample, Source
 from grpo_practice.verify.math import Question
+from grpo_practice.verify.user_function import read_result
 
 MEMORY = 1 << 30
 """Bytes a worker may take beyond what it needs to start."""
@@ -84,7 +85,7 @@ def ask_math(question: Question) -> bool | str:
 
 def ask_regex(sample: Sample, response: str, pattern: str) -> Verdict:
     """The verdict of the built-in `regex`, whose pattern may backtrack for ever."""
-    from grpo_practice.verify.simple import regex
+    from grpo_practice.verify.builtin import regex
 
     return regex(sample, response, pattern=pattern)
 

@@ -10,10 +10,10 @@ import openai
 from typing_extensions import override
 
 from grpo_practice.agents import RolloutContext
-from grpo_practice.agents.own import OwnAgent, ProgramContext
-from grpo_practice.agents.program import FunctionProgram
-from grpo_practice.agents.proxy import Proxy
+from grpo_practice.agents.custom_agents import OwnAgent, ProgramContext
+from grpo_practice.agents.programs import FunctionProgram
 from grpo_practice.calls import Address, Reply, Request, Scope, Usage
+from grpo_practice.chat_server.proxy import Proxy
 from grpo_practice.errors import EndpointError
 from grpo_practice.events import silent
 from grpo_practice.llm.ledgered import Model, ledgered

@@ -8,8 +8,8 @@ from typing import Any
 import openai
 import pytest
 
-from grpo_practice.agents import clock, own
-from grpo_practice.agents.own import ProgramContext
+from grpo_practice.agents import clock, custom_agents
+from grpo_practice.agents.custom_agents import ProgramContext
 from grpo_practice.calls import Message, Reply, Request
 from grpo_practice.errors import (
     ContentFilterError,
@@ -236,7 +236,7 @@ async def test_a_program_that_takes_too_long_is_ended() -> None:
 
 
 async def test_a_program_that_does_not_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own, "GRACE_S", 0.1)
+    monkeypatch.setattr(custom_agents, "GRACE_S", 0.1)
     world, stop = World(), asyncio.Event()
 
     async def deaf(question: str, system: str, context: ProgramContext) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.agents.own import ProgramContext
-from grpo_practice.agents.program import MAX_OUTPUT, CommandProgram, environment
+from grpo_practice.agents.custom_agents import ProgramContext
+from grpo_practice.agents.programs import MAX_OUTPUT, CommandProgram, environment
 from grpo_practice.errors import AgentError
 from tests.agents.own.helpers import CONTEXT, PYTHON
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.agents import program
-from grpo_practice.agents.own import ProgramContext
-from grpo_practice.agents.program import MAX_OUTPUT, FunctionProgram
+from grpo_practice.agents import programs
+from grpo_practice.agents.custom_agents import ProgramContext
+from grpo_practice.agents.programs import MAX_OUTPUT, FunctionProgram
 from grpo_practice.errors import AgentError
 from tests.agents.own.helpers import CONTEXT
 
@@ -123,7 +123,7 @@ async def test_a_thread_is_left_to_itself_and_that_is_said_once() -> None:
 async def test_a_thread_that_ends_with_its_rollout_is_no_news(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(program, "ENDING_S", 60.0)
+    monkeypatch.setattr(programs, "ENDING_S", 60.0)
     began, go_on, notices = threading.Event(), threading.Event(), list[str]()
 
     def raises(*_: Any) -> str:

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from grpo_practice.agents import RolloutContext
-from grpo_practice.agents.own import OwnAgent
+from grpo_practice.agents.custom_agents import OwnAgent
 from grpo_practice.calls import Address
 from grpo_practice.errors import Change, ConfigError, FingerprintError, RunFailedError
 from grpo_practice.events import Notice
 from grpo_practice.store import Store
 from grpo_practice.types import Played
 from tests.agents.own.test_docs import BLOCK, PAGE
-from tests.build.project import Project, served
+from tests.app.project import Project, served
 
 ASK = """
 import asyncio, json

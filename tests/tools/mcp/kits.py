@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from grpo_practice.config.tools import McpToolkit
+from grpo_practice.config.schema.tools import McpToolkit
 from grpo_practice.tools import Tool
 from grpo_practice.tools.mcp import open_mcp
 from tests.tools.fakes import SCOPE

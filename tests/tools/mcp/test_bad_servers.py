@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.config.tools import McpToolkit
+from grpo_practice.config.schema.tools import McpToolkit
 from grpo_practice.errors import ConfigError, EndpointRefusedError
 from grpo_practice.tools import ToolError
 from grpo_practice.tools.mcp import connection, server

@@ -10,11 +10,11 @@ import pytest
 import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 
-from grpo_practice.config.tools import McpToolkit
+from grpo_practice.config.schema.tools import McpToolkit
 from grpo_practice.errors import ConfigError, EndpointRefusedError
 from grpo_practice.tools import ToolError
-from grpo_practice.tools.box import capped
 from grpo_practice.tools.mcp import server as shared
+from grpo_practice.tools.toolbox import capped
 from tests.tools.fakes import SCOPE, FakeLedger, box
 from tests.tools.mcp.kits import ask, opened
 from tests.tools.mcp.test_stateful import OTHER

@@ -12,7 +12,7 @@ import pytest
 from grpo_practice.errors import ConfigError
 from grpo_practice.redact import redactor
 from grpo_practice.tools import ToolError
-from grpo_practice.tools.box import capped
+from grpo_practice.tools.toolbox import capped
 from tests.tools.mcp.kits import HERE, alive, ask, gone, kit, opened
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.config.tools import PythonConfig
+from grpo_practice.config.schema.tools import PythonConfig
 from grpo_practice.errors import ConfigError
 from grpo_practice.tools import Tool
 from grpo_practice.tools.python import open_python

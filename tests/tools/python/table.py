@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from grpo_practice.config.tools import PythonConfig
+from grpo_practice.config.schema.tools import PythonConfig
 from grpo_practice.errors import ConfigError
 from grpo_practice.tools import Tool, ToolError
 from grpo_practice.tools.python import open_python

@@ -15,7 +15,7 @@ from tests.tools.python.running import bwrap_works, children, gone, living, proc
 PARENT = """
 import asyncio, sys
 from pathlib import Path
-from grpo_practice.config.tools import PythonConfig
+from grpo_practice.config.schema.tools import PythonConfig
 from grpo_practice.tools.python import open_python
 from tests.tools.fakes import SCOPE
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.build.agents import UNCONFINED
+from grpo_practice.app.agents import UNCONFINED
 from grpo_practice.errors import ConfigError
 from grpo_practice.events import Notice, ToolFinished
-from tests.build.project import CONFIG, Project, Served, served
+from tests.app.project import CONFIG, Project, Served, served
 from tests.tools.python.running import ALL, bwrap_works
 
 CODE = "import time\nprint('run at', time.time())\n6 * 7"

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.config.tools import PythonConfig
+from grpo_practice.config.schema.tools import PythonConfig
 from grpo_practice.errors import ConfigError
 from grpo_practice.tools import Tool, ToolError
-from grpo_practice.tools.box import OUTPUT_BYTES, capped
 from grpo_practice.tools.python import cpython as cpython_module
 from grpo_practice.tools.python import unfenced
-from grpo_practice.tools.python.written import HEAD, MOST, TAIL, Written, joined
+from grpo_practice.tools.python.captured_output import HEAD, MOST, TAIL, Written, joined
+from grpo_practice.tools.toolbox import OUTPUT_BYTES, capped
 from tests.tools.python.running import ALL, CPYTHON, gone, opened, said
 
 

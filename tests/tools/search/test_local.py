@@ -176,7 +176,7 @@ async def test_2_33_what_would_unpack_to_much_is_unpacked_to_the_cap(
     encoding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unpacked = Counting()
-    monkeypatch.setattr("grpo_practice.tools.search.body.zlib", unpacked)
+    monkeypatch.setattr("grpo_practice.tools.search.bounded_body.zlib", unpacked)
     body = gzip.compress(BOMB, 1) if encoding == "gzip" else zlib.compress(BOMB, 1)
     async with raw(answer(body, f"Content-Encoding: {encoding}")) as server:
         text, whole = await read(server)

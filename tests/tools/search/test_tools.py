@@ -12,7 +12,7 @@ import pytest
 from pydantic import SecretStr
 
 from grpo_practice.calls import Chat, Message, Reply, Scope, Tools
-from grpo_practice.config.tools import SearchConfig
+from grpo_practice.config.schema.tools import SearchConfig
 from grpo_practice.errors import (
     ConfigError,
     ContentFilterError,
@@ -21,11 +21,11 @@ from grpo_practice.errors import (
     EndpointRefusedError,
 )
 from grpo_practice.prompts.web import web_texts
-from grpo_practice.tools.box import OUTPUT_BYTES
 from grpo_practice.tools.search import open_search
+from grpo_practice.tools.search.fence import PREFACE
 from grpo_practice.tools.search.page import Page
 from grpo_practice.tools.search.qa import question
-from grpo_practice.tools.search.shown import PREFACE
+from grpo_practice.tools.toolbox import OUTPUT_BYTES
 from tests.tools.fakes import SCOPE, FakeLedger, box
 from tests.tools.search.ssrf import world
 from tests.tools.search.standins import JINA_KEY, SERPER_KEY, Answer, Standins, standins

@@ -9,7 +9,7 @@ from typing import Any
 
 from grpo_practice.calls import Scope
 from grpo_practice.canonical import clean, clean_json
-from grpo_practice.config.tools import McpToolkit
+from grpo_practice.config.schema.tools import McpToolkit
 from grpo_practice.errors import AgentError, ConfigError
 from grpo_practice.tools import Output, Tool
 

@@ -7,7 +7,7 @@ from mcp import Client
 from mcp.types import Tool as ServerTool
 
 from grpo_practice.canonical import canon, clean, clean_json, text_sha
-from grpo_practice.config.tools import McpToolkit
+from grpo_practice.config.schema.tools import McpToolkit
 from grpo_practice.errors import ConfigError
 
 MOST_PAGES, MOST_TOOLS = 100, 1_000

@@ -16,7 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import Implementation
 
 from grpo_practice import __version__
-from grpo_practice.config.tools import McpToolkit
+from grpo_practice.config.schema.tools import McpToolkit
 from grpo_practice.errors import ConfigError
 from grpo_practice.redact import redactor, url_secrets, variable_secrets
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from grpo_practice.config.tools import PythonConfig
+from grpo_practice.config.schema.tools import PythonConfig
 from grpo_practice.tools import Tool, ToolError
 from grpo_practice.tools.function import tool_of
 from grpo_practice.tools.python.backend import Backend

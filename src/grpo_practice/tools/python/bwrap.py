@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from grpo_practice.config.env import project
+from grpo_practice.config.reading.env import project
 from grpo_practice.tools.python import seccomp
 from grpo_practice.tools.python.backend import Backend, refused
 from grpo_practice.tools.python.cpython import (

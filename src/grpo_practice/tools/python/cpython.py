@@ -15,7 +15,7 @@ from pathlib import Path
 from signal import SIGKILL
 
 from grpo_practice.tools import ToolError
-from grpo_practice.tools.python.written import STARTED, Written, joined, out_of_time
+from grpo_practice.tools.python.captured_output import STARTED, Written, joined, out_of_time
 
 PROCESSES = 64
 """Processes and threads of one execution."""
@@ -36,7 +36,7 @@ ENVIRONMENT = {
 @cache
 def program() -> str:
     """The text of what runs inside."""
-    return Path(__file__).with_name("inside.py").read_text("utf-8")
+    return Path(__file__).with_name("sandbox_main.py").read_text("utf-8")
 
 
 def python_arguments() -> list[str]:

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from grpo_practice.calls import Chat, Scope
-from grpo_practice.config.tools import SearchConfig
+from grpo_practice.config.schema.tools import SearchConfig
 from grpo_practice.errors import ConfigError
 from grpo_practice.text import CHARS_PER_TOKEN
 from grpo_practice.tools import Tool

@@ -11,7 +11,7 @@ from yarl import URL
 from grpo_practice import __version__
 from grpo_practice.text import brief
 from grpo_practice.tools import ToolError
-from grpo_practice.tools.search.body import ENCODINGS, body_of
+from grpo_practice.tools.search.bounded_body import ENCODINGS, body_of
 from grpo_practice.tools.search.guard import Guard
 from grpo_practice.tools.search.markup import decoded, readable
 from grpo_practice.tools.search.page import Banned, Page, RefusedError, domain_of

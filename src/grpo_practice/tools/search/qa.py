@@ -16,8 +16,8 @@ from grpo_practice.text import CHARS_PER_TOKEN, strip_think
 from grpo_practice.tools import Output, Tool, ToolError
 from grpo_practice.tools.function import tool_of
 from grpo_practice.tools.search.engines import Engine, Reader
+from grpo_practice.tools.search.fence import PREFACE, clipped, from_web, neutral
 from grpo_practice.tools.search.page import Banned, Found, Page, domain_of
-from grpo_practice.tools.search.shown import PREFACE, clipped, from_web, neutral
 
 SLOTS = ("url", "query", "page", "label", "cut")
 MOST_RESULTS = 20

@@ -12,8 +12,8 @@ from grpo_practice.errors import EndpointRefusedError
 from grpo_practice.redact import redactor
 from grpo_practice.text import brief
 from grpo_practice.tools import ToolError
-from grpo_practice.tools.search.body import ENCODINGS, body_of
-from grpo_practice.tools.search.shown import neutral
+from grpo_practice.tools.search.bounded_body import ENCODINGS, body_of
+from grpo_practice.tools.search.fence import neutral
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession

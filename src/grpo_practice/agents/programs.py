@@ -1,0 +1,296 @@
+"""A function or a command of the user's own, as a `Program`."""
+
+import asyncio
+import contextvars
+import inspect
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import override
+
+from grpo_practice.agents.custom_agents import GRACE_S, ProgramContext
+from grpo_practice.canonical import clean
+from grpo_practice.errors import AgentError
+from grpo_practice.text import brief, cut, visible
+
+MAX_OUTPUT = 2**20
+"""Bytes of an answer, and of all that a command prints."""
+SAID_CHARS = 2_000
+"""Characters that are kept of what a program says of its failure."""
+ENDING_S = 0.2
+"""Seconds in which a thread whose rollout has ended may end by itself."""
+PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
+"""What a command gets of our environment. Keys are not among it."""
+
+
+class FunctionProgram:
+    """Calls `function(question, system, context)`.
+
+    An async function runs on the event loop and is cancelled. Any other runs in a thread of its
+    own, which nobody can end: it is left to itself, and `notice` says so once.
+
+    Args:
+        name: As configured.
+        function: It.
+        notice: Told what a person should know.
+    """
+
+    def __init__(
+        self, name: str, function: Callable[..., Any], notice: Callable[[str], None]
+    ) -> None:
+        self._name, self._function, self._notice = name, function, notice
+        self._async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004 - its kind is asked
+        )
+        self._left = False
+
+    async def __call__(self, question: str, system: str, context: ProgramContext) -> str:
+        """What it returns."""
+        given = (question, system, context)
+        try:
+            result = self._function(*given) if self._async else await self._in_thread(given)
+            if inspect.isawaitable(result):
+                result = await result
+        except asyncio.CancelledError:
+            if _being_cancelled():
+                raise
+            raise AgentError(f"{self._name} raised CancelledError") from None
+        except KeyboardInterrupt:
+            raise
+        except BaseException as e:
+            raise AgentError(_said(f"{self._name} raised {type(e).__name__}{_line(e)}: {e}")) from e
+        return _answer(result, f"{self._name} returned")
+
+    async def _in_thread(self, given: tuple[Any, ...]) -> Any:
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+
+        def settle(result: Any, error: BaseException | None) -> None:
+            if not done.done():
+                done.set_result((result, error))
+
+        def work() -> None:
+            try:
+                came: tuple[Any, BaseException | None] = (self._function(*given), None)
+            except BaseException as e:  # noqa: BLE001 - it is raised where it is waited for
+                came = (None, e)
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(settle, *came)
+
+        run = contextvars.copy_context().run
+        threading.Thread(target=run, args=(work,), daemon=True, name="agent").start()
+        try:
+            await asyncio.wait((done,))  # which a cancellation leaves as it is
+        except asyncio.CancelledError:
+            try:
+                await asyncio.wait((done,), timeout=ENDING_S)  # one that just fails needs no word
+            finally:
+                if not done.done():
+                    self._leave()
+            raise
+        result, error = done.result()
+        if error is not None:
+            raise error
+        return result
+
+    def _leave(self) -> None:
+        if not self._left:
+            self._left = True
+            self._notice(
+                f"{self._name} was still running when its rollout ended; a thread cannot be"
+                " stopped, so it goes on (an async function would be cancelled)"
+            )
+
+
+class CommandProgram:
+    """Runs a command for each rollout: JSON on its stdin, JSON on its stdout.
+
+    It and all that it started are ended with the rollout. Its environment is its own: an address
+    and a key that serve this rollout, and no other key.
+
+    Args:
+        command: The program and its arguments.
+        folder: Where it runs.
+    """
+
+    def __init__(self, command: Sequence[str], folder: Path) -> None:
+        self._command, self._folder = tuple(command), folder
+
+    async def __call__(self, question: str, system: str, context: ProgramContext) -> str:
+        """The `answer` it prints."""
+        given, talk = {"question": question, "system": system} | asdict(context), _Talk()
+        starting = asyncio.create_task(self._start(context, talk))
+        try:
+            await asyncio.wait((starting,))
+            transport = starting.result()
+            stdin = transport.get_pipe_transport(0)
+            assert isinstance(stdin, asyncio.WriteTransport)
+            stdin.write(json.dumps(given).encode())
+            stdin.write_eof()
+            await asyncio.wait((talk.exited, talk.flooded), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            # A start that is itself cancelled kills the process alone, not what that has started,
+            # and then waits until nobody holds its pipes any more.
+            await asyncio.wait((starting,))
+            if starting.exception() is None:
+                await _end(starting.result(), talk)
+        return self._read(transport.get_returncode(), talk)
+
+    async def _start(self, context: ProgramContext, talk: "_Talk") -> asyncio.SubprocessTransport:
+        try:
+            transport, _ = await asyncio.get_running_loop().subprocess_exec(
+                lambda: talk,
+                *self._command,
+                cwd=self._folder,
+                env=environment(context, os.environ),
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as e:
+            raise AgentError(f"{self._command[0]} cannot be run: {e}") from e
+        return transport
+
+    def _read(self, code: int | None, talk: "_Talk") -> str:
+        name = Path(self._command[0]).name
+        if talk.flooded.done():
+            raise AgentError(f"{name} printed more than {MAX_OUTPUT // 1024:,} KiB")
+        if code:
+            how = f"was ended by {_signal(-code)}" if code < 0 else f"ended with exit code {code}"
+            raise AgentError(_said(f"{name} {how}{talk.complaint}"))
+        try:
+            result = json.loads(_last_line(bytes(talk.out).decode()))
+        except (ValueError, RecursionError):
+            shown = brief(talk.out.decode(errors="replace"), 200) or "nothing"
+            raise AgentError(
+                _said(f'{name} printed {shown}, not {{"answer": "…"}}{talk.complaint}')
+            ) from None
+        if not isinstance(result, dict) or "answer" not in result:
+            raise AgentError(_said(f'{name} printed JSON without "answer"{talk.complaint}'))
+        return _answer(result["answer"], f"{name} printed the answer")
+
+
+class _Talk(asyncio.SubprocessProtocol):
+    """What a process says."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.out, self._err = bytearray(), bytearray()
+        self.exited, self.closed, self.flooded = (loop.create_future() for _ in range(3))
+
+    @property
+    def complaint(self) -> str:
+        """The end of what it wrote to stderr, to be put behind a sentence; '' for nothing."""
+        text = visible(self._err.decode(errors="replace")).strip()
+        return f": {text}" if text else ""
+
+    @override
+    def pipe_data_received(self, fd: int, data: bytes | str) -> None:
+        """Keep it, as far as it is wanted."""
+        assert isinstance(data, bytes)
+        if fd == 2:
+            self._err = (self._err + data)[-SAID_CHARS:]
+        elif len(self.out) + len(data) <= MAX_OUTPUT:
+            self.out += data
+        elif not self.flooded.done():
+            self.flooded.set_result(None)
+
+    @override
+    def process_exited(self) -> None:
+        """It has ended; what it started may not have."""
+        self.exited.set_result(None)
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        """All was read that it wrote."""
+        self.closed.set_result(None)
+
+
+def environment(context: ProgramContext, ours: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a command: programs that ask a model by themselves ask the right one."""
+    kept = {name: ours[name] for name in PASSED if name in ours}
+    return kept | {
+        "OPENAI_BASE_URL": context.base_url,
+        "OPENAI_API_BASE": context.base_url,
+        "OPENAI_API_KEY": context.api_key,
+        "OPENAI_MODEL": context.model,
+    }
+
+
+async def _end(transport: asyncio.SubprocessTransport, talk: _Talk) -> None:
+    """The process and all in its group have ended, and what they wrote was read."""
+    group = transport.get_pid()
+    try:
+        if not talk.exited.done():
+            _kill(group, signal.SIGTERM)
+            await asyncio.wait((talk.exited,), timeout=GRACE_S / 5)
+    finally:
+        _kill(group, signal.SIGKILL)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_S / 5):  # one that left the group may hold a pipe
+                await asyncio.wait((talk.closed,))
+        transport.close()
+
+
+def _kill(group: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def _answer(value: Any, what: str) -> str:
+    """The answer as text; '' for None.
+
+    Raises:
+        AgentError: It is something else, or too long.
+    """
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise AgentError(f"{what} {type(value).__name__}, not text")
+    if len(value) > MAX_OUTPUT:
+        raise AgentError(f"{what} more than {MAX_OUTPUT // 1024:,} KiB")
+    return value
+
+
+def _last_line(text: str) -> str:
+    """The text where it is JSON as a whole, else its last line that is not empty."""
+    try:
+        json.loads(text)
+    except ValueError:
+        lines = [line for line in text.splitlines() if line.strip()]
+        return lines[-1] if lines else ""
+    return text
+
+
+def _said(text: str) -> str:
+    return cut(clean(text), SAID_CHARS + 500)
+
+
+def _line(error: BaseException) -> str:
+    """Where in the user's file it was raised, or in what that calls."""
+    trace = error.__traceback__
+    frames = []
+    while trace is not None:
+        frames.append(trace)
+        trace = trace.tb_next
+    theirs = [f for f in frames if f.tb_frame.f_code.co_filename != __file__]
+    if not theirs:
+        return ""
+    return f" at {Path(theirs[0].tb_frame.f_code.co_filename).name}:{theirs[0].tb_lineno}"
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0

@@ -1,0 +1,137 @@
+"""The agent to ship: what was measured, read back from the records of its run."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from grpo_practice.app.library_refs import Found, library_of
+from grpo_practice.config.reading.yaml_reader import parse_yaml
+from grpo_practice.config.schema.agent import AgentConfig
+from grpo_practice.config.schema.tools import Toolkit
+from grpo_practice.errors import ConfigError
+from grpo_practice.export import ExportedAgent, Format, Measured, Provenance, render
+from grpo_practice.prompts.system import system_prompt
+from grpo_practice.redact import REDACTED
+from grpo_practice.reports.run_reports import Known, measured, measured_with
+from grpo_practice.store import Store
+from grpo_practice.store.queries import references
+from grpo_practice.store.run_names import eval_name
+
+_AGENT = "evaluation.agent."
+
+
+def export_agent(store: Store, ref: str | None, step: str, format: Format) -> str:
+    """The agent with the library that `ref` and `step` name (see `library_of`), as a file.
+
+    It is read from the identity its branch was recorded with: every variable is filled in as it
+    was when the agent played, and no key or URL is needed to export it.
+
+    Raises:
+        ConfigError: There is no such library, or its agent is not on record as it was played.
+    """
+    return render(exported(store, library_of(store, ref, step)), format)
+
+
+def exported(store: Store, found: Found) -> ExportedAgent:
+    """The agent that played with this library.
+
+    Raises:
+        ConfigError: Its instructions are not on record byte for byte.
+    """
+    record = store.read(references.record, found.branch)
+    config = AgentConfig.model_validate(_nested(record.identity))
+    _check_prompt(store, found, config.agent.instructions)
+    settings = config.model.model_settings.model_dump(exclude_none=True)
+    timeout = _timeout(record.config_text)
+    if timeout is not None:  # no part of the identity, yet without it long answers are cut off
+        settings["extra_args"] = {**settings.get("extra_args", {}), "timeout": timeout}
+    left_out = list[str]()
+    return ExportedAgent(
+        name=config.agent.name,
+        instructions=config.agent.instructions,
+        library=found.library,
+        model=config.model.model_provider.model,
+        model_settings=_without_secrets(settings, "model_settings", left_out),
+        toolkits={name: _toolkit(kit) for name, kit in config.toolkits.items()},
+        max_turns=config.max_turns,
+        more=_more(config),
+        provenance=_provenance(store, found, tuple(left_out)),
+    )
+
+
+def _toolkit(kit: Toolkit) -> dict[str, Any]:
+    """The toolkit as it stands in a config, what it has by default left out."""
+    return {"mode": kit.mode, **kit.model_dump(exclude_defaults=True)}
+
+
+def _more(config: AgentConfig) -> dict[str, Any]:
+    """What an agent's config has beside what all have."""
+    more: dict[str, Any] = {}
+    if config.stop_at_tool_names:
+        more["stop_at_tool_names"] = list(config.stop_at_tool_names)
+    if config.type != "simple":
+        more["type"] = config.type
+        more |= {"function": config.function} if config.function else {}
+        more |= {"command": list(config.command)} if config.command else {}
+    return more
+
+
+def _provenance(store: Store, found: Found, left_out: tuple[str, ...]) -> Provenance:
+    run = store.run(found.run)
+    return Provenance(
+        run=run.name,
+        branch=found.branch,
+        step=found.step,
+        simulated=run.simulated,
+        before=_evidence(measured(store, found.branch, eval_name(run.exp_id))),
+        after=_evidence(measured_with(store, found.branch, run.exp_id, found.library)),
+        left_out=left_out,
+    )
+
+
+def _evidence(known: Known | None) -> Measured | None:
+    return None if known is None else Measured(known.run, known.dataset, known.score)
+
+
+def _check_prompt(store: Store, found: Found, instructions: str) -> None:
+    """What is shipped is what was played: the prompt of a rollout must come out again."""
+    told = store.read(references.told, found.branch)
+    if told is not None and system_prompt(instructions, store.library(told[1])) != told[0]:
+        raise ConfigError(
+            f"the instructions on record for {found.run} are not, byte for byte, what its "
+            "agent was told: a text in them was hidden as a secret, or another version played it",
+            hint="`grpo-practice experiences list` shows what was learnt, to add to them by hand",
+        )
+
+
+def _nested(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """The agent's part of a flat identity, as the mapping it was."""
+    out: dict[str, Any] = {}
+    for key, value in identity.items():
+        if key.startswith(_AGENT):
+            *above, last = key.removeprefix(_AGENT).split(".")
+            section = out
+            for part in above:
+                section = section.setdefault(part, {})
+            section[last] = value
+    return out
+
+
+def _timeout(config_text: str) -> Any:
+    """`extra_args.timeout` as it was configured; None when it was not."""
+    part = parse_yaml(config_text, "the stored config")
+    for name in ("evaluation", "agent", "model", "model_settings", "extra_args"):
+        part = part.at(name)
+    return part.data.get("timeout")
+
+
+def _without_secrets(value: Any, key: str, left_out: list[str]) -> Any:
+    """The value without what was hidden in it; the keys of that are added to `left_out`."""
+    if not isinstance(value, dict):
+        return value
+    kept = {}
+    for name, inner in value.items():
+        if REDACTED in str(inner) and not isinstance(inner, dict):
+            left_out.append(f"{key}.{name}")
+        else:
+            kept[name] = _without_secrets(inner, f"{key}.{name}", left_out)
+    return kept

@@ -1,0 +1,121 @@
+"""The agent of a config, ready to play: its tools open, what is behind them probed."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+from grpo_practice.agents import Agent
+from grpo_practice.agents.simple import play_simple
+from grpo_practice.agents.tool_agent import ToolAgent
+from grpo_practice.app.clients import Models
+from grpo_practice.app.session import Open
+from grpo_practice.calls import Chat, Scope
+from grpo_practice.config.schema.agent import AgentConfig
+from grpo_practice.config.schema.provider import ModelConfig
+from grpo_practice.config.schema.tools import McpToolkit, PythonToolkit, SearchToolkit, Toolkit
+from grpo_practice.errors import ConfigError
+from grpo_practice.events import Notice
+from grpo_practice.tools import Tool
+from grpo_practice.tools.toolbox import Toolbox
+
+UNCONFINED = (
+    "python_executor: the backend subprocess is not a security boundary: the model's code runs as"
+    " you, and can read your files and use the network"
+)
+
+
+@asynccontextmanager
+async def open_agent(
+    config: AgentConfig, models: Models, run: Open, folder: Path
+) -> AsyncIterator[Agent]:
+    """What plays the rollouts of a run; its tools are closed with the block.
+
+    Args:
+        config: The agent.
+        models: Where tools that ask a model get theirs.
+        run: The run that the tools' calls belong to.
+        folder: What paths in the config are relative to.
+
+    Raises:
+        ConfigError: A tool, or the program that plays, cannot be had as the config asks.
+    """
+    if config.type != "simple":
+        from grpo_practice.app.custom_agent import open_own
+
+        async with open_own(config, folder, lambda text: run.emit(Notice(text))) as agent:
+            yield agent
+        return
+    if not config.toolkits:
+        yield play_simple
+        return
+    async with AsyncExitStack() as stack:
+        tools = list[Tool]()
+        for name, toolkit in config.toolkits.items():
+            opened = await open_toolkit(toolkit, partial(models.chats, caller="teacher"), folder)
+            tools += chosen(name, toolkit, await stack.enter_async_context(opened))
+            if isinstance(toolkit, PythonToolkit) and toolkit.config.backend == "subprocess":
+                run.emit(Notice(UNCONFINED))
+        for runs_in in dict.fromkeys(tool.runs_in for tool in tools):
+            names = ", ".join(tool.name for tool in tools if tool.runs_in == runs_in)
+            run.emit(Notice(f"tools: {names} ({runs_in})"))
+        check_stop(config.stop_at_tool_names, tools)
+        box = Toolbox(tools, run.ledger, run.emit)
+        yield ToolAgent(box.open, max_turns=config.max_turns, stop_at=config.stop_at_tool_names)
+
+
+Reader = Callable[[ModelConfig], Awaitable[Callable[[Scope], Chat]]]
+"""Gives a tool its model."""
+
+
+async def open_toolkit(
+    toolkit: Toolkit, reader: Reader, folder: Path
+) -> AbstractAsyncContextManager[list[Tool]]:
+    """Its tools, once the context is entered; then a ConfigError says why it cannot be had."""
+    match toolkit:
+        case PythonToolkit():
+            from grpo_practice.tools.python import open_python
+
+            return open_python(toolkit.config, folder)
+        case SearchToolkit():
+            from grpo_practice.tools.search import open_search
+
+            assert toolkit.config_llm is not None, "the loader fills it"
+            return open_search(toolkit.config, await reader(toolkit.config_llm))
+        case McpToolkit():
+            from grpo_practice.tools.mcp import open_mcp
+
+            return open_mcp(toolkit, folder)
+
+
+def check_stop(names: Iterable[str], tools: Sequence[Tool]) -> None:
+    """Nothing when each of them is a tool.
+
+    Raises:
+        ConfigError: One is not, so that no rollout would ever stop at it.
+    """
+    known = [tool.name for tool in tools]
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"stop_at_tool_names: there is no tool {name!r}",
+                hint=f"there are {', '.join(known)}",
+            )
+
+
+def chosen(name: str, toolkit: Toolkit, tools: list[Tool]) -> list[Tool]:
+    """Those of the toolkit's tools that are activated, in the order the config names them.
+
+    Raises:
+        ConfigError: It has no such tool.
+    """
+    if toolkit.activated_tools is None:
+        return tools
+    known = {tool.name: tool for tool in tools}
+    for wanted in toolkit.activated_tools:
+        if wanted not in known:
+            raise ConfigError(
+                f"toolkits.{name}.activated_tools: there is no tool {wanted!r}",
+                hint=f"it has {', '.join(known)}",
+            )
+    return [known[wanted] for wanted in toolkit.activated_tools]

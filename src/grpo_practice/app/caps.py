@@ -1,0 +1,113 @@
+"""The caps of a command: what its run has spent already, by the prices of today."""
+
+from collections.abc import Sequence
+
+from grpo_practice.app.clients import SIM_URL, endpoint_of
+from grpo_practice.calls import Usage
+from grpo_practice.config.schema.provider import ModelConfig
+from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig
+from grpo_practice.errors import ConfigError
+from grpo_practice.llm.admission import Admission
+from grpo_practice.llm.budget import ASSUMED_OUT, Account, Amount, Caps
+from grpo_practice.llm.endpoint import host
+from grpo_practice.llm.prices import Price, Prices
+from grpo_practice.store import Store
+from grpo_practice.store.queries import spending
+from grpo_practice.store.queries.spending import Lost, Spent
+
+UNKNOWN = Usage(ASSUMED_OUT, None, ASSUMED_OUT)
+"""What a call is taken for whose tokens nobody counted, where no other call can stand for it."""
+
+
+def admission(
+    store: Store, run: str, config: PracticeConfig | EvalConfig, caps: Caps, command: str
+) -> Admission:
+    """The door of a command on this run: with what was spent on it, if there are caps.
+
+    What earlier commands spent counts, over all branches, and that of the runs it made. A call
+    that may have been billed without telling its tokens counts as the largest of its stage.
+
+    Raises:
+        ConfigError: Money is capped, and a model has no price.
+    """
+    if not caps:
+        return Admission()
+    spent, lost = store.read(spending.spent, run), store.read(spending.lost, run)
+    largest = dict[str, int]()
+    for row in spent:
+        largest[row.name] = max(largest.get(row.name, 0), row.most_out or 0)
+    largest = {name: most for name, most in largest.items() if most}
+    micro = 0 if caps.cost_micro is None else _micro(_PriceBook(config), spent, lost)
+    tries = sum(row.tries for row in spent) + sum(row.tries for row in lost)
+    already = Amount(tries, _tokens(spent, lost), micro)
+    return Admission(Account(caps, already, largest=largest, command=command))
+
+
+def asked(config: PracticeConfig | EvalConfig) -> list[ModelConfig]:
+    """The models that a run of this configuration may ask: student, teacher, judge."""
+    evaluation = config if isinstance(config, EvalConfig) else config.evaluation
+    teacher = None if isinstance(config, EvalConfig) else config.practice.teacher_model
+    judge = evaluation.judge_model if evaluation.verify.may_ask else None
+    return [m for m in (evaluation.agent.model, teacher, judge) if m is not None]
+
+
+class _PriceBook:
+    """The prices of everything that a run asks or has asked.
+
+    Raises:
+        ConfigError: A model that it may ask has no price.
+    """
+
+    def __init__(self, config: PracticeConfig | EvalConfig) -> None:
+        evaluation = config if isinstance(config, EvalConfig) else config.evaluation
+        self._prices = Prices(evaluation.prices)
+        self._asked = dict[tuple[str, str], Price]()
+        for model in asked(config):
+            _, endpoint = endpoint_of(model, prices=self._prices)
+            for url in endpoint.base_urls:
+                name = model.model_provider.model
+                self._asked[name, host(url)] = self._known(name, url, endpoint.price(name, url))
+
+    def of(self, row: Spent) -> Price:
+        """The price of calls that were made."""
+        where = row.answered_by.rpartition("@")[2]
+        if (row.name, where) in self._asked:
+            return self._asked[row.name, where]
+        url = f"https://{where}/v1"
+        found = self._prices.of(row.name, url, simulated=where == host(SIM_URL))
+        return self._known(row.name, url, found)
+
+    def dearest(self) -> int:
+        """Micro-dollars of a call of which nothing is known, to whichever model."""
+        return max(price.cost_micro(UNKNOWN) or 0 for price in self._asked.values())
+
+    def _known(self, name: str, url: str, price: Price | None) -> Price:
+        if price is None or price.cost_micro(UNKNOWN) is None:
+            raise ConfigError(
+                f"--max-cost: nobody knows what model {name!r} costs at {host(url)}",
+                hint="say it in the config, in USD per million tokens; 0 for a model of your own:"
+                f" evaluation.prices: {{{name!r}: {{input: 0.27, output: 1.10}}}}"
+                " (in an evaluation's file: prices)",
+            )
+        return price
+
+
+def _tokens(spent: Sequence[Spent], lost: Sequence[Lost]) -> int:
+    largest = dict[str, int]()
+    for row in spent:
+        largest[row.stage] = max(largest.get(row.stage, 0), row.most_tokens or 0)
+    unknown = 2 * ASSUMED_OUT
+    total = sum((row.usage.tokens_in or 0) + (row.usage.tokens_out or 0) for row in spent)
+    total += sum(row.uncounted * (largest[row.stage] or unknown) for row in spent)
+    return total + sum(row.maybe_paid * (largest.get(row.stage) or unknown) for row in lost)
+
+
+def _micro(book: _PriceBook, spent: Sequence[Spent], lost: Sequence[Lost]) -> int:
+    largest, total = dict[str, int](), 0
+    for row in spent:
+        price = book.of(row) if row.unpriced.tokens_in or row.uncounted else None
+        unknown = row.most_micro or (price.cost_micro(UNKNOWN) or 0 if price else 0)
+        largest[row.stage] = max(largest.get(row.stage, 0), unknown)
+        known = (price.cost_micro(row.unpriced) or 0) if price else 0
+        total += (row.usage.cost_micro or 0) + known + row.uncounted * unknown
+    return total + sum(row.maybe_paid * largest.get(row.stage, book.dearest()) for row in lost)

@@ -1,0 +1,153 @@
+"""The clients behind student, teacher and judge, opened once per endpoint and closed together."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from importlib import import_module
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from grpo_practice.calls import Chat, Ledger, Scope
+from grpo_practice.config.schema.provider import DEFAULT_TIMEOUT_S, ModelConfig
+from grpo_practice.config.schema.runs import ModelPrice
+from grpo_practice.events import Emit, Notice
+from grpo_practice.llm.admission import Admission
+from grpo_practice.llm.concurrency import FIRST, LATER, STUDENT, Limit
+from grpo_practice.llm.endpoint import Endpoint
+from grpo_practice.llm.ledgered import Model, ledgered
+from grpo_practice.llm.params import canonical_params
+from grpo_practice.llm.prices import Prices
+
+if TYPE_CHECKING:
+    from grpo_practice.llm.client import Client
+
+SIM_URL = "http://simulated/v1"
+"""Never resolved: the simulated endpoint answers in process."""
+
+LISTED = Prices({})
+"""Nobody has said what anything costs."""
+
+Caller = Literal["student", "teacher", "judge"]
+
+
+class Models:
+    """Opens chats for the three roles; an async context that owns the connections.
+
+    Student and teacher share one limit per endpoint, the teacher going first; the judge has its
+    own.
+
+    Args:
+        ledger: What every call is looked up in, and committed to.
+        emit: Told of calls, and of what a person should know.
+        concurrency: Calls in flight at once: of student and teacher, and of the judge.
+        admission: What every try has to pass.
+        prices: What models cost, where the configuration says it.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        emit: Emit,
+        *,
+        concurrency: tuple[int, int],
+        admission: Admission,
+        prices: Mapping[str, ModelPrice],
+    ) -> None:
+        self._ledger, self._emit = ledger, emit
+        self._admission, self._prices = admission, Prices(prices)
+        self._most = dict(zip(("play", "judge"), concurrency, strict=True))
+        self._limits = dict[tuple[str, tuple[str, ...]], Limit]()
+        self._clients = dict[str, "Client"]()
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._stack.aclose()
+
+    async def chats(
+        self, config: ModelConfig, caller: Caller, *, later: bool = False
+    ) -> Callable[[Scope], Chat]:
+        """Opens a conversation with this model at a scope, with the ledger behind it.
+
+        `later`: its requests wait for all others.
+
+        Raises:
+            ConfigError: Its settings or its endpoint cannot be used.
+        """
+        params, endpoint = endpoint_of(config, self._prices)
+        client = await self._client(endpoint, config, caller)
+        send = client.sender(LATER if later else STUDENT if caller == "student" else FIRST)
+        model = Model(config.model_provider.model, params, send)
+        return ledgered(model, self._ledger, self._emit)
+
+    async def _client(self, endpoint: Endpoint, config: ModelConfig, caller: Caller) -> "Client":
+        pool = "judge" if caller == "judge" else "play"
+        key = repr((pool, endpoint.base_urls, endpoint.api_key, endpoint.headers, endpoint.query))
+        key += repr((endpoint.unhashed, endpoint.timeout_s, endpoint.send_seed))
+        key += repr((endpoint.stream, endpoint.stream_usage))
+        if key not in self._clients:
+            from grpo_practice.llm.client import Client
+
+            limit = self._limits.setdefault((pool, endpoint.base_urls), Limit(self._most[pool]))
+            client = Client(
+                endpoint,
+                limit,
+                notice=lambda text: self._emit(Notice(text)),
+                admission=self._admission,
+                transport=_transport(config),
+            )
+            self._clients[key] = await self._stack.enter_async_context(client)
+        return self._clients[key]
+
+
+def load_client() -> None:
+    """What sends requests is imported: half a second that no event loop has to wait for.
+
+    A forecast sends nothing, so it goes without.
+    """
+    from grpo_practice.llm.http import certificates
+
+    import_module("grpo_practice.llm.client")
+    with suppress(OSError, ValueError):  # said where a connection is opened
+        certificates()
+
+
+def endpoint_of(config: ModelConfig, prices: Prices = LISTED) -> tuple[dict[str, Any], Endpoint]:
+    """The params of every request to a model, and the endpoint they go to.
+
+    Raises:
+        ConfigError: A setting is impossible.
+    """
+    params, wire = canonical_params(config.model_settings.given())
+    provider = config.model_provider
+    endpoint = Endpoint(
+        base_urls=(SIM_URL,) if provider.simulated else provider.base_url,
+        api_key=provider.key,
+        headers=wire.headers,
+        query=wire.query,
+        unhashed=wire.unhashed,
+        timeout_s=wire.timeout_s or DEFAULT_TIMEOUT_S,
+        send_seed=provider.send_seed,
+        stream=provider.stream,
+        stream_usage=config.model_settings.include_usage is not False,
+        requests_per_minute=provider.requests_per_minute,
+        tokens_per_minute=provider.tokens_per_minute,
+        key_name=provider.key_origin or "agent.model.model_provider.api_key",
+        price=partial(prices.of, simulated=provider.simulated),
+    )
+    return params, endpoint
+
+
+def _transport(config: ModelConfig) -> Any:
+    if not config.model_provider.simulated:
+        return None
+    from grpo_practice.llm.sim import SimTransport
+
+    return SimTransport()

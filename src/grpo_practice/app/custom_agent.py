@@ -1,0 +1,205 @@
+"""The user's own agent: from its name in a config to what plays, checked before it costs."""
+
+import inspect
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager, redirect_stdout
+from functools import cache
+from hashlib import sha256
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from grpo_practice.agents import Agent
+from grpo_practice.canonical import digest
+from grpo_practice.config.schema.agent import AgentConfig
+from grpo_practice.errors import ConfigError
+from grpo_practice.user_code import Source
+
+DISTRIBUTIONS = {"agents": "openai-agents"}
+"""Where a module that agents are written with has another name than what installs it."""
+FORM = "write `file.py:function` or `package.module:function`"
+
+
+@asynccontextmanager
+async def open_own(
+    config: AgentConfig, folder: Path, notice: Callable[[str], None]
+) -> AsyncIterator[Agent]:
+    """The program, ready to play, and where it asks its model; for the block.
+
+    What a function prints goes to stderr: stdout is for what the command was asked for. Proxies of
+    the environment are not between it and this machine.
+
+    Args:
+        config: An agent of `type: python` or `type: command`.
+        folder: What paths in the config are relative to.
+        notice: Told what a person should know.
+
+    Raises:
+        ConfigError: The program cannot be had.
+    """
+    from grpo_practice.agents.custom_agents import OwnAgent, Program
+    from grpo_practice.agents.programs import CommandProgram, FunctionProgram
+    from grpo_practice.chat_server.proxy import Proxy
+
+    program: Program
+    with ExitStack() as stack:
+        if config.function is not None:
+            stack.enter_context(redirect_stdout(sys.stderr))
+            stack.enter_context(_no_detour())
+            program = FunctionProgram(config.function, _function(config.function, folder), notice)
+        else:
+            program = CommandProgram(_command(config, folder), folder)
+        proxy = Proxy()
+        async with proxy.served():
+            yield OwnAgent(program, proxy, notice)
+
+
+@contextmanager
+def _no_detour() -> Iterator[None]:
+    """In the block, a function's own client reaches this machine without a proxy in between."""
+    before = {name: os.environ.get(name) for name in ("NO_PROXY", "no_proxy")}
+    known = [text for text in before.values() if text]
+    for name in before:
+        os.environ[name] = ",".join([*known, "127.0.0.1"])
+    try:
+        yield
+    finally:
+        for name, text in before.items():
+            if text is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = text
+
+
+def check_own(config: AgentConfig, folder: Path) -> None:
+    """It can be had.
+
+    Raises:
+        ConfigError: It cannot; the message says why.
+    """
+    if config.function is not None:
+        _function(config.function, folder)
+    elif config.command is not None:
+        _command(config, folder)
+
+
+def sha_of(config: AgentConfig, folder: Path) -> str | None:
+    """Hash of the file with the function, or of the files beside the config that a command names.
+
+    None for an agent that is no program. What a program imports is not looked at.
+
+    Raises:
+        ConfigError: There is no such file.
+    """
+    if config.function is not None:
+        path = _file_of(config.function, folder)
+        return None if path is None else _sha(path)
+    named = {word: folder / word for word in config.command or () if not Path(word).is_absolute()}
+    files = {word: _sha(path) for word, path in named.items() if path.is_file()}
+    return digest(files).hex() if config.command else None
+
+
+def _sha(path: Path) -> str:
+    return sha256(path.read_bytes()).hexdigest()
+
+
+def _split(name: str) -> tuple[str, str]:
+    where, colon, function = name.rpartition(":")
+    if not colon or not where or not function.isidentifier():
+        raise ConfigError(f"agent.function {name!r} names no function", hint=FORM)
+    return where, function
+
+
+def _file_of(name: str, folder: Path) -> Path | None:
+    """The file that a function is in; None where its module has none."""
+    where, _ = _split(name)
+    if where.endswith(".py"):
+        places = (folder / Path(where).expanduser(), Path.cwd() / where)
+        found = next((place.resolve() for place in places if place.is_file()), None)
+        if found is None:
+            looked = f"looked in {folder} and {Path.cwd()}"
+            raise ConfigError(f"agent.function {name}: there is no file {where}", hint=looked)
+        return found
+    _importable(folder)
+    try:
+        spec = find_spec(where)
+    except (ImportError, ValueError) as e:
+        raise ConfigError(f"agent.function {name}: {e}", hint=FORM) from e
+    except BaseException as e:  # a package of the user's raises what it likes
+        raise ConfigError(f"agent.function {name}: {type(e).__name__}: {e}") from e
+    if spec is None:
+        raise ConfigError(f"agent.function {name}: there is no module {where}", hint=FORM)
+    path = Path(spec.origin) if spec.origin else None
+    return path if path and path.is_file() else None
+
+
+def _function(name: str, folder: Path) -> Callable[..., Any]:
+    path = _file_of(name, folder)
+    where, attribute = _split(name)
+    try:
+        if where.endswith(".py") and path is not None:
+            _importable(path.parent)
+            function = _loaded(Source(path, attribute, path.read_text("utf-8")))
+        else:
+            with redirect_stdout(sys.stderr):
+                function = getattr(import_module(where), attribute)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as e:  # whatever the user's file raises
+        told = f"agent.function {name}: cannot load it: {type(e).__name__}: {e}"
+        raise ConfigError(told, hint=_missing(e)) from e
+    if not callable(function):
+        raise ConfigError(f"agent.function {name}: {attribute} is no function")
+    _check_call(name, function)
+    return function
+
+
+def _missing(error: BaseException) -> str | None:
+    """What to install where a module is missing."""
+    if not isinstance(error, ModuleNotFoundError) or not error.name:
+        return None
+    module = error.name.partition(".")[0]
+    return f"install it into this environment: pip install {DISTRIBUTIONS.get(module, module)}"
+
+
+@cache
+def _loaded(source: Source) -> Callable[..., Any]:
+    """The function of a file, which is run once."""
+    return source.load()
+
+
+def _check_call(name: str, function: Callable[..., Any]) -> None:
+    try:
+        inspect.signature(function).bind("question", "system", object())
+    except TypeError as e:
+        raise ConfigError(
+            f"agent.function {name}: it cannot be called: {e}",
+            hint="it is called as function(question, system, context)",
+        ) from e
+    except ValueError:  # a builtin without a signature
+        return
+
+
+def _importable(folder: Path) -> None:
+    """Modules in the folder can be imported from now on, also while the function runs.
+
+    They come last, so that none takes the place of an installed one.
+    """
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+
+
+def _command(config: AgentConfig, folder: Path) -> tuple[str, ...]:
+    command = config.command or ()
+    program = command[0]
+    found = shutil.which(program) if os.sep not in program else shutil.which(folder / program)
+    if found is None:
+        raise ConfigError(
+            f"agent.command: there is no program {program!r} that can be run",
+            hint=f"give its path, relative to {folder}, or a name that PATH has",
+        )
+    return command

@@ -1,0 +1,226 @@
+"""`RUN[@BRANCH][:STEP]` and `L12`: what a person types becomes a library of the store.
+
+Names of runs may contain `:` and `@` (those of models do), so a text that is the name of a run is
+that run, and only the end of any other text is read as a branch and a step. (`L12` is always the
+library; a run of that name is `L12:last`.)
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from grpo_practice.errors import ConfigError
+from grpo_practice.reports.run_reports import measured
+from grpo_practice.store import Store, branches, runs
+from grpo_practice.store.queries import references
+from grpo_practice.store.records import RunRow, StepRow
+from grpo_practice.store.run_names import eval_name, library_variant
+from grpo_practice.types import Library
+
+Step = Literal["last", "best"] | int
+
+_REF = re.compile(
+    r"(?P<run>.+?)(?:@(?P<branch>[0-9]{1,9}))?(?::(?P<step>last|best|[0-9]{1,9}))?", re.DOTALL
+)
+_LIBRARY = re.compile(r"L([0-9]{1,18})")
+GO_ON = "`grpo-practice practice` goes on with the run; what is recorded is not paid again"
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A run, and where in it, as typed."""
+
+    run: str
+    branch: int | None = None
+    """None: the newest."""
+    step: Step | None = None
+    """N: the library after step N closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A library, and where it was made."""
+
+    library: Library
+    run: str
+    branch: int
+    """The branch that holds the step: the agent that played it is recorded there."""
+    step: int | None
+    """The closed step it is the library of; None for the one the run started with."""
+
+
+def parse_ref(text: str) -> Ref:
+    """The parts of `RUN[@BRANCH][:STEP]`.
+
+    Raises:
+        ConfigError: There is no run in it.
+    """
+    found = _REF.fullmatch(text)
+    if found is None:
+        raise ConfigError("a run has a name; this one is empty", hint="grpo-practice runs list")
+    branch, step = found["branch"], found["step"]
+    return Ref(found["run"], int(branch) if branch else None, parse_step(step) if step else None)
+
+
+def parse_step(text: str) -> Step:
+    """`last`, `best`, or the number of a step.
+
+    Raises:
+        ConfigError: It is something else.
+    """
+    match text:
+        case "last" | "best":
+            return text
+        case _ if re.fullmatch("[0-9]{1,9}", text):
+            return int(text)
+        case _:
+            raise ConfigError(
+                f"--step {text}: neither `last`, nor `best`, nor the number of a step",
+                hint="steps are counted from 0",
+            )
+
+
+def library_of(store: Store, ref: str | None = None, step: str = "last") -> Found:
+    """The library that `RUN[@BRANCH][:STEP]` or `L12` names.
+
+    Args:
+        store: Where it is.
+        ref: As typed; None is the practice run worked on last.
+        step: `last`, `best` or a number; `last` when `ref` itself says which.
+
+    Raises:
+        ConfigError: There is no such run, branch, step or library, or the best is not known.
+    """
+    wanted = parse_step(step)
+    if ref is not None and (named := _LIBRARY.fullmatch(ref)):
+        if wanted != "last":
+            raise ConfigError(f"{ref} is one library: it has no steps", hint="leave --step out")
+        return _library(store, int(named[1]))
+    parsed = _parsed(store, ref)
+    if parsed.step is not None:
+        if wanted not in ("last", parsed.step):
+            raise ConfigError(f"{ref} and --step {step} name two steps", hint="keep one of them")
+        wanted = parsed.step
+    run = _practice_run(store, parsed.run)
+    branch = store.read(branches.load, _branch_id(store, run, parsed.branch))
+    closed = [row for row in store.steps(branch) if row.closed]
+    if not closed:
+        raise ConfigError(f"{run.name} has closed no step yet, so it has no library", hint=GO_ON)
+    match wanted:
+        case "best":
+            return _best(store, run, closed)
+        case int(number):
+            return _after(store, run, _numbered(run, closed, number))
+        case _:
+            return _after(store, run, closed[-1])
+
+
+def _library(store: Store, library_id: int) -> Found:
+    origin = store.read(references.origin, library_id)
+    if origin is None:
+        raise ConfigError(
+            f"there is no library L{library_id} in {store.path}",
+            hint="`grpo-practice runs show RUN` lists the libraries of a run",
+        )
+    library = store.library(library_id)
+    return Found(library, origin.run, origin.branch_id, origin.step)
+
+
+def _parsed(store: Store, ref: str | None) -> Ref:
+    if ref is None:
+        newest = store.read(runs.latest, ["practice"])
+        if newest is None:
+            raise ConfigError(
+                f"there is no practice run in {store.path} yet",
+                hint="grpo-practice practice --config FILE",
+            )
+        return Ref(newest.name)
+    return Ref(ref) if store.read(runs.find, ref) else parse_ref(ref)
+
+
+def _practice_run(store: Store, name: str) -> RunRow:
+    start = re.split("[@:]", name)[0]
+    if start != name and not store.read(runs.find, name) and store.read(runs.find, start):
+        raise ConfigError(
+            f"{name}: cannot read what follows {start}",
+            hint=f"{start}:last, {start}:best, {start}:N for step N, or {start}@BRANCH:N",
+        )
+    run = store.run(name)
+    if run.kind == "practice":
+        return run
+    played = store.read(branches.load, run.head_branch).library if run.head_branch else Library()
+    if played.id:
+        hint = f"the library it was played with is L{played.id}"
+    else:
+        hint = f"name a practice run: {run.parent_run or run.exp_id}, say"
+    what = "an evaluation" if run.kind == "eval" else f"a {run.kind} run"
+    raise ConfigError(f"{name} is {what}: it makes no library", hint=hint)
+
+
+def _branch_id(store: Store, run: RunRow, wanted: int | None) -> int:
+    there = store.read(references.branch_ids, run.name)
+    if wanted is None:
+        return run.head_branch or there[-1]
+    if wanted not in there:
+        names = ", ".join(f"{run.name}@{i}" for i in there)
+        raise ConfigError(f"{run.name} has no branch {wanted}", hint=f"its branches: {names}")
+    return wanted
+
+
+def _numbered(run: RunRow, closed: Sequence[StepRow], number: int) -> StepRow:
+    for row in closed:
+        if row.plan.step == number:
+            return row
+    last = closed[-1].plan.step
+    raise ConfigError(
+        f"{run.name} has not closed a step {number}; the last it closed is {last}",
+        hint=f"{run.name}:{last}, or go on: {GO_ON}",
+    )
+
+
+def _after(store: Store, run: RunRow, row: StepRow) -> Found:
+    return Found(store.library(row.library_out), run.name, row.branch_id, row.plan.step)
+
+
+def _best(store: Store, run: RunRow, closed: Sequence[StepRow]) -> Found:
+    """The library with the highest mean on the select dataset; of equals, the earliest.
+
+    The one the run started with takes part: when nothing helped, it is the best.
+    """
+    variant = _select_variant(store, run)
+    start = Found(store.library(closed[0].library_in), run.name, closed[0].branch_id, None)
+    candidates = dict[str, Found]()
+    for found in (start, *(_after(store, run, row) for row in closed)):
+        candidates.setdefault(library_variant(found.library), found)
+    means, missing = dict[str, float](), list[str]()
+    for name, found in candidates.items():
+        known = measured(store, found.branch, eval_name(run.exp_id, name, variant))
+        if known is None or known.score.n_scored_questions < known.score.n_questions:
+            missing.append(eval_name(run.exp_id, name, variant))
+        elif known.score.mean is not None:
+            means[name] = known.score.mean
+    if missing or not means:
+        raise ConfigError(
+            f"the best step of {run.name} is not known: {len(missing)} of {len(candidates)} "
+            f"libraries have no complete evaluation ({', '.join(missing)})",
+            hint=GO_ON,
+        )
+    top = max(means.values())
+    return candidates[next(name for name, mean in means.items() if mean >= top - 1e-9)]
+
+
+def _select_variant(store: Store, run: RunRow) -> str:
+    """`data=NAME` of the evaluations that the run made last to choose among its libraries.
+
+    Read from what was made, not from the configuration: that may have been changed since.
+    """
+    made = [r.name.rpartition("/")[2] for r in store.read(runs.every) if r.parent_run == run.name]
+    chosen = [part for part in made if part.startswith("data=")]
+    if not chosen:
+        raise ConfigError(
+            f"{run.name} has no evaluations to choose its best step by",
+            hint="set practice.select_dataset (never the test set) and run `grpo-practice "
+            "practice` again: steps that are closed are kept; or use --step last or N",
+        )
+    return chosen[-1]

@@ -1,0 +1,111 @@
+"""The data a run plays, checked before anything is paid: datasets, files, golds."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from grpo_practice.app.session import Session
+from grpo_practice.canonical import digest
+from grpo_practice.config.schema.runs import EvalData, is_data_file
+from grpo_practice.data.read import read_samples
+from grpo_practice.errors import Change, ConfigError, DataError, FingerprintError
+from grpo_practice.events import Notice
+from grpo_practice.redact import redactor
+from grpo_practice.store import Store
+from grpo_practice.store.records import Branch, DatasetRow
+from grpo_practice.types import Sample
+from grpo_practice.verify.resolve import VerifyFunction, check_gold
+
+LOST = "dataset samples"
+"""The key of a diff that says samples are missing."""
+SHOWN = 5
+"""How many bad golds a message names."""
+
+
+def dataset_of(
+    session: Session, name: str, base_dir: Path, fields: Mapping[str, str] | None = None
+) -> DatasetRow:
+    """The dataset under a name, or the one in a file: stored as the file's name and its content.
+
+    What is odd in a file (missing or doubled answers) is said.
+
+    Raises:
+        DataError: There is none, or the file cannot be read as one.
+    """
+    if not is_data_file(name):
+        return session.store.dataset(name)
+    path = Path(name) if Path(name).is_absolute() else base_dir / name
+    result = read_samples(path, mapping=fields or {})
+    for note in result.notes:
+        session.emit(Notice(f"{path.name}: {note}"))
+    content = digest([s.sha for s in result.samples]).hex()[:8]
+    name = f"{path.stem}-{content}"  # never an uploaded name; other content is another dataset
+    return session.store.add_dataset(name, result.samples, origin=str(path), replace=True)[0]
+
+
+def eval_dataset(session: Session, data: EvalData, base_dir: Path) -> DatasetRow:
+    """The dataset an evaluation asks.
+
+    Raises:
+        DataError: None is named, or there is none under that name.
+    """
+    if data.dataset is None:
+        raise DataError(
+            "there is no dataset to evaluate on", hint="name one: --dataset D, or data.dataset"
+        )
+    named = {"question": data.question_field, "answer": data.gt_field}
+    fields = {key: field for key, field in named.items() if field}
+    return dataset_of(session, data.dataset, base_dir, fields)
+
+
+def check_golds(samples: Iterable[Sample], verify: VerifyFunction, dataset: str) -> None:
+    """Every sample can be scored by this function.
+
+    Raises:
+        DataError: Some cannot; the message names the first of them and counts the rest.
+    """
+    bad = [(n, why) for n, s in enumerate(samples, 1) if (why := check_gold(verify, s))]
+    if bad:
+        named = "; ".join(f"row {n}: {why}" for n, why in bad[:SHOWN])
+        more = f"; and {len(bad) - SHOWN} more" if len(bad) > SHOWN else ""
+        raise DataError(
+            f"{len(bad)} answer{'s' if len(bad) != 1 else ''} of dataset {dataset!r} cannot be "
+            f"scored by verify {verify.name!r}: {named}{more}",
+            hint="mend these rows and upload again, or choose another verify function",
+        )
+
+
+def check_texts(texts: Mapping[str, str | None]) -> None:
+    """None of these texts, which are stored with the run, holds a secret.
+
+    Raises:
+        ConfigError: One does; the message names the text and not the secret.
+    """
+    for name, text in texts.items():
+        if text and redactor.holds(text):
+            raise ConfigError(
+                f"{name} holds a secret (an API key, a header, a part of a URL)",
+                hint="take it out: this text is stored with the run",
+            )
+
+
+def check_plan(store: Store, branch: Branch, now: DatasetRow, planned: Sequence[int]) -> list[str]:
+    """What a person should know when the dataset changed since the branch was planned.
+
+    Raises:
+        FingerprintError: A sample of the plan is no longer in the dataset.
+    """
+    if branch.dataset_id == now.id:
+        return []
+    here = {s.id for s in store.samples(now.id)}
+    missing = [i for i in planned if i not in here]
+    if missing:
+        was, lost = f"{len(planned)} samples", f"{len(missing)} of them are missing"
+        raise FingerprintError(
+            f"dataset {now.name!r} has lost {len(missing)} of the samples {branch.run} plays",
+            [Change(LOST, was, lost)],
+            hint="upload the rows again, or add --restart-step 0 to plan afresh",
+        )
+    return [
+        f"dataset {now.name!r} has changed; {branch.run} goes on with the samples it planned "
+        "(--restart-step 0 plans afresh)"
+    ]

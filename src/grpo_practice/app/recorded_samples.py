@@ -1,0 +1,81 @@
+"""The conversations of a recorded run, as samples to practise on."""
+
+from typing import Any
+
+from grpo_practice.calls import Message, Reply
+from grpo_practice.data.read import ReadResult
+from grpo_practice.errors import ConfigError, DataError
+from grpo_practice.serve.served_agent import ServedAgent
+from grpo_practice.store import Store, branches, recorded_runs
+from grpo_practice.store.recorded_runs import SYSTEM, Conversation
+from grpo_practice.types import Sample
+
+
+def samples_of_run(store: Store, run: str, *, dedup: bool) -> ReadResult:
+    """One sample for each conversation of a recorded run, in the order they began.
+
+    The question is the text of its first user message; there is no answer, since nobody knows a
+    right one. The whole conversation and its last reply are in the sample's meta.
+
+    Args:
+        store: Where the run is.
+        run: Its name.
+        dedup: Keep only the first of several with the same question, spaces folded.
+
+    Raises:
+        ConfigError: It is no recorded run.
+        DataError: There is no question in it.
+    """
+    row = store.run(run)
+    if row.kind != "recorded" or row.head_branch is None:
+        raise ConfigError(
+            f"{run} is a run of {row.kind}: its questions are a dataset already",
+            hint="--from-run takes what `serve --record` recorded; `data list` names datasets",
+        )
+    branch = store.read(branches.load, row.head_branch)
+    agent = ServedAgent(run, "", branch.prompts[SYSTEM])
+    found, seen, repeated, silent = list[Sample](), set[str](), 0, 0
+    for talk in store.read(lambda db: list(recorded_runs.conversations(db, branch.id))):
+        sample = _sample(run, talk, agent)
+        if sample is None:
+            silent += 1
+            continue
+        key = " ".join(sample.question.split())
+        repeated += key in seen
+        if not dedup or key not in seen:
+            found.append(sample)
+        seen.add(key)
+    if not found:
+        raise DataError(
+            f"there is no question in {run}: nothing that was answered begins with a user's text",
+            hint=f"grpo-practice runs show {run}",
+        )
+    return ReadResult(found, _notes(len(found), repeated, silent, dedup=dedup), silent)
+
+
+def _notes(n: int, repeated: int, silent: int, *, dedup: bool) -> list[str]:
+    notes = [
+        f"{n} of its conversations: the question is the first user message, meta has the rest",
+        "no answers: the agent's own last reply, in meta.response, was never scored",
+    ]
+    if repeated:
+        left = "left out" if dedup else "kept (--dedup leaves them out)"
+        notes.append(f"{repeated} with the question of an earlier one, {left}")
+    if silent:
+        notes.append(f"{silent} without a user's text left out")
+    return notes
+
+
+def _sample(run: str, talk: Conversation, agent: ServedAgent) -> Sample | None:
+    """The conversation as a sample; None when no user says anything in it."""
+    messages = agent.theirs(talk.messages)
+    asked = (_text(m) for m in messages if m.get("role") == "user")
+    question = next((text for text in asked if text.strip()), None)
+    if question is None:
+        return None
+    meta: dict[str, Any] = {"conversation": messages, "response": _text(messages[-1])}
+    return Sample(question, source=run, meta=meta)
+
+
+def _text(message: Message) -> str:
+    return Reply(message).content

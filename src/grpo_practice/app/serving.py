@@ -1,0 +1,205 @@
+"""`serve`: an agent's file becomes an endpoint, and what passes a recorded run."""
+
+import asyncio
+import gc
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from grpo_practice.app.clients import SIM_URL, endpoint_of
+from grpo_practice.app.specs import simulated
+from grpo_practice.chat_server.server import LOOPBACK, listening
+from grpo_practice.config import Environment, load_eval
+from grpo_practice.config.identity import identity_of
+from grpo_practice.config.schema.agent import AgentConfig
+from grpo_practice.config.schema.base import check_name
+from grpo_practice.errors import ConfigError
+from grpo_practice.llm.endpoint import Endpoint, shown_url
+from grpo_practice.llm.http import Http
+from grpo_practice.llm.prices import Prices
+from grpo_practice.llm.sim import SimTransport
+from grpo_practice.prompts.system import system_prompt
+from grpo_practice.serve.conversations import MOST, Conversations, Known
+from grpo_practice.serve.recorder import Recorder
+from grpo_practice.serve.served_agent import ServedAgent
+from grpo_practice.serve.service import Counts, Service
+from grpo_practice.serve.upstream import Upstream
+from grpo_practice.store import Store, recorded_runs
+from grpo_practice.store.recorded_runs import RecordedSpec
+from grpo_practice.types import Library
+
+CONNECTIONS = 512
+"""Requests that are under way to the model at once; others wait for their turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An agent, ready to be served."""
+
+    agent: ServedAgent
+    config: AgentConfig
+    endpoint: Endpoint
+    settings: Mapping[str, Any]
+    identity: Mapping[str, Any]
+    config_text: str
+    simulated: bool
+    notices: list[str]
+    """What a person should know."""
+
+    @property
+    def passing_on_to(self) -> str:
+        """Where the model is, for people."""
+        urls = self.endpoint.base_urls
+        if urls == (SIM_URL,):
+            return "the simulated endpoint in this program"
+        return ", ".join(map(shown_url, urls))
+
+
+def prepare(agent: Path, env: Environment) -> Prepared:
+    """The agent in a file: what `eval --agent` reads.
+
+    Raises:
+        ConfigError: It cannot be used; the message names each wrong key with file and line.
+    """
+    no_data = ["data.dataset=none", "verify=exact"]  # an agent alone is asked no questions
+    loaded = load_eval(None, no_data, env, agent=agent)
+    config, prices = loaded.config.agent, Prices(loaded.config.prices)
+    settings, endpoint = endpoint_of(config.model, prices)
+    served = ServedAgent(
+        config.agent.name,
+        config.model.model_provider.model,
+        system_prompt(config.agent.instructions, Library()),
+    )
+    identity = {k: v for k, v in identity_of(loaded.config).items() if k.startswith("agent.")}
+    return Prepared(
+        served,
+        config,
+        endpoint,
+        settings,
+        identity,
+        loaded.text,
+        simulated(config.model),
+        [*loaded.notices, *_what_is_not_served(config, served)],
+    )
+
+
+def _what_is_not_served(config: AgentConfig, agent: ServedAgent) -> Iterator[str]:
+    if not agent.prompt:
+        yield "this agent has no instructions: requests are passed on as they come"
+    if config.toolkits:
+        names = ", ".join(config.toolkits)
+        yield (
+            f"its toolkits ({names}) are not served: tools are the client's, which sends their"
+            " schemas and calls them"
+        )
+    if config.type != "simple":
+        what = config.function or " ".join(config.command or ())
+        yield f"its program ({what}) is not served: its instructions and its model are"
+
+
+async def serve(
+    prepared: Prepared,
+    port: int,
+    *,
+    recorder: Recorder | None,
+    on_ready: Callable[[int, Counts], None],
+    notice: Callable[[str], None],
+) -> None:
+    """The agent answers at `http://127.0.0.1:port/v1` until this call is cancelled.
+
+    Then what is under way is cut, and all that passed is recorded.
+
+    Args:
+        prepared: The agent.
+        port: 0 takes any free one.
+        recorder: Told of what passes.
+        on_ready: Called once requests are being answered, with the port and what is counted.
+        notice: Told what a person should know.
+
+    Raises:
+        ConfigError: The port cannot be listened on, the network settings cannot be used, or the
+            model's own address is this one.
+    """
+    async with _service(prepared, recorder) as service:
+        app = service.application(
+            lambda e: notice(f"a request was not answered: {type(e).__name__}: {e}")
+        )
+        try:
+            async with listening(app, port) as bound:
+                _not_itself(prepared.endpoint, bound)
+                gc.freeze()  # what is imported stays: looking through it again stalls the loop
+                on_ready(bound, service.counts)
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    service.stop()
+        except OSError as e:
+            raise ConfigError(
+                f"cannot listen on port {port}: {os.strerror(e.errno or 0)}",
+                hint="--port 0 takes any free one",
+            ) from e
+
+
+def _not_itself(endpoint: Endpoint, port: int) -> None:
+    for parts in map(urlsplit, endpoint.base_urls):
+        if parts.hostname in LOOPBACK and parts.port == port:
+            raise ConfigError(
+                f"the agent's model is asked at {parts.scheme}://{parts.hostname}:{port}, which is"
+                " where it would be served: a request would go round for ever",
+                hint="OPENAI_BASE_URL is for the programs that use it; unset it here, or name the"
+                " model's own URL in UTU_LLM_BASE_URL",
+            )
+
+
+@asynccontextmanager
+async def _service(prepared: Prepared, recorder: Recorder | None) -> AsyncIterator[Service]:
+    endpoint = prepared.endpoint
+    sim = SimTransport() if prepared.config.model.model_provider.simulated else None
+    http = Http(endpoint, CONNECTIONS, sim)
+    try:
+        upstream = Upstream(endpoint, prepared.agent.model, prepared.settings, http)
+        yield Service(prepared.agent, endpoint, upstream, recorder.take if recorder else None)
+    finally:
+        if recorder is not None:
+            await recorder.drain()
+        await http.aclose()
+
+
+@contextmanager
+def recording(
+    store: Store, run: str, prepared: Prepared, command: str, notice: Callable[[str], None]
+) -> Iterator[Recorder]:
+    """What the recorder is told of is kept as this run; the run is this process's meanwhile.
+
+    Raises:
+        ConfigError: The name cannot be used, or is that of a run of another kind or agent.
+        LockedError: Another process records into it.
+    """
+    check_name(run, "a run")
+    spec = RecordedSpec(
+        run,
+        prepared.identity,
+        prepared.agent.prompt,
+        prepared.config_text,
+        Path.cwd(),
+        prepared.simulated,
+    )
+    with store.lock(run):
+        store.close_dead(run)
+        branch = store.record(spec)
+        with store.invocation(branch, command) as invocation_id:
+            known = [
+                (a.request_hash, Known(a.slot, a.turn, a.nth, a.call_id))
+                for a in store.read(recorded_runs.asked, branch.id, MOST)
+            ]
+            yield Recorder(
+                store.ledger(branch, invocation_id),
+                branch.id,
+                Conversations(known, lambda call_id: store.read(recorded_runs.reply, call_id)),
+                prepared.endpoint,
+                notice,
+            )

@@ -1,0 +1,145 @@
+"""What a report says of failures, of money, and of how far its numbers can be trusted."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from grpo_practice.calls import NO_USAGE
+from grpo_practice.cli.common import cached_share, count, say, tokens
+from grpo_practice.text import brief
+
+if TYPE_CHECKING:
+    from grpo_practice.reports.run_reports import EvalReport, PracticeReport
+    from grpo_practice.store.queries.run_health import Health
+
+LINE = 160
+"""Characters of an error."""
+NAMED = 3
+"""Models without a price that are named."""
+MANY = 0.02
+"""Share of truncated answers from which a report says what to do."""
+
+
+def trouble(report: "EvalReport | PracticeReport") -> list[tuple[str, str]]:
+    """How rollouts ended that are not simply answered, why, and what to do about it."""
+    return [
+        ("outcomes", _outcomes(report.outcomes)),
+        ("errors", _errors(report.failures)),
+        ("look at", "; ".join(_advice(report))),
+        ("retries", retries(report.health)),
+    ]
+
+
+def _outcomes(outcomes: Mapping[str, int]) -> str:
+    ordered = sorted(outcomes.items(), key=lambda item: -item[1])
+    return ", ".join(f"{n} {name}" for name, n in ordered if name != "ok")
+
+
+def _errors(failures: Mapping[str, int]) -> str:
+    if not failures:
+        return ""
+    error, n = next(iter(failures.items()))
+    others = len(failures) - 1
+    times = "once" if n == 1 else f"{n} times"
+    return f"{times} {brief(error, LINE)}" + (f"; and {count(others, 'other')}" if others else "")
+
+
+def _advice(report: "EvalReport | PracticeReport") -> list[str]:
+    from grpo_practice.reports.reproducibility import truncated_share
+
+    share, mute = truncated_share(report.outcomes) or 0.0, report.health.mute
+    said = []
+    if share >= MANY:
+        said.append(f"{100 * share:.0f} % of the answers ran out of tokens: raise max_tokens")
+    if mute:
+        never = f"{count(mute, 'answer')} never began"
+        said.append(f"{never}, since reasoning used all tokens: raise max_tokens")
+    return said
+
+
+def retries(health: "Health") -> str:
+    """What it took to get the answers, and the requests that never got one."""
+    said = []
+    if health.retried:
+        said.append(f"{count(health.retried, 'request')} answered only at a later try")
+    if health.unanswered:
+        kinds = ", ".join(f"{n} {brief(kind, LINE)}" for kind, n in health.unanswered.items())
+        billed = f", {health.maybe_paid} of them perhaps billed" if health.maybe_paid else ""
+        given_up = count(sum(health.unanswered.values()), "request")
+        said.append(f"{given_up} given up ({kinds}){billed}")
+    return "; ".join(said)
+
+
+def shrunk_groups(health: "Health") -> str:
+    """`3 of 5 attempts count in 4 groups`, for each size that groups came to."""
+    sizes = dict[tuple[int, int], int]()
+    for s in health.shrunk:
+        sizes[s.planned, s.scored] = sizes.get((s.planned, s.scored), 0) + s.groups
+    return "; ".join(
+        f"{scored} of {planned} attempts count in {count(groups, 'group')}"
+        for (planned, scored), groups in sorted(sizes.items(), reverse=True)
+    )
+
+
+def costs(report: "EvalReport | PracticeReport") -> list[tuple[str, str]]:
+    """Requests, tokens and dollars; what is not known is said to be unknown."""
+    usage, requests = report.usage, report.requests
+    asked = usage != NO_USAGE or report.unpriced
+    tokens_in, tokens_out = (usage.tokens_in, usage.tokens_out) if asked else (0, 0)
+    share = cached_share(usage.tokens_in, usage.tokens_cached)
+    cached = f" ({tokens(usage.tokens_cached)} cached, {share})" if share else ""
+    thought = f" ({tokens(usage.tokens_reasoning)} reasoning)" if usage.tokens_reasoning else ""
+    return [
+        (
+            "requests",
+            f"{requests.new} new, {report.replayed} replayed from the file,"
+            f" {requests.failed} failed",
+        ),
+        (
+            "in all",
+            f"{tokens(tokens_in)} tokens in{cached}, {tokens(tokens_out)} out{thought},"
+            " this command and earlier ones",
+        ),
+        ("cost", _cost(report)),
+    ]
+
+
+def _cost(report: "EvalReport | PracticeReport") -> str:
+    micro, unpriced = report.usage.cost_micro, report.unpriced
+    known = "nothing was asked" if micro is None else dollars(micro)
+    if not unpriced:
+        return known
+    calls, uncounted = sum(unpriced.values()), report.health.uncounted
+    models = [brief(model, LINE) for model in list(unpriced)[:NAMED]]
+    models += ["others"] if len(unpriced) > NAMED else []
+    why = []
+    if calls > uncounted:
+        why.append(f"no price for {', '.join(models)} ({count(calls - uncounted, 'call')})")
+    if uncounted:
+        why.append(f"the endpoint did not say the tokens of {count(uncounted, 'call')}")
+    key = "evaluation.prices (in an evaluation's file: prices)"
+    advice = f"; add {key}" if calls > uncounted else ""
+    beginning = "unknown" if micro is None else f"{known} and more"
+    return f"{beginning}: {' and '.join(why)}{advice}"
+
+
+def dollars(micro: int) -> str:
+    """`$2.90`; below a cent as many digits as it takes, so that money spent never reads $0.00."""
+    return f"${micro / 1e6:.2f}" if micro >= 10_000 or micro == 0 else f"${micro / 1e6:.6f}"
+
+
+def stage_cost(usd: float | None, unpriced: int) -> str:
+    """The dollars of some calls; `unknown` where none of them has a price."""
+    if usd is None:
+        return "unknown"
+    return dollars(round(usd * 1e6)) + (" and more" if unpriced else "")
+
+
+def say_reproducible(health: "Health") -> None:
+    """Why the numbers need not come again, and who really answered; silent when all is well."""
+    from grpo_practice.reports.reproducibility import notes, voided_by
+
+    reasons = voided_by(health)
+    if reasons:
+        say(f"not reproducible: {'; '.join(reasons)}", style="yellow")
+    for note in notes(health):
+        say(f"note: {note}", style="yellow")

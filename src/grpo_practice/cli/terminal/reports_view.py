@@ -1,0 +1,375 @@
+"""What an evaluation and a practice run came to, for a person."""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, Any
+
+from grpo_practice.cli.common import PROGRAM, count, duration, reward, say
+from grpo_practice.cli.terminal.health_view import costs, say_reproducible, shrunk_groups, trouble
+from grpo_practice.cli.terminal.tables import facts, table
+from grpo_practice.text import brief
+from grpo_practice.types import ALL_ROLLOUTS
+
+if TYPE_CHECKING:
+    from grpo_practice.practice.evidence import Evidence
+    from grpo_practice.reports.run_reports import EvalReport, Known, PracticeReport
+    from grpo_practice.reports.shortfalls import Shortfall
+    from grpo_practice.stats import Score
+    from grpo_practice.store import Store
+    from grpo_practice.store.distillation import Distillation
+    from grpo_practice.store.records import StepRow
+    from grpo_practice.types import Experience, Rollout
+
+SHOWN = 10
+"""Experiences that a report lists."""
+LINE = 160
+"""Characters of an error or of a question."""
+
+
+def simulated(is_so: bool) -> str:
+    """The mark behind whatever a simulated model had a part in."""
+    return " (simulated: says nothing about a real model)" if is_so else ""
+
+
+def show_eval(report: "EvalReport", *, next_command: str | None = None) -> None:
+    """The score with its interval, what it rests on, what went wrong, what it cost, what next."""
+    library = report.library
+    taught = f" with {count(len(library), 'experience')} (L{library.id})" if library else ""
+    say(f"{report.run}{simulated(report.simulated)}", style="bold")
+    dataset = report.dataset
+    facts(
+        [
+            ("agent", f"{report.agent}{taught}"),
+            ("dataset", f"{dataset.name}, {count(report.score.n_questions, 'question')}"),
+            *_scores(report.score, report.k),
+            *trouble(report),
+            *costs(report),
+            ("time", duration(report.seconds)),
+        ]
+    )
+    say_reproducible(report.health)
+    if report.by_source:
+        table(
+            ["source", "score", "95 % interval", "questions", "coverage"],
+            [
+                (name or "(none)", reward(s.mean), interval(s), str(s.n_questions), coverage(s))
+                for name, s in report.by_source.items()
+            ],
+            right=["score", "questions", "coverage"],
+        )
+    if any(name == "error.verify" for name in report.outcomes):
+        say("next: mend the verify function, then --restart-step 0 with the mended file")
+    elif report.failures:
+        failed = count(sum(report.failures.values()), "rollout")
+        say(f"next: the same command again asks only the {failed} that failed")
+    else:
+        say(f"next: {next_command or f'{PROGRAM} runs show {report.run}'}")
+
+
+def interval(score: "Score") -> str:
+    """`0.764 to 0.835`, or why there is none."""
+    if score.ci95 is None:
+        return "none: too few questions"
+    return f"{score.ci95[0]:.3f} to {score.ci95[1]:.3f}"
+
+
+def coverage(score: "Score") -> str:
+    """The share of the planned rollouts that the score rests on: `99.5 %`."""
+    return f"{100 * score.coverage:.1f} %"
+
+
+def _scores(score: "Score", k: int) -> list[tuple[str, str]]:
+    mean = f"{reward(score.mean)}   95 % interval {interval(score)}"
+    at = "   ".join(f"@{j} {p:.3f}" for j, p in score.pass_at.items())
+    some = score.questions_at_k < score.n_questions
+    return [
+        ("score", mean),
+        ("pass", f"{at}{f'   (@{k} over {score.questions_at_k} questions)' if some else ''}"),
+        (
+            "rollouts",
+            f"{score.correct} correct, {score.scored} scored of {score.planned} planned"
+            f" (coverage {coverage(score)})",
+        ),
+    ]
+
+
+def show_practice(
+    report: "PracticeReport", *, next_line: bool = True, limit: int | None = SHOWN
+) -> None:
+    """The steps, before and after, up to `limit` of the library, what it cost, what next."""
+    say(f"{report.run}{simulated(report.simulated)}", style="bold")
+    show_steps(report.steps, {step: known.score for step, known in report.evals.items()})
+    for row in report.steps:
+        if row.status == "merge_failed":
+            why = (row.stats or {}).get("merge_failed")
+            reason = f": {brief(str(why), LINE)}" if why else ""
+            step = row.plan.step
+            say(f"step {step}: the merge failed and the library is unchanged{reason}", style="red")
+    _before_and_after(report)
+    show_library(report.library.experiences, f"L{report.library.id}", report.run, limit=limit)
+    if not report.library.experiences:
+        say(f"  {_why_nothing(report)}")
+    facts(
+        [
+            *trouble(report),
+            ("groups", shrunk_groups(report.health)),
+            *funnel(report.steps, report.run),
+            *costs(report),
+            ("time", duration(report.seconds)),
+        ]
+    )
+    say_reproducible(report.health)
+    say_shortfalls(report.shortfalls, report.run)
+    if next_line:
+        say(f"next: {report.next_command}")
+
+
+def funnel(steps: Sequence["StepRow"], run: str) -> list[tuple[str, str]]:
+    """Return what became of the informative groups, from the comparisons to the library.
+
+    A line each for what there was; steps that an older version closed have no such counts.
+    """
+    from grpo_practice.reports.shortfalls import counted_steps
+    from grpo_practice.store.distillation import Distillation
+
+    steps_counted = counted_steps(steps)
+    if not steps_counted:
+        return [("quarantined", _quarantined(steps, run))]
+    some = steps_named(list(steps_counted))
+    others = sum(row.closed for row in steps) - len(steps_counted)
+    sums = Distillation.total(list(steps_counted.values()))
+    refused = sum(sums.refused.values())
+    return [
+        ("counted", f"{some}; an older version closed {others} more" if others else ""),
+        ("compared", _compared(sums)),
+        ("failed", _failed(sums)),
+        ("summaries", f"{sums.unsummarised} failed" if sums.unsummarised else ""),
+        ("shortened", _shortened(sums)),
+        ("lessons", str(sums.lessons or "")),
+        ("confirmed", f"{count(sums.confirmed, 'vote')} for experiences" if sums.confirmed else ""),
+        ("proposals", str(sums.proposals or "")),
+        ("refused", f"{count(refused, 'operation')} ({_kinds(sums.refused)})" if refused else ""),
+        ("outvoted", count(sums.outvoted, "operation") if sums.outvoted else ""),
+        ("quarantined", _quarantined(steps, run, sums.quarantined)),
+        ("removed", count(sums.removed, "experience") if sums.removed else ""),
+    ]
+
+
+def _compared(sums: "Distillation") -> str:
+    groups = count(sums.informative, "informative group")
+    return f"{sums.compared} of {groups}" if sums.informative else ""
+
+
+def _failed(sums: "Distillation") -> str:
+    lost = sum(sums.failed.values())
+    late = sums.compared + lost - sums.informative
+    after = f", {late} of them after a comparison that was read" if late else ""
+    return f"{count(lost, 'group')} taught nothing ({_kinds(sums.failed)}){after}" if lost else ""
+
+
+def _kinds(counts: Mapping[Any, int]) -> str:
+    """Return `2 unreadable, 1 cut`; the kind alone where there is only one."""
+    from grpo_practice.reports.shortfalls import spoken
+
+    if len(counts) == 1:
+        return spoken(next(iter(counts)))
+    return ", ".join(f"{n} {spoken(kind)}" for kind, n in counts.items())
+
+
+def _shortened(sums: "Distillation") -> str:
+    if not sums.shortened:
+        return ""
+    attempts = count(sums.shortened, "transcript")
+    return f"{attempts} by {sums.cut_chars:,} characters, for the teacher's context"
+
+
+def _quarantined(
+    steps: Sequence["StepRow"], run: str, rules: Mapping[Any, int] | None = None
+) -> str:
+    """How many texts were kept out of the library, and where to see them; '' when none was."""
+    n = sum((row.stats or {}).get("quarantined") or 0 for row in steps)
+    look = f"{PROGRAM} experiences list --quarantined --run {run}"
+    why = f" ({_kinds(rules)})" if rules else ""
+    return f"{count(n, 'proposed text')} kept out of the library{why}: {look}" if n else ""
+
+
+def say_shortfalls(found: Sequence["Shortfall"], run: str, practise: str | None = None) -> None:
+    """Say of what too much came to nothing, what to change, and what to type then."""
+    from grpo_practice.reports.shortfalls import PRACTISE
+
+    for short in found:
+        what, style = ("nothing was learnt", "red") if short.total else ("warning", "yellow")
+        say(f"{what}: {short.sentence}", style=style)
+        say(f"  {short.advice}: {short.next_command(run, practise or PRACTISE)}")
+
+
+def _why_nothing(report: "PracticeReport") -> str:
+    """Why a run learnt nothing, as far as its steps tell."""
+    stats = [row.stats or {} for row in report.steps]
+    if report.merge_failed:
+        return "a merge failed, so that what its step proposed is not in the library"
+    if failed := sum(s.get("groups", {}).get("failed", 0) for s in stats):
+        of = sum(s.get("informative") or 0 for s in stats)
+        return f"{failed} of {count(of, 'comparison')} failed: {PROGRAM} runs show {report.run}"
+    if report.distillation is not None and report.distillation.proposals:
+        return f"what was proposed is not in the library: {PROGRAM} runs show {report.run}"
+    if any(s.get("informative") for s in stats):
+        return f"what was compared suggested nothing: {PROGRAM} runs show {report.run}"
+    means = {s.get("mean_reward") for s in stats}
+    hard = " (too hard: every attempt failed)" if means == {0.0} else ""
+    easy = " (too easy: every attempt was right)" if means == {1.0} else ""
+    return (
+        f"in every group all attempts scored the same, so there was nothing to compare{hard}{easy};"
+        f" look at some: {PROGRAM} eval --limit 3 --show"
+    )
+
+
+def show_steps(steps: Sequence["StepRow"], scores: Mapping[int, "Score"]) -> None:
+    """A row for each step; `scores` of the libraries that were evaluated, by step."""
+    headers = [
+        "step",
+        "epoch",
+        "mean reward",
+        "scored",
+        "informative",
+        "experiences",
+        "library",
+        "status",
+        "score",
+    ]
+    rows = [(*_step(row), _scored(scores.get(row.plan.step))) for row in steps]
+    if not any(row[-1] for row in rows):
+        headers, rows = headers[:-1], [row[:-1] for row in rows]
+    table(headers, rows, right=headers[:6])
+    if left_out := sum(len(row.left_out or ()) for row in steps):
+        say(f"  {count(left_out, 'group')} left out: their question was not informative before")
+    for what, of in _counted(steps).items():
+        where = "" if len(of) == sum(row.closed for row in steps) else f" of {steps_named(of)}"
+        say(f"  mean reward{where}: of {what}; to compare libraries, evaluate them")
+
+
+def _counted(steps: Sequence["StepRow"]) -> dict[str, list[int]]:
+    """Which steps have a mean reward that is not simply that of all rollouts, by what it is of."""
+    found = dict[str, list[int]]()
+    for row in steps:
+        if row.closed and row.stats:
+            what = str(row.stats.get("mean_reward_over", ALL_ROLLOUTS))
+            found.setdefault(what, []).append(row.plan.step)
+    found.pop(ALL_ROLLOUTS, None)
+    return found
+
+
+def steps_named(steps: Sequence[int]) -> str:
+    """`step 6`, or `steps 6 to 11` where these follow each other."""
+    first, last = steps[0], steps[-1]
+    if first == last:
+        return f"step {first}"
+    if last - first == len(steps) - 1:
+        return f"steps {first} to {last}"
+    return f"steps {', '.join(map(str, steps))}"
+
+
+def _step(row: "StepRow") -> tuple[str, ...]:
+    stats = row.stats or {}
+    informative = stats.get("informative")
+    groups = f"{informative} of {row.groups}" if informative is not None else "-"
+    scored = f"{stats['scored']} of {stats['planned']}" if "scored" in stats else "-"
+    return (
+        str(row.plan.step),
+        str(row.plan.epoch),
+        reward(stats.get("mean_reward")),
+        scored,
+        groups,
+        str(stats.get("experiences", "-")),
+        f"L{row.library_out}" if row.library_out else "-",
+        row.status.replace("_", " "),
+    )
+
+
+def _scored(score: "Score | None") -> str:
+    if not score:
+        return ""
+    partly = "" if score.scored == score.planned else f", coverage {coverage(score)}"
+    return f"{reward(score.mean)} ({interval(score)}{partly})"
+
+
+def _before_and_after(report: "PracticeReport") -> None:
+    before, after = report.before, report.after
+    how = "" if after else " (export-agent, then eval --agent; or practice.do_eval: true)"
+    facts([("before", _known(before)), ("after", _known(after) + how)])
+    if before and after and not _comparable(before, after):
+        say("  before and after are of other questions: their difference says nothing")
+
+
+def _known(known: "Known | None") -> str:
+    if known is None:
+        return "not measured"
+    score = known.score
+    asked = f"{count(score.n_questions, 'question')} of {known.dataset}"
+    asked += f" (coverage {coverage(score)})"
+    return f"{reward(score.mean)}   95 % interval {interval(score)}   {asked}   {known.run}"
+
+
+def _comparable(before: "Known", after: "Known") -> bool:
+    same = before.dataset == after.dataset
+    return same and before.score.n_questions == after.score.n_questions
+
+
+def show_library(
+    experiences: Sequence["Experience"],
+    name: str,
+    run: str,
+    *,
+    limit: int | None = None,
+    evidence: Mapping[str, "Evidence"] | None = None,
+) -> None:
+    """Print the experiences of a library, up to `limit` of them, with what stands behind each."""
+    if not experiences:
+        say(f"no experiences ({name} is empty)")
+        return
+    from grpo_practice.practice.evidence import told
+
+    say(f"{count(len(experiences), 'experience')} in {name}:")
+    rows = list[tuple[str, str]]()
+    for e in experiences[:limit]:
+        rows.append((e.id, e.text))
+        if evidence:
+            rows.append(("", told(evidence[e.id])))
+    facts(rows)
+    if limit is not None and len(experiences) > limit:
+        say(f"  and {len(experiences) - limit} more: {PROGRAM} experiences list --run {run}")
+
+
+def show_transcripts(store: "Store", report: "EvalReport", limit: int) -> None:
+    """Every rollout of the first `limit` questions: its messages, the verdict, the gold."""
+    found = (
+        (rollout, row.plan.slots[slot][1])
+        for row in store.steps(report.branch)
+        for (slot, _), (_, rollout) in sorted(
+            store.stored(report.branch, row, store.samples_of(row.plan), transcripts=True).items()
+        )
+    )
+    questions = groupby(found, key=lambda pair: (pair[0].slot, pair[0].sample.id))
+    for _, attempts in islice(questions, limit):
+        for rollout, planned in attempts:
+            _show(rollout, planned)
+
+
+def _show(rollout: "Rollout", attempts: int) -> None:
+    from grpo_practice.practice.transcript import sections
+
+    if attempts > 1:
+        say(f"attempt {rollout.attempt + 1} of {attempts}", style="bold")
+    for section in sections(rollout.played):
+        say(section.heading, style="bold")
+        if section.pieces:
+            say(section.body)
+    played, verdict = rollout.played, rollout.verdict
+    why = f": {played.error}" if played.error else ""
+    outcome = "answered" if played.outcome == "ok" else played.outcome
+    say(f"[{outcome}{why}]  reward {reward(rollout.reward)}", style="bold")
+    if rollout.sample.answer is not None:
+        say(f"the answer is {rollout.sample.answer}")
+    if verdict is not None and verdict.critique:
+        say(f"{verdict.critique}")
+    say("")

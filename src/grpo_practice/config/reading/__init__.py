@@ -1,0 +1,1 @@
+"""From YAML, flags and environment to a typed configuration."""

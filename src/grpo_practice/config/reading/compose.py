@@ -1,0 +1,185 @@
+"""One config out of several files: the `defaults:` list, deep merging, `--set key=value`.
+
+A file is composed where it stands: `/agents/x@agent` inside a file that is included
+`@evaluation` lands in `evaluation.agent`. `# @package` headers therefore never matter.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from grpo_practice.config.reading.problems import dotted
+from grpo_practice.config.reading.yaml_reader import Key, Place, Tree, parse_value, plain, read_yaml
+from grpo_practice.errors import ConfigError
+
+MAX_FILES_DEEP = 16
+_ENTRY = re.compile(r"/(?P<path>[^@\s]+)@(?P<package>\w[\w-]*(?:\.\w[\w-]*)*)")
+_KEY = re.compile(r"[^\s.=]+(?:\.[^\s.=]+)*")
+
+
+def packaged_configs() -> Path:
+    """The folder of configs shipped with the program: in the package, or in a source checkout."""
+    inside = Path(str(files("grpo_practice"))) / "configs"
+    return inside if inside.is_dir() else Path(__file__).resolve().parents[4] / "configs"
+
+
+def is_file(path: Path) -> bool:
+    """True when there is such a file; False also for a name that no file can have."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def compose(path: Path) -> Tree:
+    """The file with everything its `defaults:` include, uninterpolated.
+
+    Raises:
+        ConfigError: A file is missing or not usable, or an entry has another form.
+    """
+    return _compose(path, ())
+
+
+def _compose(path: Path, stack: tuple[Path, ...]) -> Tree:
+    here = path.resolve()
+    if here in stack:
+        chain = " -> ".join(str(p) for p in (*stack[stack.index(here) :], here))
+        raise ConfigError(f"{path}: defaults include each other: {chain}")
+    if len(stack) >= MAX_FILES_DEEP:
+        raise ConfigError(f"{path}: defaults are nested more than {MAX_FILES_DEEP} deep")
+    own = read_yaml(path)
+    entries = own.data.pop("defaults", None)
+    out = Tree({})
+    for entry, place in _entries(entries, own, path):
+        if entry == "_self_":
+            out = merge(out, own)
+            continue
+        found = _ENTRY.fullmatch(entry)
+        if found is None or ".." in found["path"].split("/"):
+            raise ConfigError(
+                f"{place.shown}: the defaults entry {entry!r} is not supported",
+                hint="use `_self_` or `/path/of/file@key.it.goes.under`",
+            )
+        included = _compose(_find(found["path"], path, place), (*stack, here))
+        out = merge(out, nest(included, found["package"].split(".")))
+    return out
+
+
+def _entries(entries: Any, own: Tree, path: Path) -> Iterator[tuple[str, Place]]:
+    """The entries in order, with `_self_` last when it is not among them."""
+    key: Key = ("defaults",)
+    if entries is not None and not isinstance(entries, list):
+        raise ConfigError(f"{path}: defaults should be a list")
+    listed = entries or []
+    for i, entry in enumerate(listed):
+        place = own.place((*key, i)) or Place(str(path))
+        if not isinstance(entry, str):
+            raise ConfigError(
+                f"{place.shown}: the defaults entry {entry!r} is not supported",
+                hint="use `_self_` or `/path/of/file@key.it.goes.under`",
+            )
+        yield entry, place
+    if listed.count("_self_") > 1:
+        raise ConfigError(f"{path}: `_self_` stands twice in defaults")
+    if "_self_" not in listed:
+        yield "_self_", Place(str(path))
+
+
+def _find(name: str, including: Path, place: Place) -> Path:
+    """`/name`: in the nearest parent folder that has it, else in ./configs, else shipped."""
+    folders = [*including.resolve().parents, Path.cwd() / "configs", packaged_configs()]
+    for folder in folders:
+        for suffix in (".yaml", ".yml"):
+            candidate = folder / f"{name}{suffix}"
+            if is_file(candidate):
+                return candidate
+    raise ConfigError(
+        f"{place.shown}: no file /{name}.yaml",
+        hint="looked in the folders above this file, in ./configs and in the shipped configs",
+    )
+
+
+def merge(under: Tree, over: Tree) -> Tree:
+    """Both trees; where both have a key the second wins, mappings are merged deeply."""
+    return Tree(_merge(under.data, over.data), {**under.places, **over.places})
+
+
+def _merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    out = dict(under)
+    for key, value in over.items():
+        below = out.get(key)
+        if isinstance(below, dict) and isinstance(value, dict):
+            value = _merge(below, value)
+        out[key] = value
+    return out
+
+
+def lay_over(under: Tree, over: Tree) -> Tree:
+    """Both trees, merged; a URL that `over` gives does not inherit the key of the URL before."""
+    return merge(Tree(_keyless(under.data, over.data), under.places), over)
+
+
+def _keyless(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    out = dict(under)
+    if "base_url" in over and over["base_url"] != under.get("base_url"):
+        out.pop("api_key", None)
+    for name, inner in over.items():
+        if isinstance(inner, dict) and isinstance(out.get(name), dict):
+            out[name] = _keyless(out[name], inner)
+    return out
+
+
+def nest(tree: Tree, package: Sequence[str]) -> Tree:
+    """The tree under these keys."""
+    data = tree.data
+    for name in reversed(package):
+        data = {name: data}
+    return Tree(data, {(*package, *key): place for key, place in tree.places.items()})
+
+
+def override(tree: Tree, overrides: Sequence[str], *, strip: str = "") -> Tree:
+    """The tree with each `a.b=c` set, in order; values are read as YAML scalars.
+
+    A value in brackets, braces or quotes is read as YAML. `strip` is a first key that may be left
+    out or written. Setting `verify` replaces a `verify_filename` pair. A URL that is set takes the
+    key of the one before it away, unless a key is set too.
+
+    Raises:
+        ConfigError: An override has another form, or goes through a value that has no keys.
+    """
+    for text in sorted(overrides, key=lambda text: ".base_url=" not in text):
+        name, equals, raw = text.partition("=")
+        if not equals or not _KEY.fullmatch(name):
+            raise ConfigError(f"--set {name}: not of the form key=value", hint="--set a.b=c")
+        key = tuple(name.split("."))
+        if strip and key[0] == strip and len(key) > 1:
+            key = key[1:]
+        flag = f"--set {name}"
+        value = parse_value(raw, flag) if raw[:1] in "[{'\"" and raw else plain(raw)
+        tree = _set(tree, key, value, flag)
+    return tree
+
+
+def _set(tree: Tree, key: tuple[str, ...], value: Any, flag: str) -> Tree:
+    for depth in range(1, len(key)):
+        above = tree.data
+        for part in key[:depth]:
+            above = above.get(part, {})
+            if above is None:
+                above = {}
+            if not isinstance(above, dict):
+                raise ConfigError(f"{flag}: {dotted(key[:depth])} is a single value, without keys")
+    data: Any = value
+    for part in reversed(key):
+        data = {part: data}
+    out = lay_over(tree, Tree(data, {key: Place(flag)}))
+    if key[-1] == "verify":
+        section = out.data
+        for part in key[:-1]:
+            section = section[part]
+        section.pop("verify_filename", None)
+        section.pop("verify_func_name", None)
+        section["verify"] = value
+    return out

@@ -1,0 +1,197 @@
+"""One config on its way from a composed tree to a model, collecting everything that is wrong."""
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from grpo_practice.config.reading.endpoint import prepare
+from grpo_practice.config.reading.env import Environment
+from grpo_practice.config.reading.interpolate import LITERAL, interpolate
+from grpo_practice.config.reading.problems import Problem, problems_of, raise_problems
+from grpo_practice.config.reading.published_keys import settle
+from grpo_practice.config.reading.roles import Roles
+from grpo_practice.config.reading.yaml_reader import Key, Tree, dump_yaml
+from grpo_practice.config.redact import redact, secrets_in
+from grpo_practice.config.schema.runs import REFERENCE_FILES, VerifySpec
+from grpo_practice.redact import REDACTED, redactor, url_secrets
+
+M = TypeVar("M", bound=BaseModel)
+Kind = Literal["eval", "practice"]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A composed config, and where it is from."""
+
+    tree: Tree
+    path: Path | None
+    base_dir: Path
+    env: Environment
+
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+        return str(self.path) if self.path else "the config"
+
+
+class Work:
+    """One config on its way from a composed tree to a model, collecting what is wrong."""
+
+    def __init__(self, source: Source, tree: Tree, kind: Kind) -> None:
+        self.source = source
+        self.tree = tree
+        self.kind = kind
+        self.problems: list[Problem] = []
+        self.notices: list[str] = list(source.env.notices)
+        self.data: dict[str, Any] = copy.deepcopy(tree.data)
+        self.ignored = settle(self.data, kind, self.problems)
+        self.hidden: set[Key] = set()
+        self.evaluation: Key = ("evaluation",) if kind == "practice" else ()
+        self._one_verify_key()
+        self.stored: dict[str, Any] = {}
+
+    def validated(self, model: type[M]) -> M:
+        """The data as a model, variables filled in.
+
+        Raises:
+            ConfigError: All problems found so far.
+        """
+        self.stored = copy.deepcopy(self.data)
+        self._leave_out_unused()
+        for key, prefix in self._providers():
+            provider = self.section(key)
+            if provider is not None and prepare(
+                provider, self.source.env, prefix, (*self.tree.prefix, *key)
+            ):
+                self.hidden.add(key)
+        values = interpolate(self.data, self.source.env, self.problems)
+        redactor.know(secrets_in(values))
+        self.problems += _hidden_values(values)
+        unfilled = {p.key for p in self.problems}
+        try:
+            config = model.model_validate(values)
+        except ValidationError as e:
+            found = problems_of(e, model, values)
+            self.problems += [p for p in found if p.key not in unfilled]
+        self.check()
+        return config
+
+    def check(self) -> None:
+        """Raise the problems collected, if there are any."""
+        raise_problems(self.problems, self.tree, self.source.name)
+
+    def roles(self) -> Roles:
+        """The resolver of this config's models."""
+        return Roles(self.source.env, self.problems, self.notices, frozenset(self.hidden))
+
+    def refuse_secrets(self, config: BaseModel) -> None:
+        """Nothing when no secret stands in a text that is stored as it is, to be used again.
+
+        Raises:
+            ConfigError: One does; the message names the key.
+        """
+        for key, text in _stored_in_clear(config.model_dump()):
+            if redactor.holds(text):
+                said = "it holds a secret (an API key, a header, a part of a URL)"
+                hint = "take it out: this text is stored in clear"
+                if "extra_body" in key or "extra_args" in key:
+                    hint = "send it in extra_headers: the body of a request is stored"
+                self.problems.append(Problem(key, said, hint, private=True))
+        self.check()
+
+    def text(self) -> str:
+        """The composed config as YAML, variables not filled in, secrets hidden."""
+        return dump_yaml(redactor.value(redact(self.stored)))
+
+    def section(self, key: Key) -> dict[str, Any] | None:
+        """The mapping at a place of the data, if there is one."""
+        section: Any = self.data
+        for part in key:
+            section = section.get(part) if isinstance(section, dict) else None
+        return section if isinstance(section, dict) else None
+
+    def _providers(self) -> list[tuple[Key, str]]:
+        """The places of model providers, and the environment names that go with each."""
+        at, last = self.evaluation, "model_provider"
+        teacher: Key = ("practice", "teacher_model", last)
+        tools: Key = (*at, "agent", "toolkits")
+        return [
+            ((*at, "agent", "model", last), "UTU_LLM"),
+            ((*at, "judge_model", last), "JUDGE_LLM"),
+            *([(teacher, "UTU_LLM")] if self.kind == "practice" else []),
+            *(
+                ((*tools, name, "config_llm", last), "UTU_LLM")
+                for name in self.section(tools) or ()
+            ),
+        ]
+
+    def _leave_out_unused(self) -> None:
+        """A judge that is never asked may name variables that are not set."""
+        section = self.section(self.evaluation)
+        if section is None or "judge_model" not in section or "verify" not in section:
+            return
+        try:
+            asked = VerifySpec.model_validate(section["verify"]).may_ask
+        except ValidationError:
+            return
+        if not asked and section.pop("judge_model") is not None:
+            self.ignored.append("judge_model is ignored: this verify function asks no model")
+
+    def _one_verify_key(self) -> None:
+        """`verify_filename` and `verify_func_name` together are another spelling of `verify`."""
+        section = self.section(self.evaluation) or {}
+        file = section.pop("verify_filename", None)
+        func = section.pop("verify_func_name", None)
+        if file is None and func is None:
+            return
+        if section.get("verify") is not None:
+            text = "is given beside verify_filename and verify_func_name, which are the same thing"
+            self.problems.append(Problem((*self.evaluation, "verify"), text, "keep one of them"))
+        elif not isinstance(file, str) or not isinstance(func, str):
+            key = "verify_func_name" if isinstance(file, str) else "verify_filename"
+            text = "is missing: verify_filename and verify_func_name go together"
+            self.problems.append(Problem((*self.evaluation, key), text))
+            section["verify"] = "math"
+        elif file in REFERENCE_FILES and not (self.source.base_dir / file).is_file():
+            section["verify"] = dict(REFERENCE_FILES[file])
+        else:
+            section["verify"] = f"{file}:{func}"
+
+
+_NAMES = frozenset(
+    {"exp_id", "name", "model", "dataset", "practice_dataset_name", "select_dataset"}
+)
+"""Keys whose text names a row of the database, or who answered."""
+_STORED_WITH = frozenset({"verify", "extra_body", "extra_args"})
+
+
+def _stored_in_clear(values: Any, key: Key = ()) -> Iterator[tuple[Key, str]]:
+    """Names, texts for models, the parameters of verify functions, and what goes into the body."""
+    if isinstance(values, dict):
+        for name, value in values.items():
+            yield from _stored_in_clear(value, key if name == "params" else (*key, name))
+    elif isinstance(values, list):
+        for value in values:
+            yield from _stored_in_clear(value, key)
+    elif isinstance(values, str) and (key[-1] in LITERAL | _NAMES or _STORED_WITH & {*key}):
+        yield key, values
+
+
+def _hidden_values(values: Any, key: Key = ()) -> list[Problem]:
+    """Secrets that were hidden when the config was stored, and that nothing can stand in for."""
+    match values:
+        case dict():
+            return [p for k, v in values.items() for p in _hidden_values(v, (*key, k))]
+        case list():
+            return [p for i, v in enumerate(values) for p in _hidden_values(v, (*key, i))]
+        case str() if REDACTED in url_secrets(values) or (
+            values == REDACTED and redact("text", key) == REDACTED
+        ):
+            text = "was hidden when the config was stored"
+            return [Problem(key, text, "give it with --set, or pass --config")]
+        case _:
+            return []

@@ -1,0 +1,174 @@
+"""Which URL and key a model is asked with: both from one source, so that no key goes astray."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+from grpo_practice.config.reading.env import Environment
+from grpo_practice.config.reading.interpolate import interpolate, variables
+from grpo_practice.config.reading.problems import Problem, dotted
+from grpo_practice.config.reading.yaml_reader import Key
+from grpo_practice.config.schema.provider import ModelProvider, is_sim
+from grpo_practice.redact import REDACTED, redact_url
+
+OPENAI_URL = "https://api.openai.com/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """A URL (or equal replicas) and the key that came with it."""
+
+    name: str
+    """`UTU_LLM`, `JUDGE_LLM`, `OPENAI`, or whose model it is."""
+    urls: tuple[str, ...]
+    key: str | None
+    origin: str
+    """Where the URL came from."""
+    key_origin: str
+    """Where the key came from, or would."""
+    refused: str | None = None
+    """Why this key may not go to this URL."""
+
+
+def tier_of(provider: ModelProvider, name: str) -> Tier | None:
+    """A resolved model's URL and key; None when it is simulated."""
+    if not provider.base_url:
+        return None
+    at, key_at = f"{name} ({provider.origin})", f"{name} ({provider.key_origin})"
+    return Tier(name, provider.base_url, provider.key, at, key_at)
+
+
+def env_tier(env: Environment, name: str) -> Tier | None:
+    """The pair `NAME_BASE_URL` and `NAME_API_KEY`; None when neither is set."""
+    url_name, key_name = f"{name}_BASE_URL", f"{name}_API_KEY"
+    url, key = env.get(url_name), env.get(key_name)
+    if not url and not key:
+        return None
+    refused = _mixed(env, url_name, key_name) if name == "OPENAI" and url and key else None
+    source = url_name if url else key_name
+    if name == "OPENAI" and not url:
+        url = OPENAI_URL
+    at = f"{source} in {env.origin(source)}"
+    key_at = f"{key_name} in {env.origin(key_name)}" if key else key_name
+    return Tier(name, (url.rstrip("/"),) if url else (), key or None, at, key_at, refused)
+
+
+def _mixed(env: Environment, url_name: str, key_name: str) -> str | None:
+    """A folder's `.env` cannot send the key of the user's own environment to its host."""
+    url_from, key_from = env.origin(url_name), env.origin(key_name)
+    if url_from == key_from:
+        return None
+    return f"{url_name} is from {url_from}, but {key_name} from {key_from}: it is not sent there"
+
+
+def prepare(provider: dict[str, Any], env: Environment, prefix: str, key: Key) -> bool:
+    """Make a provider of the config, still uninterpolated, ready for the environment.
+
+    A `sim` named by the config is not sent to a URL that only the environment knows. Notes where
+    URL and key come from. A key that was hidden in a stored config is taken out.
+
+    Returns:
+        True when there was a hidden key.
+    """
+    _settle_sim(provider, env, prefix)
+    url = provider.get("base_url")
+    if url:
+        provider["origin"] = _source(url, env, (*key, "base_url"))
+        provider["key_origin"] = _source(provider.get("api_key"), env, (*key, "api_key"))
+    hidden = provider.get("api_key") == REDACTED
+    if hidden:
+        del provider["api_key"]
+    return hidden
+
+
+def _source(value: object, env: Environment, key: Key) -> str:
+    """The key a value stands under, and the variables that it was filled from."""
+    names = [f"{name} in {env.origin(name)}" for name in variables(value) if name in env]
+    return ", from ".join([dotted(key), *names])
+
+
+def _settle_sim(provider: dict[str, Any], env: Environment, prefix: str) -> None:
+    named = provider.get("model")
+    by_env = bool(variables(named))
+    if not is_sim(interpolate(named, env, [])):
+        return
+    url = provider.get("base_url")
+    if by_env and not url and env.get(f"{prefix}_BASE_URL"):
+        provider["base_url"] = f"${{oc.env:{prefix}_BASE_URL}}"
+        provider["api_key"] = f"${{oc.env:{prefix}_API_KEY,null}}"
+        return
+    unset = [name for name in variables(url) if not env.get(name)]
+    if not url or (variables(url) and (unset or not by_env)):
+        provider.pop("base_url", None)
+        provider.pop("api_key", None)
+
+
+def resolve(
+    provider: ModelProvider, tiers: Sequence[Tier], key: Key, problems: list[Problem]
+) -> ModelProvider:
+    """The provider with a concrete URL and key.
+
+    The config's own URL goes with the config's own key, else with the key of a tier that names the
+    same host, else with none. Without a URL in the config the first tier gives both.
+    """
+    if is_sim(provider.model) and not provider.base_url:
+        return provider.model_copy(update={"api_key": None, "origin": "simulated in this program"})
+    if provider.base_url:
+        tier = next((t for t in tiers if _same_host(provider, t)), None)
+        if provider.key or tier is None or not tier.key:
+            return provider
+        found = {"api_key": SecretStr(tier.key), "key_origin": tier.key_origin}
+        return provider.model_copy(update=found)
+    if provider.key is not None:
+        tiers = [t for t in tiers if t.key == provider.key]
+    if not tiers:
+        problems.append(_no_url(provider, key))
+        return provider
+    tier = tiers[0]
+    if tier.refused:
+        hint = "set both in one place, or use UTU_LLM_BASE_URL and UTU_LLM_API_KEY"
+        problems.append(Problem((*key, "base_url"), tier.refused, hint))
+    if not tier.urls:
+        text = f"{tier.name}_API_KEY is set, but {tier.name}_BASE_URL is not"
+        problems.append(Problem((*key, "base_url"), text, f"set {tier.name}_BASE_URL too"))
+    return at_tier(provider, tier)
+
+
+def at_tier(provider: ModelProvider, tier: Tier) -> ModelProvider:
+    """The provider at the URL and with the key of a tier."""
+    secret = SecretStr(tier.key) if tier.key else None
+    at = {"origin": tier.origin, "key_origin": tier.key_origin}
+    return provider.model_copy(update={"base_url": tier.urls, "api_key": secret, **at})
+
+
+def _no_url(provider: ModelProvider, key: Key) -> Problem:
+    if provider.key is not None:
+        text = "is missing: a key is only sent to the host it is written with"
+        return Problem((*key, "base_url"), text, f"write base_url beside it ({OPENAI_URL}, say)")
+    text = f"is missing: where is the model {provider.model!r} served?"
+    hint = "set it, or UTU_LLM_BASE_URL and UTU_LLM_API_KEY (in .env, say), or OPENAI_API_KEY"
+    return Problem((*key, "base_url"), text, hint)
+
+
+def _same_host(provider: ModelProvider, tier: Tier) -> bool:
+    hosts = {_host(url) for url in tier.urls}
+    return bool(hosts) and not tier.refused and {_host(url) for url in provider.base_url} <= hosts
+
+
+def _host(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+def unused_key(provider: ModelProvider, env: Mapping[str, str], prefix: str) -> str | None:
+    """A sentence when a key stands ready in the environment but is not sent."""
+    name = f"{prefix}_API_KEY"
+    if provider.key or not provider.base_url or not env.get(name):
+        return None
+    return (
+        f"{name} is not sent to {redact_url(provider.base_url[0])}, which the config names without"
+        f" a key; if it belongs there, write `api_key: ${{oc.env:{name}}}` beside base_url"
+    )

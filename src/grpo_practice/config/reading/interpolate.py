@@ -1,0 +1,88 @@
+"""`${oc.env:NAME}` and `${oc.env:NAME,default}` in config values; nothing else is expanded.
+
+OmegaConf's own resolver is not used: it refuses any text with an unpaired `${` (LaTeX in
+instructions), refuses a URL with `=` as a default, and reads the process environment only.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from grpo_practice.config.reading.problems import Problem
+from grpo_practice.config.reading.yaml_reader import Key
+from grpo_practice.config.schema.base import EnvText
+
+_FORM = re.compile(r"\\\$\{|\$\{([^${}]*)\}|\$\{")
+_ENV = re.compile(r"\s*oc\.env\s*:\s*([A-Za-z_]\w*)\s*(?:,(.*))?", re.DOTALL)
+
+LITERAL = frozenset({"instructions", "agent_objective", "learning_objective"})
+"""Keys whose text is a value as it stands, whatever it contains."""
+
+_USUAL = {"UTU_LLM_TYPE": "chat.completions", "JUDGE_LLM_TYPE": "chat.completions"}
+"""What an unset variable means, where it always means the same."""
+
+
+def variables(value: object) -> list[str]:
+    """The environment variables a raw config value refers to."""
+    bodies = (m[1] for m in _FORM.finditer(str(value)) if m[1] is not None)
+    return [found[1] for body in bodies if (found := _ENV.fullmatch(body))]
+
+
+def interpolate(value: Any, env: Mapping[str, str], problems: list[Problem], key: Key = ()) -> Any:
+    """The value with every `${oc.env:…}` replaced; what cannot be is added to `problems`."""
+    match value:
+        case dict():
+            return {
+                k: v if k in LITERAL else interpolate(v, env, problems, (*key, k))
+                for k, v in value.items()
+            }
+        case list():
+            return [interpolate(v, env, problems, (*key, i)) for i, v in enumerate(value)]
+        case str() if "${" in value:
+            return _text(value, env, lambda text, hint: problems.append(Problem(key, text, hint)))
+        case _:
+            return value
+
+
+def _text(
+    raw: str, env: Mapping[str, str], refuse: Callable[[str, str | None], None]
+) -> str | None:
+    missing = object()
+
+    def one(body: str) -> object:
+        found = _ENV.fullmatch(body)
+        if found is None:
+            refuse(
+                f"${{{body}}} is not supported",
+                r"only ${oc.env:NAME} and ${oc.env:NAME,default} are; write \${ for a plain ${",
+            )
+            return ""
+        name, default = found[1], found[2]
+        value = env.get(name, _USUAL.get(name) if default is None else _default(default))
+        if value is None and default is None:
+            refuse(f"the environment variable {name} is not set", f"set {name}, or add it to .env")
+            return ""
+        return missing if value is None else value
+
+    whole = _FORM.fullmatch(raw)
+    if whole is not None and whole[1] is not None:
+        value = one(whole[1])
+        return None if value is missing else EnvText(value)
+
+    def part(found: re.Match[str]) -> str:
+        if found[0] == "\\${":
+            return "${"
+        if found[1] is None:
+            refuse("an unclosed ${", r"write \${ for a plain ${")
+            return ""
+        value = one(found[1])
+        return "" if value is missing else str(value)
+
+    return EnvText(_FORM.sub(part, raw))
+
+
+def _default(text: str) -> str | None:
+    text = text.strip()
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        return text[1:-1]
+    return None if text in ("null", "") else text

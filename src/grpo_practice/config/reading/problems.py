@@ -1,0 +1,198 @@
+"""Everything wrong with a config, said at once: file, line, key, value, and the way out."""
+
+import difflib
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from grpo_practice.config.reading.yaml_reader import Key, Tree
+from grpo_practice.config.redact import redact
+from grpo_practice.config.schema.provider import WORKED_OUT
+from grpo_practice.errors import ConfigError
+from grpo_practice.redact import redactor
+from grpo_practice.text import brief
+
+SHOWN = 20
+"""Problems named in one message."""
+KEY = 100
+"""Characters of a key that are shown."""
+_ABSENT = object()
+_BOOLS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One key that cannot be used as it is."""
+
+    key: Key
+    text: str
+    hint: str | None = None
+    private: bool = False
+    """True when the key's value must not be shown."""
+
+
+def raise_problems(problems: Sequence[Problem], tree: Tree, name: str) -> None:
+    """Nothing when there are none.
+
+    Raises:
+        ConfigError: One line per problem, in the order of the keys' lines.
+    """
+    if not problems:
+        return
+    different = list(dict.fromkeys(problems))
+    if len(different) == 1:
+        raise ConfigError(_line(different[0], tree), hint=different[0].hint)
+    lines = [f"  {_line(p, tree)}{f' ({p.hint})' if p.hint else ''}" for p in different[:SHOWN]]
+    if len(different) > SHOWN:
+        lines.append(f"  and {len(different) - SHOWN:,} more")
+    raise ConfigError(f"{len(different):,} problems in {name}:\n" + "\n".join(lines))
+
+
+def _line(problem: Problem, tree: Tree) -> str:
+    place = tree.place(problem.key)
+    if not problem.key:
+        return f"{place.file}: {problem.text}" if place else problem.text
+    where = f"{place.shown}: " if place else ""
+    key = brief(dotted((*tree.prefix, *problem.key)), KEY)
+    value = _find(tree.data, problem.key)
+    shown = "" if problem.private or value is _ABSENT else f" = {_shown(value, problem.key)}"
+    return f"{where}{key}{shown}: {problem.text}"
+
+
+def dotted(key: Key) -> str:
+    """`practice.epochs`."""
+    return ".".join(str(part) for part in key)
+
+
+def _find(data: Any, key: Key) -> Any:
+    for part in key:
+        known = (
+            data if isinstance(data, dict) else range(len(data) if isinstance(data, list) else 0)
+        )
+        if part not in known:
+            return _ABSENT
+        data = data[part]
+    return data
+
+
+def _shown(value: Any, key: Key) -> str:
+    """The value, short, with control characters visible and secrets hidden."""
+    value = redactor.value(redact(value, key))
+    text = ascii(value) if not str(value).isprintable() else repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+def problems_of(error: ValidationError, model: type[BaseModel], data: Any) -> Iterable[Problem]:
+    """The problems pydantic found, in our words."""
+    for n, found in enumerate(error.errors(include_url=False, include_context=False)):
+        key = _key(found["loc"], data, found["type"])
+        if found["type"] == "extra_forbidden":
+            near = _unknown(str(key[-1]), key, model) if n < SHOWN else None  # costs milliseconds
+            yield Problem(key, "unknown key", near)
+        elif found["type"] == "missing":
+            yield Problem(key, "is missing", f"add {dotted(key)} to the config")
+        else:
+            yield Problem(key, *_wrong(found["type"], found["msg"], found["input"]))
+
+
+def _unknown(name: str, key: Key, root: type[BaseModel]) -> str | None:
+    """Where a key that nobody knows was probably meant to stand."""
+    here = _fields(root, key[:-1])
+    elsewhere = [k for k in keys_of(root) if k.rpartition(".")[2] == name]
+    if len(elsewhere) == 1 or (elsewhere and not difflib.get_close_matches(name, here)):
+        return f"did you mean {elsewhere[0]}?"
+    return did_you_mean(name, here)
+
+
+def keys_of(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """The dotted names of all single values a model and the models in it hold."""
+    for name, field in model.model_fields.items():
+        inner = model_in(field.annotation)
+        if inner is None:
+            yield f"{prefix}{name}"
+        else:
+            yield from keys_of(inner, f"{prefix}{name}.")
+
+
+def _key(loc: Iterable[str | int], data: Any, kind: str) -> Key:
+    """The error's place in the data: pydantic adds the names of union branches to it."""
+    key: Key = ()
+    for part in loc:
+        if _find(data, (*key, part)) is not _ABSENT:
+            key = (*key, part)
+        elif kind == "missing":
+            return (*key, part)
+    return key
+
+
+def _wrong(kind: str, message: str, value: object) -> tuple[str, str | None]:
+    if kind == "value_error":
+        return message.removeprefix("Value error, "), None
+    text = message.replace("Input should", "should").replace("String should", "should")
+    if kind == "string_pattern_mismatch":
+        text = (
+            "may have letters, digits, `.`, `_` and `-` only (1 to 100, not starting with . or -)"
+        )
+    return text, coercion_hint(kind, value)
+
+
+def coercion_hint(kind: str, value: object) -> str | None:
+    """What to write instead of a value of the wrong type; None when that is not clear."""
+    if kind.startswith("string") and isinstance(value, bool | int | float):
+        return "put it in quotes"
+    if kind.startswith(("int", "float")) and isinstance(value, bool):
+        return "write a number"
+    if kind.startswith("int") and isinstance(value, float) and value.is_integer():
+        return f"write {int(value)}"
+    if not isinstance(value, str):
+        return None
+    if kind.startswith("bool"):
+        return (
+            f"write {_BOOLS[value.lower()]}" if value.lower() in _BOOLS else "write true or false"
+        )
+    if kind.startswith(("int", "float")):
+        return _number_hint(value)
+    return None
+
+
+def _number_hint(text: str) -> str:
+    try:
+        number = float(text.replace("_", ""))
+    except ValueError:
+        number = math.inf
+    if not math.isfinite(number):
+        return "write a plain decimal number"
+    return f"write {int(number) if number.is_integer() else number}"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """A hint with the nearest known names, or all of them when they are few."""
+    known = sorted(set(known))
+    near = difflib.get_close_matches(name, known, n=2, cutoff=0.6)
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    return f"known here: {', '.join(known)}" if known else None
+
+
+def _fields(model: type[BaseModel], key: Key) -> list[str]:
+    """The field names of the model at a place."""
+    for part in key:
+        field = model.model_fields.get(str(part))
+        inner = field and model_in(field.annotation)
+        if not inner:
+            return []
+        model = inner
+    return [name for name in model.model_fields if name not in WORKED_OUT]
+
+
+def model_in(annotation: Any) -> type[BaseModel] | None:
+    """The config model a field holds, if it holds one and not several by name."""
+    if get_origin(annotation) is dict:
+        return None
+    for kind in get_args(annotation) or (annotation,):
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            return kind
+    return None

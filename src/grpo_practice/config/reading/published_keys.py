@@ -1,0 +1,212 @@
+"""Keys of the published schema that are not ours: accepted and ignored, or refused with a way out.
+
+What is not named here and is no field of a model is an unknown key.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+from grpo_practice.config.reading.problems import Problem, dotted
+from grpo_practice.config.reading.yaml_reader import Key
+from grpo_practice.config.schema.provider import WORKED_OUT
+from grpo_practice.config.schema.runs import is_data_file
+
+Decision = Literal["use", "ignore", "refuse"]
+Decide = Callable[[Any, Mapping[str, Any]], Decision]
+"""What becomes of a value, given the section it stands in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What happens to a key of a section; its last part may end in `*`."""
+
+    key: str
+    decide: Decide
+    say: str
+
+
+def _ignore(value: Any, section: Mapping[str, Any]) -> Decision:
+    return "ignore"
+
+
+def _neutral(*values: Any) -> Decide:
+    """Use these values, refuse all others."""
+    return lambda value, _: "use" if value in values else "refuse"
+
+
+def _refuse(*values: str) -> Decide:
+    """Refuse these values."""
+    return lambda value, _: "refuse" if value in values else "use"
+
+
+def _ignore_only(*values: str) -> Decide:
+    """Ignore these values, refuse all others."""
+    return lambda value, _: "ignore" if value in (None, *values) else "refuse"
+
+
+def _empty(value: Any, section: Mapping[str, Any]) -> Decision:
+    """Ignore what says nothing, refuse what asks for something."""
+    return "ignore" if _says_nothing(value) else "refuse"
+
+
+def _says_nothing(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(_says_nothing(v) for v in value.values())
+    return value in (None, "", [], False, "base", "dummy", "default", "none")
+
+
+def _text_only(value: Any, section: Mapping[str, Any]) -> Decision:
+    return "refuse" if isinstance(value, list | dict) else "use"
+
+
+def _of_files(value: Any, section: Mapping[str, Any]) -> Decision:
+    data = section.get("data")
+    return (
+        "use" if is_data_file(data.get("dataset") if isinstance(data, dict) else None) else "ignore"
+    )
+
+
+def _if_verified(value: Any, section: Mapping[str, Any]) -> Decision:
+    verified = any(section.get(k) for k in ("verify", "verify_filename", "verify_func_name"))
+    return "ignore" if verified or value is None else "refuse"
+
+
+def _of_mcp(value: Any, section: Mapping[str, Any]) -> Decision:
+    return "ignore" if section.get("mode") == "builtin" else "use"
+
+
+_LATER = "comes in a later version; leave it out"
+_MANY_AGENTS = "belongs to agents made of several, which are not played here"
+_RESPONSES = "belongs to the responses API, which is not used"
+
+RULES: Mapping[str, tuple[Rule, ...]] = {
+    "practice": (
+        Rule("preset", _neutral(None), _LATER),
+        Rule("gate", _neutral("none"), _LATER),
+        Rule("max_library_tokens", _neutral(None), _LATER),
+        Rule(
+            "group_policy",
+            _refuse("adaptive"),
+            "was removed, since it missed its target: each step waited twice, and it saved 11 % of"
+            " the rollouts at a loss. A run that used it can be read and not gone on with; to begin"
+            " another one, add --set practice.group_policy=skip_uniform (or fixed) --exp-id NAME,"
+            " and --from RUN to keep what was learnt",
+        ),
+    ),
+    "evaluation": (
+        Rule("db_url", _ignore, "results go to the file named by --db"),
+        Rule("eval_method", _if_verified, "write `verify:` instead (math, exact, judge, …)"),
+        Rule("data.question_field", _of_files, "only a dataset given as a file needs field names"),
+        Rule("data.gt_field", _of_files, "only a dataset given as a file needs field names"),
+    ),
+    "agent": (
+        Rule(
+            "type",
+            _refuse("orchestra", "orchestrator", "workforce"),
+            "agents made of several are not played here; use `simple`",
+        ),
+        Rule("agent.instructions", _text_only, "should be a text"),
+        Rule("runner", _ignore, "rollouts have one runner here"),
+        Rule("context_manager", _empty, "is not supported; leave it out"),
+        Rule("env", _empty, "is not supported; leave it out"),
+        Rule("enabled_skills", _empty, "is not supported; leave it out"),
+        *(
+            Rule(key, _ignore, _MANY_AGENTS)
+            for key in ("planner_*", "workers*", "reporter_*", "workforce_*", "orchestrator_*")
+        ),
+    ),
+    "toolkit": (
+        Rule("mode", _refuse("customized"), "give tools of your own by `mode: mcp`"),
+        Rule("env_mode", _ignore_only("local"), "tools run here; `local` is the one way"),
+        Rule("customized_filepath", _empty, "give tools of your own by `mode: mcp`"),
+        Rule("customized_classname", _empty, "give tools of your own by `mode: mcp`"),
+        Rule("config.workspace_root", _ignore, "code runs without files of yours"),
+        Rule(
+            "config.search_engine",
+            _refuse("baidu", "duckduckgo"),
+            "use `google` (Serper) or `jina`",
+        ),
+        Rule("config.crawl_engine", _refuse("crawl4ai"), "use `jina` or `local`"),
+        Rule("mcp_*", _of_mcp, "only a toolkit of `mode: mcp` has a server"),
+        Rule("mcp_transport", _refuse("sse"), "is superseded; use `streamable_http` or `stdio`"),
+    ),
+    "model": (
+        Rule(
+            "model_provider.type",
+            _refuse("responses", "litellm"),
+            "only `chat.completions` is spoken; most providers and proxies offer it",
+        ),
+        *(
+            Rule(f"model_provider.{key}", _ignore, "is worked out when the config is read")
+            for key in sorted(WORKED_OUT)
+        ),
+        Rule("model_settings.truncation", _ignore, _RESPONSES),
+        Rule("model_settings.response_include", _ignore, _RESPONSES),
+        Rule("model_settings.reasoning.summary", _ignore, _RESPONSES),
+        Rule("model_settings.reasoning.generate_summary", _ignore, _RESPONSES),
+        Rule("termination_max_tokens", _ignore, "transcripts are not cut while they are played"),
+    ),
+}
+
+_OF_EVAL = {
+    "": "evaluation",
+    "judge_model": "model",
+    "agent": "agent",
+    "agent.model": "model",
+    "agent.toolkits.*": "toolkit",
+    "agent.toolkits.*.config_llm": "model",
+}
+SECTIONS: Mapping[str, Mapping[str, str]] = {
+    "eval": _OF_EVAL,
+    "practice": {
+        "practice": "practice",
+        "practice.teacher_model": "model",
+        **{f"evaluation.{k}".rstrip("."): v for k, v in _OF_EVAL.items()},
+    },
+}
+"""Per kind of config: where each section stands."""
+
+
+def settle(
+    data: dict[str, Any], kind: Literal["eval", "practice"], problems: list[Problem]
+) -> list[str]:
+    """Take out of `data` what is ignored or refused; a sentence for each ignored key."""
+    ignored = []
+    for prefix, name in SECTIONS[kind].items():
+        for start in _places(data, tuple(prefix.split(".")) if prefix else ()):
+            section = _at(data, start)
+            for rule in RULES[name] if section else ():
+                for parent, key in list(_matches(section, rule.key)):
+                    full = (*start, *rule.key.split(".")[:-1], key)
+                    decision = rule.decide(parent[key], section)
+                    if decision == "refuse":
+                        problems.append(Problem(full, rule.say))
+                    elif decision == "ignore":
+                        ignored.append(f"{dotted(full)} is ignored: {rule.say}")
+                    if decision != "use":
+                        del parent[key]
+    return ignored
+
+
+def _places(data: Any, pattern: Key) -> Iterator[Key]:
+    """The keys that a pattern stands for; `*` is any key of a mapping."""
+    if "*" not in pattern:
+        yield pattern
+        return
+    star = pattern.index("*")
+    for name in list(_at(data, pattern[:star])):
+        yield from _places(data, (*pattern[:star], name, *pattern[star + 1 :]))
+
+
+def _at(data: Any, key: Key) -> dict[str, Any]:
+    for part in key:
+        data = data.get(part) if isinstance(data, dict) else None
+    return data if isinstance(data, dict) else {}
+
+
+def _matches(section: dict[str, Any], pattern: str) -> Iterator[tuple[dict[str, Any], str]]:
+    *above, last = pattern.split(".")
+    parent = _at(section, tuple(above))
+    yield from ((parent, key) for key in parent if fnmatchcase(key, last))

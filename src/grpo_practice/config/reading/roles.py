@@ -1,0 +1,137 @@
+"""The three models of a run, student, teacher and judge, each with endpoint and settings."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from grpo_practice.config.reading.endpoint import (
+    Tier,
+    at_tier,
+    env_tier,
+    resolve,
+    tier_of,
+    unused_key,
+)
+from grpo_practice.config.reading.env import Environment
+from grpo_practice.config.reading.problems import Problem
+from grpo_practice.config.reading.yaml_reader import Key
+from grpo_practice.config.schema.provider import (
+    ModelConfig,
+    ModelParams,
+    ModelProvider,
+    ModelSettings,
+    is_sim,
+)
+
+_CARRIED = (
+    "metadata", "store", "prompt_cache_retention", "include_usage",
+    "extra_query", "extra_body", "extra_headers", "extra_args",
+)  # fmt: skip
+"""Settings of the student that say how to reach its endpoint, not how it should answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Resolves the models of one config; what is missing is added to `problems`."""
+
+    env: Environment
+    problems: list[Problem]
+    notices: list[str]
+    hidden: frozenset[Key] = field(default=frozenset())
+    """Providers whose key was hidden when the config was stored."""
+
+    def student(self, own: ModelConfig, key: Key) -> ModelConfig:
+        """The agent's model: the config's, with URL and key from there, `UTU_LLM_*`, `OPENAI_*`."""
+        provider = self._named(own.model_provider, "UTU_LLM", key)
+        return self._resolved(own, provider, self._tiers("UTU_LLM", "OPENAI"), key)
+
+    def teacher(self, own: ModelConfig | None, student: ModelConfig, key: Key) -> ModelConfig:
+        """The model that distils: its own, else the student's with `model_params`."""
+        if own is None or own.model_provider == ModelProvider():
+            return _caller(own or _plain(student), student.model_provider)
+        provider = own.model_provider
+        if not provider.model:
+            provider = provider.model_copy(update={"model": student.model_provider.model})
+        tiers = [tier_of(student.model_provider, "the agent"), *self._tiers("UTU_LLM", "OPENAI")]
+        return _caller(self._resolved(own, provider, tiers, key))
+
+    def reader(self, own: ModelConfig | None, student: ModelConfig, key: Key) -> ModelConfig:
+        """The model that a tool asks: its own, else the student's; called as a teacher is."""
+        return self.teacher(own, student, key)
+
+    def judge(self, own: ModelConfig | None, student: ModelConfig, key: Key) -> ModelConfig:
+        """The model that scores: its own, else `JUDGE_LLM_*`, else the student's."""
+        named, at = self.env.get("JUDGE_LLM_MODEL"), self.env.get("JUDGE_LLM_BASE_URL")
+        if (own is None or own.model_provider == ModelProvider()) and not named and not at:
+            return _caller(own or _plain(student), student.model_provider)
+        config = own or ModelConfig()
+        provider = self._named(
+            config.model_provider, "JUDGE_LLM", key, student.model_provider.model
+        )
+        ours = tier_of(student.model_provider, "the agent")
+        tiers = [*self._tiers("JUDGE_LLM"), ours, *self._tiers("OPENAI")]
+        return _caller(self._resolved(config, provider, tiers, key, "JUDGE_LLM"))
+
+    def _named(
+        self, provider: ModelProvider, prefix: str, key: Key, otherwise: str = ""
+    ) -> ModelProvider:
+        """The provider with a model name; a `sim` of the environment is served at the URL there."""
+        if provider.model:
+            return provider
+        named = self.env.get(f"{prefix}_MODEL")
+        if not named and not otherwise:
+            hint = f"set it, or {prefix}_MODEL (in .env, say); `sim` needs no endpoint"
+            self.problems.append(
+                Problem((*key, "model_provider", "model"), "no model is named", hint)
+            )
+        provider = provider.model_copy(update={"model": named or otherwise})
+        tier = env_tier(self.env, prefix)
+        if named and is_sim(named) and not provider.base_url and tier is not None:
+            return at_tier(provider, tier)
+        return provider
+
+    def _tiers(self, *names: str) -> list[Tier | None]:
+        return [env_tier(self.env, name) for name in names]
+
+    def _resolved(
+        self,
+        config: ModelConfig,
+        provider: ModelProvider,
+        tiers: Sequence[Tier | None],
+        key: Key,
+        prefix: str = "UTU_LLM",
+    ) -> ModelConfig:
+        if not provider.model:
+            return config
+        at = (*key, "model_provider")
+        known = [t for t in tiers if t is not None]
+        if at in self.hidden:  # a key without a host may stand in for the one that was hidden
+            known = [t if t.urls else replace(t, urls=provider.base_url) for t in known]
+        provider = resolve(provider, known, at, self.problems)
+        if at in self.hidden and not provider.key and not provider.simulated:
+            text = "was hidden when the config was stored"
+            hint = f"set {prefix}_API_KEY, or pass --config"
+            self.problems.append(Problem((*at, "api_key"), text, hint))
+        elif notice := unused_key(provider, self.env, prefix):
+            self.notices.append(notice)
+        return config.model_copy(update={"model_provider": provider})
+
+
+def _plain(student: ModelConfig) -> ModelConfig:
+    """The student's model with none of the student's own sampling."""
+    carried = {name: getattr(student.model_settings, name) for name in _CARRIED}
+    settings = ModelSettings().model_copy(update=carried)
+    return ModelConfig(model_settings=settings, model_params=student.model_params)
+
+
+def _caller(config: ModelConfig, provider: ModelProvider | None = None) -> ModelConfig:
+    """The model as teacher or judge calls it: `model_params` over its settings, temperature 0."""
+    params: ModelParams = config.model_params
+    given = params.model_dump(exclude_none=True)
+    if config.model_settings.temperature is None:
+        given.setdefault("temperature", 0.0)
+    return config.model_copy(
+        update={
+            "model_provider": provider or config.model_provider,
+            "model_settings": config.model_settings.model_copy(update=given),
+        }
+    )

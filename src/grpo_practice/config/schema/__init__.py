@@ -1,0 +1,1 @@
+"""The typed models of a configuration."""

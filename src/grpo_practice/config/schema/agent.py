@@ -1,0 +1,77 @@
+"""The agent of a config: who plays, with which model and tools, told what."""
+
+import shlex
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from grpo_practice.config.schema.base import Model
+from grpo_practice.config.schema.provider import ModelConfig
+from grpo_practice.config.schema.tools import Toolkit, named
+
+
+class AgentProfile(Model):
+    """What the agent is called and told."""
+
+    name: str = Field("default", min_length=1, max_length=200)
+    """Its name."""
+    instructions: str = ""
+    """Its system prompt, taken literally: no braces, dollars or variables are expanded."""
+
+    @field_validator("instructions", mode="before")
+    @classmethod
+    def _nothing(cls, value: Any) -> Any:
+        return "" if value is None else value
+
+
+class AgentConfig(Model):
+    """Who plays the rollouts."""
+
+    type: Literal["simple", "python", "command"] = "simple"
+    """`simple`: one question and one reply, or with toolkits as many turns as it takes.
+    `python`, `command`: an agent of your own.
+    """
+    model: ModelConfig = ModelConfig()
+    """Its model."""
+    agent: AgentProfile = AgentProfile()
+    """Its name and instructions."""
+    toolkits: dict[str, Toolkit] = {}  # noqa: RUF012 - pydantic copies defaults
+    """simple: its tools. Built in are `python_executor` and `search`; others come by MCP."""
+    max_turns: int = Field(50, ge=1)
+    """simple: most model calls of one rollout with tools; then one more, without tools."""
+    stop_at_tool_names: tuple[str, ...] = Field((), strict=False)
+    """simple: the result of one of these tools is the answer."""
+    function: str | None = None
+    """python: `file.py:function` or `package.module:function`."""
+    command: tuple[str, ...] | None = Field(None, strict=False)
+    """command: the program and its arguments; started once for each rollout."""
+
+    _named = field_validator("toolkits", mode="before")(named)
+
+    @field_validator("stop_at_tool_names", mode="before")
+    @classmethod
+    def _no_names(cls, value: Any) -> Any:
+        return () if value is None else value
+
+    @field_validator("command", mode="before")
+    @classmethod
+    def _words(cls, value: Any) -> Any:
+        """Its words; there is no shell, so nothing in them is expanded."""
+        if isinstance(value, str):
+            try:
+                return tuple(shlex.split(value))
+            except ValueError as e:
+                raise ValueError(f"cannot be split into words: {e}") from None
+        if isinstance(value, list | tuple | None):
+            return value
+        raise ValueError("should be a text or a list of texts")
+
+    @model_validator(mode="after")
+    def _whole(self) -> "AgentConfig":
+        for kind, key in (("python", "function"), ("command", "command")):
+            if (self.type == kind) != bool(getattr(self, key)):
+                wrong = "needs" if self.type == kind else "has no use for"
+                raise ValueError(f"type {self.type} {wrong} {key}")
+        if self.toolkits and self.type != "simple":
+            raise ValueError(f"type {self.type} brings its own tools; toolkits are for simple")
+        return self

@@ -1,0 +1,81 @@
+"""What all config models share: typos are errors, types are strict, nothing changes later."""
+
+import re
+from typing import Annotated, Any, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+
+from grpo_practice.config.reading.yaml_reader import plain
+from grpo_practice.errors import ConfigError
+
+NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"
+"""Names of experiments and datasets: they become parts of run names and of file names."""
+
+
+def check_name(name: str, what: str) -> None:
+    """The name can be that of an experiment, a dataset or a recorded run.
+
+    Raises:
+        ConfigError: It cannot; the message says of `what`.
+    """
+    if not re.fullmatch(NAME[1:-1], name):
+        raise ConfigError(
+            f"{name!r} cannot be the name of {what}",
+            hint="letters, digits, `.`, `_`, `-`; 1 to 100, not starting with . or -",
+        )
+
+
+class EnvText(str):
+    """A text that came out of the environment, where every value is text."""
+
+    __slots__ = ()
+
+
+class Model(BaseModel):
+    """Base of all config models."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        protected_namespaces=(),  # `model_provider`, `model_settings` are the published names
+    )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _scalars(cls, value: Any, info: ValidationInfo) -> Any:
+        """Numbers from the environment are read as YAML reads them; a bare number can be a name."""
+        annotation = cls.model_fields[info.field_name or ""].annotation
+        kinds = {annotation} if get_origin(annotation) is dict else set(get_args(annotation))
+        kinds = kinds or {annotation}
+        if any(get_origin(kind) is dict for kind in kinds):
+            return value if _models_by_name(annotation) else _without_marks(value)
+        if isinstance(value, EnvText) and kinds & {int, float, bool}:
+            return plain(value)
+        if type(value) is int and str in kinds and not kinds & {int, float}:
+            return str(value)
+        return value
+
+
+def _models_by_name(annotation: Any) -> bool:
+    """True for `dict[str, SomeModel]`: the models read their own values."""
+    kinds = get_args(annotation) if get_origin(annotation) is dict else ()
+    return any(
+        get_origin(kind) is Annotated or (isinstance(kind, type) and issubclass(kind, BaseModel))
+        for kind in kinds
+    )
+
+
+def _without_marks(value: Any) -> Any:
+    """A free mapping's values, where nothing says which texts should be numbers."""
+    match value:
+        case EnvText():
+            return str(value)
+        case dict():
+            return {k: _without_marks(v) for k, v in value.items()}
+        case list():
+            return [_without_marks(v) for v in value]
+        case _:
+            return value

@@ -1,0 +1,180 @@
+"""A model of a config: where it is asked, and how."""
+
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, SecretStr, field_validator
+
+from grpo_practice.config.schema.base import Model
+from grpo_practice.text import is_web_address
+
+DEFAULT_TIMEOUT_S = 600.0
+WORKED_OUT = frozenset({"origin", "key_origin"})
+"""Fields of a provider that the loader fills; no keys of a config."""
+
+
+class ModelProvider(Model):
+    """Where a model is asked.
+
+    After loading, `model`, `base_url` and `api_key` are concrete: the URL and the key come from
+    one source; `origin` and `key_origin` name where each was found.
+    """
+
+    type: Literal["chat.completions"] = "chat.completions"
+    """The API spoken: OpenAI-compatible chat completions."""
+    model: str = ""
+    """Model name; `sim` is the simulated endpoint inside the program. Else `UTU_LLM_MODEL`."""
+    base_url: tuple[str, ...] = Field((), strict=False)
+    """URL before `/chat/completions`, or a list of equal replicas. Else `UTU_LLM_BASE_URL`."""
+    api_key: SecretStr | None = None
+    """The key for that URL; better `${oc.env:NAME}` than the key itself. Else `UTU_LLM_API_KEY`."""
+    requests_per_minute: int | None = Field(None, ge=1)
+    """Most requests sent there in a minute, spread evenly, by all roles together."""
+    tokens_per_minute: int | None = Field(None, ge=1)
+    """Most tokens in a minute, of requests and replies together."""
+    stream: bool = False
+    """Receive replies in pieces, where a proxy or server ends connections that are long silent."""
+    send_seed: bool = True
+    """Send each request's seed; false for an endpoint that does not take one."""
+    origin: str = ""
+    """Where the URL came from, for people; worked out, never configured."""
+    key_origin: str = ""
+    """Where the key came from, or where one belongs; worked out, never configured."""
+
+    @property
+    def simulated(self) -> bool:
+        """True when it is answered inside the program: `sim` or `sim:…`, and no URL."""
+        return is_sim(self.model) and not self.base_url
+
+    @property
+    def key(self) -> str | None:
+        """The key in clear."""
+        return self.api_key.get_secret_value() if self.api_key else None
+
+    @field_validator("model", "api_key", mode="before")
+    @classmethod
+    def _nothing(cls, value: Any) -> Any:
+        return cls.model_fields["model"].default if value is None else value
+
+    @field_validator("api_key", mode="after")
+    @classmethod
+    def _no_key(cls, value: SecretStr | None) -> SecretStr | None:
+        return value if value and value.get_secret_value() else None
+
+    @field_validator("base_url", mode="before")
+    @classmethod
+    def _one_or_more(cls, value: Any) -> Any:
+        if value is None or value == "":
+            return ()
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("base_url")
+    @classmethod
+    def _urls(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(_base_url(url) for url in urls)
+
+
+def is_sim(model: object) -> bool:
+    """True for the names of simulated models."""
+    return isinstance(model, str) and (model == "sim" or model.startswith("sim:"))
+
+
+def _base_url(url: str) -> str:
+    if not is_web_address(url):
+        raise ValueError("should be an http:// or https:// URL with a host")
+    if urlsplit(url).path.rstrip("/").endswith("/chat/completions"):
+        raise ValueError("should end before /chat/completions; that part is added")
+    return url.rstrip("/")
+
+
+class Reasoning(Model):
+    """How much a reasoning model thinks."""
+
+    effort: str | None = None
+    """Sent as `reasoning_effort`."""
+
+
+class ModelSettings(Model):
+    """How the agent's calls are made. What is null is not sent."""
+
+    temperature: float | None = Field(None, ge=0)
+    """Sampling temperature; practice rollouts use `rollout_temperature` instead."""
+    top_p: float | None = Field(None, ge=0, le=1)
+    """Nucleus sampling."""
+    frequency_penalty: float | None = None
+    """Penalty for frequent tokens."""
+    presence_penalty: float | None = None
+    """Penalty for tokens that already occur."""
+    max_tokens: int | None = Field(None, ge=1)
+    """Most tokens of one reply, reasoning included."""
+    tool_choice: str | dict[str, Any] | None = None
+    """Which tool the model must call."""
+    parallel_tool_calls: bool | None = None
+    """Whether one turn may call several tools."""
+    reasoning: Reasoning | None = None
+    """Reasoning effort."""
+    verbosity: str | None = None
+    """How long replies should be."""
+    top_logprobs: int | None = Field(None, ge=0)
+    """Log-probabilities of so many tokens."""
+    metadata: dict[str, Any] | None = None
+    """Sent as it is; not part of what identifies a request."""
+    store: bool | None = None
+    """Whether the provider keeps the reply."""
+    prompt_cache_retention: str | None = None
+    """How long the provider keeps the prompt's cache."""
+    include_usage: bool | None = None
+    """Ask for token counts when streaming, which has none otherwise; null is the same as true."""
+    extra_query: dict[str, Any] | None = None
+    """Query parameters of the request's URL."""
+    extra_body: dict[str, Any] | None = None
+    """Further keys of the request's body."""
+    extra_headers: dict[str, SecretStr] | None = None
+    """Further headers; their values are treated as secrets."""
+    extra_args: dict[str, Any] | None = None
+    """Further keys of the body, except `timeout`: the total seconds of one request."""
+
+    @field_validator("reasoning")
+    @classmethod
+    def _some(cls, value: Reasoning | None) -> Reasoning | None:
+        return value if value and value.effort is not None else None
+
+    @field_validator("extra_args")
+    @classmethod
+    def _timeout(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        timeout = (value or {}).get("timeout")
+        numeric = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+        if timeout is not None and not (numeric and timeout > 0):
+            raise ValueError("timeout should be a positive number of seconds")
+        return value
+
+    def given(self) -> dict[str, Any]:
+        """The settings that are set, by name, as plain values; header values in clear."""
+        values = self.model_dump(exclude_none=True)
+        if self.extra_headers:
+            values["extra_headers"] = {
+                k: v.get_secret_value() for k, v in self.extra_headers.items()
+            }
+        return values
+
+
+class ModelParams(Model):
+    """How teacher and judge calls to this model are made. What is null is not sent."""
+
+    temperature: float | None = Field(None, ge=0)
+    """Sampling temperature of teacher and judge calls; 0 unless set."""
+    top_p: float | None = Field(None, ge=0, le=1)
+    """Nucleus sampling of teacher and judge calls."""
+    parallel_tool_calls: bool | None = None
+    """Whether one turn may call several tools."""
+
+
+class ModelConfig(Model):
+    """A model and how it is called."""
+
+    model_provider: ModelProvider = ModelProvider()
+    """Where it is asked."""
+    model_settings: ModelSettings = ModelSettings()
+    """How the agent calls it; for a loaded teacher or judge, how *it* is called."""
+    model_params: ModelParams = ModelParams()
+    """How it is called as teacher or judge; laid over `model_settings` when the config is read."""

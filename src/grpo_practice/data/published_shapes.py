@@ -1,0 +1,224 @@
+"""The shapes that training and evaluation sets are published in, and how a row of each is read."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from grpo_practice.data.chat_format import Asked, asked, is_conversation, turns_of, unpacked
+from grpo_practice.errors import DataError
+
+Fields = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What stands in one row."""
+
+    question: Asked
+    """Its `answer` and `system` count too, where nothing else says them."""
+    answer: Any
+    """Still to be checked; None where the row has none."""
+    used: frozenset[str]
+    """The columns that are used up."""
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A shape that its columns give away."""
+
+    title: str
+    """As its users call it."""
+    says: str
+    """What is the question, and what the answer."""
+    fits: Callable[[Fields], bool]
+    """Whether a row has its columns."""
+    read: Callable[[Fields], Parts]
+    """A row's parts, or a DataError that names the key."""
+
+
+def text_or_turns(value: object, key: str) -> Asked:
+    """The question in a text, or in a conversation, of which a last answer is no part.
+
+    Raises:
+        DataError: It is neither.
+    """
+    if isinstance(value, list) or is_conversation(value):
+        return asked(turns_of(value, key), key)
+    return Asked(_text(value, key), None, None, several=False)
+
+
+def _text(value: object, key: str) -> str:
+    if not isinstance(value, str):
+        kind = "missing" if value is None else f"of type {type(value).__name__}, not text"
+        raise DataError(f"{key!r} is {kind}")
+    if not value.strip():
+        raise DataError(f"{key!r} is empty")
+    return value
+
+
+def _conversation(key: str) -> Callable[[Fields], Parts]:
+    def read(fields: Fields) -> Parts:
+        found = asked(turns_of(fields.get(key), key), key)
+        return Parts(found, found.answer, frozenset({key}))
+
+    return read
+
+
+def _alpaca(fields: Fields) -> Parts:
+    question = _text(fields.get("instruction"), "instruction")
+    more = fields.get("input")
+    if more is not None and not isinstance(more, str):
+        raise DataError(f"'input' is of type {type(more).__name__}, not text")
+    if more and more.strip():
+        question = f"{question}\n\n{more}"
+    found = Asked(question, None, None, several=False)
+    history = fields.get("history")
+    if history:
+        found = asked(_earlier(history, question), "history")
+    used = {"instruction", "input", "output", "history"}
+    return Parts(found, fields.get("output"), frozenset(used))
+
+
+def _earlier(history: object, question: str) -> Any:
+    """`[[asked, answered], …]` and the question after them, as turns."""
+    pairs: list[Any] = history if isinstance(history, list) else [history]
+    if not all(
+        isinstance(p, list) and len(p) == 2 and all(isinstance(t, str) for t in p) for p in pairs
+    ):
+        raise DataError("'history' is not a list of pairs of texts")
+    spoken = [
+        {"role": role, "content": text}
+        for pair in pairs
+        for role, text in zip(("user", "assistant"), pair, strict=True)
+    ]
+    return turns_of([*spoken, {"role": "user", "content": question}], "history")
+
+
+def _evals(fields: Fields) -> Parts:
+    question = text_or_turns(fields.get("input"), "input")
+    return Parts(question, fields.get("ideal"), frozenset({"input", "ideal"}))
+
+
+def _fits_preference(fields: Fields) -> bool:
+    pair = "chosen" in fields and "rejected" in fields
+    return pair and ("prompt" in fields or is_conversation(fields["chosen"]))
+
+
+def _completed(fields: Fields) -> Parts:
+    question = text_or_turns(fields.get("prompt"), "prompt")
+    answer, label = _said(fields.get("completion"), "completion"), fields.get("label")
+    if not isinstance(label, bool):
+        return Parts(question, answer, frozenset({"prompt", "completion"}))
+    meta: dict[str, Any] = {"label": label}
+    if not label:  # what is marked as bad is no answer
+        meta["rejected"], answer = answer, None
+    return Parts(question, answer, frozenset({"prompt", "completion", "label"}), meta)
+
+
+def _preferred(fields: Fields) -> Parts:
+    chosen = fields.get("chosen")
+    if "prompt" in fields:
+        question = text_or_turns(fields["prompt"], "prompt")
+    else:
+        question = asked(turns_of(chosen, "chosen"), "chosen")
+    rejected = _said(fields.get("rejected"), "rejected")
+    used = frozenset({"prompt", "chosen", "rejected"})
+    return Parts(question, _said(chosen, "chosen"), used, {"rejected": rejected})
+
+
+def _said(value: object, key: str) -> Any:
+    """The text, or what the assistant says last in a conversation."""
+    if not isinstance(value, list) and not is_conversation(value):
+        return value
+    last = turns_of(value, key)[-1]
+    if last.role != "assistant":
+        raise DataError(f"the last turn of {key!r} is not the assistant's")
+    return last.text
+
+
+TRUTHS = ("ground_truth", "target", "answer")
+"""What a ground truth that is an object calls the answer in it."""
+
+
+def _verl(fields: Fields) -> Parts:
+    question = text_or_turns(fields.get("prompt"), "prompt")
+    model = unpacked(fields.get("reward_model"))
+    if not isinstance(model, dict):
+        kind = "missing" if model is None else "not an object"
+        raise DataError(f"'reward_model' is {kind}")
+    rest = {key: value for key, value in model.items() if key != "ground_truth"}
+    meta = {"reward_model": rest} if rest else {}
+    answer = _truth(model.get("ground_truth"))
+    return Parts(question, answer, frozenset({"prompt", "reward_model"}), meta)
+
+
+def _truth(value: object) -> Any:
+    """The answer inside a ground truth, which may be packed into JSON, even twice.
+
+    A text is unpacked only into texts: `[0, 1]` is an interval, and `12` stays as it is written.
+    """
+    found = unpacked(value)
+    if isinstance(found, dict):
+        key = next((key for key in TRUTHS if key in found), None)
+        if key is not None:
+            return _truth(found[key])
+        if isinstance(value, str):
+            return value  # cases for a program, say: its verify function reads them
+        raise DataError(
+            f"'reward_model.ground_truth' is an object without any of {', '.join(TRUTHS)}",
+            hint="say where the answer is: --map answer=reward_model.ground_truth.KEY",
+        )
+    if isinstance(value, str) and isinstance(found, list):
+        return found if found and all(isinstance(v, str) for v in found) else value
+    return value
+
+
+SHAPES: Mapping[str, Shape] = {
+    "alpaca": Shape(
+        "Alpaca",
+        "the question is 'instruction' with 'input' below it, the answer 'output'",
+        lambda fields: "instruction" in fields and "output" in fields,
+        _alpaca,
+    ),
+    "sharegpt": Shape(
+        "ShareGPT",
+        "the answer is the last turn of 'conversations' if it is the assistant's, the question"
+        " what stands before it",
+        lambda fields: "conversations" in fields,
+        _conversation("conversations"),
+    ),
+    "chat": Shape(
+        "OpenAI chat",
+        "the answer is the last turn of 'messages' if it is the assistant's, the question what"
+        " stands before it",
+        lambda fields: is_conversation(fields.get("messages")),
+        _conversation("messages"),
+    ),
+    "evals": Shape(
+        "OpenAI evals",
+        "the question is 'input', the answer 'ideal'",
+        lambda fields: "input" in fields and "ideal" in fields,
+        _evals,
+    ),
+    "trl": Shape(
+        "TRL prompt and completion",
+        "the question is 'prompt', the answer 'completion' unless its 'label' is false",
+        lambda fields: "prompt" in fields and "completion" in fields,
+        _completed,
+    ),
+    "preference": Shape(
+        "TRL preference",
+        "the question is 'prompt', or without one what stands before the last turn of 'chosen';"
+        " the answer is that turn",
+        _fits_preference,
+        _preferred,
+    ),
+    "verl": Shape(
+        "verl",
+        "the question is 'prompt', the answer 'reward_model.ground_truth'",
+        lambda fields: "prompt" in fields and "reward_model" in fields,
+        _verl,
+    ),
+}
+"""By the name that `--shape` takes."""

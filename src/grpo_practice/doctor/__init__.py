@@ -1,0 +1,1 @@
+"""What would go wrong with a configuration, before it costs anything."""

@@ -1,0 +1,200 @@
+"""What `doctor` asks of the endpoints: two tiny requests each, kept in no ledger."""
+
+import asyncio
+import socket
+from collections.abc import Coroutine, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from grpo_practice.app.clients import endpoint_of
+from grpo_practice.calls import Reply, Request
+from grpo_practice.config.schema.provider import ModelConfig
+from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig
+from grpo_practice.config.schema.tools import SearchToolkit
+from grpo_practice.doctor.machine import Finding, ok, problem, warning
+from grpo_practice.errors import EndpointError, EndpointRefusedError, GrpoPracticeError
+from grpo_practice.llm.client import Client
+from grpo_practice.llm.concurrency import Limit
+from grpo_practice.llm.endpoint import Endpoint, host, shown_url
+from grpo_practice.llm.prices import Price, Prices
+
+HERE = ("localhost", "127.0.0.1", "::1")
+DEADLINE_S = 30.0
+"""For one answer; nothing is sent again after it."""
+WHOLE_S = 35.0
+"""For all that is asked of a model at an address, waits the endpoint asks for included."""
+TRIES = 2
+REQUESTS = 2
+"""For each model at each address."""
+_ASKED = [{"role": "user", "content": "Reply with the number 4."}]
+_CALL = [{"role": "user", "content": "Call the tool `add` with a=2 and b=2."}]
+_NUMBER = {"type": "number"}
+_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "add",
+        "description": "Adds two numbers.",
+        "parameters": {"type": "object", "properties": {"a": _NUMBER, "b": _NUMBER}},
+    },
+}
+
+
+def models_of(config: PracticeConfig | EvalConfig) -> list[tuple[str, ModelConfig]]:
+    """Who is asked under this configuration, each model at each address once."""
+    evaluation = config.evaluation if isinstance(config, PracticeConfig) else config
+    roles = [("student", evaluation.agent.model), ("judge", evaluation.judge_model)]
+    if isinstance(config, PracticeConfig):
+        roles.insert(1, ("teacher", config.practice.teacher_model))
+    kits = evaluation.agent.toolkits.values()
+    roles += [("reader", kit.config_llm) for kit in kits if isinstance(kit, SearchToolkit)]
+    found: dict[tuple[object, ...], tuple[str, ModelConfig]] = {}
+    for role, model in roles:
+        for url in (model.model_provider.base_url or ("",)) if model else ():
+            assert model is not None
+            at = model.model_provider.model_copy(update={"base_url": (url,) if url else ()})
+            key = (at.model, url, at.key)
+            name, known = found.get(key, (role, model.model_copy(update={"model_provider": at})))
+            found[key] = (name if role in name else f"{name}, {role}", known)
+    return list(found.values())
+
+
+def asked_for(models: Sequence[tuple[str, ModelConfig]]) -> int:
+    """How many requests `look_at_models` makes, when nothing goes wrong."""
+    return REQUESTS * sum(not model.model_provider.simulated for _, model in models)
+
+
+async def look_at_models(
+    models: Sequence[tuple[str, ModelConfig]], prices: Prices, key: str, *, tools: bool = False
+) -> list[Finding]:
+    """What each endpoint answers, and how; all are asked at once.
+
+    Args:
+        models: As `models_of` has them.
+        prices: What is known of what they cost.
+        key: Where the configuration would say what a model costs.
+        tools: Whether the student calls tools: then it has to take them.
+    """
+    parts = await asyncio.gather(
+        *(
+            _model(role, model, prices, key, tools=tools and "student" in role)
+            for role, model in models
+        )
+    )
+    return [finding for part in parts for finding in part]
+
+
+async def _model(
+    role: str, model: ModelConfig, prices: Prices, key: str, *, tools: bool
+) -> list[Finding]:
+    provider = model.model_provider
+    if provider.simulated:
+        return [ok(role, f"{provider.model} is simulated in this program; nothing was asked")]
+    try:
+        params, endpoint = endpoint_of(model, prices)
+    except GrpoPracticeError as e:
+        return [problem(role, e)]
+    endpoint = replace(endpoint, max_tries=TRIES, timeout_s=min(DEADLINE_S, endpoint.timeout_s))
+    url = endpoint.base_urls[0]
+    found = [*_in_clear(role, endpoint), *await _resolved(role, url)]
+    if any(f.state == "problem" for f in found):
+        return found
+    where = f"{provider.model} at {shown_url(url)} (from {provider.origin})"
+    notices: list[str] = []
+    request = Request(provider.model, {**params, "seed": 1}, _ASKED)
+    clock = asyncio.get_running_loop().time
+    until = clock() + WHOLE_S
+    async with Client(endpoint, Limit(1), notice=notices.append) as client:
+        try:
+            ask = partial(_ask, client, limit_s=endpoint.timeout_s, until=until)
+            reply = await ask(request)
+            with_tool = ask(replace(request, messages=_CALL, tools=[_TOOL]))
+            called = await _called(role, with_tool, needed=tools)
+        except TimeoutError:
+            text = f"{where} gave no answer in {clock() - until + WHOLE_S:.0f} s"
+            return [*found, problem(role, EndpointRefusedError(text, hint="does the server run?"))]
+        except (EndpointError, EndpointRefusedError) as e:
+            return [*found, problem(role, _refused(e))]
+    found.append(ok(role, f"model {where} answered; latency {reply.seconds:.1f} s"))
+    found += [warning(role, text) for text in notices]
+    found += [*_reply(role, provider.model, reply), called]
+    return [*found, _price(role, provider.model, prices.of(provider.model, url), key)]
+
+
+async def _ask(client: Client, request: Request, *, limit_s: float, until: float) -> Reply:
+    """The reply, within the time that is left; TimeoutError without one."""
+    async with asyncio.timeout_at(until):
+        return await client.send(request, limit_s=limit_s)
+
+
+def _refused(error: EndpointError | EndpointRefusedError) -> GrpoPracticeError:
+    """Whatever a run would make of it: an endpoint that does not answer once is a problem."""
+    return EndpointRefusedError(str(error), hint=error.hint)
+
+
+async def _called(role: str, asked: Coroutine[Any, Any, Reply], *, needed: bool) -> Finding:
+    """What becomes of a request with a tool: an agent with toolkits cannot do without."""
+    try:
+        reply = await asked
+    except TimeoutError:
+        said = "did not answer a request with a tool in time"
+    except (EndpointError, EndpointRefusedError) as e:
+        said = f"refuses a request with a tool: {e}"
+    else:
+        if reply.message.get("tool_calls"):
+            return ok(role, "tool call works")
+        said = "did not call a tool that it was told to call"
+        if needed:
+            hint = "where models are served, function calling may have to be switched on"
+            return warning(role, said, hint)
+    if not needed:
+        return ok(role, f"{said}; no toolkit here needs it")
+    hint = "the agent has toolkits: use a model, or a server, with function calling"
+    return problem(role, EndpointRefusedError(said, hint=hint))
+
+
+def _reply(role: str, asked: str, reply: Reply) -> list[Finding]:
+    usage, answered = reply.usage, reply.answered_by.rpartition("@")[0]
+    found = []
+    if usage.tokens_in is None or usage.tokens_out is None:
+        found.append(warning(role, "tells no token counts: what calls cost will be unknown"))
+    else:
+        found.append(ok(role, f"tokens counted ({usage.tokens_in} in, {usage.tokens_out} out)"))
+    if usage.tokens_reasoning:
+        thought = f"{usage.tokens_reasoning} of {usage.tokens_out} tokens"
+        found.append(ok(role, f"thinks before it answers ({thought}): leave max_tokens room"))
+    if answered != asked:
+        found.append(warning(role, f"was asked for {asked!r} and answers as {answered!r}"))
+    if reply.seeded:
+        found.append(ok(role, "seed accepted"))
+    else:
+        found.append(warning(role, "takes no seed: runs cannot be repeated exactly"))
+    return found
+
+
+def _price(role: str, model: str, price: Price | None, key: str) -> Finding:
+    if price is not None:
+        return ok(role, f"price known ({price.source})")
+    hint = f"add {key}: {{{model!r}: {{input: …, output: …}}}} (USD per million tokens)"
+    return warning(role, "its price is unknown: no budget in money will work", hint)
+
+
+def _in_clear(role: str, endpoint: Endpoint) -> list[Finding]:
+    url = endpoint.base_urls[0]
+    secret = endpoint.api_key or "@" in urlsplit(url).netloc or endpoint.headers
+    if urlsplit(url).scheme == "https" or not secret or host(url) in HERE:
+        return []
+    return [warning(role, f"the key goes to {shown_url(url)} in clear", "use https://")]
+
+
+async def _resolved(role: str, url: str) -> list[Finding]:
+    if getproxies().get(urlsplit(url).scheme):
+        return []  # the proxy looks the name up
+    try:
+        await asyncio.to_thread(socket.getaddrinfo, host(url), None)
+    except (OSError, UnicodeError) as e:
+        error = EndpointRefusedError(f"no address is known for {host(url)}: {e}", hint="base_url?")
+        return [problem(role, error)]
+    return []

@@ -1,0 +1,95 @@
+"""What `doctor` finds behind the agent's toolkits: each is opened, and no tool is called."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from grpo_practice.app.agents import chosen, open_toolkit
+from grpo_practice.app.custom_agent import check_own
+from grpo_practice.calls import Chat, Scope
+from grpo_practice.config.schema.agent import AgentConfig
+from grpo_practice.config.schema.provider import ModelConfig
+from grpo_practice.config.schema.tools import McpToolkit, Toolkit
+from grpo_practice.doctor.endpoints import HERE
+from grpo_practice.doctor.machine import Finding, ok, problem, warning
+from grpo_practice.errors import GrpoPracticeError
+from grpo_practice.tools import Tool
+from grpo_practice.tools.toolbox import check_names
+
+
+async def look_at_tools(agent: AgentConfig, folder: Path) -> list[Finding]:
+    """What each toolkit gives; of an agent of the user's own, whether it can be had.
+
+    Args:
+        agent: The agent.
+        folder: What paths in its config are relative to.
+    """
+    if agent.type != "simple":
+        return [_own(agent, folder)]
+    found, tools = list[Finding](), list[Tool]()
+    for name, toolkit in agent.toolkits.items():
+        about = f"toolkit {name}"
+        found += _in_clear(about, toolkit)
+        try:
+            async with AsyncExitStack() as stack:
+                opened = await open_toolkit(toolkit, _nobody, folder)
+                given = chosen(name, toolkit, await stack.enter_async_context(opened))
+        except GrpoPracticeError as e:
+            found.append(problem(about, e))
+            continue
+        found.append(ok(about, _said(given)))
+        tools += given
+    try:
+        check_names(tools)
+    except GrpoPracticeError as e:
+        found.append(problem("toolkits", e))
+    return found + _unknown(agent, tools, found)
+
+
+def _own(agent: AgentConfig, folder: Path) -> Finding:
+    try:
+        check_own(agent, folder)
+    except GrpoPracticeError as e:
+        return problem("agent", e)
+    return ok("agent", f"{agent.function or ' '.join(agent.command or ())} is there")
+
+
+def _said(tools: Sequence[Tool]) -> str:
+    """The tools, by where they run."""
+    places = dict.fromkeys(tool.runs_in for tool in tools)
+    named = {p: ", ".join(tool.name for tool in tools if tool.runs_in == p) for p in places}
+    return "; ".join(f"{names} ({place})" for place, names in named.items())
+
+
+def _unknown(agent: AgentConfig, tools: Sequence[Tool], found: Sequence[Finding]) -> list[Finding]:
+    """Tools that are to end a rollout and do not exist, where all there are is known."""
+    if any(f.state == "problem" for f in found):
+        return []
+    known = {tool.name for tool in tools}
+    return [
+        warning("agent", f"stop_at_tool_names: there is no tool {name!r}")
+        for name in agent.stop_at_tool_names
+        if name not in known
+    ]
+
+
+def _in_clear(about: str, toolkit: Toolkit) -> list[Finding]:
+    if not isinstance(toolkit, McpToolkit) or toolkit.mcp_transport == "stdio":
+        return []
+    parts = urlsplit(toolkit.config.url or "")
+    secret = toolkit.config.headers or "@" in parts.netloc or parts.query
+    if parts.scheme == "https" or not secret or parts.hostname in HERE:
+        return []
+    return [warning(about, f"its headers go to {parts.hostname} in clear", "use https://")]
+
+
+async def _nobody(model: ModelConfig) -> Callable[[Scope], Chat]:
+    """In place of a model that nothing here asks."""
+    await asyncio.sleep(0)
+
+    def ask(scope: Scope) -> Chat:
+        raise AssertionError("no tool is called")
+
+    return ask

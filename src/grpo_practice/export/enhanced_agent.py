@@ -1,0 +1,93 @@
+"""The agent that is shipped, as a value."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from grpo_practice import __version__
+from grpo_practice.prompts.system import library_sha, system_prompt
+from grpo_practice.stats import Score
+from grpo_practice.types import Library
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The score of an evaluation."""
+
+    run: str
+    dataset: str
+    score: Score
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where an agent comes from."""
+
+    run: str
+    branch: int
+    step: int | None
+    """The last step that its library has seen; None: it is the one the run started with."""
+    simulated: bool
+    before: Measured | None = None
+    """The agent without its library, where it was evaluated."""
+    after: Measured | None = None
+    """The agent with its library, where it was evaluated."""
+    left_out: tuple[str, ...] = ()
+    """Settings that are not exported because they hold secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedAgent:
+    """An agent with what it has learnt."""
+
+    name: str
+    instructions: str
+    """Without the library."""
+    library: Library
+    model: str
+    model_settings: Mapping[str, Any]
+    """Those that are set; no secrets."""
+    toolkits: Mapping[str, Any]
+    max_turns: int
+    provenance: Provenance
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """What else its config has: `stop_at_tool_names`, or the program that plays."""
+
+    @property
+    def system_prompt(self) -> str:
+        """What it is told: byte for byte what practice and eval tell it."""
+        return system_prompt(self.instructions, self.library)
+
+    @property
+    def facts(self) -> list[str]:
+        """Where it comes from and what is known of it, for people, a sentence each."""
+        origin, n = self.provenance, len(self.library)
+        made = "before its first step" if origin.step is None else f"after step {origin.step}"
+        facts = [
+            f"exported by grpo-practice {__version__} from run {origin.run} "
+            f"(branch {origin.branch}), {made}",
+            f"library L{self.library.id}: {n} experience{'s' if n != 1 else ''}, "
+            f"sha256 {library_sha(self.library).hex()}",
+        ]
+        if origin.simulated:
+            facts.append("SIMULATED: made with a simulated model; it says nothing of a real one")
+        for when, known in (("without", origin.before), ("with", origin.after)):
+            if known is not None:
+                facts.append(f"score {when} the library: {_score(known)}")
+        if self.more.get("type"):
+            facts.append(
+                "its program is not in this file: its path is relative to the config that uses it"
+            )
+        if origin.left_out:
+            facts.append(f"not exported, as they hold secrets: {', '.join(origin.left_out)}")
+        return facts
+
+
+def _score(known: Measured) -> str:
+    s = known.score
+    mean = "unknown" if s.mean is None else f"{s.mean:.3f}"
+    interval = f" (95 % interval {s.ci95[0]:.3f} to {s.ci95[1]:.3f})" if s.ci95 else ""
+    return (
+        f"{mean}{interval} on {known.dataset}, {s.n_questions} questions, {s.scored} of "
+        f"{s.planned} rollouts scored (run {known.run})"
+    )

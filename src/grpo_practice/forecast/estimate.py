@@ -1,0 +1,310 @@
+"""What is left of a run, in calls, tokens, money and time; each a range, and what it rests on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_practice.app.clients import endpoint_of
+from grpo_practice.calls import Stage, Usage
+from grpo_practice.config.schema.provider import ModelConfig
+from grpo_practice.forecast.range import ONE, Range, around
+from grpo_practice.forecast.requests_per_rollout import Turns
+from grpo_practice.llm.budget import FLAGS, Account
+from grpo_practice.llm.prices import Price, Prices
+from grpo_practice.store import Store
+from grpo_practice.store.queries import spending
+from grpo_practice.store.queries.spending import ENOUGH, Figures, Likeness, Piloted
+from grpo_practice.text import DENSE_CHARS_PER_TOKEN
+
+EXPERIENCE_TOKENS = 40
+"""Of one experience in a prompt, at most: a name and a sentence."""
+TURN_TOKENS = 1_000
+"""That a tool call and its result add to the next request, at most; where none was made yet."""
+ASSUMED_SECONDS = Range(2, 30)
+"""Of one call, where none was made yet."""
+CHARS_PER_TOKEN = Range(5, DENSE_CHARS_PER_TOKEN)
+"""Lower bound for any text: many characters make few tokens."""
+ASSUMED: dict[Stage, tuple[Range, Range]] = {
+    "play": (Range(), Range(200, 2_000)),
+    "judge": (Range(500, 3_000), Range(50, 500)),
+    "summarise": (Range(400, 4_000), Range(200, 800)),
+    "compare": (Range(600, 6_000), Range(100, 600)),
+    "propose": (Range(500, 3_000), Range(100, 500)),
+    "merge": (Range(800, 8_000), Range(100, 2_000)),
+}
+"""Tokens in and out of one call, where none was made yet; those into a rollout are its text's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """Calls of one stage that are still to be made."""
+
+    part: str
+    """`practice` or `evaluation`."""
+    stage: Stage
+    model: ModelConfig
+    calls: Range
+    at_once: int
+    """How many of them are in flight at once."""
+    chars: float = 0.0
+    """Of one request, where that is known beforehand."""
+    held: int = 0
+    """Experiences in those characters."""
+    experiences: float = 0.0
+    """In the prompts of these calls, at most; the mean over them."""
+    system: bytes = b""
+    """sha256 of the system prompt that is followed."""
+    turns: Range = ONE
+    """How many of them follow each other in one rollout."""
+    transcripts: int = 0
+    """Attempts that one prompt may show as they are."""
+    reads: float = 0.0
+    """Tokens that these may have together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The forecast of one stage."""
+
+    part: str
+    stage: Stage
+    model: str
+    calls: Range
+    tokens_in: Range
+    tokens_out: Range
+    usd: Range | None
+    """None when the price is unknown."""
+    call_s: Range
+    """Seconds of one call."""
+    seconds: Range
+    """Of all of them, as many at once as may be."""
+    history: int
+    """Calls that the numbers rest on; 0: they are assumed."""
+    of: Likeness = "run"
+    """Whose calls these are."""
+    turns: Range = ONE
+    """How many of them follow each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What is left to do of a run."""
+
+    run: str
+    simulated: bool
+    lines: Sequence[Line]
+    account: Account
+    """Caps, and what was spent under them."""
+    waits: int = 0
+    """How often a practice waits for the slowest of its groups: in every step."""
+    share: Range | None = None
+    """Of the groups that teach; None where nothing is distilled."""
+    groups: int = 0
+    """The groups that the share was counted in; 0: it is assumed."""
+    learnable: int = 0
+    """Experiences that may yet be learnt, at most; later prompts are longer by them."""
+    turns: Turns | None = None
+    """Requests of a rollout; None where it takes one."""
+    pilot: int | None = None
+    """Questions that were to be played for it."""
+    piloted: Piloted | None = None
+    """What that did."""
+
+    def total(self, what: str) -> Range:
+        """The sum over all stages of `calls`, `tokens_in`, `tokens_out`."""
+        found = Range()
+        for line in self.lines:
+            found = found.plus(getattr(line, what))
+        return found
+
+    @property
+    def usd(self) -> Range | None:
+        """Dollars; None when one of the models has no price."""
+        if self.unpriced:
+            return None
+        found = Range()
+        for line in self.lines:
+            found = found.plus(line.usd or Range())
+        return found
+
+    @property
+    def unpriced(self) -> list[str]:
+        """Models that are still to be asked and have no price."""
+        return sorted({x.model for x in self.lines if x.usd is None and x.calls.high > 0})
+
+    @property
+    def seconds(self) -> Range:
+        """How long it takes; at most, every wait is for a call of each stage."""
+        chain = sum(x.call_s.high * x.turns.high for x in self.lines if x.calls.high > 0)
+        work = Range()
+        for line in self.lines:
+            work = work.plus(line.seconds)
+        return Range(work.low, work.high + self.waits * chain)
+
+    @property
+    def caps(self) -> list[tuple[str, float, str]]:
+        """Flag, cap, and whether it would be reached: `no`, `maybe`, `yes`."""
+        tokens = self.total("tokens_in").plus(self.total("tokens_out"))
+        usd = self.usd or Range()
+        needs = {
+            "requests": self.total("calls"),
+            "tokens": tokens,
+            "cost_micro": Range(usd.low * 1e6, usd.high * 1e6),
+        }
+        found = list[tuple[str, float, str]]()
+        for name, flag in FLAGS.items():
+            cap = getattr(self.account.caps, name)
+            if cap is None:
+                continue
+            left = cap - getattr(self.account.spent, name)
+            need = needs[name]
+            said = "yes" if need.low > left else "maybe" if need.high > left else "no"
+            found.append((flag, cap / 1e6 if name == "cost_micro" else cap, said))
+        return found
+
+    def document(self) -> dict[str, Any]:
+        """`grpo-practice.forecast/1`."""
+        usd, share = self.usd, self.share
+        return {
+            "schema": "grpo-practice.forecast/1",
+            "run": self.run,
+            "simulated": self.simulated,
+            "pilot": self.pilot,
+            "piloted": None if self.piloted is None else _pilot_document(self.piloted),
+            "stages": [_line_document(line) for line in self.lines],
+            "total": {
+                "calls": list(self.total("calls").whole()),
+                "tokens_in": list(self.total("tokens_in").whole()),
+                "tokens_out": list(self.total("tokens_out").whole()),
+                "cost_usd": None if usd is None else [round(x, 6) for x in usd],
+                "seconds": [round(x, 1) for x in self.seconds],
+            },
+            "unpriced_models": self.unpriced,
+            "informative": None
+            if share is None
+            else {"share": [round(x, 4) for x in share], "groups": self.groups},
+            "learnable_experiences": self.learnable,
+            "rollout_requests": _turns_document(self.turns),
+            "caps": [{"flag": flag, "cap": cap, "reached": said} for flag, cap, said in self.caps],
+            "exit": 0,
+        }
+
+
+def _pilot_document(did: Piloted) -> dict[str, Any]:
+    micro = did.usage.cost_micro
+    return {
+        "questions": did.questions,
+        "rollouts": did.rollouts,
+        "mean_reward": did.reward,
+        "tokens_in": did.usage.tokens_in,
+        "tokens_out": did.usage.tokens_out,
+        "cost_usd": None if micro is None else micro / 1e6,
+    }
+
+
+def _turns_document(turns: Turns | None) -> dict[str, Any] | None:
+    if turns is None:
+        return None
+    return {"each": [round(x, 2) for x in turns.each], "rollouts": turns.rollouts}
+
+
+def _line_document(line: Line) -> dict[str, Any]:
+    return {
+        "part": line.part,
+        "stage": line.stage,
+        "model": line.model,
+        "calls": list(line.calls),
+        "tokens_in": list(line.tokens_in),
+        "tokens_out": list(line.tokens_out),
+        "cost_usd": None if line.usd is None else [round(x, 6) for x in line.usd],
+        "seconds": [round(x, 1) for x in line.seconds],
+        "history_calls": line.history,
+        "history_of": line.of if line.history else None,
+    }
+
+
+def forecast_line(store: Store, prices: Prices, run: str, left: Remaining) -> Line:
+    """The forecast of one stage of a run, from the calls so far that are most like those to come.
+
+    What may yet be learnt makes later prompts longer; that counts at the upper end.
+    """
+    model = left.model.model_provider.model
+    params, endpoint = endpoint_of(left.model, prices=prices)
+    known = store.read(
+        spending.figures, left.stage, model, run=run, part=left.part, system=left.system
+    )
+    tokens_in, tokens_out, call_s = (
+        _assumed(left, params.get("max_tokens")) if known is None else _seen(known, left)
+    )
+    shown = known.experiences if known else left.held
+    longer = EXPERIENCE_TOKENS * max(left.experiences - shown, 0.0)
+    tokens_in = tokens_in.plus(Range(0, longer))
+    price = endpoint.price(model, endpoint.base_urls[0])
+    each = None if price is None else _usd(price, tokens_in, tokens_out, known)
+    calls = left.calls.whole()
+    work = calls.times(call_s)
+    return Line(
+        part=left.part,
+        stage=left.stage,
+        model=model,
+        calls=calls,
+        tokens_in=calls.times(tokens_in).whole(),
+        tokens_out=calls.times(tokens_out).whole(),
+        usd=None if each is None else calls.times(each),
+        call_s=call_s,
+        seconds=Range(work.low / left.at_once, work.high / left.at_once),
+        history=known.calls if known else 0,
+        of=known.of if known else "run",
+        turns=left.turns,
+    )
+
+
+def _seen(known: Figures, left: Remaining) -> tuple[Range, Range, Range]:
+    """Tokens in and out, and seconds, of one call: as it was so far."""
+    figures = (known.tokens_in, known.tokens_out, known.seconds)
+    if known.of == "model" or known.calls < ENOUGH:  # prompts of another length, or too few
+        tokens_in, tokens_out, seconds = (Range(mean / 2, mean * 2) for mean, _ in figures)
+        if known.of == "model" and (left.chars or left.reads):
+            by_text = _by_text(left) if left.chars else _assumed_in(left)
+            tokens_in = Range(min(tokens_in.low, by_text.low), max(tokens_in.high, by_text.high))
+        return tokens_in, tokens_out, seconds
+    calls = left.calls.high
+    tokens_in, tokens_out, seconds = (around(*f, known.calls, calls) for f in figures)
+    return tokens_in, tokens_out, seconds
+
+
+def _assumed(left: Remaining, max_tokens: object) -> tuple[Range, Range, Range]:
+    tokens_in, tokens_out = (
+        _by_text(left) if left.chars else _assumed_in(left),
+        ASSUMED[left.stage][1],
+    )
+    if isinstance(max_tokens, int):
+        tokens_out = Range(min(tokens_out.low, max_tokens), min(tokens_out.high, max_tokens))
+    return tokens_in, tokens_out, ASSUMED_SECONDS
+
+
+def _assumed_in(left: Remaining) -> Range:
+    """Return the tokens of a prompt of which nothing is known; its transcripts may be short."""
+    return ASSUMED[left.stage][0].plus(Range(0, left.reads))
+
+
+def transcript_tokens(agent: ModelConfig, turns: Range) -> float:
+    """Return the tokens of one rollout's transcript, at most, where none is known."""
+    said = ASSUMED["play"][1].high
+    most = endpoint_of(agent)[0].get("max_tokens")
+    said = min(said, most) if isinstance(most, int) else said
+    return said * turns.high + TURN_TOKENS * (turns.high - 1)
+
+
+def _by_text(left: Remaining) -> Range:
+    low, high = CHARS_PER_TOKEN
+    longer = TURN_TOKENS * (left.turns.high - 1) / 2  # the mean over its requests
+    return Range(left.chars / low, left.chars / high + longer)
+
+
+def _usd(price: Price, tokens_in: Range, tokens_out: Range, known: Figures | None) -> Range | None:
+    """Dollars of one call; at least, as much of its request was cached as so far."""
+    cached = int(tokens_in.low * (known.cached_share if known else 0.0))
+    least = price.usd(Usage(int(tokens_in.low), cached, int(tokens_out.low)))
+    most = price.usd(Usage(-int(-tokens_in.high // 1), None, -int(-tokens_out.high // 1)))
+    return None if least is None or most is None else Range(float(least), float(most))

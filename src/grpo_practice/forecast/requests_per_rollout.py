@@ -1,0 +1,42 @@
+"""How many requests a rollout takes: one, unless the agent has tools; then nobody knows before."""
+
+from dataclasses import dataclass
+
+from grpo_practice.config.schema.agent import AgentConfig
+from grpo_practice.forecast.range import Range, around
+from grpo_practice.store import Store
+from grpo_practice.store.queries import spending
+from grpo_practice.store.queries.spending import ENOUGH
+from grpo_practice.store.records import RunSpec
+
+ASSUMED_MOST = 50
+"""Of an agent of the user's own, where none was played yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Requests of one rollout, and what that rests on."""
+
+    each: Range
+    rollouts: int
+    """In which they were counted; 0: `each` goes from one to what the agent may take."""
+
+
+def turns_of(store: Store, spec: RunSpec, agent: AgentConfig, to_come: float) -> Turns | None:
+    """What rollouts of this agent took so far, in any run; None where one is all they can take.
+
+    Args:
+        store: The database.
+        spec: The run; its identity says what the agent is.
+        agent: The agent of its config.
+        to_come: How many rollouts are still to be played.
+    """
+    if agent.type == "simple" and not agent.toolkits:
+        return None
+    most = agent.max_turns + 1 if agent.type == "simple" else ASSUMED_MOST
+    played, mean, spread = store.read(spending.turns, spec.identity)
+    if not played:
+        return Turns(Range(1, most), 0)
+    few = Range(mean / 2, mean * 2)
+    each = few if played < ENOUGH else around(mean, spread, played, to_come)
+    return Turns(Range(max(each.low, 1.0), max(min(each.high, most), 1.0)), played)

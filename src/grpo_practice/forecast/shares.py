@@ -1,0 +1,52 @@
+"""Shares of a run's groups that teach and that are summarised; how much a teacher reads."""
+
+from math import sqrt
+
+from grpo_practice.app.clients import endpoint_of
+from grpo_practice.app.specs import teacher_context, teacher_of
+from grpo_practice.config.schema.runs import PracticeConfig, PracticeSettings
+from grpo_practice.forecast.range import ONE, Range
+from grpo_practice.practice.reading import room_of
+from grpo_practice.store import Store
+from grpo_practice.store.queries import spending
+from grpo_practice.store.records import Branch
+from grpo_practice.text import DENSE_CHARS_PER_TOKEN
+
+ASSUMED_SHARE = Range(0.1, 0.6)
+"""Share of groups that teach, in a run that has none yet."""
+
+
+def share_of(store: Store, run: str, *, truth: bool) -> tuple[Range, int]:
+    """Return the share of groups that teach, and in how many groups it was counted."""
+    groups, informative = store.read(spending.informative, run) if truth else (0, 0)
+    if not groups:
+        return ASSUMED_SHARE, 0
+    return _interval(groups, informative), groups
+
+
+def _interval(n: int, k: int) -> Range:
+    """Return the share that k of n stand for, by Agresti and Coull: right also for k of 0 or n."""
+    n += 4
+    share = (k + 2) / n
+    width = 2 * sqrt(share * (1 - share) / n)
+    return Range(max(share - width, 0.0), min(share + width, 1.0))
+
+
+def summarised_share(store: Store, branch: Branch, settings: PracticeSettings) -> Range:
+    """Return the share of compared groups whose attempts are summarised.
+
+    With `auto` it is not known before: anything from none to all, as long as no group of this
+    branch was compared.
+    """
+    if settings.summaries == "always":
+        return ONE
+    if settings.summaries == "never":
+        return Range()
+    groups, summarised = store.read(spending.summarised, branch.id)
+    return _interval(groups, summarised) if groups else Range(0, 1)
+
+
+def reads_of(config: PracticeConfig) -> float:
+    """Return the tokens of a prompt that shows attempts, at most."""
+    reply = endpoint_of(teacher_of(config))[0].get("max_tokens")
+    return room_of(teacher_context(config), reply) / DENSE_CHARS_PER_TOKEN

@@ -1,0 +1,152 @@
+"""What an error answer says, in the many spellings of OpenAI-compatible servers.
+
+The patterns are matched against codes and words that are in use today; where a server says
+something else, its status decides.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from grpo_practice.llm.http_response import Answer
+
+_BILLING_CODE = re.compile(
+    r"insufficient_(quota|balance|credits?|funds)|credit_balance|spend_limit|budget_exceeded"
+    r"|billing|exceeded_current_quota|account_deactivated",
+    re.I,
+)
+_BILLING_WORDS = re.compile(
+    r"credit balance is too low|insufficient (balance|credits?|funds)|budget has been exceeded",
+    re.I,
+)
+_OVERFLOW = re.compile(
+    r"context_length_exceeded|exceed_context_size|maximum context length|context (length|window)"
+    r"|available context size|max_tokens must be at least 1, got -|(prompt|input) is too long"
+    r"|input token count .{0,40}exceeds",
+    re.I | re.S,
+)
+_MODERATED_CODE = re.compile(
+    r"content_filter|content_policy|responsibleai|moderation|data_inspection_failed", re.I
+)
+_MODERATED_WORDS = re.compile(r"content exists risk|content management policy", re.I)
+_NO_MODEL_CODE = re.compile(r"model_not_(found|exist)|invalid_model|unknown_model", re.I)
+_NO_MODEL_WORDS = re.compile(
+    r"model\b.{0,100}?\b(does not exist|not exist|not found)"
+    r"|(unknown|invalid|no such) model\b|not a valid model",
+    re.I | re.S,
+)
+_UNSUPPORTED_CODE = re.compile(r"unsupported_(parameter|value)|unknown_parameter|extra_forbidden")
+_UNSUPPORTED_WORDS = re.compile(
+    r"unsupported (parameter|value)|(un(known|recognized|expected)|additional) (request )?"
+    r"(parameter|argument|field|propert)|extra (inputs|fields)|is deprecated"
+    r"|(is|are) not (supported|permitted|allowed)|does not support",
+    re.I,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An error answer's own account of itself; '' for what it does not say."""
+
+    words: str
+    """The message, with that of the provider behind a router where it is given."""
+    codes: str = ""
+    """Its code and type, one per line."""
+    param: str = ""
+    """The body key it complains about."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    status: int | None = None
+    """The HTTP status the body claims."""
+
+    @property
+    def billing(self) -> bool:
+        """True when there is no money or quota left, so that waiting does not help."""
+        return bool(_BILLING_CODE.search(self.codes) or _BILLING_WORDS.search(self.words))
+
+    @property
+    def overflow(self) -> bool:
+        """True when the request is longer than the model's context."""
+        return bool(_OVERFLOW.search(f"{self.codes}\n{self.words}"))
+
+    @property
+    def moderated(self) -> bool:
+        """True when a content filter stopped the request."""
+        return (
+            "flagged_input" in self.metadata
+            or "reasons" in self.metadata
+            or bool(_MODERATED_CODE.search(self.codes) or _MODERATED_WORDS.search(self.words))
+        )
+
+    @property
+    def no_model(self) -> bool:
+        """True when the endpoint does not have the model."""
+        return bool(_NO_MODEL_CODE.search(self.codes) or _NO_MODEL_WORDS.search(self.words))
+
+    @property
+    def unsupported(self) -> bool:
+        """True when a body key, or any value of it but the default, is not taken."""
+        return bool(_UNSUPPORTED_CODE.search(self.codes) or _UNSUPPORTED_WORDS.search(self.words))
+
+    def blames(self, name: str) -> bool:
+        """True when the complaint is about the body key `name`."""
+        if self.param:
+            return self.param == name
+        return re.search(rf"\b{name}\b", self.words) is not None
+
+
+def read_fault(answer: Answer) -> Fault | None:
+    """The error the answer carries; None when it is a 2xx without one."""
+    body = answer.body[0] if isinstance(answer.body, list) and answer.body else answer.body
+    error = _error_in(body) if isinstance(body, dict) else None
+    if 200 <= answer.status < 300 and not error:
+        return None
+    match error:
+        case dict():
+            return _from_object(error)
+        case None:
+            return _from_object(body) if isinstance(body, dict) else Fault(answer.text)
+        case _:
+            word = str(error)
+            return Fault(word, codes="" if " " in word else word)
+
+
+def _error_in(body: dict[str, Any]) -> Any:
+    """The error object, wherever the server puts it; None when there is none."""
+    if body.get("error"):
+        return body["error"]
+    choices = body.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(first, dict):
+        return None
+    ended_badly = first.get("finish_reason") == "error"
+    return first.get("error") or ("the reply ended with an error" if ended_badly else None)
+
+
+def _from_object(error: dict[str, Any]) -> Fault:
+    words, codes, param = error.get("message") or error.get("detail"), [], error.get("param")
+    if isinstance(words, dict):  # {"message": {"detail": [...]}}
+        words = words.get("detail") or words.get("message") or words
+    if isinstance(words, list) and words and isinstance(words[0], dict):
+        first = words[0]  # a validation error: {"type", "loc": ["body", "seed"], "msg"}
+        loc = first.get("loc")
+        param = next((p for p in loc if p != "body"), None) if isinstance(loc, list) else None
+        words = f"{first.get('msg', '')}: {param}"
+        codes.append(str(first.get("type", "")))
+    metadata = error.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    raw = metadata.get("raw")
+    code = str(error.get("code"))
+    codes += [str(error[key]) for key in ("code", "type") if error.get(key)]
+    return Fault(
+        words=": ".join(str(part) for part in (words or error, raw) if part),
+        codes="\n".join(codes),
+        param=_top_key(param),
+        metadata=metadata,
+        status=int(code) if re.fullmatch(r"[45]\d\d", code) else None,
+    )
+
+
+def _top_key(param: object) -> str:
+    """`messages` of `messages.[0].content`; '' when no key is named (one router says "None")."""
+    return re.split(r"[.\[]", param)[0] if isinstance(param, str) and param != "None" else ""

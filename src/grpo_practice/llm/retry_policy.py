@@ -1,0 +1,269 @@
+"""What each thing an endpoint can do leads to: the one table behind every retry and every error.
+
+`decide` takes an HTTP answer, `decide_broken` a connection that broke. The first row of `ROWS`
+that applies to an error answer is the one that counts.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_practice.errors import (
+    ContentFilterError,
+    ContextOverflowError,
+    EndpointError,
+    EndpointRefusedError,
+)
+from grpo_practice.llm.endpoint import proxy_of
+from grpo_practice.llm.error_body import Fault, read_fault
+from grpo_practice.llm.http_response import Answer, Broken, shown
+from grpo_practice.llm.retry_after import LONGEST_WAIT_S, asked_wait_s, in_words
+
+ADAPTABLE: Mapping[str, str | None] = {
+    "max_tokens": "max_completion_tokens",
+    "seed": None,
+    "temperature": None,
+    "stream_options": None,
+}
+"""Body keys an endpoint may refuse, and the name each is sent under instead; None: left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Send it again; `error` is what is raised when the tries are used up."""
+
+    error: EndpointError | EndpointRefusedError
+    after_s: float | None = None
+    """What the endpoint asks for; None means our own backoff."""
+    once: bool = False
+    """True when a second answer like this one is final."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """Do not send it again. `EndpointRefusedError` ends the run, any other this one request."""
+
+    error: EndpointError | EndpointRefusedError
+    after_s: float | None = None
+    """What the endpoint asks for, where that is longer than anyone would wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adapt:
+    """Send it again with the body key `name` called `to`, or left out when that is None."""
+
+    name: str
+    to: str | None
+
+
+Decision = Retry | Fail | Adapt
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An error answer and what one must know to judge it."""
+
+    answer: Answer
+    fault: Fault
+    status: int
+    """The answer's; for an error inside a 200, the one the body claims, else 500."""
+    sent: Mapping[str, Any]
+    """The body that was sent."""
+    key_name: str
+    """Where the API key comes from."""
+
+    @property
+    def unsupported(self) -> list[str]:
+        """The settings in the body that the endpoint says it does not take."""
+        settings = self.sent.keys() - {"model", "messages"}
+        return [n for n in settings if self.fault.blames(n)] if self.fault.unsupported else []
+
+    def refused(self, what: str, hint: str | None = None) -> Fail:
+        """End the run."""
+        return Fail(EndpointRefusedError(f"{self.answer.url} {what}: {self.said}", hint=hint))
+
+    @property
+    def said(self) -> str:
+        """The endpoint's own words, safe to print."""
+        return f"HTTP {self.answer.status}, {shown(self.fault.words) or 'no message'}"
+
+    @property
+    def error(self) -> EndpointError:
+        """The error of this one request."""
+        return EndpointError(f"{self.answer.url}: {self.said}", status=self.status)
+
+
+def decide(answer: Answer, sent: Mapping[str, Any], key_name: str) -> Decision | None:
+    """What an HTTP answer leads to; None when it is a completion with a message in it.
+
+    Args:
+        answer: The answer, secrets already replaced.
+        sent: The body that was sent.
+        key_name: The environment variable or config key the API key comes from.
+    """
+    fault = read_fault(answer)
+    if fault is None:
+        return _unusable(answer)
+    status = answer.status if answer.status >= 300 else fault.status or _status_of(fault)
+    case = Case(answer, fault, status, sent, key_name)
+    decision = next(outcome(case) for applies, outcome in ROWS if applies(case))
+    return _as_told(decision, answer.headers.get("x-should-retry", ""))
+
+
+def decide_broken(broken: Broken, *, answered: bool) -> Retry | Fail:
+    """What a broken connection leads to.
+
+    Args:
+        broken: How it broke.
+        answered: True when this endpoint has ever answered anything.
+    """
+    said = f"{broken.url}: {shown(broken.text)}"
+    match broken.kind:
+        case "tls":
+            return Fail(
+                EndpointRefusedError(
+                    f"no secure connection to {said}",
+                    hint="for a private certificate authority, set SSL_CERT_FILE to its file; "
+                    "for a server without TLS, write http:// in base_url",
+                )
+            )
+        case "cut":
+            return Retry(EndpointError(f"the connection broke: {said}"))
+        case "deadline":
+            return Retry(EndpointError(f"no complete answer in time: {said}"))
+        case "connect" | "proxy":
+            what, where = "cannot reach", "base_url, and that the server runs"
+            if broken.kind == "proxy":
+                what = "the proxy lets nothing through to"
+                where = "HTTP_PROXY, HTTPS_PROXY and NO_PROXY"
+            if answered:
+                return Retry(EndpointError(f"{what} {said}"))
+            return Retry(EndpointRefusedError(f"{what} {said}", hint=f"check {where}"))
+
+
+def _unusable(answer: Answer) -> Retry | None:
+    """Why a 2xx without an error in it cannot be used, if so."""
+    where = answer.url
+    body = answer.body
+    if body is None and (
+        answer.text.lstrip()[:1] == "<" or "html" in answer.headers.get("content-type", "")
+    ):
+        return Retry(_no_api(answer), once=True)
+    if body is None:
+        what = f"a body that is not JSON: {shown(answer.text)}" if answer.text else "no body"
+        return Retry(EndpointError(f"{where}: HTTP {answer.status} with {what}"))
+    choices = body.get("choices") if isinstance(body, dict) else None
+    first = choices[0] if isinstance(choices, list) and choices else None
+    if isinstance(first, dict) and isinstance(first.get("message"), dict):
+        return None
+    what = "a choice without a message" if first is not None else "no choices"
+    said = shown(answer.text)
+    return Retry(EndpointError(f"{where}: HTTP {answer.status} with {what}: {said}"))
+
+
+def _no_api(answer: Answer) -> EndpointRefusedError:
+    target = answer.headers.get("location")
+    what = f"a redirect to {shown(target.partition('?')[0])}" if target else shown(answer.text)
+    return EndpointRefusedError(
+        f"{answer.url}: not an OpenAI-compatible answer: HTTP {answer.status}, {what}",
+        hint="check base_url (it usually ends in /v1), and that no login page is in between",
+    )
+
+
+def _status_of(fault: Fault) -> int:
+    """The status an error inside a 200 would have had."""
+    return 429 if "rate_limit" in fault.codes else 500
+
+
+def _as_told(decision: Decision, should_retry: str) -> Decision:
+    """The decision, unless the endpoint says itself whether to retry."""
+    if should_retry == "true" and isinstance(decision, Fail):
+        return Retry(decision.error)
+    if should_retry == "false" and isinstance(decision, Retry):
+        return Fail(decision.error)
+    return decision
+
+
+def _later(case: Case) -> Retry | Fail:
+    after_s = asked_wait_s(case.answer.headers, case.status, time.time())
+    if after_s is None or after_s <= LONGEST_WAIT_S:
+        return Retry(case.error, after_s)
+    wait = in_words(after_s)
+    return Fail(
+        EndpointError(
+            f"{case.answer.url}: the server asks to wait {wait}: {case.said}", status=case.status
+        ),
+        after_s,
+    )
+
+
+def _too_large(case: Case) -> bool:
+    """True when the request does not fit; a limit on tokens per minute is not about the model."""
+    if case.status in (413, 429) and "rate_limit" in case.fault.codes:
+        return False
+    return case.status == 413 or (case.status != 429 and case.fault.overflow)
+
+
+def _overflow(case: Case) -> Fail:
+    return Fail(ContextOverflowError(f"{case.answer.url}: {case.said}", status=case.status))
+
+
+def _filtered(case: Case) -> Fail:
+    return Fail(ContentFilterError(f"{case.answer.url}: {case.said}", status=case.status))
+
+
+def _no_credit(case: Case) -> Fail:
+    return case.refused(
+        "says there is no credit or quota left",
+        "top up the account or raise its limit, then run the same command again",
+    )
+
+
+def _bad_key(case: Case) -> Fail:
+    what = "refused the API key" if case.status == 401 else "refused access"
+    return case.refused(what, f"check the key in {case.key_name}, and what it is allowed to do")
+
+
+def _proxy_login(case: Case) -> Fail:
+    proxy = " ".join(part for part in ("the proxy", proxy_of(case.answer.url)) if part)
+    hint = "write user and password into HTTP_PROXY and HTTPS_PROXY: http://user:password@host:port"
+    return case.refused(f"was not reached: {proxy} wants a login", hint)
+
+
+def _bad_parameter(case: Case) -> Adapt | Fail:
+    for name in ADAPTABLE:
+        if name in case.unsupported:
+            return Adapt(name, ADAPTABLE[name])
+    return case.refused("does not take a setting", "change it under model_settings")
+
+
+def _no_model(case: Case) -> Fail:
+    return case.refused(
+        f"does not know the model {case.sent.get('model')!r}",
+        "check `model`; GET /models lists the names this endpoint has",
+    )
+
+
+def _no_such_path(case: Case) -> Fail:
+    return case.refused(
+        "is not a chat endpoint",
+        "check base_url (it usually ends in /v1) and `model`; GET /models lists the models",
+    )
+
+
+ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], Decision]], ...] = (
+    (lambda c: c.status == 402 and "retry-after" in c.answer.headers, _later),
+    (lambda c: c.status == 402 or c.fault.billing, _no_credit),
+    (lambda c: c.fault.moderated, _filtered),
+    (lambda c: c.status in (401, 403), _bad_key),
+    (lambda c: c.status == 407, _proxy_login),
+    (_too_large, _overflow),
+    (lambda c: c.status in (400, 404) and c.fault.no_model, _no_model),
+    (lambda c: c.status in (400, 422) and bool(c.unsupported), _bad_parameter),
+    (lambda c: c.status in (404, 405), _no_such_path),
+    (lambda c: c.status in (408, 409, 425, 429) or c.status >= 500, _later),
+    (lambda c: c.status < 400, lambda c: Retry(_no_api(c.answer), once=True)),
+    (lambda _: True, lambda c: Fail(c.error)),
+)
+"""(applies, outcome), in the order they are asked; the last one always applies."""

@@ -1,0 +1,1 @@
+"""Typed reports of what a run came to."""

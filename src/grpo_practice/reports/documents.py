@@ -1,0 +1,48 @@
+"""Parts that several JSON documents have: scores, tokens, money, requests."""
+
+from typing import Any
+
+from grpo_practice.calls import Usage
+from grpo_practice.stats import Score
+from grpo_practice.store.queries.scores import Requests
+
+
+def score_document(score: Score) -> dict[str, Any]:
+    """The `score` part of a document."""
+    return {
+        "mean": score.mean,
+        "se": score.se,
+        "ci95": list(score.ci95) if score.ci95 else None,
+        "interval": score.method,
+        "pass_at": {str(k): p for k, p in score.pass_at.items()},
+        "pass_hat": {str(k): p for k, p in score.pass_hat.items()},
+        "coverage": score.coverage,
+        "questions": score.n_questions,
+        "questions_scored": score.n_scored_questions,
+        "questions_at_k": score.questions_at_k,
+    }
+
+
+def usage_document(usage: Usage) -> dict[str, int | None]:
+    """Tokens; null where the endpoint did not say."""
+    return {
+        "in": usage.tokens_in,
+        "cached": usage.tokens_cached,
+        "out": usage.tokens_out,
+        "reasoning": usage.tokens_reasoning,
+    }
+
+
+def cost_usd(usage: Usage) -> float | None:
+    """Dollars; None while prices are unknown."""
+    return usd(usage.cost_micro)
+
+
+def usd(micro: int | None) -> float | None:
+    """Return dollars of micro-dollars; None while prices are unknown."""
+    return None if micro is None else micro / 1e6
+
+
+def requests_document(requests: Requests, replayed: int) -> dict[str, int]:
+    """Requests of this invocation."""
+    return {"new": requests.new, "replayed": replayed, "failed": requests.failed}

@@ -1,0 +1,64 @@
+"""What a run's health means for its numbers, in words and as part of its document."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from grpo_practice.store.queries.run_health import Health
+from grpo_practice.text import brief
+
+NAMED = 3
+"""Models that a note names; an endpoint may call itself something else in every reply."""
+NAME = 80
+"""Characters of such a name."""
+
+
+def truncated_share(outcomes: Mapping[str, int]) -> float | None:
+    """The share of the answers that ran out of tokens; None without any answer."""
+    answers = sum(n for name, n in outcomes.items() if not name.startswith("error"))
+    return outcomes.get("truncated", 0) / answers if answers else None
+
+
+def voided_by(health: Health) -> list[str]:
+    """Why a second run need not come to the same, though plan and configuration are the same.
+
+    A cap that paused the run is no reason, once the run has gone on: what it held back was asked
+    afterwards, at the same address and with the same seed.
+    """
+    counted = [
+        (health.timed_out, "rollout", "ended by time"),
+        (health.lost, "rollout", "without a reward for an error"),
+        (health.untaught, "comparison", "failed for a request without an answer"),
+        (
+            health.seedless,
+            "reply",
+            "asked for without a seed: the endpoint does not take one, or send_seed is off",
+        ),
+    ]
+    plural = {"reply": "replies"}
+    return [
+        f"{n} {noun if n == 1 else plural.get(noun, noun + 's')} {what}"
+        for n, noun, what in counted
+        if n
+    ]
+
+
+def notes(health: Health) -> list[str]:
+    """Who really answered, where it is not simply the model that was asked."""
+    found = []
+    for asked, by in health.answered_by.items():
+        if len(by) == 1 and next(iter(by)).rpartition("@")[0] == asked:
+            continue
+        some = [f"{brief(name, NAME)} ({n})" for name, n in list(by.items())[:NAMED]]
+        more = [f"{len(by) - NAMED} others"] if len(by) > NAMED else []
+        found.append(f"{asked} was answered by {', '.join([*some, *more])}")
+    return found
+
+
+def health_document(health: Health) -> dict[str, Any]:
+    """The parts of a document that say how far its numbers can be trusted."""
+    reasons = voided_by(health)
+    return {
+        "failed_requests": dict(health.unanswered),
+        "retried_requests": health.retried,
+        "reproducible": {"holds": not reasons, "reasons": reasons, "notes": notes(health)},
+    }

@@ -1,0 +1,376 @@
+"""What a run came to, as one document: stable keys, unknown numbers null."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_practice import stats
+from grpo_practice.calls import Usage
+from grpo_practice.canonical import text_sha
+from grpo_practice.config.schema.runs import EvalConfig
+from grpo_practice.prompts.system import library_sha, system_prompt
+from grpo_practice.reports.documents import (
+    cost_usd,
+    requests_document,
+    score_document,
+    usage_document,
+    usd,
+)
+from grpo_practice.reports.reproducibility import health_document, truncated_share
+from grpo_practice.reports.shortfalls import PRACTISE, Shortfall, counted_steps, shortfalls
+from grpo_practice.stats import Score
+from grpo_practice.store import Store, branches, datasets, runs
+from grpo_practice.store.distillation import DISTILLATION, Distillation
+from grpo_practice.store.queries import references, run_health, scores
+from grpo_practice.store.queries.run_health import Health
+from grpo_practice.store.queries.scores import Requests
+from grpo_practice.store.records import Branch, DatasetRow, StepRow
+from grpo_practice.store.run_names import eval_name, library_variant
+from grpo_practice.types import ALL_ROLLOUTS, Library
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """What one command has asked for."""
+
+    id: int
+    replayed: int
+    """Calls that the ledger answered."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class EvalReport:
+    """An evaluation, as it stands."""
+
+    run: str
+    branch: Branch
+    simulated: bool
+    dataset: DatasetRow
+    agent: str
+    library: Library | None
+    k: int
+    score: Score
+    by_source: dict[str, Score]
+    outcomes: dict[str, int]
+    failures: dict[str, int]
+    """Error → how often, commonest first."""
+    usage: Usage
+    """Of the whole run, all its invocations and branches."""
+    unpriced: Mapping[str, int]
+    """Model → calls of which it is not known what they cost."""
+    requests: Requests
+    """Of this invocation."""
+    replayed: int
+    seconds: float
+    seconds_per_rollout: float | None
+    """Mean seconds that the model took for a scored rollout."""
+    health: Health
+
+    def document(self) -> dict[str, Any]:
+        """`grpo-practice.eval/1`."""
+        s = self.score
+        return {
+            "schema": "grpo-practice.eval/1",
+            "run": self.run,
+            "branch": self.branch.id,
+            "simulated": self.simulated,
+            "dataset": {
+                "name": self.dataset.name,
+                "revision": self.dataset.revision,
+                "sha256": self.dataset.sha,
+                "n": self.dataset.n,
+            },
+            "agent": {"name": self.agent, "library": _library_name(self.library)},
+            "k": self.k,
+            "score": score_document(s),
+            "rollouts": {
+                "planned": s.planned,
+                "scored": s.scored,
+                "correct": s.correct,
+                "coverage": s.coverage,
+                "outcomes": self.outcomes,
+                "truncated_share": truncated_share(self.outcomes),
+                "truncated_before_the_answer": self.health.mute,
+                "seconds_per_rollout": self.seconds_per_rollout,
+            },
+            "by_source": {name: score_document(part) for name, part in self.by_source.items()},
+            "usage": usage_document(self.usage),
+            "cost_usd": cost_usd(self.usage),
+            "unpriced_calls": sum(self.unpriced.values()),
+            "unpriced_models": list(self.unpriced),
+            **health_document(self.health),
+            "requests": requests_document(self.requests, self.replayed),
+            "seconds": round(self.seconds, 3),
+            "exit": 0,
+        }
+
+
+def _library_name(library: Library | None) -> str | None:
+    return f"L{library.id}" if library is not None and library.id else None
+
+
+def eval_report(
+    store: Store, config: EvalConfig, branch: Branch, invocation: Invocation, *, simulated: bool
+) -> EvalReport:
+    """The report of an evaluation that was just worked on."""
+    questions = store.read(scores.questions, branch)
+    mixed = config.data.type == "mixed"
+    return EvalReport(
+        run=branch.run,
+        branch=branch,
+        simulated=simulated,
+        dataset=store.read(datasets.by_id, branch.dataset_id),
+        agent=config.agent.agent.name,
+        library=branch.library if branch.library.id else None,
+        k=config.pass_k,
+        score=stats.score(questions, config.pass_k),
+        by_source=stats.by_source(questions, config.pass_k) if mixed else {},
+        outcomes=store.read(scores.outcomes, branch),
+        failures=store.read(scores.failures, branch),
+        usage=store.read(scores.usage, branch.run),
+        unpriced=store.read(scores.unpriced, branch.run),
+        requests=store.read(scores.requests, invocation.id),
+        replayed=invocation.replayed,
+        seconds=invocation.seconds,
+        seconds_per_rollout=store.read(scores.seconds_per_rollout, branch),
+        health=store.read(run_health.of, branch),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The score of an evaluation that exists, for before and after."""
+
+    run: str
+    dataset: str
+    score: Score
+
+
+@dataclass(frozen=True, slots=True)
+class PracticeReport:
+    """A practice run, as it stands."""
+
+    run: str
+    branch: Branch
+    simulated: bool
+    steps: Sequence[StepRow]
+    evals: dict[int, Known]
+    """Step → the in-run evaluation of the library it made."""
+    library: Library
+    before: Known | None
+    """The agent without experiences, where it was evaluated."""
+    after: Known | None
+    """The agent with the final library, where it was evaluated."""
+    usage: Usage
+    """Of the whole run, and of the evaluations on its way."""
+    unpriced: Mapping[str, int]
+    """Model → calls of which it is not known what they cost."""
+    requests: Requests
+    """Of this invocation, and of the evaluations on its way."""
+    replayed: int
+    seconds: float
+    hashes: Mapping[int, str]
+    """Step → hash of the library it made, in hex."""
+    costs: Mapping[int, int | None]
+    """Step → micro-dollars; None where unknown."""
+    outcomes: Mapping[str, int]
+    failures: Mapping[str, int]
+    """Error → how often, commonest first."""
+    health: Health
+
+    @property
+    def merge_failed(self) -> list[int]:
+        """Steps whose merge failed; the run is not a success then."""
+        return [row.plan.step for row in self.steps if row.status == "merge_failed"]
+
+    @property
+    def shortfalls(self) -> list[Shortfall]:
+        """Comparisons and proposals of which too many came to nothing."""
+        return shortfalls(self.steps)
+
+    @property
+    def why_failed(self) -> list[str]:
+        """Why the run is not a success, a sentence each; empty when it is one."""
+        named = ", ".join(map(str, self.merge_failed))
+        merges = [f"the merge of step {named} failed"] if named else []
+        return merges + [short.sentence for short in self.shortfalls if short.total]
+
+    @property
+    def distillation(self) -> Distillation | None:
+        """Outcome of all informative groups; None without a step that counted them."""
+        steps = counted_steps(self.steps)
+        return Distillation.total(list(steps.values())) if steps else None
+
+    @property
+    def next_command(self) -> str:
+        """What to type now."""
+        if self.merge_failed:
+            return f"{PRACTISE} --restart-step {self.merge_failed[0]}"
+        for short in self.shortfalls:
+            if short.total:
+                return short.next_command(self.run)
+        if not self.library.experiences:
+            return "grpo-practice eval --limit 3 --show"
+        return f"grpo-practice export-agent --run {self.run}"
+
+    def document(self) -> dict[str, Any]:
+        """`grpo-practice.practice/1`."""
+        return {
+            "schema": "grpo-practice.practice/1",
+            "run": self.run,
+            "branch": self.branch.id,
+            "simulated": self.simulated,
+            "steps": [self._step(row) for row in self.steps],
+            "library": {
+                "id": f"L{self.library.id}",
+                "sha256": library_sha(self.library).hex(),
+                "n": len(self.library),
+                "tokens": None,  # nobody counts them yet; each model counts its own
+            },
+            "before": _known_document(self.before),
+            "after": _known_document(self.after),
+            "outcomes": dict(self.outcomes),
+            "requests": requests_document(self.requests, self.replayed),
+            "usage": usage_document(self.usage),
+            "cost_usd": cost_usd(self.usage),
+            "unpriced_calls": sum(self.unpriced.values()),
+            "unpriced_models": list(self.unpriced),
+            **health_document(self.health),
+            "seconds": round(self.seconds, 3),
+            DISTILLATION: self.distillation.document() if self.distillation else None,
+            "shortfalls": [short.document(self.run) for short in self.shortfalls],
+            "next": self.next_command,
+            "exit": 1 if self.why_failed else 0,
+        }
+
+    def _step(self, row: StepRow) -> dict[str, Any]:
+        stats, known = dict(row.stats or {}), self.evals.get(row.plan.step)
+        counts = Distillation.of(stats)
+        return {
+            "step": row.plan.step,
+            "epoch": row.plan.epoch,
+            "library": f"L{row.library_out}" if row.library_out else None,
+            "sha256": self.hashes.get(row.plan.step),
+            "n": stats.get("experiences"),
+            "groups": {
+                "planned": row.groups,
+                "left_out": len(row.left_out or ()),
+                "informative": stats.get("informative"),
+                **dict.fromkeys(("uniform", "failed", "too_few"), 0),
+                **stats.get("groups", {}),
+                "shrunk": [
+                    {"planned": s.planned, "scored": s.scored, "groups": s.groups}
+                    for s in self.health.shrunk
+                    if s.step == row.plan.step
+                ],
+            },
+            "quarantined": stats.get("quarantined"),
+            DISTILLATION: counts.document() if counts else None,
+            "rollouts": {
+                "planned": stats.get("planned", row.rollouts),
+                "scored": stats.get("scored"),
+                "outcomes": stats.get("outcomes", {}),
+            },
+            "mean_reward": stats.get("mean_reward"),
+            "mean_reward_over": stats.get("mean_reward_over", ALL_ROLLOUTS),
+            "status": row.status,
+            "reason": stats.get("merge_failed"),
+            "cost_usd": usd(self.costs.get(row.plan.step)),
+            "eval": known.run if known else None,
+        }
+
+
+def _known_document(known: Known | None) -> dict[str, Any] | None:
+    if known is None:
+        return None
+    return {"run": known.run, "dataset": known.dataset, "score": score_document(known.score)}
+
+
+def known_score(store: Store, run: str) -> Known | None:
+    """The score of an evaluation run, if there is such a run and it is complete."""
+    found = store.read(runs.find, run)
+    if found is None or found.head_branch is None or found.steps_closed < found.steps:
+        return None
+    branch = store.read(branches.load, found.head_branch)
+    questions = store.read(scores.questions, branch)
+    k = max((q.planned for q in questions), default=1)
+    dataset = store.read(datasets.by_id, branch.dataset_id).name
+    return Known(run, dataset, stats.score(questions, k))
+
+
+def measured(store: Store, branch_id: int, run: str) -> Known | None:
+    """The score of an evaluation, if it is complete and asked the very agent of this branch.
+
+    An evaluation under the same name may be older than a restart with other instructions, or may
+    have been started by hand with another model: its score then says nothing of this agent.
+    """
+    evaluation = store.read(runs.find, run)
+    if evaluation is None or evaluation.head_branch is None:
+        return None
+    if _scored(store, evaluation.head_branch) != _scored(store, branch_id):
+        return None
+    return known_score(store, run)
+
+
+def measured_with(store: Store, branch_id: int, exp_id: str, library: Library) -> Known | None:
+    """The score of this branch's agent with a library: on the way, or of the exported agent.
+
+    An exported agent has its library in its instructions: it is found by the prompt it was asked
+    with, and counts when nothing else about it differs.
+    """
+    on_the_way = measured(store, branch_id, eval_name(exp_id, library_variant(library)))
+    if on_the_way is not None:
+        return on_the_way
+    own = _scored(store, branch_id)
+    told = text_sha(system_prompt(str(own.pop(INSTRUCTIONS, "")), library))
+    for run, evaluated in store.read(scores.asked_with, exp_id, told):
+        other = _scored(store, evaluated)
+        other.pop(INSTRUCTIONS, None)
+        if other == own:
+            return known_score(store, run)
+    return None
+
+
+INSTRUCTIONS = "agent.agent.instructions"
+
+
+def _scored(store: Store, branch_id: int) -> dict[str, object]:
+    """The part of a branch's identity that says who is scored, and how."""
+    identity = store.read(references.record, branch_id).identity
+    keys = {key: key.removeprefix("evaluation.") for key in identity}
+    return {k: identity[key] for key, k in keys.items() if k.startswith(("agent.", "verify."))}
+
+
+def practice_report(
+    store: Store, branch: Branch, invocation: Invocation, *, exp_id: str, simulated: bool
+) -> PracticeReport:
+    """The report of a practice run that was just worked on."""
+    rows, tip = store.steps(branch), branch.id
+    outs = {row.plan.step: store.library(row.library_out) for row in rows if row.library_out}
+    evals = {
+        step: known
+        for step, library in outs.items()
+        if (known := measured(store, tip, eval_name(exp_id, library_variant(library))))
+    }
+    library = outs[max(outs)] if outs else branch.library
+    return PracticeReport(
+        run=branch.run,
+        branch=branch,
+        simulated=simulated,
+        steps=rows,
+        evals=evals,
+        library=library,
+        before=measured(store, tip, eval_name(exp_id)),
+        after=measured_with(store, tip, exp_id, library),
+        usage=store.read(scores.usage, branch.run, children=True),
+        unpriced=store.read(scores.unpriced, branch.run, children=True),
+        requests=store.read(scores.requests, invocation.id, children=True),
+        replayed=invocation.replayed,
+        seconds=invocation.seconds,
+        hashes={step: library_sha(made).hex() for step, made in outs.items()},
+        costs=store.read(scores.step_costs, branch),
+        outcomes=store.read(scores.outcomes, branch),
+        failures=store.read(scores.failures, branch),
+        health=store.read(run_health.of, branch, children=True),
+    )

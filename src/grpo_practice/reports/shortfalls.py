@@ -1,0 +1,155 @@
+"""Lessons that a practice run lost because its teacher failed or its proposals were refused."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from grpo_practice.store.distillation import HARMLESS, Distillation, added
+from grpo_practice.store.records import StepRow
+from grpo_practice.text import count
+from grpo_practice.types import QUARANTINE, QuarantineRule, RefusedRule, TeacherFailure
+
+MANY = 5
+"""A warning is due when more than one in so many came to nothing."""
+PRACTISE = "grpo-practice practice"
+
+Reason = TeacherFailure | RefusedRule | QuarantineRule
+
+_TEACHER = "practice.teacher_model"
+_FAILED: Mapping[str, tuple[str, str]] = {
+    "unreadable": (
+        "the reply was not in the form asked for",
+        f"choose a model that keeps to it ({_TEACHER}), or correct practice.prompts_dir",
+    ),
+    "empty": (
+        "the reply was empty",
+        f"choose another model ({_TEACHER}), or raise its max_tokens where it thinks first",
+    ),
+    "cut": (
+        "the token limit cut the reply",
+        f"raise {_TEACHER}.model_settings.max_tokens",
+    ),
+    "refused": (
+        "the teacher refused",
+        f"choose another model ({_TEACHER}), or reword practice.learning_objective",
+    ),
+    "content_filter": (
+        "a content filter withheld the reply",
+        f"choose another model or endpoint ({_TEACHER})",
+    ),
+    "context_overflow": (
+        "the request was too long for the teacher",
+        f"lower practice.teacher_context, or choose a model that takes more ({_TEACHER})",
+    ),
+    "provider": (
+        "the endpoint gave no usable answer",
+        "see what `grpo-practice doctor` finds",
+    ),
+}
+"""`TeacherFailure` → what it means, and what to change."""
+_QUARANTINED = "look at the texts, and at what is wrong with each"
+_REFUSED = f"choose another model ({_TEACHER}), or correct practice.prompts_dir"
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """Comparisons, or proposals, of which too many came to nothing."""
+
+    of: Literal["comparisons", "proposals"]
+    lost: int
+    all: int
+    reason: Reason
+    """The commonest."""
+    alone: bool
+    """True when there was no other reason."""
+    step: int
+    """The first one concerned."""
+    total: bool
+    """True when nothing was learnt from any, so that the run is a failure."""
+
+    @property
+    def sentence(self) -> str:
+        """How many came to nothing, and why or mostly why."""
+        noun = self.of.removesuffix("s")
+        share = f"{self.lost} of {count(self.all, noun)}"
+        if self.lost == self.all:
+            share = f"all {count(self.all, noun)}" if self.all > 1 else f"the only {noun}"
+        mostly = "" if self.alone else "mostly "
+        if self.of == "comparisons":
+            return f"{share} failed, {mostly}because {_FAILED[self.reason][0]}"
+        how = "quarantined" if self.reason in QUARANTINE else "refused"
+        return f"{share} came to nothing, {mostly}{how} by the rule {spoken(self.reason)!r}"
+
+    @property
+    def advice(self) -> str:
+        """Hint at a setting to change, or at something to look at."""
+        if self.of == "comparisons":
+            return _FAILED[self.reason][1]
+        return _QUARANTINED if self.reason in QUARANTINE else _REFUSED
+
+    def next_command(self, run: str, practise: str = PRACTISE) -> str:
+        """Return what to type. `practise` is a command that goes on with the run."""
+        if self.reason in QUARANTINE:
+            return f"grpo-practice experiences list --quarantined --run {run}"
+        return f"{practise} --restart-step {self.step}"
+
+    def document(self, run: str, practise: str = PRACTISE) -> dict[str, Any]:
+        """Return it as part of a document."""
+        words = {"sentence": self.sentence, "advice": self.advice}
+        return asdict(self) | words | {"next": self.next_command(run, practise)}
+
+
+def counted_steps(rows: Sequence[StepRow]) -> dict[int, Distillation]:
+    """Return the counts of the closed steps, by step; older versions left none."""
+    found = {row.plan.step: Distillation.of(row.stats) for row in rows if row.closed}
+    return {step: counts for step, counts in found.items() if counts is not None}
+
+
+def shortfalls(rows: Sequence[StepRow]) -> list[Shortfall]:
+    """Return what is worth a warning in the steps of a run, comparisons first.
+
+    Steps that an older version closed have no counts: with one of these it is not known that
+    nothing was learnt, and the run is no failure.
+    """
+    steps = counted_steps(rows)
+    whole = len(steps) == sum(row.closed for row in rows)
+    sums = Distillation.total(list(steps.values()))
+    rules: list[Mapping[Any, int]] = [sums.refused, sums.quarantined]
+    return [
+        *_shortfall(
+            "comparisons",
+            {step: sum(counts.failed.values()) for step, counts in steps.items()},
+            sums.informative,
+            sums.failed,
+            may_be_total=whole,
+        ),
+        *_shortfall(
+            "proposals",
+            {step: counts.lost for step, counts in steps.items()},
+            sums.proposals,
+            {r: n for r, n in added(rules).items() if r not in HARMLESS},
+            may_be_total=whole and not sums.confirmed and not sums.removed,
+        ),
+    ]
+
+
+def _shortfall(
+    of: Literal["comparisons", "proposals"],
+    lost: Mapping[int, int],
+    all_: int,
+    reasons: Mapping[Any, int],
+    *,
+    may_be_total: bool,
+) -> list[Shortfall]:
+    """Return a shortfall, if there is one. `lost`: step → how many; `reasons`: commonest first."""
+    n = sum(lost.values())
+    if n * MANY <= all_:
+        return []
+    first = min(step for step, some in lost.items() if some)
+    total = may_be_total and n == all_
+    return [Shortfall(of, n, all_, next(iter(reasons)), len(reasons) == 1, first, total)]
+
+
+def spoken(kind: str) -> str:
+    """Return a kind or rule in words: `gives answer away`."""
+    return kind.replace("_", " ")

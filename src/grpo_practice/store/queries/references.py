@@ -1,0 +1,74 @@
+"""What a reference to a run, a branch or a library leads to."""
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_practice.store.db import get_text
+from grpo_practice.store.resume import ADDED
+
+
+@dataclass(frozen=True, slots=True)
+class BranchRecord:
+    """What a branch is bound to, as it was recorded."""
+
+    identity: Mapping[str, Any]
+    """Flat, dotted, secrets hidden."""
+    config_text: str
+    """Composed, uninterpolated YAML, secrets hidden."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a library was made."""
+
+    run: str
+    branch_id: int
+    step: int | None
+    """None for the library a branch started with."""
+
+
+def branch_ids(db: sqlite3.Connection, run: str) -> list[int]:
+    """The branches of a run, oldest first."""
+    rows = db.execute("SELECT branch_id FROM branches WHERE run_id = ? ORDER BY 1", (run,))
+    return [row[0] for row in rows]
+
+
+def record(db: sqlite3.Connection, branch_id: int) -> BranchRecord:
+    """The identity and the configuration of a branch."""
+    row = db.execute(
+        "SELECT identity, config_sha FROM branches WHERE branch_id = ?", (branch_id,)
+    ).fetchone()
+    return BranchRecord(json.loads(row[0]), get_text(db, row[1]))
+
+
+def played(db: sqlite3.Connection, branch_id: int) -> dict[str, Any]:
+    """How a branch of a practice run plays its groups: its policy, and what runs ahead."""
+    bound = {**ADDED, **record(db, branch_id).identity}
+    return {name: bound[f"practice.{name}"] for name in ("group_policy", "overlap")}
+
+
+def origin(db: sqlite3.Connection, library_id: int) -> Origin | None:
+    """Where a library was made; None when there is no such library."""
+    row = db.execute(
+        """SELECT run_id, step, coalesce(branch_id, (SELECT min(b.branch_id) FROM branches b
+             WHERE b.library_id = l.library_id)) AS branch_id
+             FROM libraries l WHERE library_id = ?""",
+        (library_id,),
+    ).fetchone()
+    return Origin(row["run_id"], row["branch_id"], row["step"]) if row else None
+
+
+def told(db: sqlite3.Connection, branch_id: int) -> tuple[str, int | None] | None:
+    """The exact system prompt of one rollout of a branch, and the library in it; None without one.
+
+    All rollouts of a branch share the instructions, so any one shows them.
+    """
+    row = db.execute(
+        """SELECT t.body, r.library_id FROM rollouts r JOIN texts t ON t.sha256 = r.system_sha
+            WHERE r.branch_id = ? LIMIT 1""",
+        (branch_id,),
+    ).fetchone()
+    return (row[0], row[1]) if row else None

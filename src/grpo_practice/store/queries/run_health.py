@@ -1,0 +1,155 @@
+"""What went wrong on the way of a run, and what its results hung on besides the plan."""
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from grpo_practice.store import step_totals
+from grpo_practice.store.queries.spending import OF_RUN
+from grpo_practice.store.records import Branch
+from grpo_practice.store.step_totals import UNSUMMED
+
+
+@dataclass(frozen=True, slots=True)
+class Shrunk:
+    """Groups of a practice step in which fewer attempts count than were planned."""
+
+    step: int
+    planned: int
+    scored: int
+    groups: int
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Counts over a run's line; requests over all that the run ever asked."""
+
+    mute: int = 0
+    """Answers that were cut before they began: all tokens went into reasoning."""
+    unanswered: Mapping[str, int] = field(default_factory=dict)
+    """`HTTP 503`, `cut`, `deadline`, `refused`, … → requests that were given up, commonest first.
+
+    An outage may have passed since.
+    """
+    maybe_paid: int = 0
+    """Of these, the ones that the endpoint may have billed."""
+    uncounted: int = 0
+    """Replies without a count of tokens, so without a cost."""
+    retried: int = 0
+    """Requests that were answered, and not at the first try."""
+    shrunk: Sequence[Shrunk] = ()
+    timed_out: int = 0
+    """Rollouts that our own deadline ended."""
+    lost: int = 0
+    """Rollouts without a reward for any other reason."""
+    untaught: int = 0
+    """Groups and merges that failed because a request got no answer."""
+    seedless: int = 0
+    """Replies that were asked for without a seed."""
+    answered_by: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Model as asked → `model@host` that answered → replies, commonest first."""
+
+
+def of(db: sqlite3.Connection, branch: Branch, *, children: bool = False) -> Health:
+    """The health of a run; `children`: the requests of the runs it made count too."""
+    ended = Counter[str]()
+    for mute, late, lost in _over(db, branch, _ROLLOUTS):
+        ended.update(mute=mute, late=late, lost=lost)
+    for _, of in step_totals.on_line(db, branch):
+        ended.update(mute=of.mute, late=of.late)
+    seedless, replies = 0, dict[str, Counter[str]]()
+    for asked, answered, n, without in _over_calls(db, branch):
+        seedless += without
+        replies.setdefault(asked, Counter())[answered] += n
+    return replace(
+        _requests(db, branch.run, children=children),
+        mute=ended["mute"],
+        shrunk=[Shrunk(*row) for row in _over(db, branch, _SHRUNK)],
+        timed_out=ended["late"],
+        lost=ended["lost"],
+        untaught=sum(n for (n,) in _over(db, branch, _UNTAUGHT)),
+        seedless=seedless,
+        answered_by={asked: dict(by.most_common()) for asked, by in replies.items()},
+    )
+
+
+_ROLLOUTS = f"""
+SELECT coalesce(sum(r.outcome = 'truncated' AND r.head = ''), 0),
+       coalesce(sum(r.outcome = 'limit' AND r.reason = 'time'), 0),
+       coalesce(sum(v.reward IS NULL AND NOT (r.outcome = 'limit' AND r.reason IS 'time')), 0)
+{UNSUMMED}"""
+
+_SHRUNK = """
+SELECT step, planned, scored, count(*) FROM groups
+ WHERE branch_id = ? AND step >= ? AND step < ? AND scored < planned
+ GROUP BY 1, 2, 3 ORDER BY 1, 3 DESC"""
+
+_UNTAUGHT = """
+SELECT (SELECT count(*) FROM groups g WHERE g.branch_id = s.branch_id AND g.step = s.step
+          AND g.status = 'failed' AND g.reason NOT LIKE 'ReplyError:%')
+       + coalesce(s.stats ->> 'merge_failed' NOT LIKE 'ReplyError:%', 0)
+  FROM steps s WHERE s.branch_id = ? AND s.step >= ? AND s.step < ?"""
+"""A reply that cannot be read would come again; a request without an answer need not."""
+
+
+def _over(db: sqlite3.Connection, branch: Branch, sql: str) -> Iterator[sqlite3.Row]:
+    """The rows of a query for each segment of the branch's line."""
+    for segment in sorted(branch.line, key=lambda s: s.first):
+        yield from db.execute(sql, (segment.branch_id, segment.first, segment.end))
+
+
+def _over_calls(db: sqlite3.Connection, branch: Branch) -> Iterator[sqlite3.Row]:
+    """(model, answered by, replies, of these without a seed), with those of reused branches."""
+    for segment in branch.line:
+        holders = (segment.branch_id, *(branch.reuses if segment.branch_id == branch.id else ()))
+        for holder in holders:
+            yield from db.execute(
+                """SELECT c.name, c.answered_by, sum(calls), sum((NOT seeded) * calls)
+                     FROM steps s JOIN call_sums c
+                       ON c.branch_id = coalesce(s.played_by, :holder) AND c.step = +s.step
+                    WHERE s.branch_id = :branch AND s.step >= :first AND s.step < :end
+                      AND (s.played_by IS NULL OR :holder = :branch)
+                    GROUP BY 1, 2""",
+                {
+                    "holder": holder,
+                    "branch": segment.branch_id,
+                    "first": segment.first,
+                    "end": segment.end,
+                },
+            )
+
+
+def _requests(db: sqlite3.Connection, run: str, *, children: bool) -> Health:
+    """The part that is about requests, of all invocations and branches: spent is spent."""
+    which = {"run": run, "children": children}
+    failed = db.execute(
+        f"SELECT {_KIND}, count(*), sum(maybe_paid) FROM failures f {OF_RUN} GROUP BY 1", which
+    ).fetchall()
+    kinds = Counter({str(kind): int(n) for kind, n, _ in failed})
+    uncounted, retried = db.execute(
+        f"""SELECT coalesce(sum((NOT counted AND NOT priced) * calls), 0), coalesce(sum(retried), 0)
+              FROM call_sums {OF_RUN}""",
+        which,
+    ).fetchone()
+    return Health(
+        unanswered=dict(kinds.most_common()),
+        maybe_paid=sum(paid for _, _, paid in failed),
+        uncounted=uncounted,
+        retried=retried,
+    )
+
+
+_KIND = """CASE
+  WHEN f.kind = 'TimeoutError' THEN 'deadline'
+  WHEN f.kind IN ('CancelledError', 'KeyboardInterrupt', 'SystemExit', 'interrupted')
+    THEN 'cancelled'
+  WHEN f.kind <> lower(f.kind) THEN 'internal'
+  WHEN f.kind NOT IN ('provider', 'endpoint') THEN replace(f.kind, '_', ' ')
+  WHEN f.http_status >= 300 THEN 'HTTP ' || f.http_status
+  WHEN f.message LIKE 'the connection broke%' THEN 'cut'
+  WHEN f.message LIKE 'no complete answer in time%' THEN 'deadline'
+  WHEN f.message LIKE 'cannot reach%' OR f.message LIKE 'the proxy lets nothing through%'
+    OR f.message LIKE 'no secure connection%' THEN 'refused'
+  ELSE 'no usable answer' END"""
+"""How a failure on record is said. One that another exception ended has that one's class name."""

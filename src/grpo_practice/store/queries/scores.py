@@ -1,0 +1,198 @@
+"""What a run's rollouts add up to, counted by the database over the run's line."""
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_practice.calls import Usage
+from grpo_practice.stats import Question
+from grpo_practice.store import step_totals
+from grpo_practice.store.queries.spending import OF_RUN
+from grpo_practice.store.records import Branch
+from grpo_practice.store.rollouts import JUDGED
+from grpo_practice.store.step_totals import TALLY, UNSUMMED
+from grpo_practice.types import STRIKES
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """How calls were answered, counted over invocations."""
+
+    new: int
+    failed: int
+
+
+def questions(db: sqlite3.Connection, branch: Branch) -> list[Question]:
+    """A tally per planned question of an evaluation, in plan order."""
+    planned = dict[tuple[int, int], tuple[int, int]]()
+    tallies = dict[tuple[int, int], Sequence[Any]]()
+    for segment in branch.line:
+        place = (segment.branch_id, segment.first, segment.end)
+        for step, text in db.execute(
+            "SELECT step, plan FROM steps WHERE branch_id = ? AND step >= ? AND step < ?", place
+        ):
+            planned |= {(step, slot): tuple(pair) for slot, pair in enumerate(json.loads(text))}
+        for step, of in step_totals.of(db, place, slots=True).items():
+            tallies |= {(step, slot): tally for slot, *tally in of.slots}
+        for step, slot, *tally in db.execute(
+            f"SELECT r.step, r.slot, {TALLY} {UNSUMMED} GROUP BY r.step, r.slot", place
+        ):
+            tallies[step, slot] = tally
+    families = _families(db, {sample for sample, _ in planned.values()})
+    return [
+        _question(place, k, tallies.get(place), families[sample])
+        for place, (sample, k) in sorted(planned.items())
+    ]
+
+
+def _families(db: sqlite3.Connection, sample_ids: Iterable[int]) -> dict[int, tuple[str, str]]:
+    """Sample → its source and its cluster."""
+    rows = db.execute(
+        """SELECT sample_id, source, cluster FROM samples
+            WHERE sample_id IN (SELECT value FROM json_each(?))""",
+        (json.dumps(list(sample_ids)),),
+    )
+    # A question without a cluster is one of its own; asked twice, it is one question.
+    return {i: (source, cluster or f"sample {i}") for i, source, cluster in rows}
+
+
+def _question(
+    place: tuple[int, int], planned: int, tally: Sequence[Any] | None, family: tuple[str, str]
+) -> Question:
+    key = f"{place[0]}.{place[1]}"
+    if tally is None:
+        return Question(key=key, n=0, c=0, total=0.0, total_sq=0.0, planned=planned)
+    n, c, total, total_sq = tally
+    return Question(
+        key=key,
+        n=n,
+        c=c,
+        total=total,
+        total_sq=total_sq,
+        planned=planned,
+        source=family[0],
+        cluster=family[1],
+    )
+
+
+def _over_line(
+    db: sqlite3.Connection, branch: Branch, select: str, tail: str
+) -> Iterator[sqlite3.Row]:
+    """The rows of a query over every rollout that is in no sums, segment by segment."""
+    for segment in branch.line:
+        place = (segment.branch_id, segment.first, segment.end)
+        yield from db.execute(f"SELECT {select} {UNSUMMED} {tail}", place)
+
+
+def outcomes(db: sqlite3.Connection, branch: Branch) -> dict[str, int]:
+    """How many rollouts ended how, by `ok`, `truncated`, `error.provider` and so on."""
+    counts: Counter[str] = Counter()
+    rows = _over_line(db, branch, f"{JUDGED}, count(*)", "GROUP BY 1, 2")
+    told = [(outcome, reason, n) for outcome, reason, _, n in rows]
+    told += [(*row,) for _, of in step_totals.on_line(db, branch) for row in of.outcomes]
+    for outcome, reason, n in told:
+        counts[f"{outcome}.{reason}" if reason else outcome] += n
+    return dict(sorted(counts.items()))
+
+
+def failures(db: sqlite3.Connection, branch: Branch) -> dict[str, int]:
+    """The errors of failed rollouts, commonest first, with how often each came."""
+    counts: Counter[str] = Counter()
+    tail = "AND judged_outcome = 'error' GROUP BY 3"
+    for _, _, error, n in _over_line(db, branch, f"{JUDGED}, count(*)", tail):
+        counts[str(error)] += n
+    return dict(counts.most_common())
+
+
+def seconds_per_rollout(db: sqlite3.Connection, branch: Branch) -> float | None:
+    """Mean seconds that the model took for a scored rollout; None without any."""
+    select = "coalesce(sum(r.model_ms), 0), count(*)"
+    rows = [(*row,) for row in _over_line(db, branch, select, "AND v.reward IS NOT NULL")]
+    rows += [(of.model_ms, of.rollouts) for _, of in step_totals.on_line(db, branch)]
+    n = sum(count for _, count in rows)
+    return sum(ms for ms, _ in rows) / n / 1000 if n else None
+
+
+def missing(db: sqlite3.Connection, branch: Branch) -> int:
+    """How many planned rollouts have no row yet."""
+    planned = sum(q.planned for q in questions(db, branch))
+    return planned - sum(outcomes(db, branch).values())
+
+
+def there(db: sqlite3.Connection, branch: Branch) -> dict[int, int]:
+    """Step → its rollouts that are settled, where it has any."""
+    tail = f"AND (v.reward IS NOT NULL OR r.strikes >= {STRIKES}) GROUP BY 1"
+    found = {int(step): int(n) for step, n in _over_line(db, branch, "r.step, count(*)", tail)}
+    return found | {step: of.rollouts for step, of in step_totals.on_line(db, branch)}
+
+
+def asked_with(db: sqlite3.Connection, exp_id: str, system_sha: bytes) -> list[tuple[str, int]]:
+    """The evaluations of an experiment asked with this system prompt, newest first: run, branch.
+
+    All rollouts of such a branch were asked with the same one.
+    """
+    rows = db.execute(
+        """SELECT run_id, head_branch FROM runs u WHERE exp_id = ? AND kind = 'eval' AND ? =
+             (SELECT r.system_sha FROM rollouts r WHERE r.branch_id = u.head_branch LIMIT 1)
+            ORDER BY u.created_at DESC""",
+        (exp_id, system_sha),
+    )
+    return [(run, branch) for run, branch in rows]
+
+
+def usage(db: sqlite3.Connection, run: str, *, children: bool = False) -> Usage:
+    """Tokens and money of every call that a run made, as far as they are known.
+
+    All branches: money spent is spent. With `children`, also those of the runs that it made.
+    """
+    columns = ("tokens_in", "tokens_cached", "tokens_out", "tokens_reasoning")
+    # A tool, which is no request, has 0 tokens: they would make 0 of what no endpoint told.
+    tokens = ", ".join(f"sum(CASE WHEN tries > 0 THEN {c} END)" for c in columns)
+    row = db.execute(
+        f"""SELECT {tokens}, sum(cost_micro) FROM call_sums {OF_RUN}""",
+        {"run": run, "children": children},
+    ).fetchone()
+    return Usage(*row)
+
+
+def unpriced(db: sqlite3.Connection, run: str, *, children: bool = False) -> dict[str, int]:
+    """Model → calls of which it is not known what they cost, where there are any; see `usage`."""
+    rows = db.execute(
+        f"""SELECT name, sum(calls) FROM call_sums {OF_RUN} AND NOT priced
+            GROUP BY 1 ORDER BY 2 DESC, 1""",
+        {"run": run, "children": children},
+    )
+    return {str(name): int(n) for name, n in rows}
+
+
+def step_costs(db: sqlite3.Connection, branch: Branch) -> dict[int, int | None]:
+    """Micro-dollars by step, of the calls that the branch holding it made; None where unknown."""
+    found = dict[int, int | None]()
+    for segment in branch.line:
+        found |= dict(
+            db.execute(
+                """SELECT step, CASE WHEN min(priced) THEN sum(cost_micro) END
+                     FROM call_sums WHERE branch_id = ? AND step >= ? AND step < ? GROUP BY step""",
+                (segment.branch_id, segment.first, segment.end),
+            ).fetchall()
+        )
+    return found
+
+
+def requests(db: sqlite3.Connection, invocation_id: int, *, children: bool = False) -> Requests:
+    """How many requests an invocation made; with `children`, in the runs it made on its way too."""
+    new, failed = db.execute(
+        """WITH mine AS (
+             SELECT i.invocation_id FROM invocations i JOIN runs r USING (run_id)
+               JOIN invocations m ON m.invocation_id = :i
+              WHERE i.invocation_id = :i
+                 OR (:children AND i.invocation_id > :i AND r.parent_run_id = m.run_id))
+           SELECT (SELECT coalesce(sum(calls), 0) FROM call_sums
+                     WHERE invocation_id IN mine AND tries > 0),  -- a tool is no request
+                  (SELECT count(*) FROM failures WHERE invocation_id IN mine)""",
+        {"i": invocation_id, "children": children},
+    ).fetchone()
+    return Requests(new, failed)

@@ -1,0 +1,171 @@
+"""Runs of kind `recorded`: what passed through `serve`, conversation by conversation."""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grpo_practice.calls import Message
+from grpo_practice.canonical import digest, text_sha
+from grpo_practice.errors import ConfigError, FingerprintError
+from grpo_practice.store import branches
+from grpo_practice.store.db import now, put_text
+from grpo_practice.store.records import Branch
+from grpo_practice.store.resume import diff
+from grpo_practice.store.rollouts import unpack
+
+SYSTEM = "served"
+"""Under which name the agent's system prompt is among the branch's prompts."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSpec:
+    """What is to be recorded: the run's name, and the agent it is bound to."""
+
+    name: str
+    identity: Mapping[str, Any]
+    """Of the agent: flat, dotted, redacted."""
+    system: str
+    """Its system prompt."""
+    config_text: str
+    base_dir: Path
+    simulated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A recorded request, as far as it takes to find what continues it."""
+
+    call_id: int
+    request_hash: bytes
+    slot: int
+    turn: int
+    nth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """How much a recorded run holds."""
+
+    requests: int
+    conversations: int
+    failed: int
+    """Requests without a usable answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One conversation as it stood last; of one that forked, the line that was asked last."""
+
+    number: int
+    messages: list[Message]
+    """With the last reply as the last one."""
+    requests: int
+
+
+def begin(db: sqlite3.Connection, spec: RecordedSpec) -> Branch:
+    """The run is there, bound to this agent; its one branch.
+
+    Raises:
+        ConfigError: The name is that of another kind of run.
+        FingerprintError: It was recorded with another agent.
+    """
+    run = db.execute("SELECT * FROM runs WHERE run_id = ?", (spec.name,)).fetchone()
+    if run is None:
+        return branches.load(db, _insert(db, spec))
+    if run["kind"] != "recorded":
+        raise ConfigError(
+            f"{spec.name} is a run of {run['kind']}: nothing is recorded into it",
+            hint="give --record another name",
+        )
+    row = db.execute(
+        "SELECT identity FROM branches WHERE branch_id = ?", (run["head_branch"],)
+    ).fetchone()
+    if changes := diff(json.loads(row[0]), spec.identity):
+        raise FingerprintError(
+            f"{spec.name} was recorded with another agent",
+            changes,
+            hint="give --record another name, or serve the agent that it was begun with",
+        )
+    return branches.load(db, run["head_branch"])
+
+
+def _insert(db: sqlite3.Connection, spec: RecordedSpec) -> int:
+    created, identity = now(), dict(spec.identity)
+    db.execute(
+        """INSERT INTO runs (run_id, exp_id, kind, status, simulated, created_at)
+           VALUES (?, ?, 'recorded', 'new', ?, ?)""",
+        (spec.name, spec.name, int(spec.simulated), created),
+    )
+    cursor = db.execute(
+        """INSERT INTO branches (run_id, cause, identity_sha, identity, config_sha, prompts,
+             base_dir, created_at) VALUES (?, 'start', ?, ?, ?, ?, ?, ?)""",
+        (
+            spec.name,
+            digest(identity),
+            json.dumps(identity, ensure_ascii=False, sort_keys=True),
+            put_text(db, spec.config_text, text_sha(spec.config_text)),
+            json.dumps({SYSTEM: put_text(db, spec.system, text_sha(spec.system)).hex()}),
+            str(spec.base_dir),
+            created,
+        ),
+    )
+    branch_id = int(cursor.lastrowid or 0)
+    db.execute("UPDATE runs SET head_branch = ? WHERE run_id = ?", (branch_id, spec.name))
+    return branch_id
+
+
+def asked(db: sqlite3.Connection, branch_id: int, most: int) -> list[Asked]:
+    """The last `most` requests of the branch that were answered, oldest first."""
+    rows = db.execute(
+        """SELECT call_id, request_hash, slot, turn, nth FROM calls WHERE branch_id = ?
+            ORDER BY call_id DESC LIMIT ?""",
+        (branch_id, most),
+    ).fetchall()
+    return [Asked(*row) for row in reversed(rows)]
+
+
+def reply(db: sqlite3.Connection, call_id: int) -> Message:
+    """The reply in that row."""
+    row = db.execute("SELECT reply, codec FROM call_bodies WHERE call_id = ?", (call_id,))
+    message: Message = unpack(*row.fetchone())
+    return message
+
+
+def traffic(db: sqlite3.Connection, branch_id: int) -> Traffic:
+    """How much the branch holds."""
+    row = db.execute(
+        """SELECT count(*), count(DISTINCT slot),
+             (SELECT count(*) FROM failures f WHERE f.branch_id = :branch)
+             FROM calls WHERE branch_id = :branch""",
+        {"branch": branch_id},
+    ).fetchone()
+    return Traffic(*row)
+
+
+def conversations(db: sqlite3.Connection, branch_id: int) -> Iterator[Conversation]:
+    """Each conversation of the branch, in the order they began."""
+    rows = db.execute(
+        """SELECT slot, max(call_id), count(*) FROM calls WHERE branch_id = ?
+            GROUP BY slot ORDER BY slot""",
+        (branch_id,),
+    ).fetchall()
+    for slot, last, n in rows:
+        yield Conversation(slot, _line(db, last), n)
+
+
+def _line(db: sqlite3.Connection, last: int) -> list[Message]:
+    """All messages up to a call's reply: each call holds what is new since the one before."""
+    parts, call_id = list[list[Message]](), last
+    while call_id is not None:
+        row = db.execute(
+            """SELECT prev_call_id, request, reply, codec FROM calls JOIN call_bodies
+                 USING (call_id) WHERE call_id = ?""",
+            (call_id,),
+        ).fetchone()
+        codec = row["codec"]
+        parts.append([*unpack(row["request"], codec), unpack(row["reply"], codec)])
+        call_id = row["prev_call_id"]
+    return [message for part in reversed(parts) for message in part]

@@ -1,0 +1,157 @@
+"""Verify functions of the user's own: `path.py:func`, loaded from their text and called.
+
+The contract is that of the method's reference implementation:
+`verify_func(sample, timeout_score=0, **kwargs) -> {"reward": float, "reasoning": str | None}`.
+"""
+
+import hashlib
+import importlib.util
+import inspect
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+LOAD_S = 60.0
+"""Seconds a file may take to load."""
+_REHEARSAL = """
+import json, os, sys
+report = os.dup(1)
+os.dup2(2, 1)
+sys.path, path, func, text = json.loads(sys.stdin.buffer.read())
+from pathlib import Path
+from grpo_practice.user_code import Source
+try:
+    Source(Path(path), func, text).load()
+except BaseException:
+    pass
+os.write(report, b"alive")
+os._exit(0)
+"""
+
+
+@dataclass
+class EvaluationSample:
+    """What a verify function sees of a rollout; a field it does not have reads as None."""
+
+    raw_question: str = ""
+    correct_answer: str | list[str] | None = None
+    response: str = ""
+    source: str = ""
+    level: str | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def question(self) -> str:
+        """The question, under its other name."""
+        return self.raw_question
+
+    def __getattr__(self, name: str) -> None:
+        """None for every field that is not there; Python's own protocols are asked for as usual."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The field, or the default when it is None."""
+        value = getattr(self, name)
+        return default if value is None else value
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A function in a file, as it was read."""
+
+    path: Path
+    func: str
+    text: str
+
+    @property
+    def where(self) -> str:
+        """`path.py:func`, for messages."""
+        return f"{self.path}:{self.func}"
+
+    def load(self) -> Callable[..., Any]:
+        """Run the file and take the function from it. Whatever the file raises passes through.
+
+        Raises:
+            AttributeError: The file has no such name.
+            TypeError: The name is no function.
+        """
+        key = hashlib.sha256(f"{self.path}\0{self.text}".encode()).hexdigest()[:16]
+        module = ModuleType(f"grpo_practice_verify_{key}")
+        module.__file__ = str(self.path)
+        sys.modules[module.__name__] = module  # dataclasses and pickle look their module up
+        with _surroundings(self.path.parent), redirect_stdout(sys.stderr):
+            exec(compile(self.text, str(self.path), "exec"), module.__dict__)
+        if not hasattr(module, self.func):
+            raise AttributeError(f"there is no {self.func} in {self.path.name}")
+        function = getattr(module, self.func)
+        if not callable(function):
+            raise TypeError(f"{self.func} is {type(function).__name__}, not a function")
+        return function  # type: ignore[no-any-return]
+
+    def rehearse(self) -> str | None:
+        """Why the file cannot be loaded here, as loading it once in a process of its own showed.
+
+        None also for a file that raises: that is said where it is loaded.
+        """
+        told = json.dumps([sys.path, str(self.path), self.func, self.text]).encode()
+        try:
+            done = subprocess.run(
+                [sys.executable, "-c", _REHEARSAL],
+                input=told,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=LOAD_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return f"it takes longer than {LOAD_S:g} s"
+        if done.stdout.endswith(b"alive"):
+            return None
+        return f"its process ended while it was loaded (exit code {done.returncode})"
+
+
+@contextmanager
+def _surroundings(folder: Path) -> Iterator[None]:
+    """While a file is loaded: modules beside it can be imported, and `utu.db` where it is absent.
+
+    Files written for the reference implementation import their sample's type from there.
+    """
+    shims: dict[str, ModuleType] = {}
+    if "utu" not in sys.modules and importlib.util.find_spec("utu") is None:
+        shims = {name: ModuleType(name) for name in ("utu", "utu.db")}
+        shims["utu"].__path__ = []
+        shims["utu.db"].EvaluationSample = EvaluationSample  # type: ignore[attr-defined]
+    sys.modules.update(shims)
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        for name in shims:
+            sys.modules.pop(name, None)
+
+
+def accepts(function: Callable[..., Any], params: Mapping[str, Any], *, llm: bool) -> str | None:
+    """Why the function cannot be called with these parameters; None when it can."""
+    given = {**params, "llm": None} if llm else dict(params)
+    try:
+        inspect.signature(function).bind(EvaluationSample(), **given)
+    except TypeError as e:
+        return str(e)
+    except ValueError:  # a builtin without a signature
+        return None
+    return None
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """True for `async def`, and for an object whose `__call__` is one."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - its kind is asked, not its presence
+    )

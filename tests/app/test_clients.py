@@ -1,0 +1,74 @@
+"""From a model's config to the endpoint it is asked at."""
+
+import asyncio
+
+import httpx
+import pytest
+
+from grpo_practice.app.clients import Models, endpoint_of
+from grpo_practice.calls import Address, Entry, Reply, Request, Scope
+from grpo_practice.config import load_eval
+from grpo_practice.errors import EndpointError, EndpointRefusedError
+from grpo_practice.events import silent
+from grpo_practice.llm.admission import Admission
+from grpo_practice.llm.client import Client
+from grpo_practice.llm.concurrency import Limit
+from tests.config.files import ENV
+from tests.fakes import FakeEndpoint, FakeSleep, answers
+
+
+async def test_a_refused_key_is_named_by_where_it_was_set_not_by_its_urls_place() -> None:
+    config = load_eval(None, ["data.dataset=D", "verify=math"], ENV).config
+    _, endpoint = endpoint_of(config.agent.model)
+    server = FakeEndpoint(answers(httpx.Response(401, json={"error": {"message": "no"}})))
+    client = Client(endpoint, Limit(1), notice=print, transport=server.transport, sleep=FakeSleep())
+    async with client:
+        with pytest.raises(EndpointRefusedError) as caught:
+            await client.send(Request("m", {}, [{"role": "user", "content": "hi"}]))
+    assert "check the key in UTU_LLM_API_KEY in the environment," in (caught.value.hint or "")
+
+
+def test_the_deadline_of_a_request_is_the_configured_one() -> None:
+    needed = ["data.dataset=D", "verify=math", "agent.model.model_provider.model=sim"]
+    for given, timeout_s in (
+        (["agent.model.model_settings.extra_args={timeout: 30}"], 30),
+        ([], 600),
+    ):
+        config = load_eval(None, [*needed, *given], {}).config
+        params, endpoint = endpoint_of(config.agent.model)
+        assert endpoint.timeout_s == timeout_s
+        assert params == {}
+
+
+class Forgetful:
+    """A ledger that has nothing and keeps nothing."""
+
+    async def get(self, address: Address, request_hash: bytes, nth: int) -> Reply | None:
+        return None
+
+    async def put(self, entry: Entry) -> int:
+        return 1
+
+    def fail(self, address: Address, error: EndpointError) -> None:
+        raise error
+
+
+async def test_the_teacher_goes_before_students_and_these_before_what_may_wait() -> None:
+    needed = ["data.dataset=D", "verify=math", "agent.model.model_provider.model=sim"]
+    model, ended = load_eval(None, needed, {}).config.agent.model, list[str]()
+    models = Models(Forgetful(), silent, concurrency=(1, 1), admission=Admission(), prices={})
+    async with models:
+        chats = {
+            "student": await models.chats(model, "student"),
+            "later": await models.chats(model, "student", later=True),
+            "teacher": await models.chats(model, "teacher"),
+        }
+
+        async def ask(n: int, who: str) -> None:
+            scope = Scope(Address(1, 0, n, 0, "play"), 0, "", 0)
+            await chats[who](scope)([{"role": "user", "content": "How much is 1 + 1?"}])
+            ended.append(who)
+
+        asked = ["student", "later", "later", "student", "teacher", "student"]
+        await asyncio.gather(*(ask(n, who) for n, who in enumerate(asked)))
+    assert ended == ["student", "teacher", "student", "student", "later", "later"]

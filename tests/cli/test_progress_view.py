@@ -1,0 +1,213 @@
+"""What a person sees of the same events, on a terminal and elsewhere."""
+
+import io
+from collections.abc import Iterable
+
+import pytest
+from rich.console import Console
+from typing_extensions import override
+
+from grpo_practice.calls import Usage
+from grpo_practice.cli.terminal.progress_view import Lines, block, progress
+from grpo_practice.events import (
+    CallFinished,
+    Event,
+    GroupDistilled,
+    GroupFinished,
+    Notice,
+    RolloutFinished,
+    RunStarted,
+    StepFinished,
+    StepStarted,
+)
+from grpo_practice.progress import Tally
+
+HOSTILE = "\x1b]0;owned\x07 [red]x[/red] [/INST]\u202e"
+
+
+def rollout(slot: int, reward: float | None = 1.0, *, stored: bool = False) -> RolloutFinished:
+    if reward is None:
+        return RolloutFinished(0, slot, 0, "error", None, f"HTTP 503 {HOSTILE}", stored)
+    return RolloutFinished(0, slot, 0, "ok", reward, None, stored)
+
+
+def practised() -> list[Event]:
+    """A step of two groups, with an evaluation after it."""
+    return [
+        RunStarted("math", 1, steps=2, rollouts=8, done=0, simulated=True),
+        StepStarted(0, 0, groups=2, rollouts=4, experiences=0),
+        rollout(0),
+        CallFinished("play", Usage(100, 0, 20), 1.0, replayed=False),
+        rollout(0, 0.0),
+        CallFinished("play", Usage(900, 0, 90), 1.0, replayed=True),
+        GroupFinished(0, 0, informative=True),
+        GroupDistilled(0, 0, lessons=1, operations=0, failed=f"no JSON {HOSTILE}"),
+        rollout(1, None),
+        rollout(1),
+        GroupFinished(0, 1, informative=False),
+        StepFinished(0, 2 / 3, informative=1, experiences=3),
+        RunStarted("math/eval/L1", 2, steps=1, rollouts=2, done=0, simulated=True),
+        rollout(0),
+        Notice(f"the endpoint said {HOSTILE}"),
+    ]
+
+
+class Clock:
+    """Ten seconds pass between two looks."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 10.0
+        return self.now
+
+
+def shown_as_lines(events: Iterable[Event], *, tenths: bool = True) -> list[str]:
+    console = Console(file=io.StringIO(), width=60)
+    lines = Lines(Tally(clock=Clock()), console, tenths=tenths)
+    for event in events:
+        lines.show(event)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def test_plain_lines_say_what_happens_and_hide_nothing() -> None:
+    said = r"\x1b]0;owned\x07 [red]x[/red] [/INST]\u202e"
+    assert shown_as_lines(practised(), tenths=False) == [
+        "math (simulated): 2 steps, 8 rollouts",
+        "step 0 (of 2, epoch 0): 2 groups, 4 rollouts, 0 experiences so far",
+        f"  group 0 taught nothing: no JSON {said}",
+        f"  a rollout failed: HTTP 503 {said}",
+        "step 0 closed: mean reward 0.667, 1 informative group, 3 experiences",
+        "  math/eval/L1 (simulated): 2 rollouts",
+        f"note: the endpoint said {said}",
+    ]
+
+
+def test_plain_lines_say_how_far_it_is_ten_times_at_most() -> None:
+    events: list[Event] = [RunStarted("e", 1, steps=1, rollouts=100, done=0)]
+    events += [rollout(i, float(i % 2)) for i in range(100)]
+    lines = shown_as_lines(events)[1:]
+    assert len(lines) == 10
+    assert lines[0].startswith("  10/100 rollouts, mean reward 0.500,")
+    assert lines[0].endswith("left")
+    assert lines[-1].startswith("  100/100 rollouts")
+
+
+def test_a_fast_run_is_not_reported_every_tenth() -> None:
+    console = Console(file=io.StringIO(), width=60)
+    lines = Lines(Tally(clock=lambda: 1.0), console)
+    lines.show(RunStarted("e", 1, 1, 100, 0))
+    for i in range(100):
+        lines.show(rollout(i))
+    assert isinstance(console.file, io.StringIO)
+    assert len(console.file.getvalue().splitlines()) == 2
+
+
+def test_stored_rollouts_are_counted_but_not_reported_one_by_one() -> None:
+    events: list[Event] = [RunStarted("e", 1, steps=1, rollouts=10, done=5)]
+    events += [rollout(i, stored=True) for i in range(4)]
+    assert shown_as_lines(events) == ["e: 1 step, 10 rollouts, 5 of them there already"]
+    assert shown_as_lines([*events, rollout(9)])[1].startswith("  6/10 rollouts, mean reward 1.000")
+
+
+def test_a_failed_merge_is_not_shown_as_a_closed_step() -> None:
+    (line,) = shown_as_lines([StepFinished(3, 0.5, 1, 2, failed=f"no JSON {HOSTILE}")])
+    assert line.startswith("step 3: the merge failed, the library is unchanged: no JSON \\x1b")
+
+
+def drawn(tally: Tally) -> str:
+    console = Console(file=io.StringIO(), width=100, force_terminal=True, color_system=None)
+    console.print(block(tally))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_the_block_shows_step_rewards_groups_failures_and_tokens() -> None:
+    tally = Tally(clock=Clock())
+    for event in practised()[:11]:
+        tally.see(event)
+    text = drawn(tally)
+    assert "math simulated  step 0 (of 2, epoch 0)" in text
+    assert "█" * 30 + "▒" * 10 + "  4/4 rollouts  1 failed" in text
+    assert "mean reward 0.667   1 informative of 2 groups, 0 distilled, 1 failed" in text
+    assert "tokens 100 in, 20 out   requests 1 new, 1 replayed" in text
+    assert "left" in text
+
+
+def test_tokens_are_none_before_the_first_answer_and_unknown_after_one_without_a_count() -> None:
+    tally = Tally(clock=Clock())
+    tally.see(RunStarted("e", 1, steps=1, rollouts=2, done=0, simulated=False))
+    tally.see(CallFinished("play", Usage(900, 0, 90), 1.0, replayed=True))
+    assert "tokens 0 in, 0 out   requests 0 new, 1 replayed" in drawn(tally)
+    tally.see(CallFinished("play", Usage(), 1.0, replayed=False))
+    assert "tokens unknown in, unknown out   requests 1 new" in drawn(tally)
+    tally.see(CallFinished("play", Usage(7, 0, 2), 1.0, replayed=False))
+    assert "tokens 7 in, 2 out   requests 2 new" in drawn(tally)
+
+
+def test_an_evaluation_on_the_way_is_counted_apart() -> None:
+    tally = Tally(clock=Clock())
+    for event in practised():
+        tally.see(event)
+    assert tally.run is not None
+    assert (tally.run.name, tally.run.done, tally.run.planned) == ("math", 4, 8)
+    text = drawn(tally)
+    assert "evaluating math/eval/L1" in text
+    assert "1/2 rollouts" in text
+    tally.see(StepStarted(1, 0, groups=2, rollouts=4, experiences=3))
+    assert "0/4 rollouts" in drawn(tally)
+    assert "evaluating" not in drawn(tally)
+
+
+def test_the_time_left_follows_from_what_was_played_not_from_what_was_stored() -> None:
+    tally = Tally(clock=lambda: 0.0)
+    tally.see(RunStarted("e", 1, 1, 100, 50))
+    for i in range(30):
+        tally.see(rollout(i, stored=True))
+    assert tally.left_s is None
+    tally.clock = lambda: 8.0
+    for i in range(4):
+        tally.see(rollout(i))
+    assert tally.left_s == pytest.approx(8.0 / 4 * 46)
+
+
+def test_what_is_stored_of_a_step_is_counted_once_in_the_run_and_in_the_step() -> None:
+    tally = Tally(clock=Clock())
+    tally.see(RunStarted("math", 1, steps=2, rollouts=8, done=3))
+    tally.see(StepStarted(0, 0, groups=2, rollouts=4, experiences=0, done=3))
+    for event in (rollout(0, stored=True), rollout(0, None, stored=True), rollout(1, stored=True)):
+        tally.see(event)
+    assert tally.run is not None
+    assert tally.part is not None
+    assert (tally.run.done, tally.part.done, tally.part.failed) == (3, 3, 1)
+    tally.see(rollout(1))
+    assert (tally.run.done, tally.part.done, tally.part.mean) == (4, 4, 1.0)
+
+
+@pytest.mark.parametrize(("terminal", "json"), [(True, False), (True, True), (False, False)])
+def test_the_display_fits_who_is_looking(terminal: bool, json: bool) -> None:
+    console = Console(file=io.StringIO(), width=100, force_terminal=terminal)
+    with progress(json=json, console=console) as emit:
+        for event in practised():
+            emit(event)
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "step 0 closed" in text
+    assert "\x1b]0;owned" not in text
+    assert ("█" in text) == (terminal and not json)
+
+
+def test_a_display_that_fails_does_not_stop_the_run() -> None:
+    class Full(io.StringIO):
+        writes = 0
+
+        @override
+        def write(self, text: str) -> int:
+            Full.writes += 1
+            raise OSError("no space left on the device")
+
+    with progress(json=False, console=Console(file=Full())) as emit:
+        for event in practised():
+            emit(event)
+    assert Full.writes == 1

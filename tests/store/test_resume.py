@@ -1,0 +1,151 @@
+"""Every way a command can meet a run that is there already."""
+
+from dataclasses import replace
+
+import pytest
+
+from grpo_practice.errors import Change, ConfigError, FingerprintError
+from grpo_practice.store.resume import Decision, Head, Rebind, Restart, Resume, Start, decide, diff
+
+SAME = {"a": 1}
+
+
+def head(
+    cause: str = "start",
+    from_step: int = 0,
+    recorded: int = 3,
+    own_closed: int = 3,
+    finished: bool = False,
+) -> Head:
+    return Head(cause, from_step, SAME, recorded, own_closed, finished)
+
+
+@pytest.mark.parametrize(
+    ("now", "restart", "again", "expected"),
+    [
+        pytest.param(None, None, False, Start, id="a new run starts"),
+        pytest.param(None, 0, False, Start, id="restart at 0 of nothing starts"),
+        pytest.param(head(), None, False, Resume, id="the same command continues"),
+        pytest.param(head(finished=True), None, False, Resume, id="also when all is done"),
+        pytest.param(head(), 1, False, Restart, id="restart in the middle"),
+        pytest.param(head(), 0, False, Restart, id="restart at 0 is all afresh"),
+        pytest.param(head(), 3, False, Resume, id="N = recorded is a plain resume"),
+        pytest.param(
+            head("restart", 1, 2, 1), 1, False, Resume, id="the same restart under way goes on"
+        ),
+        pytest.param(
+            head("restart", 1, 2, 1), 1, True, Restart, id="--again starts another restart"
+        ),
+        pytest.param(
+            head("restart", 1, 3, 2, finished=True),
+            1,
+            False,
+            Restart,
+            id="a finished one is redone",
+        ),
+        pytest.param(
+            head("restart", 0, 0, 0), 0, False, Resume, id="a restart at 0 under way goes on"
+        ),
+        pytest.param(head(recorded=0, own_closed=0), 0, False, Restart, id="0 is always afresh"),
+    ],
+)
+def test_decision(
+    now: Head | None, restart: int | None, again: bool, expected: type[Decision]
+) -> None:
+    assert isinstance(decide("r", now, SAME, restart_step=restart, again=again), expected)
+
+
+def test_a_changed_configuration_is_refused_with_each_key() -> None:
+    with pytest.raises(FingerprintError) as e:
+        decide("r", head(), {"a": 2, "b": None}, restart_step=None)
+    assert [(c.key, c.was, c.now) for c in e.value.diff] == [("a", 1, 2)]
+    assert e.value.hint is not None
+    assert "--restart-step" in e.value.hint
+
+
+def test_the_way_out_names_the_step_to_go_on_from() -> None:
+    def hint(now: Head, *, whole: bool = False) -> str:
+        with pytest.raises(FingerprintError) as e:
+            decide("r", now, {"a": 2}, restart_step=None, whole=whole)
+        return str(e.value.hint)
+
+    assert "--restart-step 3 to keep the steps before it" in hint(head())
+    assert "--restart-step N to play from step N" in hint(head(finished=True))
+    assert "--restart-step 0 to ask all questions afresh" in hint(head(), whole=True)
+
+
+def test_what_the_user_did_not_change_is_undone_by_setting_it() -> None:
+    def hint(was: int | None, now: int, **more: int) -> str:
+        bound = SAME if was is None else SAME | {"practice.teacher_context": was}
+        with pytest.raises(FingerprintError) as e:
+            later = SAME | {"practice.teacher_context": now} | more
+            decide("r", replace(head(), identity=bound), later, restart_step=None)
+        return str(e.value.hint)
+
+    assert hint(8192, 16_384).startswith(
+        "undo the change (set practice.teacher_context: 8192), give the run another exp_id, or"
+    )
+    assert "(set practice.teacher_context: 32768)" in hint(None, 9_000)
+    assert "teacher_context" not in hint(None, 32_768, a=2)
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "shown"),
+    [
+        (
+            {"agent.function": "a.py:f"},
+            {"agent.function": "a.py:f"},
+            ("a.py", "a.py, which has changed"),
+        ),
+        ({"agent.function": "a.py:f"}, {"agent.function": "b.py:f"}, ("a.py", "b.py")),
+        ({"evaluation.agent.command": ["sh", "a"]}, {}, ("a file of sh a", None)),
+    ],
+)
+def test_a_changed_program_is_named_and_not_its_hash(
+    was: dict[str, str], now: dict[str, str], shown: tuple[str, str | None]
+) -> None:
+    changes = diff({**was, "agent.sha256": "12"}, {**now, "agent.sha256": "34"})
+    assert Change("agent.sha256", *shown) in changes
+
+
+def test_before_any_step_is_closed_the_configuration_may_change() -> None:
+    now = head(recorded=0, own_closed=0)
+    assert isinstance(decide("r", now, {"a": 2}, restart_step=None), Rebind)
+    restarted = head("restart", 2, 2, 0)
+    assert isinstance(decide("r", restarted, {"a": 2}, restart_step=None), Rebind)
+
+
+def test_a_restart_may_change_the_configuration() -> None:
+    assert decide("r", head(), {"a": 2}, restart_step=2) == Restart(2)
+    assert decide("r", head("restart", 2, 3, 1), {"a": 2}, restart_step=2) == Restart(2)
+
+
+@pytest.mark.parametrize(("now", "n"), [(head(), 4), (None, 1)])
+def test_a_restart_beyond_what_is_recorded_is_refused(now: Head | None, n: int) -> None:
+    with pytest.raises(ConfigError, match="recorded"):
+        decide("r", now, SAME, restart_step=n)
+
+
+def test_a_key_that_a_later_version_added_is_what_was_done_before() -> None:
+    old = {"practice.grpo_n": 5}
+    assert diff(old, old | {"practice.overlap": 0.0}) == []
+    assert diff(old, old | {"practice.overlap": 0.5}) == [Change("practice.overlap", 0.0, 0.5)]
+    assert diff(old, old | {"practice.answer_guard": True}) == []
+    off = Change("practice.answer_guard", True, False)
+    assert diff(old, old | {"practice.answer_guard": False}) == [off]
+    before = {"practice.summaries": "always", "practice.teacher_context": 32_768}
+    assert diff(old, old | before) == []
+    assert diff(old, old | before | {"practice.summaries": "auto"}) == [
+        Change("practice.summaries", "always", "auto")
+    ]
+
+
+def test_a_run_that_ended_before_a_key_was_there_stays_as_it_is() -> None:
+    """It asks its teacher nothing any more; one that has steps left would go on otherwise."""
+    later = SAME | {"practice.summaries": "auto", "practice.teacher_context": 9_000}
+    assert decide("r", head(finished=True), later, restart_step=None) == Resume()
+    with pytest.raises(FingerprintError):
+        decide("r", head(), later, restart_step=None)
+    bound = replace(head(finished=True), identity=SAME | {"practice.summaries": "always"})
+    with pytest.raises(FingerprintError):
+        decide("r", bound, later, restart_step=None)

@@ -1,0 +1,119 @@
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_practice.errors import VerifyError
+from grpo_practice.types import Sample
+from grpo_practice.verify.builtin import choice, contains, exact, regex
+from grpo_practice.verify.resolve import check_gold, resolve
+from grpo_practice.verify.verifier import Verifier
+
+FRUIT = {"options": ["apple", "Banana split", "cherry"]}
+
+
+@pytest.mark.parametrize(
+    ("response", "gold", "reward"),
+    [
+        ("Let me see.\n  New   York. ", "new york", 1),
+        ("Answer: Paris", "Paris", 1),
+        (r"It is \boxed{Paris}, sure.", "Paris", 1),
+        ("Paris\nLondon", "Paris", 0),
+        ("The U.S.", "U.S.", 0),
+        ("Answer: U.S.", "U.S.", 1),
+        ("<think>Paris</think>", "Paris", 0),
+        ("b", ["a", "b"], 1),
+        ("false", False, 1),
+        ("", "x", 0),
+    ],
+)
+def test_exact_takes_the_last_box_or_line(response: str, gold: Any, reward: int) -> None:
+    verdict = exact(Sample("q", gold), response)
+    assert verdict.reward == reward
+    assert (verdict.critique is None) == (reward == 1)
+
+
+def test_case_counts_only_where_it_is_asked_for() -> None:
+    assert exact(Sample("q", "Paris"), "paris").reward == 1
+    assert exact(Sample("q", "Paris"), "paris", case_sensitive=True).reward == 0
+    assert contains(Sample("q", "Paris"), "in paris").reward == 1
+    assert contains(Sample("q", "Paris"), "in paris", case_sensitive=True).reward == 0
+
+
+@pytest.mark.parametrize(
+    ("response", "gold", "reward"),
+    [
+        ("It is in Paris, France", "paris", 1),
+        ("It is 42", "4", 0),
+        ("It is 24", "4", 0),
+        ("It is 4.", "4", 1),
+        ("a+b", "+", 1),
+        ("new\nyork", "New York", 1),
+        ("<think>Paris</think>London", "Paris", 0),
+        ("a.c", "abc", 0),
+        ("abc", "a.c", 0),
+    ],
+)
+def test_contains_looks_for_whole_words(response: str, gold: str, reward: int) -> None:
+    assert contains(Sample("q", gold), response).reward == reward
+
+
+@pytest.mark.parametrize(
+    ("response", "gold", "reward"),
+    [
+        ("Answer: B", "B", 1),
+        ("(A) is wrong, so the answer is (B).", "b", 1),
+        ("The answer is A... no.\nThe answer is **C**, since A is not red.", "C", 1),
+        (r"\boxed{\text{B}}", "(B)", 1),
+        (r"\boxed{\textbf{(B)}}", "B. Banana split", 1),
+        ("B) Banana split", "B", 1),
+        ("banana split.", "B", 1),
+        ("banana split", "Banana split", 1),
+        ("c", "C", 1),
+        ("Reasons.\n**B**\nDone, I hope", "B", 1),
+        ("A banana is a fruit", "A", 0),
+        ("The options are (A) apple, (B) Banana split\nI cannot say", "B", 0),
+        ("The answer is B.\nThere is no answer: Z.", "B", 1),
+        ("Answer: D", "D", 0),
+        ("E.g. this", "A", 0),
+        ("", "A", 0),
+    ],
+)
+def test_choice_reads_the_option_that_is_stated(response: str, gold: str, reward: int) -> None:
+    sample = Sample("q", gold, meta=FRUIT)
+    assert choice(sample, response).reward == reward
+
+
+def test_choice_needs_no_options_for_letters_and_takes_named_ones() -> None:
+    assert choice(Sample("q", "D"), "Answer: D").reward == 1
+    assert choice(Sample("q", "D"), "D) seven").reward == 1
+    named = Sample("q", "yes", meta={"choices": {"x": "yes", "y": "no"}})
+    assert choice(named, "Answer: X").reward == 1
+    assert choice(named, "Answer: Y").extracted == "Y"
+
+
+def test_a_gold_that_is_no_option_is_said_before_any_call() -> None:
+    function = resolve("choice", {}, None, Path())
+    assert check_gold(function, Sample("q", "apple", meta=FRUIT)) is None
+    assert "neither A, B, C" in (check_gold(function, Sample("q", "pear", meta=FRUIT)) or "")
+
+
+def test_regex_compares_what_the_last_match_captures() -> None:
+    sample = Sample("q", "yes")
+    assert regex(sample, "V: no V: Yes", pattern=r"V: (\w+)").reward == 1
+    assert regex(sample, "V: yes V: no", pattern=r"V: (\w+)").extracted == "no"
+    assert regex(sample, "yes", pattern=r"yes|no").reward == 1
+    assert regex(sample, "perhaps", pattern=r"yes|no").critique is not None
+
+
+async def test_a_pattern_that_backtracks_for_ever_is_an_error_and_blocks_nothing() -> None:
+    function = resolve("regex", {"pattern": "(a+)+$"}, 0.5, Path())
+    async with Verifier(function) as verify:
+        started = time.perf_counter()
+        bait = asyncio.create_task(verify(Sample("q", "a"), "a" * 40 + "b", None))
+        assert (await verify(Sample("q", "aa"), "b aa", None)).reward == 1
+        with pytest.raises(VerifyError, match=r"took longer than 0\.5 s"):
+            await bait
+        assert time.perf_counter() - started < 10
