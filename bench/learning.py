@@ -20,7 +20,7 @@ from bench.harness import Row, at_most, folder, write_config
 from bench.toy import EPOCHS, Outcome, Policy, Toy, asked
 from grpo_practice.app.practice_run import prepare_practice, run_practice
 from grpo_practice.app.session import Session
-from grpo_practice.app.specs import Source
+from grpo_practice.app.specs import ConfigSource
 from grpo_practice.config import load_practice
 from grpo_practice.llm import sim
 from grpo_practice.practice.group_policy import AGAIN
@@ -206,7 +206,7 @@ def practised_in(
         write_config(config, "", practice=practice, data=data, evaluation=evaluation)
         loaded = load_practice(config, [], {})
         session = Session(store, lambda event: None, "bench")
-        job = prepare_practice(session, loaded.config, Source(loaded.text, loaded.base_dir))
+        job = prepare_practice(session, loaded.config, ConfigSource(loaded.text, loaded.base_dir))
         report = asyncio.run(run_practice(session, job))
 
         def rows(sql: str) -> list[Any]:

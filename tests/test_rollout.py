@@ -18,17 +18,17 @@ from grpo_practice.errors import (
     RunFailedError,
     VerifyError,
 )
-from grpo_practice.failure_limit import FailureWatch
+from grpo_practice.failure_limit import FailureLimit
 from grpo_practice.llm.concurrency import AT_ONCE
-from grpo_practice.rollout import GroupJob, Place, Player, play_groups
-from grpo_practice.types import Played, Rollout, Sample, Verdict
+from grpo_practice.rollout import AttemptKey, GroupJob, Player, play_groups
+from grpo_practice.types import Rollout, Sample, Trajectory, Verdict
 from tests.fakes import FakeChat
 
 Q = Sample("1+1?", "2", id=1)
 
 
-def place(attempt: int = 0, slot: int = 0, strikes: int = 0) -> Place:
-    return Place(1, 0, 0, slot, attempt, Q, strikes)
+def place(attempt: int = 0, slot: int = 0, strikes: int = 0) -> AttemptKey:
+    return AttemptKey(1, 0, 0, slot, attempt, Q, strikes)
 
 
 async def exact(sample: Sample, response: str, judge: Chat) -> Verdict:
@@ -140,10 +140,10 @@ async def test_a_verifier_that_cannot_be_used_at_all_stops_the_run() -> None:
 @pytest.mark.parametrize("reason", ["verify", "judge"])
 async def test_an_answer_whose_score_failed_is_scored_from_what_is_kept(reason: str) -> None:
     chat = FakeChat(lambda _: "never asked")
-    failed = Rollout(0, 0, Q, Played("error", "2", reason=reason, error="bug"))
+    failed = Rollout(0, 0, Q, Trajectory("error", "2", reason=reason, error="bug"))
     scored = await player(chat).score(failed, player(chat).scope(place()))
-    assert (scored.reward, scored.played) == (1.0, Played("ok", "2"))
-    lost = Rollout(0, 0, Q, Played("error", reason="provider", error="down"))
+    assert (scored.reward, scored.played) == (1.0, Trajectory("ok", "2"))
+    lost = Rollout(0, 0, Q, Trajectory("error", reason="provider", error="down"))
     assert await player(chat).score(lost, player(chat).scope(place())) == lost
     assert chat.seen == []
 
@@ -162,15 +162,15 @@ def jobs(n: int, attempts: int) -> Iterator[GroupJob]:
     return (GroupJob(1, 0, 0, slot, Q, attempts) for slot in range(n))
 
 
-def ok(place: Place) -> Rollout:
-    return Rollout(place.slot, place.attempt, Q, Played("ok", "2"), Verdict(1.0))
+def ok(place: AttemptKey) -> Rollout:
+    return Rollout(place.slot, place.attempt, Q, Trajectory("ok", "2"), Verdict(1.0))
 
 
 async def test_no_more_than_allowed_run_at_once_and_groups_come_whole() -> None:
     running = peak = 0
     groups = list[GroupJob]()
 
-    async def play(place: Place) -> Rollout:
+    async def play(place: AttemptKey) -> Rollout:
         nonlocal running, peak
         running += 1
         peak = max(peak, running)
@@ -196,7 +196,7 @@ async def test_jobs_are_read_as_they_are_needed() -> None:
             read += 1
             yield GroupJob(1, 0, 0, read, Q, 1)
 
-    async def play(place: Place) -> Rollout:
+    async def play(place: AttemptKey) -> Rollout:
         await asyncio.sleep(0)
         if place.slot == 50:
             raise RunFailedError("enough")
@@ -214,7 +214,7 @@ async def test_what_is_stored_is_not_played_and_a_whole_group_is_still_handed_on
     stored = {a: ok(place(a)) for a in range(2)}
     played, groups = list[int](), list[GroupJob]()
 
-    async def play(place: Place) -> Rollout:
+    async def play(place: AttemptKey) -> Rollout:
         played.append(place.attempt)
         return ok(place)
 
@@ -230,7 +230,7 @@ async def test_what_is_stored_is_not_played_and_a_whole_group_is_still_handed_on
 async def test_an_error_cancels_the_others_and_waits_for_them() -> None:
     cleaned = list[int]()
 
-    async def play(place: Place) -> Rollout:
+    async def play(place: AttemptKey) -> Rollout:
         try:
             await asyncio.sleep(0 if place.slot == 0 else 60)
         finally:
@@ -253,8 +253,8 @@ async def test_a_run_stops_when_more_than_the_allowed_share_failed() -> None:
     async def land(error: GrpoPracticeError) -> None:
         landed.append(error)
 
-    watch = FailureWatch("step 3", 10, 0.2, land)
-    bad = Rollout(0, 0, Q, Played("error", reason="provider", error="HTTP 503"))
+    watch = FailureLimit("step 3", 10, 0.2, land)
+    bad = Rollout(0, 0, Q, Trajectory("error", reason="provider", error="HTTP 503"))
     await watch.see(ok(place()))
     await watch.see(bad)
     await watch.see(bad)
@@ -295,7 +295,7 @@ async def test_thousands_do_not_begin_in_one_turn_of_the_loop() -> None:
             most, before = max(most, began - before), began
             await asyncio.sleep(0)
 
-    async def play(place: Place) -> Rollout:
+    async def play(place: AttemptKey) -> Rollout:
         nonlocal began
         began += 1
         if began == 1_000:

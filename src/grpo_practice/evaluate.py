@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from grpo_practice.events import Emit, RolloutFinished
-from grpo_practice.failure_limit import FailureWatch, Land
-from grpo_practice.rollout import UNSCORED, GroupJob, Place, Player, play_groups
+from grpo_practice.failure_limit import FailureLimit, Land
+from grpo_practice.rollout import UNSCORED, AttemptKey, GroupJob, Player, play_groups
 from grpo_practice.store import Store
-from grpo_practice.store.records import Branch, StepRow, Told
+from grpo_practice.store.records import Branch, RolloutPrompt, StepRow
 from grpo_practice.types import PlannedStep, Rollout, Verdict
 
 
@@ -63,7 +63,7 @@ async def evaluate(job: Evaluation, store: Store, rows: Sequence[StepRow], emit:
         sizes = (k for row in rows if unfinished(row) for _, k in row.plan.slots)
         planned = sum(islice(sizes, job.pilot))
     work = _Work(
-        job, store, emit, FailureWatch(job.branch.run, planned, job.max_failed_share, job.land)
+        job, store, emit, FailureLimit(job.branch.run, planned, job.max_failed_share, job.land)
     )
     jobs = islice(work.jobs(rows), job.pilot)
     await play_groups(jobs, work.play, concurrency=job.concurrency, on_group=work.finish)
@@ -85,7 +85,7 @@ class _Work:
     job: Evaluation
     store: Store
     emit: Emit
-    watch: FailureWatch
+    watch: FailureLimit
     open: dict[int, _Open] = field(default_factory=dict)
 
     def jobs(self, rows: Sequence[StepRow]) -> Iterator[GroupJob]:
@@ -116,7 +116,7 @@ class _Work:
                     known,
                 )
 
-    async def play(self, place: Place) -> Rollout:
+    async def play(self, place: AttemptKey) -> Rollout:
         """Play and score one attempt, or only score it where another branch played it."""
         step = self.open[place.step]
         if step.row.played_by is not None:
@@ -125,12 +125,12 @@ class _Work:
             rollout = await self.job.player.play(place, self.job.system)
             self._tell(step, rollout)  # before it is saved: who waits for that may be cancelled
             seed = self.job.player.scope(place).seed()
-            told = Told(seed, self.job.system, self.job.library_id)
+            told = RolloutPrompt(seed, self.job.system, self.job.library_id)
             await self.store.save_rollout(self.job.branch, place.step, rollout, told)
         await self.watch.see(rollout)
         return rollout
 
-    async def _judge(self, step: _Open, place: Place) -> Rollout:
+    async def _judge(self, step: _Open, place: AttemptKey) -> Rollout:
         """The verdict of this run's verify function on a rollout that is there already.
 
         Why there is none is on record too; the rollout itself stays as it was played.

@@ -13,7 +13,7 @@ Land = Callable[[GrpoPracticeError], Awaitable[None]]
 
 
 @dataclass(slots=True)
-class FailureWatch:
+class FailureLimit:
     """Counts rollouts without a reward, of something planned (a step, an evaluation)."""
 
     what: str

@@ -16,7 +16,7 @@ from grpo_practice.errors import (
 )
 from grpo_practice.llm.concurrency import AT_ONCE
 from grpo_practice.text import cut
-from grpo_practice.types import OWN_FAILURES, Group, Played, Rollout, Sample, Verdict
+from grpo_practice.types import OWN_FAILURES, Group, Rollout, Sample, Trajectory, Verdict
 
 UNSCORED = ("verify", "judge")
 """Reasons of errors that came after the answer: it is there, and can be scored again."""
@@ -38,12 +38,12 @@ class Player:
     run_seed: int
     task_timeout_s: float
 
-    def scope(self, place: "Place") -> Scope:
+    def scope(self, place: "AttemptKey") -> Scope:
         """Where the rollout's own calls are addressed."""
         address = Address(place.branch_id, place.step, place.slot, place.attempt, "play")
         return Scope(address, self.run_seed, place.sample.sha, place.epoch)
 
-    async def play(self, place: "Place", system: str) -> Rollout:
+    async def play(self, place: "AttemptKey", system: str) -> Rollout:
         """Play one attempt and score it. A failure is part of the rollout, never a reward of 0."""
         scope = self.scope(place)
         context = RolloutContext(self.student(scope), scope, self.task_timeout_s)
@@ -52,7 +52,7 @@ class Player:
         except GrpoPracticeError:
             raise
         except Exception as e:  # noqa: BLE001 - an agent's bug is that rollout's error
-            played = Played(
+            played = Trajectory(
                 "error", reason="agent", error=cut(f"{type(e).__name__}: {e}", SAID_CHARS)
             )
         strikes = place.strikes + (played.reason == "time")
@@ -102,7 +102,7 @@ def _being_cancelled() -> bool:
     return task is None or task.cancelling() > 0
 
 
-def own_failure(played: Played) -> Verdict | None:
+def own_failure(played: Trajectory) -> Verdict | None:
     """Reward 0 for what is the model's own failure; None for what is not known to be."""
     if played.outcome in OWN_FAILURES or played.outcome == "truncated":
         return Verdict(0.0, played.error or played.outcome)
@@ -112,7 +112,7 @@ def own_failure(played: Played) -> Verdict | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AttemptKey:
     """Which attempt, of which group, of which step."""
 
     branch_id: int
@@ -139,7 +139,7 @@ class GroupJob:
     """Attempt → rollout. What is not settled is played again."""
     done: dict[int, Rollout] = field(default_factory=dict)
 
-    def places(self) -> Iterator[Place]:
+    def places(self) -> Iterator[AttemptKey]:
         """The attempts that have to be played; `done` then holds the others."""
         for attempt in range(self.attempts):
             if attempt in self.done:  # the group goes on
@@ -149,7 +149,7 @@ class GroupJob:
                 self.done[attempt] = known
                 continue
             strikes = known.strikes if known else 0
-            yield Place(
+            yield AttemptKey(
                 self.branch_id, self.step, self.epoch, self.slot, attempt, self.sample, strikes
             )
 
@@ -161,7 +161,7 @@ class GroupJob:
 
 async def play_groups(
     jobs: Iterable[GroupJob],
-    play: Callable[[Place], Awaitable[Rollout]],
+    play: Callable[[AttemptKey], Awaitable[Rollout]],
     *,
     concurrency: int,
     on_group: Callable[[GroupJob], Awaitable[None]],
@@ -187,7 +187,7 @@ async def play_groups(
             tasks.create_task(worker())
 
 
-def _attempts(jobs: Iterable[GroupJob]) -> Iterator[tuple[GroupJob, Place | None]]:
+def _attempts(jobs: Iterable[GroupJob]) -> Iterator[tuple[GroupJob, AttemptKey | None]]:
     """Each attempt to play, with its job; a job with nothing left to play comes once, with None."""
     for job in jobs:
         places = list(job.places())

@@ -109,7 +109,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class Trajectory:
     """What one rollout came to, before it is scored."""
 
     outcome: Outcome
@@ -158,7 +158,7 @@ class Rollout:
     slot: int
     attempt: int
     sample: Sample
-    played: Played
+    played: Trajectory
     verdict: Verdict | None = None
     strikes: int = 0
     """Times our own deadline ended it; `STRIKES` are final."""

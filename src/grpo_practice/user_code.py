@@ -63,7 +63,7 @@ class EvaluationSample:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class UserFunction:
     """A function in a file, as it was read."""
 
     path: Path

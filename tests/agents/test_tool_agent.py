@@ -12,7 +12,7 @@ from grpo_practice.agents.tool_agent import ToolAgent
 from grpo_practice.calls import Message, Reply, Scope, ToolResult
 from grpo_practice.errors import AgentError, ContextOverflowError, EndpointError
 from grpo_practice.prompts import FINAL
-from grpo_practice.types import Played
+from grpo_practice.types import Trajectory
 from tests.fakes import FakeChat
 from tests.tools.fakes import SCOPE
 
@@ -50,7 +50,7 @@ class Tools:
 
 async def play(
     *replies: str | Reply | Exception, tools: Tools | None = None, turns: int = 5, stop: str = ""
-) -> tuple[Played, FakeChat, Tools]:
+) -> tuple[Trajectory, FakeChat, Tools]:
     left, used = list(replies), tools or Tools()
     chat = FakeChat(lambda _: left.pop(0))
 

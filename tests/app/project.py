@@ -15,7 +15,7 @@ from grpo_practice.app.configs import EvalFlags, eval_target
 from grpo_practice.app.evaluation_run import prepare_eval, run_eval
 from grpo_practice.app.practice_run import prepare_practice, run_practice
 from grpo_practice.app.session import Session
-from grpo_practice.app.specs import Source
+from grpo_practice.app.specs import ConfigSource
 from grpo_practice.config import load_practice, read_environment
 from grpo_practice.events import Event
 from grpo_practice.llm.sim import respond
@@ -68,7 +68,7 @@ class Project:
         with Store(self.db) as store:
             session = self.session(store, restart_step, again)
             loaded = load_practice(self.config, overrides, read_environment({}, self.folder))
-            source = Source(loaded.text, loaded.base_dir)
+            source = ConfigSource(loaded.text, loaded.base_dir)
             job = prepare_practice(session, loaded.config, source, start=start)
             return await run_practice(session, job)
 

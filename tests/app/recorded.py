@@ -11,9 +11,24 @@ from grpo_practice.config.identity import identity_of
 from grpo_practice.practice.merge import apply
 from grpo_practice.prompts.system import library_sha, system_prompt
 from grpo_practice.store import Store
-from grpo_practice.store.records import Branch, GroupRow, JudgeRecord, RunSpec, StepResult, Told
+from grpo_practice.store.records import (
+    Branch,
+    GroupRow,
+    JudgeRecord,
+    RolloutPrompt,
+    RunSpec,
+    StepResult,
+)
 from grpo_practice.store.run_names import eval_name, library_variant
-from grpo_practice.types import Library, Operation, PlannedStep, Played, Rollout, Sample, Verdict
+from grpo_practice.types import (
+    Library,
+    Operation,
+    PlannedStep,
+    Rollout,
+    Sample,
+    Trajectory,
+    Verdict,
+)
 from tests.store.helpers import planned
 
 INSTRUCTIONS = "Solve it.\nPut the answer in \\boxed{{…}} ${oc.env:NOT_A_VARIABLE}."
@@ -96,8 +111,8 @@ class Recorded:
         before = store.library(rows[step - 1].library_out if step else branch.library.id)
         await store.open_step(branch, step, before.id)
         sample = store.samples_of(rows[step].plan)[0]
-        told = Told(1, system_prompt(instructions, before), before.id)
-        played = Rollout(0, 0, sample, Played("ok", "0"), Verdict(1.0))
+        told = RolloutPrompt(1, system_prompt(instructions, before), before.id)
+        played = Rollout(0, 0, sample, Trajectory("ok", "0"), Verdict(1.0))
         await store.save_rollout(branch, step, played, told)
         after = apply(before, merged)
         group = GroupRow(0, sample.id, 1, 1, 1, 1, 1.0, True, "distilled")
@@ -139,11 +154,11 @@ class Recorded:
         for row, reward in zip(store.steps(branch), rewards, strict=False):
             step, sample = row.plan.step, store.samples_of(row.plan)[0]
             await store.open_step(branch, step, None)
-            outcome = Played("error", reason="provider", error="down")
+            outcome = Trajectory("error", reason="provider", error="down")
             rollout = Rollout(0, 0, sample, outcome)
             if reward is not None:
-                rollout = Rollout(0, 0, sample, Played("ok", "0"), Verdict(reward))
-            await store.save_rollout(branch, step, rollout, Told(1, "s", None))
+                rollout = Rollout(0, 0, sample, Trajectory("ok", "0"), Verdict(reward))
+            await store.save_rollout(branch, step, rollout, RolloutPrompt(1, "s", None))
             await store.close_eval(branch, step, {})
 
     async def selected(

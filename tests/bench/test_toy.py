@@ -15,7 +15,7 @@ from grpo_practice.practice.distil import Attempt as Shown
 from grpo_practice.practice.distil import Task, compare, confirmations, propose
 from grpo_practice.practice.evidence import Evidence
 from grpo_practice.practice.merge import changes, merge, votes
-from grpo_practice.practice.teacher import At, Teacher
+from grpo_practice.practice.teacher import GroupKey, Teacher
 from grpo_practice.practice.transcript import Piece, Transcript
 from grpo_practice.prompts import load_prompts
 from grpo_practice.sim import answer
@@ -27,14 +27,14 @@ from grpo_practice.types import (
     Group,
     Library,
     Operation,
-    Played,
     Rollout,
+    Trajectory,
     Verdict,
 )
 
 WORLD = World(seed=5, teacher=Teaching(noise=0.3, forms="json"))
 TOY = Toy(WORLD)
-AT = At(1, 1, 0, 0)
+AT = GroupKey(1, 1, 0, 0)
 
 
 async def sim_chat(messages: Sequence[Message], **options: Any) -> Reply:
@@ -66,7 +66,7 @@ def edit_of(op: Operation) -> tuple[str, str | None, str | None, int]:
 def group_of(question: int, attempts: Sequence[Attempt]) -> tuple[Group, list[str]]:
     sample = asked()[question]
     rollouts = [
-        Rollout(0, n, sample, Played("ok", "x"), verdict=Verdict(float(a.right)))
+        Rollout(0, n, sample, Trajectory("ok", "x"), verdict=Verdict(float(a.right)))
         for n, a in enumerate(attempts)
     ]
     follows = [f"Followed E{a.followed}." if a.followed else "Followed none." for a in attempts]

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from grpo_practice.calls import Message, Reply, Request, Usage
 from grpo_practice.chat_server.relay import Relay
-from grpo_practice.chat_server.server import Asked, RequestError, read_request
+from grpo_practice.chat_server.server import ChatRequest, RequestError, read_request
 from grpo_practice.errors import EndpointError
 from grpo_practice.events import silent
 from grpo_practice.llm.ledgered import Head, LedgeredChat, Model, Play
@@ -60,7 +60,7 @@ def relay(endpoint: Endpoint, ledger: FakeLedger | None = None, **params: Any) -
     return Relay(LedgeredChat(model, head, ledger, silent, SCOPE, Play()))
 
 
-def asked(messages: list[Message] = Q, **body: Any) -> Asked:
+def asked(messages: list[Message] = Q, **body: Any) -> ChatRequest:
     return read_request(json.dumps({"messages": messages, **body}).encode())
 
 

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from grpo_practice.calls import Reply, Usage
 from grpo_practice.chat_server import server
-from grpo_practice.chat_server.server import Asked, RequestError, read_request
+from grpo_practice.chat_server.server import ChatRequest, RequestError, read_request
 from grpo_practice.redact import redactor
 
 CALLS = [
@@ -36,7 +36,7 @@ Q: Any = [{"role": "user", "content": "Q"}]
 class Server:
     port: int = 0
     answer: Reply | Exception = REPLY
-    seen: list[Asked] = field(default_factory=list)
+    seen: list[ChatRequest] = field(default_factory=list)
     came: asyncio.Event = field(default_factory=asyncio.Event)
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     wait: asyncio.Event | None = None

@@ -7,7 +7,7 @@ import pytest
 
 from grpo_practice.calls import Usage
 from grpo_practice.cli.terminal.reports_view import show_eval, show_practice
-from grpo_practice.reports.run_reports import EvalReport, Known, PracticeReport
+from grpo_practice.reports.run_reports import EvalReport, KnownScore, PracticeReport
 from grpo_practice.stats import Question, Score, score
 from grpo_practice.store.queries.run_health import Health, Shrunk
 from grpo_practice.store.queries.scores import Requests
@@ -250,10 +250,10 @@ PRACTICE = PracticeReport(
     branch=BRANCH,
     simulated=False,
     steps=[step(0, "closed", 7), step(1, "closed", 8)],
-    evals={1: Known("math/eval/L1", "AIME24", scored(30, 25))},
+    evals={1: KnownScore("math/eval/L1", "AIME24", scored(30, 25))},
     library=LIBRARY,
-    before=Known("math/eval", "AIME24", scored()),
-    after=Known("math/eval/L1", "AIME24", scored(30, 25)),
+    before=KnownScore("math/eval", "AIME24", scored()),
+    after=KnownScore("math/eval/L1", "AIME24", scored(30, 25)),
     usage=Usage(10, 0, 20),
     unpriced={},
     requests=Requests(1, 0),
@@ -320,10 +320,11 @@ def test_groups_that_were_left_out_are_counted(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize(
-    "before", [Known("math/eval", "AIME25", scored()), Known("math/eval", "AIME24", scored(10, 5))]
+    "before",
+    [KnownScore("math/eval", "AIME25", scored()), KnownScore("math/eval", "AIME24", scored(10, 5))],
 )
 def test_scores_of_other_questions_are_not_compared(
-    capsys: pytest.CaptureFixture[str], before: Known
+    capsys: pytest.CaptureFixture[str], before: KnownScore
 ) -> None:
     show_practice(replace(PRACTICE, before=before))
     assert "their difference says nothing" in capsys.readouterr().out

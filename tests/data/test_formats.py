@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.data.formats import Row, Source, rows
+from grpo_practice.data.formats import FileSource, Row, rows
 from grpo_practice.errors import ConfigError, DataError
 
 Put = Callable[[str, bytes], Path]
@@ -25,7 +25,7 @@ def places(path: Path) -> list[tuple[str, object]]:
 
 def refused(path: Path, delimiter: str | None = None) -> DataError:
     with pytest.raises(DataError) as caught:
-        for row in rows(Source(path, delimiter=delimiter)):
+        for row in rows(FileSource(path, delimiter=delimiter)):
             assert isinstance(row, Row), row
     return caught.value
 
@@ -119,7 +119,7 @@ def test_csv_rows_begin_where_their_first_line_is(put: Put) -> None:
 def test_the_delimiter_is_seen_in_the_first_line_or_given(
     put: Put, content: bytes, delimiter: str | None
 ) -> None:
-    (row,) = rows(Source(put("a.csv", content), delimiter=delimiter))
+    (row,) = rows(FileSource(put("a.csv", content), delimiter=delimiter))
     assert isinstance(row, Row)
     assert list(row.fields.values()) == ["1,5", "x"]
 
@@ -186,4 +186,4 @@ def test_a_missing_file_is_a_data_error(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(("name", "given"), [("a.jsonl", ";"), ("a.csv", ";;"), ("a.csv", "\n")])
 def test_a_delimiter_that_cannot_be_is_a_config_error(put: Put, name: str, given: str) -> None:
     with pytest.raises(ConfigError, match="delimiter"):
-        list(rows(Source(put(name, b"q;b\n1;2\n"), delimiter=given)))
+        list(rows(FileSource(put(name, b"q;b\n1;2\n"), delimiter=given)))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from grpo_practice.data import Source, read_samples, text_lines
+from grpo_practice.data import FileSource, read_samples, text_lines
 from grpo_practice.data.formats import Row, rows
 from grpo_practice.errors import ConfigError, DataError
 
@@ -46,7 +46,7 @@ def pipe(monkeypatch: pytest.MonkeyPatch) -> Pipe:
     return put
 
 
-def found(source: Source | Path) -> list[object]:
+def found(source: FileSource | Path) -> list[object]:
     return [row.fields["q"] if isinstance(row, Row) else str(row) for row in rows(source)]
 
 
@@ -159,23 +159,23 @@ def test_a_bomb_of_one_line_is_stopped_before_it_is_in_memory(tmp_path: Path) ->
 @pytest.mark.parametrize("packed", [False, True])
 def test_stdin_is_read_however_slowly_it_comes_and_stays_open(pipe: Pipe, packed: bool) -> None:
     pipe(gzip.compress(ROWS) if packed else ROWS)
-    assert found(Source(Path("-"), "jsonl")) == [1, 2]
+    assert found(FileSource(Path("-"), "jsonl")) == [1, 2]
     assert not sys.stdin.closed
 
 
 def test_stdin_is_read_once_also_as_csv(pipe: Pipe) -> None:
     pipe(b"\nq\tb\n1\t2\n")
-    assert found(Source(Path("-"), "csv")) == ["1"]
+    assert found(FileSource(Path("-"), "csv")) == ["1"]
 
 
 def test_errors_call_it_stdin(pipe: Pipe) -> None:
     pipe(ROWS + b"[]\n")
-    assert found(Source(Path("-"), "jsonl"))[-1] == (
+    assert found(FileSource(Path("-"), "jsonl"))[-1] == (
         "stdin:3: the row is a JSON list, not an object"
     )
     pipe(b"caf\xe9\n")
     with pytest.raises(DataError, match="stdin:1: byte 0xe9") as caught:
-        found(Source(Path("-"), "jsonl"))
+        found(FileSource(Path("-"), "jsonl"))
     assert caught.value.hint == "put `iconv -f LATIN1 -t UTF-8` before it in the pipe"
 
 
@@ -183,7 +183,7 @@ def test_a_pipe_without_an_end_is_stopped(pipe: Pipe, monkeypatch: pytest.Monkey
     monkeypatch.setattr(text_lines, "MAX_STREAM", 1_000)
     pipe(b"\n" * 1_500)
     with pytest.raises(DataError, match=r"stdin:1001: more than .* piped in"):
-        found(Source(Path("-"), "jsonl"))
+        found(FileSource(Path("-"), "jsonl"))
 
 
 def test_without_a_pipe_or_a_format_nothing_is_waited_for(
@@ -195,17 +195,17 @@ def test_without_a_pipe_or_a_format_nothing_is_waited_for(
     assert "--format jsonl" in str(caught.value.hint)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     with pytest.raises(ConfigError, match="nothing is piped in"):
-        found(Source(Path("-"), "jsonl"))
+        found(FileSource(Path("-"), "jsonl"))
 
 
 def test_the_format_may_be_said_and_must_be_known(tmp_path: Path) -> None:
     path = tmp_path / "rows.txt"
     path.write_bytes(ROWS)
-    assert found(Source(path, "jsonl")) == [1, 2]
+    assert found(FileSource(path, "jsonl")) == [1, 2]
     with pytest.raises(ConfigError, match="--format xml: there are jsonl, json, csv, tsv, parquet"):
-        found(Source(path, "xml"))
+        found(FileSource(path, "xml"))
     with pytest.raises(DataError, match="parquet is read from a plain file only"):
-        found(Source(Path("-"), "parquet"))
+        found(FileSource(Path("-"), "parquet"))
 
 
 def test_a_tab_alone_divides_a_tsv(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_tab_alone_divides_a_tsv(tmp_path: Path) -> None:
     assert isinstance(row, Row)
     assert row.fields == {"q": 'a, "b"; c', "b": "x\ty"}
     with pytest.raises(ConfigError, match="delimiter is for CSV files only"):
-        rows(Source(path, delimiter=";"))
+        rows(FileSource(path, delimiter=";"))
 
 
 def test_the_way_to_another_encoding_fits_what_the_file_is(tmp_path: Path) -> None:

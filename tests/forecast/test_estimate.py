@@ -17,7 +17,7 @@ from grpo_practice.app.configs import EvalFlags, eval_target
 from grpo_practice.app.evaluation_run import EvalJob, prepare_eval
 from grpo_practice.app.practice_run import PracticeJob, prepare_practice
 from grpo_practice.app.session import Session
-from grpo_practice.app.specs import Source
+from grpo_practice.app.specs import ConfigSource
 from grpo_practice.config import load_practice, read_environment
 from grpo_practice.errors import DataError, RunFailedError, StoreError
 from grpo_practice.forecast.estimate import ASSUMED_SECONDS, Forecast, Line
@@ -49,7 +49,7 @@ def practice_job(
 ) -> tuple[Session, PracticeJob]:
     session = project.session(store, restart_step, False)
     loaded = load_practice(project.config, overrides, read_environment({}, project.folder))
-    source = Source(loaded.text, loaded.base_dir)
+    source = ConfigSource(loaded.text, loaded.base_dir)
     return session, prepare_practice(session, loaded.config, source)
 
 

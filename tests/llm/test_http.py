@@ -16,7 +16,7 @@ from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.http import Http
-from grpo_practice.llm.http_response import Answer
+from grpo_practice.llm.http_response import Response
 from tests.fakes import FakeSleep
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -314,7 +314,7 @@ async def test_a_compressed_reply_is_read_and_headers_are_searched_for_secrets()
         http = Http(endpoint, 1, None)
         came, begun = await http.post(f"http://{address}/v1/chat/completions", b"{}")
         await http.aclose()
-    assert isinstance(came, Answer)
+    assert isinstance(came, Response)
     assert begun
     assert came.body == {"choices": [{"message": {"role": "assistant", "content": "24"}}]}
     assert came.headers["x-echo"] == "*** \ufffd, 2"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from grpo_practice.calls import Message, Reply, Usage
-from grpo_practice.llm.http_response import Answer
+from grpo_practice.llm.http_response import Response
 from grpo_practice.llm.reply import read_reply, read_usage
 from tests.fakes import completion
 
@@ -13,7 +13,7 @@ URL = "https://api.example.com:8443/v1/chat/completions"
 
 
 def read(body: dict[str, Any]) -> Reply:
-    return read_reply(Answer(200, {}, "", body, URL), asked="asked", tries=2, seconds=0.5)
+    return read_reply(Response(200, {}, "", body, URL), asked="asked", tries=2, seconds=0.5)
 
 
 def test_the_message_is_kept_with_all_its_keys() -> None:

@@ -19,7 +19,7 @@ from grpo_practice.practice.distil import distil
 from grpo_practice.practice.evidence import Evidence
 from grpo_practice.practice.informative import status_of
 from grpo_practice.practice.merge import Proposal, changes, merge, votes
-from grpo_practice.practice.teacher import At, Teacher
+from grpo_practice.practice.teacher import GroupKey, Teacher
 from grpo_practice.prompts import SLOTS, compile_prompt, load_prompts
 from grpo_practice.types import (
     Distilled,
@@ -27,9 +27,9 @@ from grpo_practice.types import (
     Group,
     Library,
     Operation,
-    Played,
     Rollout,
     Sample,
+    Trajectory,
     Verdict,
 )
 from tests.fakes import FakeChat
@@ -45,7 +45,7 @@ def rollout(attempt: int, reward: float | None, answer: str = "50", **played: ob
         {"role": "user", "content": Q.question},
         {"role": "assistant", "content": f"It is {answer}.", "reasoning_content": "hm"},
     ]
-    made = Played("ok", f"It is {answer}.", transcript)
+    made = Trajectory("ok", f"It is {answer}.", transcript)
     verdict = None if reward is None else Verdict(reward, f"critique {attempt}", answer)
     return Rollout(0, attempt, Q, replace(made, **played), verdict)  # type: ignore[arg-type]
 
@@ -90,7 +90,7 @@ def teacher(said: Said, *, truth: bool = True) -> Teacher:
     return Teacher(said.chat, load_prompts(), *goals, truth, 2, 0, "Add it up.")
 
 
-AT = At(1, 0, 0, 0)
+AT = GroupKey(1, 0, 0, 0)
 
 
 async def test_a_group_becomes_lessons_and_operations() -> None:
@@ -251,7 +251,7 @@ async def test_the_merge_sees_every_proposal_in_slot_order_grouped_by_experience
     ]
     said = Said(merge=json.dumps({"operations": [{"op": "DELETE", "id": "E4", "from": ["P3"]}]}))
     on = {"E4": Evidence({10: -1, 11: -1, 12: 1}, {12: 0.125})}
-    (op,) = await merge(teacher(said), LIBRARY, proposed, on, At(1, 0, 0))
+    (op,) = await merge(teacher(said), LIBRARY, proposed, on, GroupKey(1, 0, 0))
     assert (op.op, op.target, op.from_ops) == ("DELETE", "E4", (2,))
     (shown,) = said.prompts("merge")
     marks = [x for x in shown.splitlines() if x.startswith(("### ", "P"))]
@@ -268,7 +268,7 @@ async def test_the_merge_sees_every_proposal_in_slot_order_grouped_by_experience
 
 
 async def test_no_proposal_costs_no_merge() -> None:
-    assert await merge(teacher(Said()), LIBRARY, [], {}, At(1, 0, 0)) == ()
+    assert await merge(teacher(Said()), LIBRARY, [], {}, GroupKey(1, 0, 0)) == ()
 
 
 def some(*rewards: float | None, answers: Sequence[str] = ()) -> Group:
@@ -294,7 +294,7 @@ def test_which_groups_teach(group: Group, truth: bool, status: str) -> None:
 
 
 def test_a_model_that_refused_is_not_compared() -> None:
-    refused = Rollout(0, 1, Q, Played("refused"), Verdict(0.0, "no"))
+    refused = Rollout(0, 1, Q, Trajectory("refused"), Verdict(0.0, "no"))
     assert status_of(Group(0, Q, [rollout(0, 1.0), refused]), truth=True) == "too_few"
 
 
@@ -312,7 +312,7 @@ async def test_the_prompts_are_what_was_reviewed() -> None:
         Proposal(Operation("UPDATE", "E4", "Sums: add all.", finding="too_narrow"), 2, 3),
     ]
     on = {"E4": Evidence({2: -1, 3: 1, 4: 1}, {4: 0.25})}
-    await merge(teacher(said), LIBRARY, proposed, on, At(1, 0, 0))
+    await merge(teacher(said), LIBRARY, proposed, on, GroupKey(1, 0, 0))
     first: dict[str, str] = {s.address.stage: shown(m) for s, m in reversed(said.asked)}
     first["reask"] = shown(load_prompts()["reask"].render(error="it is empty"))
     for stage, text in first.items():

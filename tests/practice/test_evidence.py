@@ -12,7 +12,7 @@ from grpo_practice.practice.merge import (
     without_outvoted,
 )
 from grpo_practice.practice.replies import LIBRARY_SIZE
-from grpo_practice.practice.teacher import At
+from grpo_practice.practice.teacher import GroupKey
 from grpo_practice.store.records import Past, Play
 from grpo_practice.types import Experience, Finding, Library, Operation, OpKind
 from tests.practice.test_distil import Said, teacher
@@ -206,10 +206,12 @@ def test_the_evidence_is_told_with_what_the_rewards_did() -> None:
 
 
 async def test_what_cannot_pass_is_not_asked_about() -> None:
-    assert await merge(teacher(Said()), LIBRARY, proposed(AGAINST), EVIDENCE, At(1, 0, 0)) == ()
+    assert (
+        await merge(teacher(Said()), LIBRARY, proposed(AGAINST), EVIDENCE, GroupKey(1, 0, 0)) == ()
+    )
     said = Said(merge='{"operations": []}')
-    await merge(teacher(said), LIBRARY, proposed(AGAINST, CLEARER), EVIDENCE, At(1, 0, 0))
-    await merge(teacher(said), LIBRARY, proposed(AGAINST), {"E1": FALLS}, At(1, 0, 0))
+    await merge(teacher(said), LIBRARY, proposed(AGAINST, CLEARER), EVIDENCE, GroupKey(1, 0, 0))
+    await merge(teacher(said), LIBRARY, proposed(AGAINST), {"E1": FALLS}, GroupKey(1, 0, 0))
     stays, goes = said.prompts("merge")
     assert "\nIt stays.\n" in stays
     assert "\nIt goes.\n" in goes
@@ -225,7 +227,7 @@ async def test_an_operation_that_names_no_proposal_stands_for_those_that_say_the
     total, gaps = (Operation("ADD", text=t) for t in ("Sum: add it all up.", "Gaps: count them."))
     rest = Operation("ADD", text="Rest: keep the part that remains.")
     behind = proposed(CLEARER, total, gaps, CLEARER, rest, total)
-    replied = await merge(teacher(said), LIBRARY, behind, EVIDENCE, At(1, 0, 0))
+    replied = await merge(teacher(said), LIBRARY, behind, EVIDENCE, GroupKey(1, 0, 0))
     merged = without_outvoted(replied, behind, EVIDENCE)
     assert [(op.op, op.from_ops) for op in merged] == [
         ("ADD", (1, 5)),
@@ -239,7 +241,7 @@ async def test_an_operation_that_names_no_proposal_stands_for_those_that_say_the
 async def test_the_merge_is_told_of_what_goes_without_a_proposal() -> None:
     said = Said(merge='{"operations": []}')
     add = proposed(Operation("ADD", text="A: a."))
-    await merge(teacher(said), LIBRARY, add, {"E1": FALLS, "E2": STANDS}, At(1, 0, 0))
+    await merge(teacher(said), LIBRARY, add, {"E1": FALLS, "E2": STANDS}, GroupKey(1, 0, 0))
     (told_of,) = said.prompts("merge")
     assert "### E1\n\nStands behind it: 1 question." in told_of
     assert "### E2" not in told_of

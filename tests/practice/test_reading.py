@@ -10,7 +10,7 @@ from grpo_practice.practice.distil import distil
 from grpo_practice.practice.informative import status_of
 from grpo_practice.practice.teacher import Teacher
 from grpo_practice.rollout import own_failure
-from grpo_practice.types import Group, Outcome, Played, Rollout, Summaries
+from grpo_practice.types import Group, Outcome, Rollout, Summaries, Trajectory
 from tests.fakes import FakeChat
 from tests.practice.test_distil import (
     ADD,
@@ -207,7 +207,7 @@ async def test_what_cannot_be_made_shorter_is_not_asked_again() -> None:
 
 def cut_off(attempt: int, outcome: Outcome, reason: str | None = None) -> Rollout:
     transcript: list[Message] = [{"role": "assistant", "content": "<think>so so so"}]
-    played = Played(outcome, "", transcript, reason, "raise max_tokens")
+    played = Trajectory(outcome, "", transcript, reason, "raise max_tokens")
     return Rollout(0, attempt, Q, played, own_failure(played))
 
 

@@ -12,7 +12,7 @@ from grpo_practice.errors import ReplyError
 from grpo_practice.llm.ledgered import Model, ledgered
 from grpo_practice.practice.distil import propose
 from grpo_practice.practice.replies import read_lessons, read_summary
-from grpo_practice.practice.teacher import At, Teacher
+from grpo_practice.practice.teacher import GroupKey, Teacher
 from grpo_practice.prompts import load_prompts
 from grpo_practice.store import Store
 from grpo_practice.types import Experience, Lesson, Library, Sample
@@ -121,7 +121,7 @@ class Restarted:
 
     def chat(self) -> Chat:
         made = replace(teacher(says()), chat=self._opened)
-        return made.open(At(self.branch.id, 0, 0, 0), "compare", Sample("q", "4"))
+        return made.open(GroupKey(self.branch.id, 0, 0, 0), "compare", Sample("q", "4"))
 
     def _opened(self, scope: Scope) -> Chat:
         model = Model("m", {"temperature": 0.0}, self.send)
@@ -145,7 +145,7 @@ async def test_after_a_restart_each_ask_is_found_and_none_is_sent(store: Store) 
 async def test_a_lesson_is_shown_with_the_experience_it_is_about() -> None:
     chat = FakeChat(lambda _: json.dumps({"operations": []}))
     lessons = [Lesson(AB, 1, "E3", "misled"), Lesson("When c, do d.")]
-    await propose(teacher(chat), Sample("q"), lessons, LIBRARY, At(1, 0, 0, 0))
+    await propose(teacher(chat), Sample("q"), lessons, LIBRARY, GroupKey(1, 0, 0, 0))
     shown = chat.seen[0][-1]["content"]
     assert "\nWhen a, do b. (about E3: misled)\n" in shown
     assert "\nWhen c, do d.\n" in shown

@@ -16,7 +16,7 @@ from grpo_practice.practice.transcript import (
     shorten,
     transcript_of,
 )
-from grpo_practice.types import Outcome, Played, Rollout, Sample
+from grpo_practice.types import Outcome, Rollout, Sample, Trajectory
 
 Q = Sample("Q", "42", id=1)
 
@@ -36,7 +36,7 @@ def tool(content: str) -> Message:
 def transcript(
     *messages: Message, response: str = "", outcome: Outcome = "ok", reason: str | None = None
 ) -> Transcript:
-    played = Played(outcome, response, messages, reason)
+    played = Trajectory(outcome, response, messages, reason)
     return transcript_of(Rollout(0, 0, Q, played))
 
 
@@ -126,7 +126,7 @@ class TestTheAnswerThatWasScored:
 
     def test_a_person_sees_the_same_and_the_question_too(self) -> None:
         messages: list[Message] = [{"role": "system", "content": "S"}, {"role": "user"}]
-        found = sections(Played("ok", "714", [*messages, assistant("7")]))
+        found = sections(Trajectory("ok", "714", [*messages, assistant("7")]))
         headings = [section.heading for section in found]
         assert headings == ["[system]", "[user]", "[assistant]", ANSWER]
         assert found[-1].body == "714"

@@ -12,7 +12,7 @@ from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from grpo_practice.canonical import canon, clean_json
-from grpo_practice.data import ReadResult, Source, read_samples
+from grpo_practice.data import FileSource, ReadResult, read_samples
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.types import Sample
 from tests.properties.texts import BROKEN, FLOATS, HARD, INTS, OBJECTS, TEXTS
@@ -58,7 +58,7 @@ def read(name: str, content: bytes, **how: Any) -> ReadResult:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
         path.write_bytes(content)
-        source = Source(path, delimiter=how.pop("delimiter", None))
+        source = FileSource(path, delimiter=how.pop("delimiter", None))
         return read_samples(source, **how)
 
 

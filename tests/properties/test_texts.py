@@ -9,7 +9,7 @@ from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from grpo_practice.canonical import clean
-from grpo_practice.llm.http_response import Answer
+from grpo_practice.llm.http_response import Response
 from grpo_practice.llm.retry_after import asked_wait_s
 from grpo_practice.llm.retry_policy import Adapt, Fail, Retry, decide
 from grpo_practice.stats import Question, advantages, pass_at_k, pass_hat_k, score
@@ -122,7 +122,7 @@ def test_any_answer_leads_to_a_decision(
     status: int, headers: dict[str, str], body: Any, readable: bool, sent: dict[str, Any]
 ) -> None:
     text = json.dumps(body)
-    answer = Answer(status, headers, text, body if readable else None, "http://x/v1")
+    answer = Response(status, headers, text, body if readable else None, "http://x/v1")
     decision = decide(answer, sent, "UTU_LLM_API_KEY")
     assert decision is None or isinstance(decision, Retry | Fail | Adapt)
     if isinstance(decision, Retry | Fail):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from grpo_practice.calls import Message
 from grpo_practice.practice.reading import chars_in, shortened
 from grpo_practice.practice.transcript import ANSWER, Transcript, how_it_ended, transcript_of
-from grpo_practice.types import Outcome, Played, Rollout, Sample
+from grpo_practice.types import Outcome, Rollout, Sample, Trajectory
 from tests.properties.texts import PLAIN, TEXTS
 
 LONG = st.builds(lambda text, n: text * n, TEXTS, st.sampled_from([1, 1, 30, 3_000]))
@@ -75,7 +75,7 @@ def rollouts(draw: st.DrawFn) -> Rollout:
         )
     )
     answer = response.strip() if outcome[0] == "ok" or draw(st.booleans()) else ""
-    return Rollout(0, 0, Sample("Q"), Played(outcome[0], answer, messages, outcome[1]))
+    return Rollout(0, 0, Sample("Q"), Trajectory(outcome[0], answer, messages, outcome[1]))
 
 
 ROOM = st.integers(0, 30_000)

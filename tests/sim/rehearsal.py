@@ -11,14 +11,14 @@ from grpo_practice.practice.distil import distil
 from grpo_practice.practice.evidence import evidence_on
 from grpo_practice.practice.informative import status_of
 from grpo_practice.practice.merge import apply, changes, merge, pruned, votes, without_outvoted
-from grpo_practice.practice.teacher import At, Teacher
+from grpo_practice.practice.teacher import GroupKey, Teacher
 from grpo_practice.prompts import SLOTS, Prompt, compile_prompt, load_prompts
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.sim import DEFAULT, World, answer, stage_of
 from grpo_practice.sim.lore import keys_in
 from grpo_practice.sim.questions import questions, solve
 from grpo_practice.store.records import Past
-from grpo_practice.types import Distilled, Group, Library, Played, Rollout, Sample, Verdict
+from grpo_practice.types import Distilled, Group, Library, Rollout, Sample, Trajectory, Verdict
 
 SETS = Path(__file__).parent / "prompt_sets"
 QUESTIONS, TESTS, BATCH, SIZE = 24, 200, 12, 5
@@ -83,13 +83,13 @@ class Rehearsal:
         for slot, sample in enumerate(batch):
             group = self._group(sample, slot, step)
             if status_of(group, truth=self.truth) == "scored":
-                at = At(1, step, step // 2, slot)
+                at = GroupKey(1, step, step // 2, slot)
                 done.append(await distil(teacher, group, self.library, at))
         cast = votes(done, [sample.id for sample in batch])
         named = [(p.sample_id, p.operation) for p in cast]
         evidence = evidence_on(self.library, Past(), named)
         proposed = changes(cast)
-        at = At(1, step, step // 2)
+        at = GroupKey(1, step, step // 2)
         merged = await merge(teacher, self.library, proposed, evidence, at)
         merged = without_outvoted(merged, proposed, evidence)
         self.distilled += done
@@ -107,7 +107,7 @@ class Rehearsal:
             said = str(message["message"]["content"])
             right = said.endswith(f"\\boxed{{{solve(sample.question)}}}")
             critique = None if right else f"expected {sample.answer}, the answer was another"
-            played = Played("ok", said, transcript=(*messages, message["message"]))
+            played = Trajectory("ok", said, transcript=(*messages, message["message"]))
             verdict = Verdict(float(right), critique, said.rpartition("{")[2])
             rollouts.append(Rollout(slot, attempt, sample, played, verdict=verdict))
         return Group(slot, sample, rollouts)

@@ -12,7 +12,7 @@ from grpo_practice.prompts.system import experience_lines, system_prompt
 from grpo_practice.sim import DEFAULT, World, answer
 from grpo_practice.sim.lore import keys_in, text
 from grpo_practice.sim.questions import solve
-from grpo_practice.types import Experience, Library, Played, Rollout, Sample
+from grpo_practice.types import Experience, Library, Rollout, Sample, Trajectory
 
 PROMPTS = load_prompts()
 INSTRUCTIONS = "Solve the task. Put the final answer into \\boxed{}."
@@ -37,7 +37,7 @@ class Attempt:
 
 
 def transcript_text(messages: Sequence[Message]) -> str:
-    return transcript_of(Rollout(0, 0, Sample("?"), Played("ok", "", messages))).text
+    return transcript_of(Rollout(0, 0, Sample("?"), Trajectory("ok", "", messages))).text
 
 
 def ask(messages: Sequence[Message], seed: int | None = 0, world: World = DEFAULT) -> str:

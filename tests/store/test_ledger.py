@@ -11,7 +11,7 @@ from grpo_practice.calls import Address, Chat, Message, Reply, Request, Scope, S
 from grpo_practice.canonical import canon
 from grpo_practice.errors import ContextOverflowError, EndpointError
 from grpo_practice.events import CallFinished, Event
-from grpo_practice.llm.http_response import Broken
+from grpo_practice.llm.http_response import ConnectionFailure
 from grpo_practice.llm.ledgered import Model, ledgered
 from grpo_practice.llm.retry_policy import decide_broken
 from grpo_practice.store import Store, rollouts
@@ -172,7 +172,7 @@ async def test_an_unanswered_request_is_on_record_and_asked_again(run: Run) -> N
 
 
 def broken(kind: Literal["tls", "proxy", "connect", "cut", "deadline"]) -> EndpointError:
-    error = decide_broken(Broken(kind, "why", "http://h/v1"), answered=True).error
+    error = decide_broken(ConnectionFailure(kind, "why", "http://h/v1"), answered=True).error
     return error if isinstance(error, EndpointError) else ended("endpoint", str(error))
 
 

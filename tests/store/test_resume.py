@@ -5,7 +5,16 @@ from dataclasses import replace
 import pytest
 
 from grpo_practice.errors import Change, ConfigError, FingerprintError
-from grpo_practice.store.resume import Decision, Head, Rebind, Restart, Resume, Start, decide, diff
+from grpo_practice.store.resume import (
+    Head,
+    Rebind,
+    Restart,
+    Resume,
+    ResumeDecision,
+    Start,
+    decide,
+    diff,
+)
 
 SAME = {"a": 1}
 
@@ -50,7 +59,7 @@ def head(
     ],
 )
 def test_decision(
-    now: Head | None, restart: int | None, again: bool, expected: type[Decision]
+    now: Head | None, restart: int | None, again: bool, expected: type[ResumeDecision]
 ) -> None:
     assert isinstance(decide("r", now, SAME, restart_step=restart, again=again), expected)
 

@@ -14,9 +14,9 @@ from grpo_practice.types import (
     Experience,
     Library,
     Operation,
-    Played,
     Rollout,
     Sample,
+    Trajectory,
     Verdict,
 )
 from tests.store.helpers import planned, plans, spec, upload
@@ -155,26 +155,26 @@ async def test_deleting_a_run_leaves_the_others_whole(tmp_path: Path) -> None:
 async def test_a_failed_rollout_is_brought_up_to_date_and_a_scored_one_is_left(
     tmp_path: Path,
 ) -> None:
-    from grpo_practice.store.records import Told
+    from grpo_practice.store.records import RolloutPrompt
 
     with Store(tmp_path / "s.db") as store:
         data, ids = upload(store)
         branch = store.begin(spec(data), plan=planned(plans(ids, 1)))
         row = store.steps(branch)[0]
         sample = store.samples_of(row.plan)[0]
-        told = Told(1, "system", None)
-        failed = Rollout(0, 0, sample, Played("error", reason="provider", error="down"))
+        told = RolloutPrompt(1, "system", None)
+        failed = Rollout(0, 0, sample, Trajectory("error", reason="provider", error="down"))
         await store.save_rollout(branch, 0, failed, told)
         await store.flushed()
         found = store.stored(branch, row, [sample], transcripts=False)
         assert found[0, 0][1].reward is None
-        good = Rollout(0, 0, sample, Played("ok", "0"), Verdict(1.0, "fine", "0"))
+        good = Rollout(0, 0, sample, Trajectory("ok", "0"), Verdict(1.0, "fine", "0"))
         await store.save_rollout(branch, 0, good, told)
         await store.flushed()
         stored = store.stored(branch, row, [sample], transcripts=False)[0, 0][1]
         assert (stored.played.outcome, stored.verdict) == ("ok", good.verdict)
         await store.save_rollout(
-            branch, 0, Rollout(0, 0, sample, Played("ok", "0"), Verdict(0.0)), told
+            branch, 0, Rollout(0, 0, sample, Trajectory("ok", "0"), Verdict(0.0)), told
         )
         await store.flushed()
         stored = store.stored(branch, row, [sample], transcripts=False)[0, 0][1]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from grpo_practice.calls import Chat, Scope
-from grpo_practice.types import Played
+from grpo_practice.types import Trajectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,6 @@ class Agent(Protocol):
             wrong is part of what it returns.
     """
 
-    async def __call__(self, question: str, system: str, context: RolloutContext) -> Played:
+    async def __call__(self, question: str, system: str, context: RolloutContext) -> Trajectory:
         """Answer the question."""
         ...

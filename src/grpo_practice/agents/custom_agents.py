@@ -12,7 +12,7 @@ from grpo_practice.calls import Reply
 from grpo_practice.canonical import clean
 from grpo_practice.chat_server.proxy import Guest, Proxy
 from grpo_practice.chat_server.relay import Relay
-from grpo_practice.chat_server.server import Asked, RequestError
+from grpo_practice.chat_server.server import ChatRequest, RequestError
 from grpo_practice.errors import (
     AgentError,
     ContentFilterError,
@@ -21,7 +21,7 @@ from grpo_practice.errors import (
 )
 from grpo_practice.llm.ledgered import LedgeredChat
 from grpo_practice.redact import redactor
-from grpo_practice.types import Played
+from grpo_practice.types import Trajectory
 
 API_KEY = "in-rollout"
 """What programs are given for a key: the address itself says who asks."""
@@ -74,7 +74,7 @@ class OwnAgent:
         self._program, self._proxy, self._notice = program, proxy, notice
         self._deaf = False
 
-    async def __call__(self, question: str, system: str, context: RolloutContext) -> Played:
+    async def __call__(self, question: str, system: str, context: RolloutContext) -> Trajectory:
         """Answer the question.
 
         Raises:
@@ -131,7 +131,7 @@ class _Game:
         self._lost: EndpointError | None = None
         """Why the last request got no answer."""
 
-    async def ask(self, asked: Asked) -> Reply:
+    async def ask(self, asked: ChatRequest) -> Reply:
         """The reply to what the program asks.
 
         Raises:
@@ -153,7 +153,7 @@ class _Game:
         self._lost = None
         return reply
 
-    def answered(self, answer: str) -> Played:
+    def answered(self, answer: str) -> Trajectory:
         """The rollout with that answer."""
         if self._lost is not None and not isinstance(
             self._lost, ContextOverflowError | ContentFilterError
@@ -163,12 +163,12 @@ class _Game:
         outcome, why = outcome_of(Reply({"role": "assistant", "content": text}))
         return self._with(played(outcome, [], self._relay.replies, error=why), answer_of(text))
 
-    def failed(self, error: TimeoutError | AgentError) -> Played:
+    def failed(self, error: TimeoutError | AgentError) -> Trajectory:
         """The rollout that ended without an answer: for what the endpoint did, where it did."""
         why = self._lost if self._lost and isinstance(error, AgentError) else error
         return self._with(failed(why, self.clock.limit_s, [], self._relay.replies), "")
 
-    def _with(self, ended: Played, response: str) -> Played:
+    def _with(self, ended: Trajectory, response: str) -> Trajectory:
         said = self._relay.transcript
         tools = sum(message.get("role") == "tool" for message in said)
         return replace(ended, response=response, transcript=said, tool_calls=tools)

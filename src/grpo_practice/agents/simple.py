@@ -11,10 +11,10 @@ from grpo_practice.errors import (
     EndpointError,
 )
 from grpo_practice.text import strip_think
-from grpo_practice.types import Outcome, Played
+from grpo_practice.types import Outcome, Trajectory
 
 
-async def play_simple(question: str, system: str, context: RolloutContext) -> Played:
+async def play_simple(question: str, system: str, context: RolloutContext) -> Trajectory:
     """What the model answered, and what kind of answer that is.
 
     An empty answer is asked for once more, as a deliberate resample; then it is the answer.
@@ -42,7 +42,7 @@ def failed(
     limit_s: float,
     messages: Sequence[Message],
     replies: Sequence[Reply],
-) -> Played:
+) -> Trajectory:
     """The rollout that a call ended without an answer."""
     match error:
         case TimeoutError():
@@ -64,11 +64,11 @@ def played(
     *,
     reason: str | None = None,
     error: str | None = None,
-) -> Played:
+) -> Trajectory:
     """The rollout as it ended: with what the last reply says, where that is an answer."""
     last = [replies[-1].message] if replies else []
     answered = outcome in ("ok", "truncated", "content_filter")
-    return Played(
+    return Trajectory(
         outcome=outcome,
         response=answer_of(replies[-1].content) if replies and answered else "",
         transcript=[*messages, *last],

@@ -20,7 +20,7 @@ from grpo_practice.calls import (
 )
 from grpo_practice.errors import AgentError, EndpointError, StepError
 from grpo_practice.prompts import FINAL
-from grpo_practice.types import Played
+from grpo_practice.types import Trajectory
 
 Open = Callable[[Scope], AbstractAsyncContextManager[Tools]]
 """The tools for one play of a rollout."""
@@ -41,7 +41,7 @@ class ToolAgent:
     def __init__(self, tools: Open, *, max_turns: int, stop_at: Collection[str] = ()) -> None:
         self._tools, self._max_turns, self._stop_at = tools, max_turns, frozenset(stop_at)
 
-    async def __call__(self, question: str, system: str, context: RolloutContext) -> Played:
+    async def __call__(self, question: str, system: str, context: RolloutContext) -> Trajectory:
         """Answer the question."""
         async with self._tools(context.scope) as tools:
             game = _Game(context, tools, opening(question, system))
@@ -118,7 +118,7 @@ class _Game:
             )
         return list(zip(names, results, strict=True))
 
-    async def forced(self) -> Played:
+    async def forced(self) -> Trajectory:
         """The model was asked for its answer once, without tools."""
         self.messages.append({"role": "user", "content": FINAL})
         self.replies.append(await self._context.chat(self.messages, limit_s=self._left_s))
@@ -126,23 +126,23 @@ class _Game:
         ended = played("limit", self.messages, self.replies, reason="turns", error=turns)
         return self.played(replace(ended, response=answer_of(self.replies[-1].content)))
 
-    def answered(self) -> Played:
+    def answered(self) -> Trajectory:
         """The last reply is the answer."""
         outcome, why = outcome_of(self.replies[-1])
         return self.played(played(outcome, self.messages, self.replies, error=why))
 
-    def stopped(self, text: str) -> Played:
+    def stopped(self, text: str) -> Trajectory:
         """A tool's result is the answer."""
         ended = played("ok", self.messages[: self._asked], self.replies)
         told = ended_by_tool(ended.transcript, text)
         return self.played(replace(ended, response=text, transcript=told))
 
-    def failed(self, error: TimeoutError | AgentError | EndpointError) -> Played:
+    def failed(self, error: TimeoutError | AgentError | EndpointError) -> Trajectory:
         """A call ended it."""
         asked = self.messages[: self._asked] if self.replies else self.messages
         return self.played(failed(error, self._context.limit_s, asked, self.replies))
 
-    def played(self, ended: Played) -> Played:
+    def played(self, ended: Trajectory) -> Trajectory:
         """With what the tools took."""
         return replace(
             ended,

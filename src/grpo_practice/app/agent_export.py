@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from grpo_practice.app.library_refs import Found, library_of
+from grpo_practice.app.library_refs import LibraryRef, library_of
 from grpo_practice.config.reading.yaml_reader import parse_yaml
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.tools import Toolkit
@@ -11,7 +11,7 @@ from grpo_practice.errors import ConfigError
 from grpo_practice.export import ExportedAgent, Format, Measured, Provenance, render
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.redact import REDACTED
-from grpo_practice.reports.run_reports import Known, measured, measured_with
+from grpo_practice.reports.run_reports import KnownScore, measured, measured_with
 from grpo_practice.store import Store
 from grpo_practice.store.queries import references
 from grpo_practice.store.run_names import eval_name
@@ -31,7 +31,7 @@ def export_agent(store: Store, ref: str | None, step: str, format: Format) -> st
     return render(exported(store, library_of(store, ref, step)), format)
 
 
-def exported(store: Store, found: Found) -> ExportedAgent:
+def exported(store: Store, found: LibraryRef) -> ExportedAgent:
     """The agent that played with this library.
 
     Raises:
@@ -75,7 +75,7 @@ def _more(config: AgentConfig) -> dict[str, Any]:
     return more
 
 
-def _provenance(store: Store, found: Found, left_out: tuple[str, ...]) -> Provenance:
+def _provenance(store: Store, found: LibraryRef, left_out: tuple[str, ...]) -> Provenance:
     run = store.run(found.run)
     return Provenance(
         run=run.name,
@@ -88,11 +88,11 @@ def _provenance(store: Store, found: Found, left_out: tuple[str, ...]) -> Proven
     )
 
 
-def _evidence(known: Known | None) -> Measured | None:
+def _evidence(known: KnownScore | None) -> Measured | None:
     return None if known is None else Measured(known.run, known.dataset, known.score)
 
 
-def _check_prompt(store: Store, found: Found, instructions: str) -> None:
+def _check_prompt(store: Store, found: LibraryRef, instructions: str) -> None:
     """What is shipped is what was played: the prompt of a rollout must come out again."""
     told = store.read(references.told, found.branch)
     if told is not None and system_prompt(instructions, store.library(told[1])) != told[0]:

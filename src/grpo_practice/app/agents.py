@@ -9,7 +9,7 @@ from grpo_practice.agents import Agent
 from grpo_practice.agents.simple import play_simple
 from grpo_practice.agents.tool_agent import ToolAgent
 from grpo_practice.app.clients import Models
-from grpo_practice.app.session import Open
+from grpo_practice.app.session import OpenRun
 from grpo_practice.calls import Chat, Scope
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.provider import ModelConfig
@@ -27,7 +27,7 @@ UNCONFINED = (
 
 @asynccontextmanager
 async def open_agent(
-    config: AgentConfig, models: Models, run: Open, folder: Path
+    config: AgentConfig, models: Models, run: OpenRun, folder: Path
 ) -> AsyncIterator[Agent]:
     """What plays the rollouts of a run; its tools are closed with the block.
 
@@ -64,12 +64,12 @@ async def open_agent(
         yield ToolAgent(box.open, max_turns=config.max_turns, stop_at=config.stop_at_tool_names)
 
 
-Reader = Callable[[ModelConfig], Awaitable[Callable[[Scope], Chat]]]
+ModelOpener = Callable[[ModelConfig], Awaitable[Callable[[Scope], Chat]]]
 """Gives a tool its model."""
 
 
 async def open_toolkit(
-    toolkit: Toolkit, reader: Reader, folder: Path
+    toolkit: Toolkit, reader: ModelOpener, folder: Path
 ) -> AbstractAsyncContextManager[list[Tool]]:
     """Its tools, once the context is entered; then a ConfigError says why it cannot be had."""
     match toolkit:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from grpo_practice.app.specs import Chosen, EvalTarget, Source
+from grpo_practice.app.specs import ConfigSource, EvalRequest, EvalTarget
 from grpo_practice.config import (
     Environment,
     EvalConfig,
@@ -76,7 +76,7 @@ def eval_target(
     flags: EvalFlags,
     overrides: Sequence[str],
     env: Environment,
-) -> Chosen:
+) -> EvalRequest:
     """The evaluation that a config file, the latest run, or flags alone describe.
 
     The latest run counts when no file and no dataset is named; that it does is among the notices.
@@ -112,7 +112,7 @@ def rejudge_target(
     flags: EvalFlags,
     overrides: Sequence[str],
     env: Environment,
-) -> Chosen:
+) -> EvalRequest:
     """The evaluation that scores a run's rollouts with another verify function.
 
     The run is the one named, else the one of the config called `name`, else the latest evaluation.
@@ -146,8 +146,8 @@ def rejudge_target(
         role="rejudge",
         parent_run=found.name,
     )
-    return Chosen(
-        loaded.config, Source(loaded.text, loaded.base_dir), target, branch, loaded.notices
+    return EvalRequest(
+        loaded.config, ConfigSource(loaded.text, loaded.base_dir), target, branch, loaded.notices
     )
 
 
@@ -176,6 +176,6 @@ def _complete(store: Store, run: RunRow, branch: Branch) -> None:
         )
 
 
-def _chosen(loaded: Loaded[EvalConfig], target: EvalTarget, *said: str) -> Chosen:
-    source, notices = Source(loaded.text, loaded.base_dir), [*said, *loaded.notices]
-    return Chosen(loaded.config, source, target, notices=notices, ignored=loaded.ignored)
+def _chosen(loaded: Loaded[EvalConfig], target: EvalTarget, *said: str) -> EvalRequest:
+    source, notices = ConfigSource(loaded.text, loaded.base_dir), [*said, *loaded.notices]
+    return EvalRequest(loaded.config, source, target, notices=notices, ignored=loaded.ignored)

@@ -17,7 +17,7 @@ from grpo_practice.agents import Agent
 from grpo_practice.canonical import digest
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.errors import ConfigError
-from grpo_practice.user_code import Source
+from grpo_practice.user_code import UserFunction
 
 DISTRIBUTIONS = {"agents": "openai-agents"}
 """Where a module that agents are written with has another name than what installs it."""
@@ -143,7 +143,7 @@ def _function(name: str, folder: Path) -> Callable[..., Any]:
     try:
         if where.endswith(".py") and path is not None:
             _importable(path.parent)
-            function = _loaded(Source(path, attribute, path.read_text("utf-8")))
+            function = _loaded(UserFunction(path, attribute, path.read_text("utf-8")))
         else:
             with redirect_stdout(sys.stderr):
                 function = getattr(import_module(where), attribute)
@@ -167,7 +167,7 @@ def _missing(error: BaseException) -> str | None:
 
 
 @cache
-def _loaded(source: Source) -> Callable[..., Any]:
+def _loaded(source: UserFunction) -> Callable[..., Any]:
     """The function of a file, which is run once."""
     return source.load()
 

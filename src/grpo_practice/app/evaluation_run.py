@@ -13,8 +13,8 @@ from grpo_practice.app.agents import open_agent
 from grpo_practice.app.clients import Models, endpoint_of
 from grpo_practice.app.custom_agent import check_own
 from grpo_practice.app.preflight import check_golds, check_plan, check_texts, eval_dataset
-from grpo_practice.app.session import Open, PilotOverError, Session, open_run, to_the_end
-from grpo_practice.app.specs import Chosen, eval_spec
+from grpo_practice.app.session import OpenRun, PilotOverError, Session, open_run, to_the_end
+from grpo_practice.app.specs import EvalRequest, eval_spec
 from grpo_practice.config.schema.runs import EvalConfig
 from grpo_practice.errors import Change, FingerprintError
 from grpo_practice.evaluate import Evaluation, evaluate, plan_eval, unfinished
@@ -37,7 +37,7 @@ FEWER = "pass_k"
 class EvalJob:
     """An evaluation, with everything it names looked up and checked."""
 
-    chosen: Chosen
+    chosen: EvalRequest
     dataset: DatasetRow
     verify: VerifyFunction
     limit: int | None = None
@@ -51,7 +51,7 @@ class EvalJob:
         return self.chosen.config
 
 
-def prepare_eval(session: Session, chosen: Chosen, *, limit: int | None = None) -> EvalJob:
+def prepare_eval(session: Session, chosen: EvalRequest, *, limit: int | None = None) -> EvalJob:
     """The job, or what is wrong with it; nothing is paid and no run is recorded yet.
 
     Raises:
@@ -198,13 +198,13 @@ def steps_of(session: Session, job: EvalJob, branch: Branch) -> list[StepRow]:
     return session.store.steps(branch)
 
 
-def _announce(session: Session, run: Open, rows: Sequence[StepRow], *, simulated: bool) -> None:
+def _announce(session: Session, run: OpenRun, rows: Sequence[StepRow], *, simulated: bool) -> None:
     total = sum(row.plan.rollouts for row in rows)
     done = sum(session.store.read(scores.there, run.branch).values())
     session.emit(RunStarted(run.branch.run, run.branch.id, len(rows), total, done, simulated))
 
 
-async def _play(session: Session, job: EvalJob, run: Open, rows: Sequence[StepRow]) -> None:
+async def _play(session: Session, job: EvalJob, run: OpenRun, rows: Sequence[StepRow]) -> None:
     config = job.config
     models = Models(
         run.ledger,
@@ -241,7 +241,7 @@ async def _play(session: Session, job: EvalJob, run: Open, rows: Sequence[StepRo
         await evaluate(evaluation, session.store, rows, run.emit)
 
 
-def _plays(job: EvalJob, models: Models, run: Open) -> AbstractAsyncContextManager[Agent]:
+def _plays(job: EvalJob, models: Models, run: OpenRun) -> AbstractAsyncContextManager[Agent]:
     """Who plays; where rollouts are only scored again nobody does, so no tool is opened."""
     if job.chosen.rejudge is not None:
         return nullcontext(play_simple)

@@ -1,12 +1,12 @@
 """Evidence for and against each experience of a stored library."""
 
-from grpo_practice.app.library_refs import Found
+from grpo_practice.app.library_refs import LibraryRef
 from grpo_practice.practice.evidence import Evidence, evidence_on
 from grpo_practice.store import Store, branches
 from grpo_practice.store.queries import past_votes
 
 
-def evidence_of(store: Store, found: Found) -> dict[str, Evidence]:
+def evidence_of(store: Store, found: LibraryRef) -> dict[str, Evidence]:
     """Return the evidence on the library's experiences as it was when that was made, by id."""
     branch = store.read(branches.load, found.branch)
     end = 0 if found.step is None else found.step + 1

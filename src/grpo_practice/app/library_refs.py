@@ -18,7 +18,7 @@ from grpo_practice.store.records import RunRow, StepRow
 from grpo_practice.store.run_names import eval_name, library_variant
 from grpo_practice.types import Library
 
-Step = Literal["last", "best"] | int
+StepRef = Literal["last", "best"] | int
 
 _REF = re.compile(
     r"(?P<run>.+?)(?:@(?P<branch>[0-9]{1,9}))?(?::(?P<step>last|best|[0-9]{1,9}))?", re.DOTALL
@@ -34,12 +34,12 @@ class Ref:
     run: str
     branch: int | None = None
     """None: the newest."""
-    step: Step | None = None
+    step: StepRef | None = None
     """N: the library after step N closed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LibraryRef:
     """A library, and where it was made."""
 
     library: Library
@@ -63,7 +63,7 @@ def parse_ref(text: str) -> Ref:
     return Ref(found["run"], int(branch) if branch else None, parse_step(step) if step else None)
 
 
-def parse_step(text: str) -> Step:
+def parse_step(text: str) -> StepRef:
     """`last`, `best`, or the number of a step.
 
     Raises:
@@ -81,7 +81,7 @@ def parse_step(text: str) -> Step:
             )
 
 
-def library_of(store: Store, ref: str | None = None, step: str = "last") -> Found:
+def library_of(store: Store, ref: str | None = None, step: str = "last") -> LibraryRef:
     """The library that `RUN[@BRANCH][:STEP]` or `L12` names.
 
     Args:
@@ -116,7 +116,7 @@ def library_of(store: Store, ref: str | None = None, step: str = "last") -> Foun
             return _after(store, run, closed[-1])
 
 
-def _library(store: Store, library_id: int) -> Found:
+def _library(store: Store, library_id: int) -> LibraryRef:
     origin = store.read(references.origin, library_id)
     if origin is None:
         raise ConfigError(
@@ -124,7 +124,7 @@ def _library(store: Store, library_id: int) -> Found:
             hint="`grpo-practice runs show RUN` lists the libraries of a run",
         )
     library = store.library(library_id)
-    return Found(library, origin.run, origin.branch_id, origin.step)
+    return LibraryRef(library, origin.run, origin.branch_id, origin.step)
 
 
 def _parsed(store: Store, ref: str | None) -> Ref:
@@ -179,18 +179,18 @@ def _numbered(run: RunRow, closed: Sequence[StepRow], number: int) -> StepRow:
     )
 
 
-def _after(store: Store, run: RunRow, row: StepRow) -> Found:
-    return Found(store.library(row.library_out), run.name, row.branch_id, row.plan.step)
+def _after(store: Store, run: RunRow, row: StepRow) -> LibraryRef:
+    return LibraryRef(store.library(row.library_out), run.name, row.branch_id, row.plan.step)
 
 
-def _best(store: Store, run: RunRow, closed: Sequence[StepRow]) -> Found:
+def _best(store: Store, run: RunRow, closed: Sequence[StepRow]) -> LibraryRef:
     """The library with the highest mean on the select dataset; of equals, the earliest.
 
     The one the run started with takes part: when nothing helped, it is the best.
     """
     variant = _select_variant(store, run)
-    start = Found(store.library(closed[0].library_in), run.name, closed[0].branch_id, None)
-    candidates = dict[str, Found]()
+    start = LibraryRef(store.library(closed[0].library_in), run.name, closed[0].branch_id, None)
+    candidates = dict[str, LibraryRef]()
     for found in (start, *(_after(store, run, row) for row in closed)):
         candidates.setdefault(library_variant(found.library), found)
     means, missing = dict[str, float](), list[str]()

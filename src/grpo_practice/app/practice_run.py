@@ -11,11 +11,11 @@ from grpo_practice.app.clients import Models, endpoint_of
 from grpo_practice.app.custom_agent import check_own
 from grpo_practice.app.evaluation_run import FEWER, EvalJob, prepare_eval, run_eval
 from grpo_practice.app.preflight import LOST, check_golds, check_plan, check_texts, dataset_of
-from grpo_practice.app.session import Open, PilotOverError, Session, open_run, to_the_end
+from grpo_practice.app.session import OpenRun, PilotOverError, Session, open_run, to_the_end
 from grpo_practice.app.specs import (
-    Chosen,
+    ConfigSource,
+    EvalRequest,
     EvalTarget,
-    Source,
     practice_spec,
     teacher_context,
     teacher_of,
@@ -49,7 +49,7 @@ class PracticeJob:
     """A practice run, with everything it names looked up and checked."""
 
     config: PracticeConfig
-    source: Source
+    source: ConfigSource
     dataset: DatasetRow
     sample_ids: list[int]
     verify: VerifyFunction
@@ -64,7 +64,7 @@ class PracticeJob:
 
 
 def prepare_practice(
-    session: Session, config: PracticeConfig, source: Source, *, start: Library | None = None
+    session: Session, config: PracticeConfig, source: ConfigSource, *, start: Library | None = None
 ) -> PracticeJob:
     """The job, or what is wrong with it; nothing is paid and no run is recorded yet.
 
@@ -99,7 +99,7 @@ def prepare_practice(
 def _on_the_way(
     session: Session,
     config: PracticeConfig,
-    source: Source,
+    source: ConfigSource,
     dataset: str | None,
     limit: int | None = None,
 ) -> EvalJob:
@@ -107,7 +107,7 @@ def _on_the_way(
     data = config.evaluation.data.model_copy(update={"dataset": dataset})
     evaluation = config.evaluation.model_copy(update={"exp_id": config.exp_id, "data": data})
     target = EvalTarget(eval_name(config.exp_id))
-    chosen = Chosen(evaluation, source, target, limits=config.practice)
+    chosen = EvalRequest(evaluation, source, target, limits=config.practice)
     return prepare_eval(session, chosen, limit=limit)
 
 
@@ -221,7 +221,7 @@ def planned(
     return plan, notices
 
 
-async def _work(session: Session, job: PracticeJob, run: Open, rows: list[StepRow]) -> None:
+async def _work(session: Session, job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
     left = any(not row.closed for row in rows)  # a finished run may have an older version's prompts
     config, settings = job.config, job.config.practice
     agent, judge = config.evaluation.agent, config.evaluation.judge_model

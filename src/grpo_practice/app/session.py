@@ -33,7 +33,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenRun:
     """A run that this process may write: its branch, its ledger, and a meter on its events."""
 
     branch: Branch
@@ -62,7 +62,7 @@ Plan = Callable[[Branch, Sequence[StepRow]], tuple[Sequence[PlannedStep], Sequen
 
 
 @contextmanager
-def open_run(session: Session, spec: RunSpec, plan: Plan) -> Iterator[Open]:
+def open_run(session: Session, spec: RunSpec, plan: Plan) -> Iterator[OpenRun]:
     """The run is locked, begun or gone on with, planned, and on record as being worked on.
 
     Args:
@@ -97,7 +97,7 @@ def open_run(session: Session, spec: RunSpec, plan: Plan) -> Iterator[Open]:
         with store.invocation(branch, session.command) as invocation_id:
             ledger = store.ledger(branch, invocation_id)
             try:
-                yield Open(branch, ledger, invocation_id, meter, tee(meter.see, session.emit))
+                yield OpenRun(branch, ledger, invocation_id, meter, tee(meter.see, session.emit))
             except asyncio.CancelledError:
                 if session.admission.stopped is None:
                     raise

@@ -24,7 +24,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ConfigSource:
     """Where a configuration was written, for the record."""
 
     text: str
@@ -34,7 +34,7 @@ class Source:
 
 def practice_spec(
     config: PracticeConfig,
-    source: Source,
+    source: ConfigSource,
     verify: VerifyFunction,
     dataset: DatasetRow,
     prompts: Mapping[str, Prompt],
@@ -107,11 +107,11 @@ class EvalTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class EvalRequest:
     """An evaluation that was asked for: its config, and the run it is."""
 
     config: EvalConfig
-    source: Source
+    source: ConfigSource
     target: EvalTarget
     rejudge: Branch | None = None
     """Whose rollouts are scored again; None plays its own."""
@@ -125,7 +125,7 @@ class Chosen:
 
 def eval_spec(
     config: EvalConfig,
-    source: Source,
+    source: ConfigSource,
     verify: VerifyFunction,
     dataset: DatasetRow,
     target: EvalTarget,

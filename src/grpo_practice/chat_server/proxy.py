@@ -9,7 +9,7 @@ from aiohttp import web
 
 from grpo_practice.calls import Reply
 from grpo_practice.chat_server import server
-from grpo_practice.chat_server.server import Asked, RequestError
+from grpo_practice.chat_server.server import ChatRequest, RequestError
 
 ROOT = "/r/{token}/v1"
 
@@ -20,7 +20,7 @@ class Guest:
 
     model: str
     """The configured model."""
-    ask: Callable[[Asked], Awaitable[Reply]]
+    ask: Callable[[ChatRequest], Awaitable[Reply]]
     """May raise `RequestError`."""
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from grpo_practice.calls import Message, Reply, conversations
 from grpo_practice.canonical import canon, hashable
-from grpo_practice.chat_server.server import Asked, RequestError, one_reply
+from grpo_practice.chat_server.server import ChatRequest, RequestError, one_reply
 from grpo_practice.errors import ConfigError
 from grpo_practice.llm.ledgered import LedgeredChat, Play
 from grpo_practice.llm.params import canonical_params
@@ -52,7 +52,7 @@ class Relay:
         """The configured one."""
         return self._chat.model.name
 
-    async def __call__(self, asked: Asked, *, limit_s: float | None = None) -> Reply:
+    async def __call__(self, asked: ChatRequest, *, limit_s: float | None = None) -> Reply:
         """The stored reply, or a new one that is committed.
 
         Where the caller is cancelled, the request goes on and its reply is kept.
@@ -81,7 +81,9 @@ class Relay:
                 place.left[r] = task
             raise
 
-    async def _ask(self, chat: LedgeredChat, asked: Asked, r: int, limit_s: float | None) -> Reply:
+    async def _ask(
+        self, chat: LedgeredChat, asked: ChatRequest, r: int, limit_s: float | None
+    ) -> Reply:
         reply = await chat(asked.messages, tools=asked.tools, r=r, limit_s=limit_s)
         self.replies.append(reply)
         return reply
@@ -120,7 +122,7 @@ class Relay:
             await asyncio.wait(tasks)
 
 
-def _same(name: str, params: Mapping[str, Any], asked: Asked) -> bytes:
+def _same(name: str, params: Mapping[str, Any], asked: ChatRequest) -> bytes:
     """Equal for equal requests."""
     return hashlib.sha256(canon([name, params, asked.tools, asked.messages])).digest()
 

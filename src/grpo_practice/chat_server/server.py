@@ -64,7 +64,7 @@ class RequestError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ChatRequest:
     """A chat completion that a program asks for."""
 
     model: str
@@ -78,7 +78,7 @@ class Asked:
     """Whether the stream ends with a piece that holds the usage."""
 
 
-def read_request(raw: bytes) -> Asked:
+def read_request(raw: bytes) -> ChatRequest:
     """What the body of a chat completion asks for; lone surrogates in it are replaced.
 
     Raises:
@@ -103,10 +103,10 @@ def read_request(raw: bytes) -> Asked:
     tools = _objects(body, "tools")
     settings = {key: value for key, value in body.items() if value is not None}
     usage = options.get("include_usage") is True
-    return Asked(model, messages, tools, settings, bool(stream), bool(stream) and usage)
+    return ChatRequest(model, messages, tools, settings, bool(stream), bool(stream) and usage)
 
 
-def one_reply(asked: Asked) -> Asked:
+def one_reply(asked: ChatRequest) -> ChatRequest:
     """The same without `n`, where one plain reply is all it asks for.
 
     Raises:
@@ -118,7 +118,7 @@ def one_reply(asked: Asked) -> Asked:
     if asked.settings.get("logprobs"):
         raise RequestError("'logprobs' cannot be had here: they are not kept", param="logprobs")
     settings = {k: v for k, v in asked.settings.items() if k not in ("n", "logprobs")}
-    return Asked(
+    return ChatRequest(
         asked.model, asked.messages, asked.tools, settings, asked.stream, asked.stream_usage
     )
 
@@ -151,7 +151,7 @@ def _objects(body: dict[str, Any], key: str) -> list[dict[str, Any]]:
     return value
 
 
-def completion(asked: Asked, reply: Reply) -> dict[str, Any]:
+def completion(asked: ChatRequest, reply: Reply) -> dict[str, Any]:
     """The reply as the body of a chat completion."""
     choice = {"index": 0, "message": dict(reply.message), "finish_reason": _finish(reply)}
     choice["logprobs"] = None
@@ -161,7 +161,7 @@ def completion(asked: Asked, reply: Reply) -> dict[str, Any]:
     }
 
 
-def pieces(asked: Asked, reply: Reply) -> Iterator[bytes]:
+def pieces(asked: ChatRequest, reply: Reply) -> Iterator[bytes]:
     """The reply as the events of a stream, the last one `[DONE]`."""
     head = _head(asked, reply, "chat.completion.chunk")
     if asked.stream_usage:
@@ -203,7 +203,7 @@ def models(*names: str) -> dict[str, Any]:
     return {"object": "list", "data": rows}
 
 
-def _head(asked: Asked, reply: Reply, kind: str) -> dict[str, Any]:
+def _head(asked: ChatRequest, reply: Reply, kind: str) -> dict[str, Any]:
     return {
         "id": f"chatcmpl-{reply.call_id}",
         "object": kind,
@@ -235,7 +235,7 @@ def _deltas(message: Message) -> Iterator[dict[str, Any]]:
             yield {"tool_calls": [{"index": index, **call}]}
 
 
-async def respond(request: web.Request, asked: Asked, reply: Reply) -> web.StreamResponse:
+async def respond(request: web.Request, asked: ChatRequest, reply: Reply) -> web.StreamResponse:
     """The reply is sent, in one piece or as a stream."""
     if not asked.stream:
         return web.json_response(completion(asked, reply))

@@ -100,7 +100,7 @@ def upload(
 
     Example: grpo-practice data upload train.csv --name train --map question=problem
     """
-    from grpo_practice.data import Source, read_samples
+    from grpo_practice.data import FileSource, read_samples
     from grpo_practice.data.read import joined
     from grpo_practice.verify.resolve import resolve
 
@@ -121,7 +121,7 @@ def upload(
     if file is None:
         found, origin = _recorded(db, from_run, dedup=dedup), f"run {from_run}"
     else:
-        source = Source(file, format_, delimiter)
+        source = FileSource(file, format_, delimiter)
         found = read_samples(source, mapping=mapping, shape=shape, dedup=dedup, skip_bad=skip_bad)
         _check_answers(found, source.name, missing=answers_missing)
         origin = source.origin

@@ -147,14 +147,14 @@ def _evaluate(store: "Store", config: Path) -> "EvalReport":
     from grpo_practice.app.evaluation_run import prepare_eval, run_eval
     from grpo_practice.app.session import Session
     from grpo_practice.app.shutdown import drive
-    from grpo_practice.app.specs import Chosen, EvalTarget, Source
+    from grpo_practice.app.specs import ConfigSource, EvalRequest, EvalTarget
     from grpo_practice.cli.terminal.progress_view import progress
     from grpo_practice.config import load_eval
     from grpo_practice.store.run_names import eval_name
 
     loaded = load_eval(config, [], {})
-    chosen = Chosen(
-        loaded.config, Source(loaded.text, loaded.base_dir), EvalTarget(eval_name(EXP_ID))
+    chosen = EvalRequest(
+        loaded.config, ConfigSource(loaded.text, loaded.base_dir), EvalTarget(eval_name(EXP_ID))
     )
     with progress(json=False) as emit:
         session = Session(store, emit, f"{PROGRAM} demo")
@@ -165,12 +165,12 @@ def _practise(store: "Store", config: Path) -> "PracticeReport":
     from grpo_practice.app.practice_run import prepare_practice, run_practice
     from grpo_practice.app.session import Session
     from grpo_practice.app.shutdown import drive
-    from grpo_practice.app.specs import Source
+    from grpo_practice.app.specs import ConfigSource
     from grpo_practice.cli.terminal.progress_view import progress
     from grpo_practice.config import load_practice
 
     loaded = load_practice(config, [], {})
-    source = Source(loaded.text, loaded.base_dir)
+    source = ConfigSource(loaded.text, loaded.base_dir)
     with progress(json=False) as emit:
         session = Session(store, emit, f"{PROGRAM} demo")
         job = prepare_practice(session, loaded.config, source)

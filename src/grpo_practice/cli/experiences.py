@@ -22,7 +22,7 @@ from grpo_practice.text import brief
 
 if TYPE_CHECKING:
     from grpo_practice.practice.evidence import Evidence
-    from grpo_practice.store.queries.history import Change, ExperienceHistory, Quarantined
+    from grpo_practice.store.queries.history import ExperienceHistory, LibraryChange, Quarantined
 
 app = typer.Typer(no_args_is_help=True, help="What was learnt, and where it comes from.")
 
@@ -181,7 +181,7 @@ def _show(found: "ExperienceHistory", evidence: "Evidence | None") -> None:
     say(f"next: {PROGRAM} experiences list --run {found.run}")
 
 
-def _show_change(change: "Change") -> None:
+def _show_change(change: "LibraryChange") -> None:
     say("")
     say(f"step {change.step}: {change.op}", style="bold")
     sites = brief(", ".join(change.domains), SITES)

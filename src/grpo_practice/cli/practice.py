@@ -70,7 +70,7 @@ def practice(
     from grpo_practice.app.practice_run import prepare_practice
     from grpo_practice.app.session import Session
     from grpo_practice.app.shutdown import drive
-    from grpo_practice.app.specs import Source
+    from grpo_practice.app.specs import ConfigSource
     from grpo_practice.cli.terminal.progress_view import progress
     from grpo_practice.cli.terminal.reports_view import show_practice
     from grpo_practice.config import read_environment
@@ -105,7 +105,7 @@ def practice(
         door = admission(store, loaded.config.exp_id, loaded.config, allowed, command)
         session = Session(store, emit, command, restart_step, again, door)
         job = prepare_practice(
-            session, loaded.config, Source(loaded.text, loaded.base_dir), start=start
+            session, loaded.config, ConfigSource(loaded.text, loaded.base_dir), start=start
         )
         report = drive(session, practise(session, job, dry_run=dry_run, pilot=pilot))
     if json:

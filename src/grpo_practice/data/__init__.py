@@ -4,7 +4,7 @@ Bytes to text (`lines`), text to rows (`formats`), rows to samples (`layout`, wh
 published `shapes`), files (`read`); and what to do with samples (`split`, `stats`).
 """
 
-from grpo_practice.data.formats import Source
+from grpo_practice.data.formats import FileSource
 from grpo_practice.data.read import ReadResult, read_samples
 
-__all__ = ["ReadResult", "Source", "read_samples"]
+__all__ = ["FileSource", "ReadResult", "read_samples"]

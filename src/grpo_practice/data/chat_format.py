@@ -33,7 +33,7 @@ SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ChatTurn:
     """One message."""
 
     role: Role
@@ -75,7 +75,7 @@ def unpacked(value: object) -> object:
     return clean_json(found) if end == len(text) else value
 
 
-def turns_of(value: object, key: str) -> list[Turn]:
+def turns_of(value: object, key: str) -> list[ChatTurn]:
     """The messages in order.
 
     Raises:
@@ -88,7 +88,7 @@ def turns_of(value: object, key: str) -> list[Turn]:
     return [_turn(message, f"{key}[{i}]") for i, message in enumerate(value)]
 
 
-def _turn(message: object, key: str) -> Turn:
+def _turn(message: object, key: str) -> ChatTurn:
     if not isinstance(message, dict):
         raise DataError(f"{key!r} is not a message, but of type {type(message).__name__}")
     said = message.get("role", message.get("from"))
@@ -100,7 +100,7 @@ def _turn(message: object, key: str) -> Turn:
     calls = message.get("tool_calls")
     if isinstance(calls, list) and calls:
         text = "\n".join(filter(None, [text, *map(_call, calls)]))
-    return Turn(role, text)
+    return ChatTurn(role, text)
 
 
 def _content(content: object, key: str) -> str:
@@ -134,7 +134,7 @@ def _call(call: object) -> str:
     return f"(calls {function.get('name')} with {spelt})"
 
 
-def asked(turns: Sequence[Turn], key: str) -> Asked:
+def asked(turns: Sequence[ChatTurn], key: str) -> Asked:
     """What is asked in a conversation: all that stands before the assistant's last turn.
 
     Raises:
@@ -150,5 +150,5 @@ def asked(turns: Sequence[Turn], key: str) -> Asked:
     return Asked(question, answer, system or None, several)
 
 
-def _spoken(turn: Turn) -> str:
+def _spoken(turn: ChatTurn) -> str:
     return f"{turn.role.capitalize()}: {turn.text}"

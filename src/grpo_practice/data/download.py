@@ -9,7 +9,7 @@ from random import Random
 
 from grpo_practice.data import parquet
 from grpo_practice.data.catalog import CATALOG, SEED, Entry, plain
-from grpo_practice.data.formats import Row, Source, rows
+from grpo_practice.data.formats import FileSource, Row, rows
 from grpo_practice.data.hub import Ref, Snapshot, open_snapshot, parse_ref
 from grpo_practice.data.hub_layout import files_of
 from grpo_practice.data.read import ReadResult, read_rows
@@ -181,7 +181,7 @@ def _rows(
         if file.endswith(".parquet"):
             found = parquet.rows(path, columns=columns)
         else:
-            found = rows(Source(path, format="jsonl" if _is_lines(path) else None))
+            found = rows(FileSource(path, format="jsonl" if _is_lines(path) else None))
         for row in found:
             if isinstance(row, Row) and len(files) > 1:
                 yield Row(f"{row.place} of {file}", row.fields)

@@ -32,7 +32,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class FileSource:
     """Where rows come from."""
 
     path: Path
@@ -53,7 +53,7 @@ class Source:
         return "stdin" if self.path == STDIN else str(self.path.resolve())
 
 
-def rows(source: Source | Path) -> Iterator[Row | DataError]:
+def rows(source: FileSource | Path) -> Iterator[Row | DataError]:
     """Every row of the file, in order; a broken row is its error, and the rows after it go on.
 
     What spoils more than one row is raised: a missing file, an encoding, a CSV header or a quote
@@ -63,7 +63,7 @@ def rows(source: Source | Path) -> Iterator[Row | DataError]:
         DataError: The file cannot be read as what it is said to be.
         ConfigError: The delimiter is none, or the file is not CSV; or nobody says its format.
     """
-    source = source if isinstance(source, Source) else Source(source)
+    source = source if isinstance(source, FileSource) else FileSource(source)
     path, format_ = source.path, format_of(source)
     if source.delimiter is not None and format_ != "csv":
         raise ConfigError(f"{shown(path)}: a delimiter is for CSV files only")
@@ -80,7 +80,7 @@ def rows(source: Source | Path) -> Iterator[Row | DataError]:
             return _parquet(path)
 
 
-def format_of(source: Source) -> Format:
+def format_of(source: FileSource) -> Format:
     """What the file is said to be, or what its name says."""
     path = source.path
     if source.format is not None:

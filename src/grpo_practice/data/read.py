@@ -6,7 +6,7 @@ from pathlib import Path
 
 from grpo_practice.canonical import canon, clean_json, text_sha
 from grpo_practice.data.answers import PLAIN, Form, form_of
-from grpo_practice.data.formats import Row, Source, format_of, rows
+from grpo_practice.data.formats import FileSource, Row, format_of, rows
 from grpo_practice.data.parquet import left_out
 from grpo_practice.data.row_layout import Layout, find_layout, to_sample
 from grpo_practice.data.text_lines import at, shown
@@ -31,7 +31,7 @@ class ReadResult:
 
 
 def read_samples(
-    source: Source | Path,
+    source: FileSource | Path,
     *,
     mapping: Mapping[str, str] | None = None,
     shape: str | None = None,
@@ -54,7 +54,7 @@ def read_samples(
         DataError: The file, or a row of it, cannot be used; names file and line.
         ConfigError: `mapping`, `shape` or the delimiter does not fit the file.
     """
-    source = source if isinstance(source, Source) else Source(source)
+    source = source if isinstance(source, FileSource) else FileSource(source)
     found = rows(source)
     result = read_rows(
         found, source.path, mapping=mapping, shape=shape, dedup=dedup, skip_bad=skip_bad

@@ -25,13 +25,13 @@ from grpo_practice.llm.budget import Ask
 from grpo_practice.llm.concurrency import STUDENT, Limit
 from grpo_practice.llm.endpoint import Endpoint, shown_url
 from grpo_practice.llm.http import Http, chat_url
-from grpo_practice.llm.http_response import Answer, Broken
+from grpo_practice.llm.http_response import ConnectionFailure, Response
 from grpo_practice.llm.prices import Price, priced
-from grpo_practice.llm.rate_limit import Address, Route, Sleep, now
+from grpo_practice.llm.rate_limit import RateLimit, Route, Sleep, now
 from grpo_practice.llm.reply import read_reply, read_usage
 from grpo_practice.llm.request_body import Bodies
 from grpo_practice.llm.retry_after import in_words
-from grpo_practice.llm.retry_policy import Adapt, Decision, Fail, Retry, decide, decide_broken
+from grpo_practice.llm.retry_policy import Adapt, Fail, Retry, RetryDecision, decide, decide_broken
 
 if TYPE_CHECKING:
     import httpx
@@ -60,7 +60,7 @@ class _Call:
     maybe_paid: bool = False
     warned: bool = False
     """True after an answer that gets one more try only."""
-    address: Address | None = None
+    address: RateLimit | None = None
     """Where the last try went; so with all that follows."""
     price: Price | None = None
     cuts: int = 0
@@ -209,7 +209,7 @@ class Client:
                 case Retry(error=error) | Fail(error=error):
                     raise self._final(error, call)
 
-    async def _exchange(self, call: _Call, body: dict[str, Any]) -> Answer | Broken:
+    async def _exchange(self, call: _Call, body: dict[str, Any]) -> Response | ConnectionFailure:
         """What one POST brought, after all the waits there are."""
         content = _written(body)
         while True:
@@ -232,7 +232,7 @@ class Client:
                 self._rate.came_to(tried.came_to.tokens, tokens)
                 return came
 
-    async def _post(self, call: _Call, content: bytes, tried: Try) -> Answer | Broken:
+    async def _post(self, call: _Call, content: bytes, tried: Try) -> Response | ConnectionFailure:
         """What the POST brought; the call says what is known of it."""
         assert call.address is not None
         url, call.cuts, call.under_way = call.address.url, self._limit.cuts, True
@@ -248,17 +248,19 @@ class Client:
                 self._pass_over(call, "deadline")
                 raise TimeoutError(f"no answer within {call.deadline_s:g} s") from None
             text = f"{call.deadline_s:g} s are over"
-            came, begun = Broken("deadline", text, shown_url(url)), True
+            came, begun = ConnectionFailure("deadline", text, shown_url(url)), True
         call.seconds, call.under_way = now() - start, False
-        call.status = came.status if isinstance(came, Answer) else None
+        call.status = came.status if isinstance(came, Response) else None
         call.maybe_paid |= begun
         _settle(tried, came, begun=begun)
         return came
 
-    def _read(self, call: _Call, came: Answer | Broken, body: dict[str, Any]) -> Reply | Decision:
+    def _read(
+        self, call: _Call, came: Response | ConnectionFailure, body: dict[str, Any]
+    ) -> Reply | RetryDecision:
         """The reply in an answer, or what to do without one; who is concerned learns of it."""
         assert call.address is not None
-        if isinstance(came, Broken):
+        if isinstance(came, ConnectionFailure):
             self._pass_over(call, came.kind)
             return decide_broken(came, answered=self._answered)
         self._answered = True
@@ -283,7 +285,7 @@ class Client:
             where = urlsplit(shown_url(call.address.url)).netloc
             self._notice(f"{where} does not answer ({why}): the others are asked meanwhile")
 
-    def _reply(self, call: _Call, came: Answer, body: dict[str, Any]) -> Reply:
+    def _reply(self, call: _Call, came: Response, body: dict[str, Any]) -> Reply:
         self._postponed = 0
         asked = call.request.model
         reply = read_reply(came, asked=asked, tries=call.sent, seconds=call.seconds)
@@ -334,15 +336,15 @@ def _written(body: dict[str, Any]) -> bytes:
         return _JSON.encode(clean_json(body)).encode()
 
 
-def _settle(tried: Try, came: Answer | Broken, *, begun: bool) -> None:
+def _settle(tried: Try, came: Response | ConnectionFailure, *, begun: bool) -> None:
     """What the try came to is on record; one that broke may have been billed in full."""
-    if begun and isinstance(came, Answer) and isinstance(came.body, dict):
+    if begun and isinstance(came, Response) and isinstance(came.body, dict):
         tried.answered(read_usage(came.body.get("usage")))
-    elif not begun and not (isinstance(came, Broken) and came.kind == "cut"):
+    elif not begun and not (isinstance(came, ConnectionFailure) and came.kind == "cut"):
         tried.refused()
 
 
-def _status(decision: Decision) -> int | None:
+def _status(decision: RetryDecision) -> int | None:
     """The HTTP status behind a decision, also where a 200 hides it."""
     error = None if isinstance(decision, Adapt) else decision.error
     return error.status if isinstance(error, EndpointError) else None

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from grpo_practice.llm.http_response import Answer
+from grpo_practice.llm.http_response import Response
 
 _BILLING_CODE = re.compile(
     r"insufficient_(quota|balance|credits?|funds)|credit_balance|spend_limit|budget_exceeded"
@@ -46,7 +46,7 @@ _UNSUPPORTED_WORDS = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ErrorBody:
     """An error answer's own account of itself; '' for what it does not say."""
 
     words: str
@@ -95,7 +95,7 @@ class Fault:
         return re.search(rf"\b{name}\b", self.words) is not None
 
 
-def read_fault(answer: Answer) -> Fault | None:
+def read_fault(answer: Response) -> ErrorBody | None:
     """The error the answer carries; None when it is a 2xx without one."""
     body = answer.body[0] if isinstance(answer.body, list) and answer.body else answer.body
     error = _error_in(body) if isinstance(body, dict) else None
@@ -105,10 +105,10 @@ def read_fault(answer: Answer) -> Fault | None:
         case dict():
             return _from_object(error)
         case None:
-            return _from_object(body) if isinstance(body, dict) else Fault(answer.text)
+            return _from_object(body) if isinstance(body, dict) else ErrorBody(answer.text)
         case _:
             word = str(error)
-            return Fault(word, codes="" if " " in word else word)
+            return ErrorBody(word, codes="" if " " in word else word)
 
 
 def _error_in(body: dict[str, Any]) -> Any:
@@ -123,7 +123,7 @@ def _error_in(body: dict[str, Any]) -> Any:
     return first.get("error") or ("the reply ended with an error" if ended_badly else None)
 
 
-def _from_object(error: dict[str, Any]) -> Fault:
+def _from_object(error: dict[str, Any]) -> ErrorBody:
     words, codes, param = error.get("message") or error.get("detail"), [], error.get("param")
     if isinstance(words, dict):  # {"message": {"detail": [...]}}
         words = words.get("detail") or words.get("message") or words
@@ -138,7 +138,7 @@ def _from_object(error: dict[str, Any]) -> Fault:
     raw = metadata.get("raw")
     code = str(error.get("code"))
     codes += [str(error[key]) for key in ("code", "type") if error.get(key)]
-    return Fault(
+    return ErrorBody(
         words=": ".join(str(part) for part in (words or error, raw) if part),
         codes="\n".join(codes),
         param=_top_key(param),

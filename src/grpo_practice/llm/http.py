@@ -25,7 +25,7 @@ from httpx_sse import EventSource
 from grpo_practice.canonical import clean
 from grpo_practice.errors import ConfigError
 from grpo_practice.llm.endpoint import Endpoint, shown_url
-from grpo_practice.llm.http_response import Answer, Broken, plain, read_json
+from grpo_practice.llm.http_response import ConnectionFailure, Response, plain, read_json
 from grpo_practice.llm.open_files import descriptors
 from grpo_practice.llm.stream import assemble
 from grpo_practice.redact import redactor
@@ -109,7 +109,7 @@ class Http:
         self._connections = 0
         await self._client.aclose()
 
-    async def post(self, url: str, content: bytes) -> tuple[Answer | Broken, bool]:
+    async def post(self, url: str, content: bytes) -> tuple[Response | ConnectionFailure, bool]:
         """Send it and read the answer to its end, secrets replaced; a streamed one put together.
 
         Returns:
@@ -117,7 +117,7 @@ class Http:
         """
         line = self._to(url)
         begun, streamed, raw = False, False, bytearray()
-        lost = Broken("cut", "the stream broke off, or is no text", line.where)
+        lost = ConnectionFailure("cut", "the stream broke off, or is no text", line.where)
         try:
             async with line.send(content) as came:
                 begun = 200 <= came.status < 300
@@ -138,7 +138,7 @@ class Http:
             text, body = redactor.text(json.dumps(body)), redactor.value(body)
         else:
             text, body = read_json(bytes(raw))
-        return Answer(came.status, _lowered(came.headers), text, body, line.where), begun
+        return Response(came.status, _lowered(came.headers), text, body, line.where), begun
 
     def opened(self, url: str, content: bytes) -> AbstractAsyncContextManager[Came]:
         """What comes back for it, its body as it comes: not read ahead, nothing in it replaced.
@@ -260,19 +260,19 @@ def streamed_body(raw: bytes, choice: int | None = None) -> Any:
         return None
 
 
-def broken(error: Exception, where: str) -> Broken:
+def broken(error: Exception, where: str) -> ConnectionFailure:
     """What one of `BREAKS` says of the way to an endpoint."""
     causes = list(_chain(error))
     text = redactor.text(f"{type(causes[-1]).__name__}: {error}")
     if any(_is_tls(e) for e in causes):
-        return Broken("tls", text, where)
+        return ConnectionFailure("tls", text, where)
     proxy = (aiohttp.ClientProxyConnectionError, aiohttp.ClientHttpProxyError, httpx.ProxyError)
     if any(isinstance(e, proxy) for e in causes):
-        return Broken("proxy", text, where)
+        return ConnectionFailure("proxy", text, where)
     connect = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, httpx.ConnectError)
     if any(isinstance(e, connect) for e in causes):
-        return Broken("connect", text, where)
-    return Broken("cut", text, where)
+        return ConnectionFailure("connect", text, where)
+    return ConnectionFailure("cut", text, where)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -15,7 +15,7 @@ SHOWN_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """An HTTP answer, read to its end."""
 
     status: int
@@ -29,7 +29,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class ConnectionFailure:
     """No HTTP answer, or only a part of one.
 
     `tls`: no secure connection; `proxy`: the proxy refused or is not there; `connect`: nobody

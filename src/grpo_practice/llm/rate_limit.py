@@ -29,7 +29,7 @@ def now() -> float:
 
 
 @dataclass(slots=True, eq=False)
-class Address:
+class RateLimit:
     """One URL, as all who ask it know it."""
 
     url: str
@@ -97,7 +97,7 @@ class Address:
 class Route:
     """The equal replicas of an endpoint. Who asks goes round them, past those that are closed."""
 
-    addresses: Sequence[Address]
+    addresses: Sequence[RateLimit]
     sleep: Sleep = asyncio.sleep
 
     async def opened(self, since: float) -> float:
@@ -115,22 +115,22 @@ class Route:
             since = first.opens
             await self.sleep(first.opens - at + random.uniform(0, first.spread_s))
 
-    def pick(self, turn: int, at: float) -> Address | None:
+    def pick(self, turn: int, at: float) -> RateLimit | None:
         """The first that may be asked then, going round from `turn`; None when all are closed."""
         n, ready = len(self.addresses), self._ready(at)
         around = (self.addresses[(turn + i) % n] for i in range(n))
         return next((address for address in around if address in ready), None)
 
-    def takes(self, address: Address, at: float) -> bool:
+    def takes(self, address: RateLimit, at: float) -> bool:
         """True when one more request may be sent there then."""
         return address in self._ready(at)
 
-    def _ready(self, at: float) -> list[Address]:
+    def _ready(self, at: float) -> list[RateLimit]:
         """Those that are open; where there is a choice, one on trial is left to that trial."""
         ready = [address for address in self.addresses if address.opens <= max(at, now())]
         return [address for address in ready if not address.on_trial] or ready
 
-    def put_out(self, address: Address, outs: int) -> bool:
+    def put_out(self, address: RateLimit, outs: int) -> bool:
         """It is passed over for a while, if there is another; alone, it is asked again.
 
         Returns:
@@ -200,12 +200,12 @@ class Paces:
     """What all clients of a command know of the endpoints they ask."""
 
     def __init__(self) -> None:
-        self._addresses = dict[str, Address]()
+        self._addresses = dict[str, RateLimit]()
         self._rates = dict[tuple[str, ...], Rate]()
 
-    def address(self, url: str) -> Address:
+    def address(self, url: str) -> RateLimit:
         """The one of that URL."""
-        return self._addresses.setdefault(url, Address(url))
+        return self._addresses.setdefault(url, RateLimit(url))
 
     def rate(self, base_urls: tuple[str, ...]) -> Rate:
         """The one of that endpoint."""

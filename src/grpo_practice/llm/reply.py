@@ -4,13 +4,13 @@ from typing import Any
 
 from grpo_practice.calls import Reply, Usage
 from grpo_practice.llm.endpoint import host
-from grpo_practice.llm.http_response import Answer
+from grpo_practice.llm.http_response import Response
 
 MOST_TOKENS = 10**9
 """A count of one reply beyond this is no count; sums of such would not fit the database either."""
 
 
-def read_reply(answer: Answer, *, asked: str, tries: int, seconds: float) -> Reply:
+def read_reply(answer: Response, *, asked: str, tries: int, seconds: float) -> Reply:
     """The reply in an answer that `taxonomy.decide` found to hold one.
 
     The message is kept with all its keys; one without a role gets `assistant`, since it could

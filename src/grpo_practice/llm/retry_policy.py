@@ -16,8 +16,8 @@ from grpo_practice.errors import (
     EndpointRefusedError,
 )
 from grpo_practice.llm.endpoint import proxy_of
-from grpo_practice.llm.error_body import Fault, read_fault
-from grpo_practice.llm.http_response import Answer, Broken, shown
+from grpo_practice.llm.error_body import ErrorBody, read_fault
+from grpo_practice.llm.http_response import ConnectionFailure, Response, shown
 from grpo_practice.llm.retry_after import LONGEST_WAIT_S, asked_wait_s, in_words
 
 ADAPTABLE: Mapping[str, str | None] = {
@@ -57,15 +57,15 @@ class Adapt:
     to: str | None
 
 
-Decision = Retry | Fail | Adapt
+RetryDecision = Retry | Fail | Adapt
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """An error answer and what one must know to judge it."""
 
-    answer: Answer
-    fault: Fault
+    answer: Response
+    fault: ErrorBody
     status: int
     """The answer's; for an error inside a 200, the one the body claims, else 500."""
     sent: Mapping[str, Any]
@@ -94,7 +94,7 @@ class Case:
         return EndpointError(f"{self.answer.url}: {self.said}", status=self.status)
 
 
-def decide(answer: Answer, sent: Mapping[str, Any], key_name: str) -> Decision | None:
+def decide(answer: Response, sent: Mapping[str, Any], key_name: str) -> RetryDecision | None:
     """What an HTTP answer leads to; None when it is a completion with a message in it.
 
     Args:
@@ -111,7 +111,7 @@ def decide(answer: Answer, sent: Mapping[str, Any], key_name: str) -> Decision |
     return _as_told(decision, answer.headers.get("x-should-retry", ""))
 
 
-def decide_broken(broken: Broken, *, answered: bool) -> Retry | Fail:
+def decide_broken(broken: ConnectionFailure, *, answered: bool) -> Retry | Fail:
     """What a broken connection leads to.
 
     Args:
@@ -142,7 +142,7 @@ def decide_broken(broken: Broken, *, answered: bool) -> Retry | Fail:
             return Retry(EndpointRefusedError(f"{what} {said}", hint=f"check {where}"))
 
 
-def _unusable(answer: Answer) -> Retry | None:
+def _unusable(answer: Response) -> Retry | None:
     """Why a 2xx without an error in it cannot be used, if so."""
     where = answer.url
     body = answer.body
@@ -162,7 +162,7 @@ def _unusable(answer: Answer) -> Retry | None:
     return Retry(EndpointError(f"{where}: HTTP {answer.status} with {what}: {said}"))
 
 
-def _no_api(answer: Answer) -> EndpointRefusedError:
+def _no_api(answer: Response) -> EndpointRefusedError:
     target = answer.headers.get("location")
     what = f"a redirect to {shown(target.partition('?')[0])}" if target else shown(answer.text)
     return EndpointRefusedError(
@@ -171,12 +171,12 @@ def _no_api(answer: Answer) -> EndpointRefusedError:
     )
 
 
-def _status_of(fault: Fault) -> int:
+def _status_of(fault: ErrorBody) -> int:
     """The status an error inside a 200 would have had."""
     return 429 if "rate_limit" in fault.codes else 500
 
 
-def _as_told(decision: Decision, should_retry: str) -> Decision:
+def _as_told(decision: RetryDecision, should_retry: str) -> RetryDecision:
     """The decision, unless the endpoint says itself whether to retry."""
     if should_retry == "true" and isinstance(decision, Fail):
         return Retry(decision.error)
@@ -252,7 +252,7 @@ def _no_such_path(case: Case) -> Fail:
     )
 
 
-ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], Decision]], ...] = (
+ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], RetryDecision]], ...] = (
     (lambda c: c.status == 402 and "retry-after" in c.answer.headers, _later),
     (lambda c: c.status == 402 or c.fault.billing, _no_credit),
     (lambda c: c.fault.moderated, _filtered),

@@ -14,7 +14,7 @@ from grpo_practice.errors import ContextOverflowError, StepError
 from grpo_practice.practice.informative import status_of
 from grpo_practice.practice.reading import chars_in, chars_of, shortened
 from grpo_practice.practice.replies import read_lessons, read_operations, read_summary
-from grpo_practice.practice.teacher import At, Teacher
+from grpo_practice.practice.teacher import GroupKey, Teacher
 from grpo_practice.practice.transcript import (
     Piece,
     Shortened,
@@ -54,7 +54,7 @@ class Task:
     """What is edited."""
     shown: Library
     """What the attempts were played with; an earlier one where the group was played early."""
-    at: At
+    at: GroupKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Attempt:
 
 
 async def distil(
-    teacher: Teacher, group: Group, library: Library, at: At, *, shown: Library | None = None
+    teacher: Teacher, group: Group, library: Library, at: GroupKey, *, shown: Library | None = None
 ) -> Distilled:
     """Return what an informative group teaches, as edits of `library`.
 
@@ -324,7 +324,7 @@ def confirmations(lessons: Iterable[Lesson]) -> tuple[Operation, ...]:
 
 
 async def propose(
-    teacher: Teacher, sample: Sample, lessons: Sequence[Lesson], library: Library, at: At
+    teacher: Teacher, sample: Sample, lessons: Sequence[Lesson], library: Library, at: GroupKey
 ) -> tuple[Operation, ...]:
     """Ask which edits the lessons call for. Where they only confirm something, no call.
 

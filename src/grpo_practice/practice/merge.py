@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from grpo_practice.practice.evidence import Evidence, told
 from grpo_practice.practice.replies import FULL, LIBRARY_SIZE, read_operations
-from grpo_practice.practice.teacher import At, Teacher
+from grpo_practice.practice.teacher import GroupKey, Teacher
 from grpo_practice.prompts.system import experience_lines
 from grpo_practice.text import count
 from grpo_practice.types import HOLDS, Distilled, Experience, Library, Operation, sharpens
@@ -52,7 +52,7 @@ async def merge(
     library: Library,
     proposed: Sequence[Proposal],
     evidence: Mapping[str, Evidence],
-    at: At,
+    at: GroupKey,
 ) -> tuple[Operation, ...]:
     """Return the operations that the proposals come to. No proposal that may pass, no call.
 

@@ -29,7 +29,7 @@ from grpo_practice.practice.step_stats import (
     mean_reward,
     step_stats,
 )
-from grpo_practice.practice.teacher import At
+from grpo_practice.practice.teacher import GroupKey
 from grpo_practice.practice.web_provenance import Pages, read_in, supported
 from grpo_practice.store.distillation import DISTILLATION
 from grpo_practice.store.queries import past_votes
@@ -220,9 +220,9 @@ class Step:
         asked = [group.sample.question for group in self._groups.values()]
         return [*filter(None, told), *asked, *(e.text for e in library.experiences)]
 
-    def _at(self, slot: int = -1) -> At:
+    def _at(self, slot: int = -1) -> GroupKey:
         plan = self._playing.row.plan
-        return At(self._job.branch.id, plan.step, plan.epoch, slot)
+        return GroupKey(self._job.branch.id, plan.step, plan.epoch, slot)
 
     def _row(self, group: Group) -> GroupRow:
         return group_row(

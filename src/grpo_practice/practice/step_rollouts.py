@@ -7,12 +7,12 @@ from functools import partial
 from itertools import chain
 
 from grpo_practice.events import RolloutFinished, StepStarted
-from grpo_practice.failure_limit import FailureWatch
+from grpo_practice.failure_limit import FailureLimit
 from grpo_practice.practice.context import Practice
 from grpo_practice.practice.group_policy import AGAIN, played_again
 from grpo_practice.prompts.system import system_prompt
-from grpo_practice.rollout import GroupJob, Place, play_groups
-from grpo_practice.store.records import StepRow, Told
+from grpo_practice.rollout import AttemptKey, GroupJob, play_groups
+from grpo_practice.store.records import RolloutPrompt, StepRow
 from grpo_practice.store.steps import uniform
 from grpo_practice.types import Group, Library, Rollout, Sample
 
@@ -64,7 +64,7 @@ class Playing:
         """What is to be told once it is opened."""
         what = f"step {row.plan.step}"
         planned = sum(group.attempts for group in self._jobs)
-        self._watch = FailureWatch(what, planned, job.max_failed_share, job.land, row.plan.step)
+        self._watch = FailureLimit(what, planned, job.max_failed_share, job.land, row.plan.step)
 
     def shown(self, slot: int) -> Library:
         """The library that a group is played with."""
@@ -135,7 +135,7 @@ class Playing:
         """Begin no other group until the step is opened."""
         self._ahead = False
 
-    async def _attempt(self, place: Place) -> Rollout:
+    async def _attempt(self, place: AttemptKey) -> Rollout:
         player = self._job.later if self._library is None else self._job.player
         library = self.shown(place.slot)
         system = self._systems.get(library.id)
@@ -144,7 +144,7 @@ class Playing:
                 self._job.teacher.instructions, library
             )
         rollout = await player.play(place, system)
-        told = Told(player.scope(place).seed(), system, library.id)
+        told = RolloutPrompt(player.scope(place).seed(), system, library.id)
         # Before it is saved: who waits for that may be cancelled.
         self._tell(partial(self._job.emit, self._finished(rollout)))
         await self._job.store.save_rollout(self._job.branch, place.step, rollout, told)

@@ -23,7 +23,7 @@ REFUSAL_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class At:
+class GroupKey:
     """Which group's distillation, of which step."""
 
     branch_id: int
@@ -52,7 +52,7 @@ class Teacher:
     room: int = room_of(ASSUMED_CONTEXT, None)
     """UTF-8 bytes of the longest prompt that shows attempts."""
 
-    def open(self, at: At, stage: Stage, sample: Sample | None, attempt: int = -1) -> Chat:
+    def open(self, at: GroupKey, stage: Stage, sample: Sample | None, attempt: int = -1) -> Chat:
         """Open the conversation of one stage about one sample (None: about the whole step)."""
         slot = at.slot if sample else -1
         address = Address(at.branch_id, at.step, slot, attempt, stage)

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from grpo_practice.agents.simple import answer_of
 from grpo_practice.calls import Message, Reply
 from grpo_practice.text import think_spans
-from grpo_practice.types import Played, Rollout
+from grpo_practice.types import Rollout, Trajectory
 
 KEPT = 800
 """Characters of a piece, the note included, below which it is not cut while others are longer."""
@@ -171,7 +171,7 @@ def transcript_of(rollout: Rollout) -> Transcript:
     return Transcript(tuple(pieces))
 
 
-def sections(played: Played) -> list[Section]:
+def sections(played: Trajectory) -> list[Section]:
     """Return the turns of a rollout, how it ended where it was cut off, and what was scored.
 
     The scored answer stands last. Nothing is added where the last turn is that answer.
@@ -194,7 +194,7 @@ def sections(played: Played) -> list[Section]:
     return found
 
 
-def how_it_ended(played: Played) -> str | None:
+def how_it_ended(played: Trajectory) -> str | None:
     """Say which limit cut an attempt off; None where none did."""
     if played.outcome == "truncated":
         return "it ran out of output tokens"

@@ -139,7 +139,7 @@ def eval_report(
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownScore:
     """The score of an evaluation that exists, for before and after."""
 
     run: str
@@ -155,12 +155,12 @@ class PracticeReport:
     branch: Branch
     simulated: bool
     steps: Sequence[StepRow]
-    evals: dict[int, Known]
+    evals: dict[int, KnownScore]
     """Step → the in-run evaluation of the library it made."""
     library: Library
-    before: Known | None
+    before: KnownScore | None
     """The agent without experiences, where it was evaluated."""
-    after: Known | None
+    after: KnownScore | None
     """The agent with the final library, where it was evaluated."""
     usage: Usage
     """Of the whole run, and of the evaluations on its way."""
@@ -281,13 +281,13 @@ class PracticeReport:
         }
 
 
-def _known_document(known: Known | None) -> dict[str, Any] | None:
+def _known_document(known: KnownScore | None) -> dict[str, Any] | None:
     if known is None:
         return None
     return {"run": known.run, "dataset": known.dataset, "score": score_document(known.score)}
 
 
-def known_score(store: Store, run: str) -> Known | None:
+def known_score(store: Store, run: str) -> KnownScore | None:
     """The score of an evaluation run, if there is such a run and it is complete."""
     found = store.read(runs.find, run)
     if found is None or found.head_branch is None or found.steps_closed < found.steps:
@@ -296,10 +296,10 @@ def known_score(store: Store, run: str) -> Known | None:
     questions = store.read(scores.questions, branch)
     k = max((q.planned for q in questions), default=1)
     dataset = store.read(datasets.by_id, branch.dataset_id).name
-    return Known(run, dataset, stats.score(questions, k))
+    return KnownScore(run, dataset, stats.score(questions, k))
 
 
-def measured(store: Store, branch_id: int, run: str) -> Known | None:
+def measured(store: Store, branch_id: int, run: str) -> KnownScore | None:
     """The score of an evaluation, if it is complete and asked the very agent of this branch.
 
     An evaluation under the same name may be older than a restart with other instructions, or may
@@ -313,7 +313,7 @@ def measured(store: Store, branch_id: int, run: str) -> Known | None:
     return known_score(store, run)
 
 
-def measured_with(store: Store, branch_id: int, exp_id: str, library: Library) -> Known | None:
+def measured_with(store: Store, branch_id: int, exp_id: str, library: Library) -> KnownScore | None:
     """The score of this branch's agent with a library: on the way, or of the exported agent.
 
     An exported agent has its library in its instructions: it is found by the prompt it was asked

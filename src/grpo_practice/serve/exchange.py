@@ -9,11 +9,11 @@ from grpo_practice.canonical import clean_json
 from grpo_practice.errors import ConfigError, EndpointError
 from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.http import streamed_body
-from grpo_practice.llm.http_response import Answer, read_json
+from grpo_practice.llm.http_response import Response, read_json
 from grpo_practice.llm.params import canonical_params
 from grpo_practice.llm.prices import priced
 from grpo_practice.llm.reply import read_reply
-from grpo_practice.llm.retry_policy import Adapt, Decision, decide
+from grpo_practice.llm.retry_policy import Adapt, RetryDecision, decide
 from grpo_practice.serve.upstream import Sent
 
 MOST = 64 * 2**20
@@ -80,7 +80,7 @@ def replies(exchange: Exchange, endpoint: Endpoint) -> list[Reply]:
     return found
 
 
-def _answers(sent: Sent, raw: bytes) -> Iterator[Answer]:
+def _answers(sent: Sent, raw: bytes) -> Iterator[Response]:
     """The answer, once for each choice in it, with that choice alone."""
     status, where = sent.came.status, sent.where
     headers = {name.lower(): value for name, value in sent.came.headers.items()}
@@ -91,13 +91,13 @@ def _answers(sent: Sent, raw: bytes) -> Iterator[Answer]:
                 raise EndpointError(f"{where}: the stream broke off", maybe_paid=True)
             if n and not body.get("choices"):
                 break  # fewer than were asked for
-            yield Answer(status, headers, "", body, where)
+            yield Response(status, headers, "", body, where)
         return
     text, body = read_json(raw)
     choices = body.get("choices") if isinstance(body, dict) else None
     for choice in choices if isinstance(choices, list) and choices else [None]:
         one = body if choice is None else {**body, "choices": [choice]}
-        yield Answer(status, headers, text, one, where)
+        yield Response(status, headers, text, one, where)
 
 
 def _choices(body: Mapping[str, Any]) -> int:
@@ -105,7 +105,7 @@ def _choices(body: Mapping[str, Any]) -> int:
     return n if isinstance(n, int) and 1 <= n <= 128 else 1
 
 
-def _told(decision: Decision, answer: Answer) -> EndpointError:
+def _told(decision: RetryDecision, answer: Response) -> EndpointError:
     """What is filed for a decision that is not to be followed: the client does what it likes."""
     if not isinstance(decision, Adapt) and isinstance(decision.error, EndpointError):
         return decision.error

@@ -10,7 +10,7 @@ from typing import Any
 from grpo_practice.canonical import clean_json
 from grpo_practice.llm.endpoint import Endpoint, shown_url
 from grpo_practice.llm.http import BREAKS, Came, Http, broken, chat_url
-from grpo_practice.llm.http_response import Answer, Broken, read_json
+from grpo_practice.llm.http_response import ConnectionFailure, Response, read_json
 from grpo_practice.llm.retry_policy import Adapt, decide
 
 _NEED_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})
@@ -23,7 +23,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False)
 class BrokenError(Exception):
     """There was no answer, or not the whole of one."""
 
-    def __init__(self, what: Broken) -> None:
+    def __init__(self, what: ConnectionFailure) -> None:
         super().__init__(f"{what.url}: {what.text}")
         self.what = what
 
@@ -135,7 +135,7 @@ class Upstream:
         """True when the complaint is of a setting of ours, which is changed now."""
         text, body = read_json(raw)
         headers = {name.lower(): value for name, value in sent.came.headers.items()}
-        answer = Answer(sent.came.status, headers, text, body, sent.where)
+        answer = Response(sent.came.status, headers, text, body, sent.where)
         match decide(answer, sent.body, self._endpoint.key_name):
             case Adapt(name, to) if theirs.get(name) is None and sent.body.get(name) is not None:
                 value = self._settings.pop(name, None)

@@ -35,7 +35,7 @@ class RecordedSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RecordedRequest:
     """A recorded request, as far as it takes to find what continues it."""
 
     call_id: int
@@ -117,14 +117,14 @@ def _insert(db: sqlite3.Connection, spec: RecordedSpec) -> int:
     return branch_id
 
 
-def asked(db: sqlite3.Connection, branch_id: int, most: int) -> list[Asked]:
+def asked(db: sqlite3.Connection, branch_id: int, most: int) -> list[RecordedRequest]:
     """The last `most` requests of the branch that were answered, oldest first."""
     rows = db.execute(
         """SELECT call_id, request_hash, slot, turn, nth FROM calls WHERE branch_id = ?
             ORDER BY call_id DESC LIMIT ?""",
         (branch_id, most),
     ).fetchall()
-    return [Asked(*row) for row in reversed(rows)]
+    return [RecordedRequest(*row) for row in reversed(rows)]
 
 
 def reply(db: sqlite3.Connection, call_id: int) -> Message:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from grpo_practice.types import Distilled, Library, Operation, PlannedStep
 
-Kind = Literal["practice", "eval"]
+RunKind = Literal["practice", "eval"]
 Cause = Literal["start", "restart", "rejudge"]
 
 STOPPED = 2
@@ -30,7 +30,7 @@ class RunSpec:
 
     name: str
     exp_id: str
-    kind: Kind
+    kind: RunKind
     identity: Mapping[str, Any]
     """Flat, dotted, redacted: what a branch is bound to."""
     config_text: str
@@ -128,7 +128,7 @@ class StepRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RolloutPrompt:
     """What a rollout was played with."""
 
     seed: int

@@ -50,7 +50,7 @@ class Restart:
     step: int
 
 
-Decision = Start | Resume | Rebind | Restart
+ResumeDecision = Start | Resume | Rebind | Restart
 
 
 ADDED: dict[str, Any] = {
@@ -113,7 +113,7 @@ def decide(
     restart_step: int | None,
     again: bool = False,
     whole: bool = False,
-) -> Decision:
+) -> ResumeDecision:
     """What to do, given how the run stands.
 
     Args:
@@ -166,7 +166,7 @@ def _by_hand(changes: Sequence[Change]) -> str:
     return f" (set practice.teacher_context: {was})" if was is not None else ""
 
 
-def _restart(head: Head, step: int, changes: list[Change], *, again: bool) -> Decision:
+def _restart(head: Head, step: int, changes: list[Change], *, again: bool) -> ResumeDecision:
     if changes or again:
         return Restart(step)
     if head.cause == "restart" and head.from_step == step and not head.finished:

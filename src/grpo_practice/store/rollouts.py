@@ -11,8 +11,8 @@ from grpo_practice.calls import Message, Turn, Usage, conversations, ended_by_to
 from grpo_practice.canonical import text_sha
 from grpo_practice.errors import StoreError
 from grpo_practice.store.db import now, put_text
-from grpo_practice.store.records import Told
-from grpo_practice.types import Played, Rollout, Sample, Verdict
+from grpo_practice.store.records import RolloutPrompt
+from grpo_practice.types import Rollout, Sample, Trajectory, Verdict
 
 HEAD = 160
 """Characters of a response kept in the narrow row."""
@@ -44,7 +44,7 @@ class Save:
     at: tuple[int, int]
     """(branch_id, step)."""
     rollout: Rollout
-    told: Told
+    told: RolloutPrompt
     judge_id: int
 
     @property
@@ -168,7 +168,7 @@ def _rollout(row: sqlite3.Row, sample: Sample, messages: Sequence[Message]) -> R
     verdict = None
     if row["reward"] is not None:
         verdict = Verdict(row["reward"], row["critique"], row["extracted"])
-    played = Played(
+    played = Trajectory(
         outcome=row["judged_outcome"],
         response=row["response"],
         transcript=messages,

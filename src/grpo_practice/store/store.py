@@ -33,11 +33,11 @@ from grpo_practice.store.records import (
     Branch,
     DatasetRow,
     JudgeRecord,
+    RolloutPrompt,
     RunRow,
     RunSpec,
     StepResult,
     StepRow,
-    Told,
 )
 from grpo_practice.store.writer import Writer
 from grpo_practice.types import Library, PlannedStep, Rollout, Sample, Verdict
@@ -313,7 +313,9 @@ class Store:
             lambda db: steps.open_step(db, branch.id, step, library_id, left_out)
         )
 
-    async def save_rollout(self, branch: Branch, step: int, rollout: Rollout, told: Told) -> None:
+    async def save_rollout(
+        self, branch: Branch, step: int, rollout: Rollout, told: RolloutPrompt
+    ) -> None:
         """The attempt is queued to be recorded, with its verdict where it has one.
 
         It is on disk once anything written after it is, such as the end of its step. Should it

@@ -35,7 +35,7 @@ Raises:
     ToolError: It cannot; the model reads why. Any other error is told to the model, too.
     EndpointRefusedError: The service behind it serves nobody any more; the run stops.
 """
-Session = Callable[[], AbstractAsyncContextManager[Callable[[str, Mapping[str, Any]], Any]]]
+ToolSession = Callable[[], AbstractAsyncContextManager[Callable[[str, Mapping[str, Any]], Any]]]
 """Opens a state of its own for one rollout: what it gives is awaited with name and arguments."""
 
 
@@ -53,7 +53,7 @@ class Tool:
     """What answered, for the record: `monty 1.4.0`, `google.serper.dev`."""
     slots: asyncio.Semaphore | None = None
     """Who runs holds one; waiting for it is no time of the rollout's."""
-    session: Session | None = None
+    session: ToolSession | None = None
     """Where its answers depend on earlier calls: replaces `run`. Equal for the tools that share it.
 
     A rollout that is resumed makes its stored calls again, in order, and checks that the results

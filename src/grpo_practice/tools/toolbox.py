@@ -17,7 +17,7 @@ from grpo_practice.errors import AgentError, ConfigError, GrpoPracticeError
 from grpo_practice.events import Emit, ToolFinished
 from grpo_practice.llm.ledgered import Play
 from grpo_practice.redact import redactor
-from grpo_practice.tools import Output, Session, Tool, ToolError
+from grpo_practice.tools import Output, Tool, ToolError, ToolSession
 
 OUTPUT_BYTES = 16 * 1024
 """Bytes of a result that a model reads, UTF-8; the rest is cut, and that is said."""
@@ -81,7 +81,7 @@ class RolloutTools:
     def __init__(self, box: Toolbox, scope: Scope, stack: AsyncExitStack) -> None:
         self._box, self._scope, self._stack = box, scope, stack
         self._play = Play()
-        self._states = dict[Session, _State]()
+        self._states = dict[ToolSession, _State]()
 
     @property
     def schemas(self) -> Sequence[Mapping[str, Any]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from grpo_practice.errors import VerifyError
 from grpo_practice.redact import redactor
-from grpo_practice.user_code import Source
+from grpo_practice.user_code import UserFunction
 from grpo_practice.verify import worker
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Pool:
         timeout_s: Seconds of one call, from when a worker takes it.
     """
 
-    def __init__(self, source: Source | None, *, workers: int, timeout_s: float) -> None:
+    def __init__(self, source: UserFunction | None, *, workers: int, timeout_s: float) -> None:
         self._source = source
         self._workers = workers
         self._timeout_s = timeout_s

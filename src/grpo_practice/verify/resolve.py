@@ -15,9 +15,9 @@ from grpo_practice.types import Sample
 from grpo_practice.verify import builtin, judge, math
 from grpo_practice.verify.answers import gold_texts
 
-Kind = Literal["math", "exact", "contains", "regex", "choice", "judge", "custom"]
+VerifyKind = Literal["math", "exact", "contains", "regex", "choice", "judge", "custom"]
 
-PARAMS: Mapping[Kind, Mapping[str, type]] = {
+PARAMS: Mapping[VerifyKind, Mapping[str, type]] = {
     "math": {"fast_path": bool},
     "exact": {"case_sensitive": bool},
     "contains": {"case_sensitive": bool},
@@ -39,13 +39,13 @@ class VerifyFunction:
 
     name: str
     """As configured; for a file of the reference that is not there, the built-in it means."""
-    kind: Kind
+    kind: VerifyKind
     params: Mapping[str, Any]
     timeout_s: float | None = None
     """Seconds for one answer; None leaves the built-in judge to the limits of its requests."""
     timeout_score: float | None = None
     """The reward of an answer that ran out of time, where the user set one."""
-    file: user_code.Source | None = None
+    file: user_code.UserFunction | None = None
     """The user's function as a file; None for a built-in."""
     on_loop: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
     """The user's function itself where it is async; others are loaded by the workers."""
@@ -143,7 +143,7 @@ def check_gold(function: VerifyFunction, sample: Sample) -> str | None:
 
 
 def _built_in(
-    kind: Kind, params: Mapping[str, Any], timeout_s: float | None, base_dir: Path
+    kind: VerifyKind, params: Mapping[str, Any], timeout_s: float | None, base_dir: Path
 ) -> VerifyFunction:
     known = PARAMS[kind]
     for key, value in params.items():
@@ -194,7 +194,7 @@ def _custom(
     name: str, path: Path, func: str, params: Mapping[str, Any], timeout_s: float | None
 ) -> VerifyFunction:
     try:
-        source = user_code.Source(path, func, path.read_text("utf-8"))
+        source = user_code.UserFunction(path, func, path.read_text("utf-8"))
         if problem := source.rehearse():
             raise ConfigError(f"verify {name}: cannot load {path}: {problem}")
         function = source.load()

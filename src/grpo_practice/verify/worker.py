@@ -14,7 +14,7 @@ from typing import Any
 from grpo_practice.errors import VerifyError
 from grpo_practice.redact import hide_output, redactor
 from grpo_practice.types import Sample, Verdict
-from grpo_practice.user_code import EvaluationSample, Source
+from grpo_practice.user_code import EvaluationSample, UserFunction
 from grpo_practice.verify.math import Question
 from grpo_practice.verify.user_function import read_result
 
@@ -24,7 +24,7 @@ MEMORY = 1 << 30
 _function: Callable[..., Any] | None = None
 
 
-def start(source: Source | None, secrets: frozenset[str]) -> None:
+def start(source: UserFunction | None, secrets: frozenset[str]) -> None:
     """Make a fresh process ready: its function loaded, its output apart, its memory limited.
 
     `secrets` are not printed, and not told in verdicts.

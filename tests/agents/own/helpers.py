@@ -17,7 +17,7 @@ from grpo_practice.chat_server.proxy import Proxy
 from grpo_practice.errors import EndpointError
 from grpo_practice.events import silent
 from grpo_practice.llm.ledgered import Model, ledgered
-from grpo_practice.types import Played
+from grpo_practice.types import Trajectory
 from tests.tools.fakes import SCOPE, FakeLedger
 
 CONTEXT = ProgramContext("http://127.0.0.1:1/r/x/v1", "in-rollout", "m", 1, 7, 100.0)
@@ -66,7 +66,7 @@ class World:
 
     async def play(
         self, function: Callable[..., Any], *, limit_s: float = 30.0, attempt: int = 0
-    ) -> Played:
+    ) -> Trajectory:
         """One rollout; the proxy must be served."""
         scope = Scope(replace(SCOPE.address, attempt=attempt), 0, "", 0)
         chat = ledgered(Model("m", {}, self.send), self.ledger, silent)(scope)

@@ -16,7 +16,7 @@ from grpo_practice.calls import Address
 from grpo_practice.errors import Change, ConfigError, FingerprintError, RunFailedError
 from grpo_practice.events import Notice
 from grpo_practice.store import Store
-from grpo_practice.types import Played
+from grpo_practice.types import Trajectory
 from tests.agents.own.test_docs import BLOCK, PAGE
 from tests.app.project import Project, served
 
@@ -93,9 +93,11 @@ async def test_what_was_asked_is_not_asked_again(project: Own) -> None:
 async def test_the_transcript_is_read_back_as_it_was(
     project: Own, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    live, play = dict[Address, Played](), OwnAgent.__call__
+    live, play = dict[Address, Trajectory](), OwnAgent.__call__
 
-    async def seen(self: OwnAgent, question: str, system: str, context: RolloutContext) -> Played:
+    async def seen(
+        self: OwnAgent, question: str, system: str, context: RolloutContext
+    ) -> Trajectory:
         live[context.scope.address] = await play(self, question, system, context)
         return live[context.scope.address]
 

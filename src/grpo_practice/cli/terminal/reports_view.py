@@ -12,7 +12,7 @@ from grpo_practice.types import ALL_ROLLOUTS
 
 if TYPE_CHECKING:
     from grpo_practice.practice.evidence import Evidence
-    from grpo_practice.reports.run_reports import EvalReport, Known, PracticeReport
+    from grpo_practice.reports.run_reports import EvalReport, KnownScore, PracticeReport
     from grpo_practice.reports.shortfalls import Shortfall
     from grpo_practice.stats import Score
     from grpo_practice.store import Store
@@ -301,7 +301,7 @@ def _before_and_after(report: "PracticeReport") -> None:
         say("  before and after are of other questions: their difference says nothing")
 
 
-def _known(known: "Known | None") -> str:
+def _known(known: "KnownScore | None") -> str:
     if known is None:
         return "not measured"
     score = known.score
@@ -310,7 +310,7 @@ def _known(known: "Known | None") -> str:
     return f"{reward(score.mean)}   95 % interval {interval(score)}   {asked}   {known.run}"
 
 
-def _comparable(before: "Known", after: "Known") -> bool:
+def _comparable(before: "KnownScore", after: "KnownScore") -> bool:
     same = before.dataset == after.dataset
     return same and before.score.n_questions == after.score.n_questions
 

@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from grpo_practice.config.reading.problems import dotted
-from grpo_practice.config.reading.yaml_reader import Key, Place, Tree, parse_value, plain, read_yaml
+from grpo_practice.config.reading.yaml_reader import (
+    Key,
+    Position,
+    Tree,
+    parse_value,
+    plain,
+    read_yaml,
+)
 from grpo_practice.errors import ConfigError
 
 MAX_FILES_DEEP = 16
@@ -67,14 +74,14 @@ def _compose(path: Path, stack: tuple[Path, ...]) -> Tree:
     return out
 
 
-def _entries(entries: Any, own: Tree, path: Path) -> Iterator[tuple[str, Place]]:
+def _entries(entries: Any, own: Tree, path: Path) -> Iterator[tuple[str, Position]]:
     """The entries in order, with `_self_` last when it is not among them."""
     key: Key = ("defaults",)
     if entries is not None and not isinstance(entries, list):
         raise ConfigError(f"{path}: defaults should be a list")
     listed = entries or []
     for i, entry in enumerate(listed):
-        place = own.place((*key, i)) or Place(str(path))
+        place = own.place((*key, i)) or Position(str(path))
         if not isinstance(entry, str):
             raise ConfigError(
                 f"{place.shown}: the defaults entry {entry!r} is not supported",
@@ -84,10 +91,10 @@ def _entries(entries: Any, own: Tree, path: Path) -> Iterator[tuple[str, Place]]
     if listed.count("_self_") > 1:
         raise ConfigError(f"{path}: `_self_` stands twice in defaults")
     if "_self_" not in listed:
-        yield "_self_", Place(str(path))
+        yield "_self_", Position(str(path))
 
 
-def _find(name: str, including: Path, place: Place) -> Path:
+def _find(name: str, including: Path, place: Position) -> Path:
     """`/name`: in the nearest parent folder that has it, else in ./configs, else shipped."""
     folders = [*including.resolve().parents, Path.cwd() / "configs", packaged_configs()]
     for folder in folders:
@@ -174,7 +181,7 @@ def _set(tree: Tree, key: tuple[str, ...], value: Any, flag: str) -> Tree:
     data: Any = value
     for part in reversed(key):
         data = {part: data}
-    out = lay_over(tree, Tree(data, {key: Place(flag)}))
+    out = lay_over(tree, Tree(data, {key: Position(flag)}))
     if key[-1] == "verify":
         section = out.data
         for part in key[:-1]:

@@ -13,8 +13,8 @@ from grpo_practice.config.reading.yaml_reader import Key
 from grpo_practice.config.schema.provider import WORKED_OUT
 from grpo_practice.config.schema.runs import is_data_file
 
-Decision = Literal["use", "ignore", "refuse"]
-Decide = Callable[[Any, Mapping[str, Any]], Decision]
+KeyDecision = Literal["use", "ignore", "refuse"]
+Decide = Callable[[Any, Mapping[str, Any]], KeyDecision]
 """What becomes of a value, given the section it stands in."""
 
 
@@ -27,7 +27,7 @@ class Rule:
     say: str
 
 
-def _ignore(value: Any, section: Mapping[str, Any]) -> Decision:
+def _ignore(value: Any, section: Mapping[str, Any]) -> KeyDecision:
     return "ignore"
 
 
@@ -46,7 +46,7 @@ def _ignore_only(*values: str) -> Decide:
     return lambda value, _: "ignore" if value in (None, *values) else "refuse"
 
 
-def _empty(value: Any, section: Mapping[str, Any]) -> Decision:
+def _empty(value: Any, section: Mapping[str, Any]) -> KeyDecision:
     """Ignore what says nothing, refuse what asks for something."""
     return "ignore" if _says_nothing(value) else "refuse"
 
@@ -57,23 +57,23 @@ def _says_nothing(value: Any) -> bool:
     return value in (None, "", [], False, "base", "dummy", "default", "none")
 
 
-def _text_only(value: Any, section: Mapping[str, Any]) -> Decision:
+def _text_only(value: Any, section: Mapping[str, Any]) -> KeyDecision:
     return "refuse" if isinstance(value, list | dict) else "use"
 
 
-def _of_files(value: Any, section: Mapping[str, Any]) -> Decision:
+def _of_files(value: Any, section: Mapping[str, Any]) -> KeyDecision:
     data = section.get("data")
     return (
         "use" if is_data_file(data.get("dataset") if isinstance(data, dict) else None) else "ignore"
     )
 
 
-def _if_verified(value: Any, section: Mapping[str, Any]) -> Decision:
+def _if_verified(value: Any, section: Mapping[str, Any]) -> KeyDecision:
     verified = any(section.get(k) for k in ("verify", "verify_filename", "verify_func_name"))
     return "ignore" if verified or value is None else "refuse"
 
 
-def _of_mcp(value: Any, section: Mapping[str, Any]) -> Decision:
+def _of_mcp(value: Any, section: Mapping[str, Any]) -> KeyDecision:
     return "ignore" if section.get("mode") == "builtin" else "use"
 
 

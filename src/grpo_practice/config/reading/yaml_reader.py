@@ -43,7 +43,7 @@ _SEQUENCE = "tag:yaml.org,2002:seq"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Position:
     """A file (or a flag) and a line in it."""
 
     file: str
@@ -60,11 +60,11 @@ class Tree:
     """A mapping of plain values, and where each key of it was written."""
 
     data: dict[str, Any]
-    places: Mapping[Key, Place] = field(default_factory=dict)
+    places: Mapping[Key, Position] = field(default_factory=dict)
     prefix: tuple[str, ...] = ()
     """Keys above `data` in the file, when it is a part of one."""
 
-    def place(self, key: Key) -> Place | None:
+    def place(self, key: Key) -> Position | None:
         """Where the key, or what it stands under, was written."""
         while key and key not in self.places:
             key = key[:-1]
@@ -158,7 +158,7 @@ def parse_value(text: str, name: str) -> Any:
     return _parse(text, name)[0]
 
 
-def _parse(text: str, name: str) -> tuple[Any, dict[Key, Place]]:
+def _parse(text: str, name: str) -> tuple[Any, dict[Key, Position]]:
     try:
         _check_depth(text, name)
         loader = _Loader(text)
@@ -224,10 +224,10 @@ class _Reader:
     def __init__(self, name: str, loader: _Loader) -> None:
         self.name = name
         self.loader = loader
-        self.places: dict[Key, Place] = {}
+        self.places: dict[Key, Position] = {}
 
     def value(self, node: yaml.Node, key: Key) -> Any:
-        self.places.setdefault(key, Place(self.name, node.start_mark.line + 1))
+        self.places.setdefault(key, Position(self.name, node.start_mark.line + 1))
         if isinstance(node, yaml.ScalarNode):
             if node.tag not in (*_SCALARS, _TEXT, _MERGE):
                 raise self.error(node, f"the tag {node.tag!r} is not allowed in a config")
@@ -251,7 +251,7 @@ class _Reader:
         out = {}
         for name, child in node.value:
             text = clean(name.value)
-            self.places[(*key, text)] = Place(self.name, name.start_mark.line + 1)
+            self.places[(*key, text)] = Position(self.name, name.start_mark.line + 1)
             out[text] = self.value(child, (*key, text))
         return out
 

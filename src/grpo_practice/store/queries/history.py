@@ -59,7 +59,7 @@ class Quarantined:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LibraryChange:
     """A merged operation that made, rewrote or removed an experience."""
 
     op: OpKind
@@ -103,7 +103,7 @@ class ExperienceHistory:
     run: str
     imported: str | None
     """Its text at the start of the run, when it came from another one."""
-    changes: tuple[Change, ...]
+    changes: tuple[LibraryChange, ...]
     """Those on the branch's line, oldest first."""
     votes: tuple[Vote, ...] = ()
     """Those on the branch's line, oldest first; of all its texts."""
@@ -188,12 +188,14 @@ def _line(db: sqlite3.Connection, branch: int, until: int) -> str:
     return json.dumps([[s.branch_id, s.first, min(s.end, until + 1)] for s in segments])
 
 
-def _change(db: sqlite3.Connection, name: str, op: OpKind, step: int, *told: Any) -> Change:
+def _change(db: sqlite3.Connection, name: str, op: OpKind, step: int, *told: Any) -> LibraryChange:
     branch_id, text, from_ops, domains, why = told
     proposals = _proposals(db, json.loads(from_ops))
     behind = [Operation(p.op, p.target, finding=p.finding) for p in proposals]
     reworded = sharpens(Operation(op, name), behind)
-    return Change(op, step, branch_id, text, reworded, proposals, tuple(json.loads(domains)), why)
+    return LibraryChange(
+        op, step, branch_id, text, reworded, proposals, tuple(json.loads(domains)), why
+    )
 
 
 def quarantined(db: sqlite3.Connection, branch: int, *, until: int) -> list[Quarantined]:

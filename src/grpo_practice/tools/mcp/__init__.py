@@ -13,7 +13,7 @@ from grpo_practice.config.schema.tools import McpToolkit
 from grpo_practice.errors import AgentError, ConfigError
 from grpo_practice.tools import Output, Tool
 
-Call = Callable[[str, Mapping[str, Any]], Awaitable[Output]]
+ToolCall = Callable[[str, Mapping[str, Any]], Awaitable[Output]]
 """Calls a tool by the name that models know it by."""
 
 
@@ -59,7 +59,7 @@ async def open_mcp(toolkit: McpToolkit, folder: Path) -> AsyncIterator[list[Tool
         runs_in = f"mcp {version_of(first.client, toolkit.name)}"
 
         @asynccontextmanager
-        async def session() -> AsyncIterator[Call]:
+        async def session() -> AsyncIterator[ToolCall]:
             try:
                 connection = await Connection.open(toolkit.name, reach, timeout_s)
             except UnreachableError as e:

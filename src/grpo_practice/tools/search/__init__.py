@@ -17,7 +17,7 @@ from grpo_practice.tools.search.engines import (
     Engine,
     JinaReader,
     JinaSearch,
-    Reader,
+    PageReader,
     Serper,
 )
 from grpo_practice.tools.search.guard import Guard
@@ -53,7 +53,7 @@ async def open_search(
     async with AsyncExitStack() as stack:
         session = await stack.enter_async_context(_session())
         engine, found_by = _engine(config, session)
-        reader: Reader
+        reader: PageReader
         if config.crawl_engine == "local":
             chars = config.summary_token_limit * CHARS_PER_TOKEN
             opened = open_local(guard or Guard(), banned, chars)
@@ -101,7 +101,7 @@ def _engine(config: SearchConfig, session: "ClientSession") -> tuple[Engine, str
 
 def _jina_reader(
     config: SearchConfig, session: "ClientSession", banned: Banned
-) -> tuple[Reader, str]:
+) -> tuple[PageReader, str]:
     key = config.crawl_api_key.get_secret_value() if config.crawl_api_key else ""
     url = (config.crawl_url or JINA_READER).rstrip("/")
     reader = JinaReader(

@@ -5,7 +5,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from grpo_practice.tools import ToolError
-from grpo_practice.tools.search.page import Banned, Found, Page, RefusedError, found_at, page_url
+from grpo_practice.tools.search.page import (
+    Banned,
+    Page,
+    RefusedError,
+    SearchHit,
+    found_at,
+    page_url,
+)
 from grpo_practice.tools.search.service import Service
 
 SERPER = "https://google.serper.dev"
@@ -16,7 +23,7 @@ JINA_READER = "https://r.jina.ai"
 class Engine(Protocol):
     """Searches the web."""
 
-    async def search(self, query: str, n: int) -> list[Found]:
+    async def search(self, query: str, n: int) -> list[SearchHit]:
         """At most `n` results, best first.
 
         Raises:
@@ -26,7 +33,7 @@ class Engine(Protocol):
         ...
 
 
-class Reader(Protocol):
+class PageReader(Protocol):
     """Reads a page."""
 
     @property
@@ -52,7 +59,7 @@ class Serper:
     url: str
     params: Mapping[str, Any]
 
-    async def search(self, query: str, n: int) -> list[Found]:
+    async def search(self, query: str, n: int) -> list[SearchHit]:
         """See `Engine`."""
         asked = {"q": query, "num": n, **self.params}
         body = await self.service.ask("POST", f"{self.url}/search", json=asked)
@@ -67,7 +74,7 @@ class JinaSearch:
     url: str
     params: Mapping[str, Any]
 
-    async def search(self, query: str, n: int) -> list[Found]:
+    async def search(self, query: str, n: int) -> list[SearchHit]:
         """See `Engine`."""
         asked = {"q": query, "num": str(n), **_texts(self.params)}
         headers = {"X-Respond-With": "no-content"}
@@ -89,7 +96,7 @@ class JinaReader:
     cost_micro: int | None
 
     async def read(self, url: str) -> Page:
-        """See `Reader`. Where the reader says it was led, is checked as well."""
+        """See `PageReader`. Where the reader says it was led, is checked as well."""
         asked = self.banned.check(page_url(url))
         what = {**self.params, "url": str(asked)}
         body = await self.service.ask(
@@ -109,7 +116,7 @@ class JinaReader:
         return Page(str(at), whole[: self.chars], len(whole) <= self.chars)
 
 
-def _found(results: object, link: str, snippet: str) -> list[Found]:
+def _found(results: object, link: str, snippet: str) -> list[SearchHit]:
     """The results that have an address a page can be read at."""
     found = []
     for result in results if isinstance(results, list) else ():
@@ -117,7 +124,7 @@ def _found(results: object, link: str, snippet: str) -> list[Found]:
         url, title, text = (values.get(key) for key in (link, "title", snippet))
         if isinstance(url, str) and found_at(url) is not None:
             said = [t if isinstance(t, str) else "" for t in (title, text)]
-            found.append(Found(said[0], url, said[1]))
+            found.append(SearchHit(said[0], url, said[1]))
     return found
 
 

@@ -14,7 +14,13 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from typing_extensions import override
 from yarl import URL
 
-from grpo_practice.tools.search.page import NOT_PUBLIC, Address, RefusedError, is_public, page_url
+from grpo_practice.tools.search.page import (
+    NOT_PUBLIC,
+    RefusedError,
+    WebAddress,
+    is_public,
+    page_url,
+)
 
 Lookup = Callable[[str, int], Awaitable[list[str]]]
 """The addresses of a name, at a port.
@@ -98,7 +104,7 @@ class Guard(AbstractResolver):
         self._let_through(at[0], at[1], at[0])
         return socket.socket(family, kind, proto)
 
-    def _let_through(self, text: str, port: int, host: str) -> Address:
+    def _let_through(self, text: str, port: int, host: str) -> WebAddress:
         try:
             address = ipaddress.ip_address(text)
         except ValueError as e:

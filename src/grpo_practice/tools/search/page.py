@@ -36,7 +36,7 @@ NOT_PUBLIC = "only public pages can be read"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchHit:
     """One result of a search."""
 
     title: str
@@ -98,7 +98,7 @@ def _refuse_own(name: str, shown: str) -> None:
         raise RefusedError(NOT_PUBLIC, name)
 
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+WebAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 _V6 = ipaddress.IPv6Network("2000::/3")
 """All that was ever given out; outside are loopback, link-local, private, mapped, NAT64."""
 _SPECIAL = tuple(
@@ -108,7 +108,7 @@ _SPECIAL = tuple(
 """Global by Python, at least by some versions; they carry or stand for other addresses."""
 
 
-def is_public(address: Address) -> bool:
+def is_public(address: WebAddress) -> bool:
     """True for the address of one machine on the public internet, and nothing it may stand for."""
     if not address.is_global or address.is_multicast or address.is_reserved:
         return False

@@ -15,9 +15,9 @@ from grpo_practice.prompts import FOLDER, Prompt, load_prompt
 from grpo_practice.text import CHARS_PER_TOKEN, strip_think
 from grpo_practice.tools import Output, Tool, ToolError
 from grpo_practice.tools.function import tool_of
-from grpo_practice.tools.search.engines import Engine, Reader
+from grpo_practice.tools.search.engines import Engine, PageReader
 from grpo_practice.tools.search.fence import PREFACE, clipped, from_web, neutral
-from grpo_practice.tools.search.page import Banned, Found, Page, domain_of
+from grpo_practice.tools.search.page import Banned, Page, SearchHit, domain_of
 
 SLOTS = ("url", "query", "page", "label", "cut")
 MOST_RESULTS = 20
@@ -43,7 +43,7 @@ def search_tool(engine: Engine, banned: Banned, cost_micro: int | None, **more: 
     return tool_of(search, **more)
 
 
-def results(found: list[Found], banned: Banned) -> str:
+def results(found: list[SearchHit], banned: Banned) -> str:
     """The results as a model reads them, each in a fence of its own; no more than have room."""
     parts, size = [PREFACE], len(PREFACE)
     for result in found:
@@ -60,7 +60,7 @@ def results(found: list[Found], banned: Banned) -> str:
     return "\n\n".join(parts) if len(parts) > 1 else "Nothing was found."
 
 
-def web_qa_tool(reader: Reader, ask: Callable[[Scope], Chat], **more: Any) -> Tool:
+def web_qa_tool(reader: PageReader, ask: Callable[[Scope], Chat], **more: Any) -> Tool:
     """`web_qa`."""
     asking = WeakValueDictionary[tuple[Address, str, str], asyncio.Lock]()
 
