@@ -1,5 +1,6 @@
-"""From a name in the config to the verify function it means, checked before anything is paid."""
+"""From a name in the config, or a Python function, to the verify function it means."""
 
+import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +16,9 @@ from grpo_practice.types import Sample
 from grpo_practice.verify import builtin, judge, math
 from grpo_practice.verify.answers import gold_texts
 
-VerifyKind = Literal["math", "exact", "contains", "regex", "choice", "judge", "custom"]
+VerifyKind = Literal[
+    "math", "exact", "contains", "regex", "choice", "judge", "custom", "function object"
+]
 
 PARAMS: Mapping[VerifyKind, Mapping[str, type]] = {
     "math": {"fast_path": bool},
@@ -29,8 +32,8 @@ PARAMS: Mapping[VerifyKind, Mapping[str, type]] = {
 
 TIMEOUT_S = 2.0
 """Seconds for one answer where nothing else is said."""
-ASYNC_TIMEOUT_S = 3_600.0
-"""The same for an async function of the user's: its judge may have to wait for its turn."""
+IN_PROCESS_TIMEOUT_S = 3_600.0
+"""Seconds for a function in this process, which may have to wait for a model's turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +49,25 @@ class VerifyFunction:
     timeout_score: float | None = None
     """The reward of an answer that ran out of time, where the user set one."""
     file: user_code.UserFunction | None = None
-    """The user's function as a file; None for a built-in."""
-    on_loop: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
-    """The user's function itself where it is async; others are loaded by the workers."""
+    """The user's function as a file, which the workers load; None for any other."""
+    source: str | None = field(default=None, repr=False)
+    """The text of the user's file or function, or of the judge's template."""
+    in_process: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
+    """The user's function itself where this process calls it: async, or given as an object."""
+    asks_judge: bool = False
+    """True for a function of the user's that takes `llm`, a client for the judge model."""
     rubric: judge.Rubric | None = field(default=None, compare=False, repr=False)
     """What the built-in judge is asked."""
 
     @property
-    def source(self) -> str | None:
-        """The text of the user's file, or of the judge's template."""
-        if self.rubric is not None:
-            return self.rubric.prompt.text
-        return self.file.text if self.file is not None else None
-
-    @property
     def is_judge(self) -> bool:
-        """True when it runs on the loop and may ask a model: scoring costs money."""
-        return self.kind == "judge" or self.on_loop is not None
+        """True when it may ask a model: scoring costs money."""
+        return self.kind == "judge" or self.asks_judge
 
     @property
     def needs_answer(self) -> bool:
         """True when a sample without a gold cannot be scored."""
-        return self.kind not in ("judge", "custom")
+        return self.kind not in ("judge", "custom", "function object")
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -86,12 +86,16 @@ class VerifyFunction:
 
 
 def resolve(
-    name: str, params: Mapping[str, Any], timeout_s: float | None, base_dir: Path
+    name: str | Callable[..., Any],
+    params: Mapping[str, Any],
+    timeout_s: float | None,
+    base_dir: Path,
 ) -> VerifyFunction:
-    """The verify function a config names.
+    """Return the verify function a config names, or a Python function as one.
 
     Args:
-        name: `math`, `exact`, `contains`, `regex`, `choice`, `judge`, or `path.py:func`.
+        name: `math`, `exact`, `contains`, `regex`, `choice`, `judge`, `path.py:func`, or a
+            function itself.
         params: Its parameters, as configured.
         timeout_s: Seconds for one answer; None is the function's own default.
         base_dir: Where the config stands; relative paths start there, else where we are.
@@ -100,10 +104,9 @@ def resolve(
         ConfigError: There is no such function or file, it cannot be loaded, or a parameter is
             unknown or unfit. Never a fall-back to another function.
     """
-    try:
-        digest(dict(params))
-    except (TypeError, ValueError) as e:
-        raise ConfigError(f"verify {name}: its parameters are not plain values: {e}") from e
+    if not isinstance(name, str):
+        return resolve_callable(name, params, timeout_s)
+    _check_plain(name, params)
     path, colon, func = name.rpartition(":")
     if colon and path.endswith(".py"):
         found = _find(path, base_dir)
@@ -120,6 +123,56 @@ def resolve(
         if kind == name:
             return _built_in(kind, params, timeout_s, base_dir)
     raise ConfigError(f"verify {name!r}: there is no such verify function", hint=_hint(name))
+
+
+def resolve_callable(
+    function: Callable[..., Any], params: Mapping[str, Any], timeout_s: float | None = None
+) -> VerifyFunction:
+    """Return a verify function that calls a Python function in this process.
+
+    A function that is not async runs on a thread, so it may block; unlike one in a file it cannot
+    be killed. Its identity is its source: values it closes over do not count.
+
+    Args:
+        function: Called as `function(sample, **params)`; sync or async. Where it takes `llm`, it
+            gets a client for the judge model if it is async. It returns a number in [0, 1], a
+            bool, or `{"reward": number, "reasoning": text or None}`.
+        params: Its parameters; `timeout_score` is the reward of an answer out of time.
+        timeout_s: Seconds for one answer; None is an hour.
+
+    Raises:
+        ConfigError: It cannot be called, its source cannot be had, or a parameter is unfit.
+    """
+    if isinstance(function, type):  # calling it makes an object, not a reward
+        raise ConfigError(f"verify {function.__name__}: a class is no function", hint=_OBJECT_HINT)
+    module, qualname = (getattr(function, key, None) for key in ("__module__", "__qualname__"))
+    name = f"{module}:{qualname or type(function).__name__}"
+    try:
+        source = inspect.getsource(function)
+    except (OSError, TypeError) as e:
+        raise ConfigError(
+            f"verify {name}: its source, which scores are stored with, cannot be had: {e}",
+            hint=_OBJECT_HINT,
+        ) from e
+    _check_plain(name, params)
+    given, score = _split_timeout_score(name, params)
+    is_async = user_code.is_async(function)
+    asks = is_async and user_code.accepts(function, {**given, "llm": None}) is None
+    if problem := user_code.accepts(function, {**given, "llm": None} if asks else given):
+        raise ConfigError(f"verify {name}: it cannot be called with a sample: {problem}")
+    return VerifyFunction(
+        name,
+        "function object",
+        given,
+        timeout_s or IN_PROCESS_TIMEOUT_S,
+        score,
+        source=source,
+        in_process=function,
+        asks_judge=asks,
+    )
+
+
+_OBJECT_HINT = "define it with `def` in a file, or give it as 'path.py:function'"
 
 
 def check_gold(function: VerifyFunction, sample: Sample) -> str | None:
@@ -175,7 +228,9 @@ def _judge(params: Mapping[str, Any], timeout_s: float | None, base_dir: Path) -
     if criteria is not None:
         kept["criteria"] = criteria
     rubric = judge.Rubric(judge.load_template(path), criteria, timeout_s)
-    return VerifyFunction("judge", "judge", kept, timeout_s, rubric=rubric)
+    return VerifyFunction(
+        "judge", "judge", kept, timeout_s, source=rubric.prompt.text, rubric=rubric
+    )
 
 
 def _check_pattern(params: Mapping[str, Any]) -> None:
@@ -210,17 +265,42 @@ def _custom(
         raise ConfigError(
             f"verify {name}: cannot load it: {type(e).__name__}: {e}", hint=hint
         ) from e
+    given, score = _split_timeout_score(name, params)
+    is_async = user_code.is_async(function)
+    called_with = {**given, "llm": None} if is_async else given
+    if problem := user_code.accepts(function, called_with):
+        raise ConfigError(f"verify {name}: it cannot be called as {func}(sample): {problem}")
+    return VerifyFunction(
+        name,
+        "custom",
+        given,
+        timeout_s or (IN_PROCESS_TIMEOUT_S if is_async else TIMEOUT_S),
+        score,
+        source,
+        source.text,
+        function if is_async else None,
+        is_async,
+    )
+
+
+def _check_plain(name: str, params: Mapping[str, Any]) -> None:
+    try:
+        digest(dict(params))
+    except (TypeError, ValueError) as e:
+        raise ConfigError(f"verify {name}: its parameters are not plain values: {e}") from e
+
+
+def _split_timeout_score(
+    name: str, params: Mapping[str, Any]
+) -> tuple[dict[str, Any], float | None]:
+    """Return the parameters without `timeout_score`, and that."""
     given = dict(params)
     score = given.pop("timeout_score", None)
     if score is not None and (isinstance(score, bool) or not isinstance(score, int | float)):
         raise ConfigError(f"verify {name}: timeout_score must be a number, not {score!r}")
     if score is not None and not 0 <= score <= 1:
         raise ConfigError(f"verify {name}: timeout_score must be in [0, 1], not {score!r}")
-    on_loop = function if user_code.is_async(function) else None
-    if problem := user_code.accepts(function, given, llm=on_loop is not None):
-        raise ConfigError(f"verify {name}: it cannot be called as {func}(sample): {problem}")
-    limit_s = timeout_s or (ASYNC_TIMEOUT_S if on_loop else TIMEOUT_S)
-    return VerifyFunction(name, "custom", given, limit_s, score, source, on_loop)
+    return given, score
 
 
 def _find(name: str, base_dir: Path) -> Path | None:

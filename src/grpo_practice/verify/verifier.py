@@ -28,7 +28,7 @@ class Verifier:
     def __init__(self, function: VerifyFunction, *, workers: int = 2) -> None:
         self.function = function
         self._pool = Pool(
-            None if function.on_loop else function.file,
+            None if function.in_process else function.file,
             workers=workers,
             timeout_s=function.timeout_s or TIMEOUT_S,
         )
@@ -70,10 +70,10 @@ class Verifier:
                 return await self._regex(sample, response)
             case "judge":
                 return await self._judged(sample, response, judge)
-            case "custom" if function.on_loop is not None:
-                return await self._on_loop(sample, response, judge)
-            case "custom":
+            case "custom" if function.in_process is None:
                 return await self._in_worker(sample, response)
+            case "custom" | "function object":
+                return await self._in_process(sample, response, judge)
 
     async def _math(self, sample: Sample, response: str) -> Verdict:
         """An answer that takes too much time or memory is a wrong answer."""
@@ -107,35 +107,46 @@ class Verifier:
         assert rubric is not None, "resolve() compiles the judge's prompt"
         return await judge.judged(rubric, sample, response, self._asked(chat))
 
-    async def _on_loop(self, sample: Sample, response: str, chat: Chat | None) -> Verdict:
-        """The verdict of the user's async function, with its judge."""
-        llm = judge.JudgeClient(self._asked(chat))
+    async def _in_process(self, sample: Sample, response: str, chat: Chat | None) -> Verdict:
+        """Return the verdict of the user's function in this process, within its time limit."""
+        llm = judge.JudgeClient(self._asked(chat)) if self.function.asks_judge else None
+        view = user_function.view(sample, response)
         try:
             async with asyncio.timeout(self.function.timeout_s):
-                return await self._called(user_function.view(sample, response), llm)
+                outcome = await self._call(view, llm)
         except TimeoutError:
             return self._out_of_time()
+        if llm is not None and llm.failure is not None:
+            # A judge's failure outlives the function's `except`; a made-up reward must not.
+            raise llm.failure
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
 
-    async def _called(self, view: user_code.EvaluationSample, llm: judge.JudgeClient) -> Verdict:
-        """A judge's failure outlives the function's own `except`; a made-up reward would not."""
-        function = self.function.on_loop
-        assert function is not None, "resolve() keeps a function that runs on the loop"
+    async def _call(
+        self, view: user_code.EvaluationSample, llm: judge.JudgeClient | None
+    ) -> Verdict | GrpoPracticeError:
+        """Return the verdict, or the error that stands in for whatever the function raised."""
+        function = self.function.in_process
+        assert function is not None, "resolve() keeps a function that runs in this process"
+        params = self._given if llm is None else {**self._given, "llm": llm}
         try:
-            result = await function(view, llm=llm, **self._given)
+            if user_code.is_async(function):
+                result = await function(view, **params)
+            else:
+                result = await user_code.in_thread(partial(function, view, **params))
             if inspect.isawaitable(result):
                 result = await result
-            outcome: Verdict | GrpoPracticeError = user_function.read_result(result, self._where)
+            plain = self.function.kind == "function object"
+            return user_function.read_result(result, self._where, plain=plain)
         except GrpoPracticeError as e:
-            outcome = e
+            return e
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException as e:  # noqa: BLE001 - sys.exit() of a plug-in ends its answer only
-            outcome = VerifyError(f"{self._where} raised {type(e).__name__}: {e}")
-            outcome.__cause__ = e
-        outcome = llm.failure or outcome
-        if isinstance(outcome, GrpoPracticeError):
-            raise outcome
-        return outcome
+            error = VerifyError(f"{self._where} raised {type(e).__name__}: {e}")
+            error.__cause__ = e
+            return error
 
     async def _in_worker(self, sample: Sample, response: str) -> Verdict:
         view = user_function.view(sample, response)
