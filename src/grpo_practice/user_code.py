@@ -109,6 +109,12 @@ class UserFunction:
         return f"its process ended while it was loaded (exit code {done.returncode})"
 
 
+def find_file(name: str, base_dir: Path) -> Path | None:
+    """Return the file of that name beside the config, else in the current folder; None if none."""
+    places = (base_dir / Path(name).expanduser(), Path.cwd() / name)
+    return next((place.resolve() for place in places if place.is_file()), None)
+
+
 @contextmanager
 def _surroundings(folder: Path) -> Iterator[None]:
     """While a file is loaded: modules beside it can be imported, and `utu.db` where it is absent.
