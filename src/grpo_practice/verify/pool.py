@@ -1,10 +1,13 @@
 """Worker processes that can be killed one by one: the killed one is replaced, the rest goes on."""
 
 import asyncio
-import multiprocessing
 from collections.abc import Callable
-from multiprocessing import forkserver
+from multiprocessing import forkserver, popen_forkserver, spawn
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from typing_extensions import override
 
 from grpo_practice.errors import VerifyError
 from grpo_practice.redact import redactor
@@ -22,10 +25,42 @@ _START_S = 60.0
 _PRELOADED = [
     "grpo_practice.verify.warmup",
     "grpo_practice.verify.worker",
-    "grpo_practice.cli.main",  # a worker imports what the command's main module does
     "pebble",
 ]
 """What all workers have from the process they are copied from: one starts in 10 ms, not 300."""
+
+
+def _preparation_without_main(name: str) -> dict[str, Any]:
+    """Return what a new process is told, less the program that started this one."""
+    told = spawn.get_preparation_data(name)
+    return {key: value for key, value in told.items() if not key.startswith("init_main")}
+
+
+class _Popen(popen_forkserver.Popen):
+    """Start of a process that does not run the program's main module again.
+
+    multiprocessing runs it, for the sake of what was pickled from there. A worker needs nothing of
+    that, and a script without `if __name__ == "__main__"` would start itself in each worker.
+    """
+
+    # This is the library's own function with another `spawn` among its globals: a patch of the
+    # module would also hit processes that the user's program starts meanwhile.
+    _launch = FunctionType(
+        popen_forkserver.Popen._launch.__code__,  # type: ignore[attr-defined]
+        vars(popen_forkserver)
+        | {"spawn": SimpleNamespace(get_preparation_data=_preparation_without_main)},
+    )
+
+
+class _Process(ForkServerProcess):
+    @staticmethod
+    @override
+    def _Popen(process_obj: Any) -> popen_forkserver.Popen:
+        return _Popen(process_obj)
+
+
+class _Context(ForkServerContext):
+    Process = _Process
 
 
 class TimedOutError(Exception):
@@ -90,9 +125,9 @@ class Pool:
     def _start(self) -> "ProcessPool":
         from pebble import ProcessExpired, ProcessPool  # few commands come to need a worker
 
-        context = multiprocessing.get_context("forkserver")
-        if self._source is None:
-            context.set_forkserver_preload(_PRELOADED)
+        context = _Context()
+        # Unless something is named, the server that workers are copied from preloads `__main__`.
+        context.set_forkserver_preload(_PRELOADED if self._source is None else _PRELOADED[1:])
         given = (self._source, redactor.known)
         pool = ProcessPool(self._workers, _TASKS, worker.start, given, context)
         try:
