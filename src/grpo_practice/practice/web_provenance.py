@@ -8,10 +8,15 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
 
 from grpo_practice.prompts.web import web_texts
 from grpo_practice.text import CJK
 from grpo_practice.types import Group, Operation, Quarantine
+
+if TYPE_CHECKING:
+    from publicsuffixlist import PublicSuffixList
 
 PHRASE = 4
 """Words in a row that two texts do not share by chance."""
@@ -20,38 +25,6 @@ PRECISE = 2
 UNSPACED = 8
 """The same, of characters in writing without spaces."""
 
-SHARED = frozenset(
-    [
-        "ac",
-        "co",
-        "com",
-        "edu",
-        "gen",
-        "go",
-        "gob",
-        "gouv",
-        "gov",
-        "gv",
-        "id",
-        "in",
-        "info",
-        "k12",
-        "ltd",
-        "me",
-        "mil",
-        "ne",
-        "net",
-        "nhs",
-        "nic",
-        "nom",
-        "or",
-        "org",
-        "plc",
-        "sch",
-        "web",
-    ]
-)
-"""Second levels of countries below which everybody can have a name."""
 _UNSPACED = re.compile(f"[{CJK}]")
 _WORD = re.compile(rf"[{CJK}]|[^\W{CJK}]+")
 
@@ -73,15 +46,20 @@ def read_in(group: Group) -> Pages:
 
 
 def site_of(host: str) -> str:
-    """The part of a host's name that one owner has: `a.b.example.co.uk` is `example.co.uk`.
-
-    By the shape of the name, which takes some sites that differ for one, and hardly the reverse.
-    """
+    """Return the part of a host's name that one owner has: `example.co.uk` of `a.example.co.uk`."""
     if ":" in host:  # who has one address of a network usually has all of it
         return ":".join(host.strip("[]").split(":")[:3])
-    labels = host.split(".")
-    country = len(labels[-1]) == 2 and len(labels) > 2 and labels[-2] in SHARED
-    return host if host.replace(".", "").isdigit() else ".".join(labels[-3 if country else -2 :])
+    if host.replace(".", "").isdigit():
+        return host
+    return _public_suffixes().privatesuffix(host) or host
+
+
+@cache
+def _public_suffixes() -> "PublicSuffixList":
+    from publicsuffixlist import PublicSuffixList  # reads its list, for 65 ms
+
+    # The names below a hoster's (github.io) cost nothing: two of them would support each other.
+    return PublicSuffixList(only_icann=True)
 
 
 def supported(
