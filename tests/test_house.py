@@ -18,7 +18,7 @@ LAYERS = [
     {"events", "prompts", "config", "sim"},
     {"data", "progress"},
     {"store"},
-    {"user_code"},
+    {"user_code", "processes"},
     {"llm", "verify"},
     {"chat_server"},
     {"reports"},

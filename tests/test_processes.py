@@ -1,8 +1,12 @@
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from grpo_practice.verify.resolve import resolve
+from grpo_practice.verify.verifier import Verifier
 
 SCRIPT = """
 import asyncio, os, pathlib
@@ -31,3 +35,10 @@ def test_a_script_that_runs_whenever_it_is_imported_is_not_run_again_by_workers(
         [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120
     )
     assert done.stdout == "the script runs\n1.0\n", done.stderr
+
+
+@pytest.mark.parametrize("name", ["math", "exact"])
+def test_what_workers_start_from_exists(name: str) -> None:
+    pool = Verifier(resolve(name, {}, None, Path()))._pool
+    for module in pool._preload:  # the process they are copied from is silent about a wrong name
+        import_module(module)
