@@ -120,7 +120,7 @@ def _seen(page: str) -> Iterator["StreamEvent"]:
     for event in stream(page):
         name = event[1][0] if event[0] == "start" else event[1]
         # `<svg/>` has no end: as in a browser, the tags of a page end it, too.
-        if unseen == "svg" and name in _NOT_SVG:
+        if unseen == "svg" and event[0] in ("start", "end") and name in _NOT_SVG:
             unseen = ""
         if event[0] == "end" and unseen and name == unseen:
             unseen = ""
