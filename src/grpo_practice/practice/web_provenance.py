@@ -34,7 +34,7 @@ Pages = Mapping[str, Set[str]]
 
 
 def read_in(group: Group) -> Pages:
-    """The sites that the group's rollouts read, in order of their names."""
+    """Return the sites that the group's rollouts read, in order of their names."""
     found = defaultdict[str, set[str]](set)
     for rollout in group.rollouts:
         for message in rollout.played.transcript:
@@ -65,7 +65,7 @@ def _public_suffixes() -> "PublicSuffixList":
 def supported(
     merged: Sequence[Operation], proposed: Sequence[Pages], own: Iterable[str]
 ) -> tuple[Operation, ...]:
-    """The merged operations with the sites behind them; what one site alone says is quarantined.
+    """Give the merged operations the sites behind them; quarantine what one site alone says.
 
     Takes a second for each 20 MB of pages.
 
@@ -87,7 +87,7 @@ def supported(
 
 
 def phrases(text: str) -> set[Phrase]:
-    """The runs of words in a text by which it can be known again."""
+    """Return the runs of words in a text by which it can be known again."""
     words = _words(text)
     runs = (_run(words, i, _long(word)) for i, word in enumerate(words))
     short = (_run(words, i, PRECISE) for i in range(len(words)))
@@ -96,7 +96,7 @@ def phrases(text: str) -> set[Phrase]:
 
 
 def _run(words: Sequence[str], i: int, n: int) -> Phrase:
-    """`n` words from there on; none where there are not so many."""
+    """Return `n` words from there on; none where there are not so many."""
     return tuple(words[i : i + n]) if i + n <= len(words) else ()
 
 
@@ -105,7 +105,7 @@ def _long(word: str) -> int:
 
 
 def _words(text: str) -> list[str]:
-    """The words without case, compatibility forms and characters that show nothing."""
+    """Split into words without case, compatibility forms and characters that show nothing."""
     if not text.isascii():
         plain = unicodedata.normalize("NFKC", text)
         text = "".join(c for c in plain if unicodedata.category(c) not in ("Cf", "Mn"))
@@ -113,7 +113,7 @@ def _words(text: str) -> list[str]:
 
 
 def _found(texts: Iterable[str], wanted: Set[Phrase]) -> dict[str, set[Phrase]]:
-    """Text → which of the phrases stand in it."""
+    """Return text → which of the phrases stand in it."""
     first = {phrase[0] for phrase in wanted}
     found = {}
     for text in texts:
@@ -125,7 +125,7 @@ def _found(texts: Iterable[str], wanted: Set[Phrase]) -> dict[str, set[Phrase]]:
 
 
 def _behind(op: Operation, proposed: Sequence[Pages]) -> Pages:
-    """What the groups behind a merged operation had read; all of them where it does not say."""
+    """Return what the groups behind a merged operation read; all of them where it does not say."""
     places = [i for i in op.from_ops if i < len(proposed)] or range(len(proposed))
     found = defaultdict[str, set[str]](set)
     for i in places:

@@ -49,7 +49,7 @@ class Verifier:
         await self._pool.close()
 
     async def __call__(self, sample: Sample, response: str, judge: Chat | None) -> Verdict:
-        """What the function says of a response.
+        """Score a response.
 
         Args:
             sample: The question and its gold.
@@ -82,7 +82,7 @@ class Verifier:
                 return await self._in_process(sample, response, judge)
 
     async def _math(self, sample: Sample, response: str) -> Verdict:
-        """An answer that takes too much time or memory is a wrong answer."""
+        """Compare as mathematics; an answer that takes too much time or memory is wrong."""
         golds = gold_texts(sample.answer)
         found = math.at_once(golds, response, fast_path=self.function.params.get("fast_path", True))
         if isinstance(found, Verdict):

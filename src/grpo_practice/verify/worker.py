@@ -29,7 +29,7 @@ def start(secrets: frozenset[str], source: UserFunction | None) -> None:
 
 
 def ask_math(question: Question) -> bool | str:
-    """Whether the answer equals a gold, or why that cannot be told."""
+    """Return whether the answer equals a gold, or why that cannot be told."""
     from grpo_practice.verify import symbolic
 
     read = False
@@ -60,7 +60,7 @@ def ask_built_in(
 
 
 def ask_custom(sample: EvaluationSample, params: Mapping[str, Any], where: str) -> Verdict | str:
-    """The verdict of the user's function, or the message of the VerifyError it deserves."""
+    """Return the verdict of the user's function, or the message of the VerifyError it deserves."""
     assert _function is not None, "the worker was started without a function"
     try:
         result = _function(sample, **params)

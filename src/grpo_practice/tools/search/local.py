@@ -54,7 +54,7 @@ class LocalReader:
     cost_micro: int | None = 0
 
     async def read(self, url: str) -> Page:
-        """The page as text.
+        """Return the page as text.
 
         Raises:
             ToolError: It may not or cannot be read; the message is for a model.
@@ -72,7 +72,7 @@ class LocalReader:
             raise ToolError(f"the page cannot be read: {why}") from e
 
     async def _followed(self, asked: str) -> Page:
-        """The page that the URL leads to; each on the way is checked as if it were asked for."""
+        """Return the page that the URL leads to; each hop is checked as if it were asked for."""
         text = asked
         for hop in range(REDIRECTS + 1):
             try:
@@ -88,7 +88,7 @@ class LocalReader:
         raise ToolError(f"the page was not reached within {REDIRECTS} redirects")
 
     async def _one(self, text: str) -> Page | str:
-        """The page there, or the URL it redirects to."""
+        """Return the page there, or the URL it redirects to."""
         url = self.banned.check(self.guard.url(text))
         async with self.session.get(url, headers=_HEADERS, allow_redirects=False) as response:
             to = response.headers.get("location", "")
@@ -124,7 +124,7 @@ class LocalReader:
 async def open_local(
     guard: Guard, banned: Banned, chars: int, *, total_s: float = TOTAL_S
 ) -> AsyncIterator[LocalReader]:
-    """A reader with connections of its own; each is used once.
+    """Yield a reader with connections of its own; each is used once.
 
     Proxies of the environment are left aside: what a proxy connects to, nobody here can check.
     """

@@ -45,7 +45,7 @@ _CHARSETS = re.compile(
 
 
 def decoded(data: bytes, charset: str | None) -> str:
-    """The bytes as text, by the mark at their beginning, the header, the page's own word, UTF-8."""
+    """Decode by the mark at the beginning, the header, the page's own word, or UTF-8."""
     for mark, name in (
         (b"\xef\xbb\xbf", "utf-8"),
         (b"\xff\xfe", "utf-16"),
@@ -70,7 +70,7 @@ def decoded(data: bytes, charset: str | None) -> str:
 
 
 def readable(page: str, url: str, chars: int) -> tuple[str, bool]:
-    """The page's title, headings, paragraphs and links as text, and whether that is all.
+    """Return the page's title, headings, paragraphs and links as text, and whether that is all.
 
     It ends soon after `chars` characters; `url` is what the page's links are relative to.
     """
