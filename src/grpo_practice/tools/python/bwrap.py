@@ -97,7 +97,7 @@ class Sandbox:
     private: tuple[Path, ...] = ()
 
     def start(self) -> Start:
-        """Start one execution."""
+        """Describe one execution."""
         job = {"uid": next(_UIDS)} if self.root else {}
         return Start(self.command(), job, {}, seccomp=seccomp.here())
 
@@ -146,7 +146,7 @@ class Sandbox:
                     yield place / folder.relative_to(source)
 
     def _interpreter(self) -> Iterator[str]:
-        """Return its folders where they are outside, and what is above them open to all.
+        """Yield what shows its folders where they are outside, and what is above them.
 
         What is private in any folder is covered; the outer folder comes before the inner one.
         """

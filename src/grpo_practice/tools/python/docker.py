@@ -48,7 +48,7 @@ async def open_docker(image: str, memory_mb: int) -> Backend:
 
 
 def container(docker: str, image: str, memory_mb: int) -> Start:
-    """Start one execution, in a container that is removed when its first process ends.
+    """Describe one execution, in a container that is removed when its first process ends.
 
     That one ends when its standard input closes: with the client, however that ends.
     """

@@ -59,7 +59,7 @@ class Service:
     _why: str = field(default="", init=False)
 
     async def ask(self, method: Literal["GET", "POST"], url: str, **what: Any) -> dict[str, Any]:
-        """Return the JSON object of its answer, secrets replaced; `what`: `json`, `params`, `headers`.
+        """Return the JSON object it answers with; `what`: `json`, `params`, `headers`.
 
         Raises:
             ToolError: This request got no usable answer.
