@@ -27,7 +27,7 @@ from grpo_practice.practice.loop import practise
 from grpo_practice.practice.teacher import Teacher
 from grpo_practice.prompts import load_prompts
 from grpo_practice.rollout import Player
-from grpo_practice.store import Store
+from grpo_practice.store import Store, datasets, steps
 from grpo_practice.types import Group, Library, PlannedStep, Sample, Verdict
 from tests.fakes import cancelling
 from tests.store.helpers import planned, spec, upload
@@ -114,8 +114,8 @@ class World:
     async def run(self) -> None:
         """Practise, from what is stored of it."""
         with Store(self.folder / "p.db") as store:
-            row = store.dataset("d")
-            ids = [s.id for s in store.samples(row.id)]
+            row = store.read(datasets.get, "d")
+            ids = [s.id for s in store.read(datasets.samples, row.id)]
             slots = tuple((i, 2) for i in ids)
             plan = [PlannedStep(n, n, 0, slots) for n in range(self.steps)]
             branch = store.begin(spec(row.id), planned(plan))
@@ -147,7 +147,7 @@ class World:
                     after_step=self._after,
                     overlap=self.overlap,
                 )
-                await practise(job, store.steps(branch))
+                await practise(job, store.read(steps.on_line, branch))
 
     async def _verify(self, sample: Sample, response: str, judge: Chat) -> Verdict:
         self.scored += 1

@@ -91,7 +91,7 @@ def load(
 
 def _latest(overrides: Sequence[str], db: Path | None, env: "Environment") -> "AnyLoaded":
     from grpo_practice.config import load_eval_text, load_practice_text
-    from grpo_practice.store import runs
+    from grpo_practice.store.queries import runs
 
     with existing_store(db) as store:
         run = store.read(runs.latest, ["practice", "eval"])
