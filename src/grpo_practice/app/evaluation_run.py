@@ -61,9 +61,8 @@ def prepare_eval(session: Session, chosen: EvalRequest, *, limit: int | None = N
     config, folder = chosen.config, chosen.source.base_dir
     if chosen.rejudge is None:
         check_own(config.agent, folder)
-    for model in (config.agent.model, config.judge_model):
-        if model is not None:
-            endpoint_of(model)  # what is wrong with it is said before anything is recorded
+    for model in config.models.values():
+        endpoint_of(model)  # what is wrong with it is said before anything is recorded
     verify = resolve(config.verify.name, config.verify.params, config.verify.timeout_s, folder)
     check_texts({f"the file of verify {verify.name}": verify.source})
     dataset = eval_dataset(session, config.data, folder)
@@ -220,11 +219,10 @@ async def _play(session: Session, job: EvalJob, run: OpenRun, rows: Sequence[Ste
         Verifier(job.verify) as verifier,
         _plays(job, models, run) as agent,
     ):
-        judge = config.judge_model or config.agent.model
         player = Player(
             agent=agent,
-            student=await models.chats(config.agent.model, "student"),
-            judge=await models.chats(judge, "judge"),
+            student=await models.chats(config.student, "student"),
+            judge=await models.chats(config.judge, "judge"),
             verify=to_the_end(session, verifier),
             run_seed=config.seed,
             task_timeout_s=job.chosen.limits.task_timeout,

@@ -18,7 +18,6 @@ from grpo_practice.app.specs import (
     EvalTarget,
     practice_spec,
     teacher_context,
-    teacher_of,
 )
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.runs import PracticeConfig, PracticeSettings
@@ -79,9 +78,8 @@ def prepare_practice(
     dataset = dataset_of(session, config.data.practice_dataset_name, source.base_dir)
     samples = session.store.read(datasets.samples, dataset.id)[: settings.rollout_data_truncate]
     check_golds(samples, verify, dataset.name)
-    for model in (config.evaluation.agent.model, settings.teacher_model):
-        if model is not None:
-            endpoint_of(model)  # what is wrong with it is said before anything is recorded
+    for model in config.models.values():
+        endpoint_of(model)  # what is wrong with it is said before anything is recorded
     folder = source.base_dir / Path(settings.prompts_dir) if settings.prompts_dir else None
     if start is None:  # a run that began with a library goes on without naming it again
         start = session.store.read(branches.start_library, config.exp_id)
@@ -224,8 +222,6 @@ def planned(
 async def _work(session: Session, job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
     left = any(not row.closed for row in rows)  # a finished run may have an older version's prompts
     config, settings = job.config, job.config.practice
-    agent, judge = config.evaluation.agent, config.evaluation.judge_model
-    distils = teacher_of(config)
     models = Models(
         run.ledger,
         run.emit,
@@ -236,12 +232,12 @@ async def _work(session: Session, job: PracticeJob, run: OpenRun, rows: list[Ste
     async with (
         models,
         Verifier(job.verify) as verifier,
-        open_agent(agent, models, run, job.source.base_dir) as plays,
+        open_agent(config.evaluation.agent, models, run, job.source.base_dir) as plays,
     ):
         player = Player(
             agent=plays,
             student=await models.chats(at_practice(config), "student"),
-            judge=await models.chats(judge or agent.model, "judge"),
+            judge=await models.chats(config.judge, "judge"),
             verify=to_the_end(session, verifier),
             run_seed=settings.seed,
             task_timeout_s=settings.task_timeout,
@@ -249,19 +245,20 @@ async def _work(session: Session, job: PracticeJob, run: OpenRun, rows: list[Ste
         later = replace(
             player,
             student=await models.chats(at_practice(config), "student", later=True),
-            judge=await models.chats(judge or agent.model, "judge", later=True),
+            judge=await models.chats(config.judge, "judge", later=True),
         )
+        reply = endpoint_of(config.teacher)[0].get("max_tokens")
         teacher = Teacher(
-            chat=await models.chats(distils, "teacher"),
+            chat=await models.chats(config.teacher, "teacher"),
             prompts=prompts_from(run.branch.prompts) if left else {},
             agent_objective=settings.agent_objective,
             learning_objective=settings.learning_objective,
             truth=settings.given_ground_truth,
             limit=settings.num_experiences_per_query,
             run_seed=settings.seed,
-            instructions=agent.agent.instructions,
+            instructions=config.evaluation.agent.agent.instructions,
             summaries=settings.summaries,
-            room=room_of(teacher_context(config), endpoint_of(distils)[0].get("max_tokens")),
+            room=room_of(teacher_context(config), reply),
         )
         practice = Practice(
             branch=run.branch,
@@ -292,7 +289,7 @@ def _guard(session: Session, branch: Branch, job: PracticeJob) -> AnswerGuard:
 
 def at_practice(config: PracticeConfig) -> ModelConfig:
     """The agent's model at the practice temperature; evaluation keeps the agent's own."""
-    model = config.evaluation.agent.model
+    model = config.student
     warm = {"temperature": config.practice.rollout_temperature}
     return model.model_copy(update={"model_settings": model.model_settings.model_copy(update=warm)})
 

@@ -108,8 +108,7 @@ def _judge_model() -> "ModelConfig":
                 "this function asks a judge, and none is configured",
                 hint="set JUDGE_LLM_MODEL, JUDGE_LLM_BASE_URL and JUDGE_LLM_API_KEY",
             )
-    config = load_eval(None, overrides, env).config
-    return config.judge_model or config.agent.model
+    return load_eval(None, overrides, env).config.judge
 
 
 async def _score(

@@ -10,7 +10,6 @@ from grpo_practice.app import evaluation_run, practice_run
 from grpo_practice.app.evaluation_run import EvalJob
 from grpo_practice.app.practice_run import PracticeJob
 from grpo_practice.app.session import Plan, Session
-from grpo_practice.app.specs import teacher_of
 from grpo_practice.calls import Stage
 from grpo_practice.canonical import text_sha
 from grpo_practice.config.schema.runs import EvalConfig
@@ -235,7 +234,7 @@ def _practice_calls(
         "merge": Range(0, len(rows)),  # nor is a merge asked for where nothing may pass
     }
     made = _made(store, branch, rows)
-    teacher = teacher_of(config)
+    teacher = config.teacher
     for stage, wanted in calls.items():
         new = Range(max(wanted.low - made[stage], 0.0), max(wanted.high - made[stage], 0.0))
         x = Remaining("practice", stage, teacher, new, 1 if stage == "merge" else at_once)
@@ -266,8 +265,10 @@ def _scored(
     if verify.is_judge:
         asked = judged or rollouts
         least = asked.low if verify.kind == "judge" else 0.0  # a function of the user's may not ask
-        judge, at_once = config.judge_model or agent, config.judge_concurrency
-        left.append(Remaining("evaluation", "judge", judge, Range(least, asked.high), at_once))
+        judged_range = Range(least, asked.high)
+        left.append(
+            Remaining("evaluation", "judge", config.judge, judged_range, config.judge_concurrency)
+        )
     return left
 
 
