@@ -19,7 +19,6 @@ from grpo_practice.errors import (
     ContextOverflowError,
     EndpointError,
 )
-from grpo_practice.llm.ledgered import LedgeredChat
 from grpo_practice.redact import redactor
 from grpo_practice.types import Trajectory
 
@@ -59,7 +58,7 @@ class Program(Protocol):
         ...
 
 
-class OwnAgent:
+class CustomAgent:
     """Plays a rollout by running a program (an `Agent`).
 
     What the program asks at its address goes through the ledger. It ends with the rollout's time.
@@ -80,15 +79,14 @@ class OwnAgent:
         Raises:
             GrpoPracticeError: Why no request of it was answered any more; the run stops.
         """
-        assert isinstance(context.chat, LedgeredChat), "programs speak to the ledger's own chat"
         relay = Relay(context.chat)
         game = _Game(relay, context.limit_s)
         try:
-            with self._proxy.address(Guest(relay.model, game.ask)) as url:
+            with self._proxy.address(Guest(context.chat.model, game.ask)) as url:
                 told = ProgramContext(
                     base_url=url,
                     api_key=API_KEY,
-                    model=relay.model,
+                    model=context.chat.model,
                     attempt=context.scope.address.attempt,
                     seed=context.scope.seed(),
                     limit_s=context.limit_s,

@@ -41,7 +41,7 @@ async def open_own(
     Raises:
         ConfigError: The program cannot be had.
     """
-    from grpo_practice.agents.custom_agents import OwnAgent, Program
+    from grpo_practice.agents.custom_agents import CustomAgent, Program
     from grpo_practice.agents.programs import CommandProgram, FunctionProgram
     from grpo_practice.chat_server.proxy import Proxy
 
@@ -55,7 +55,7 @@ async def open_own(
             program = CommandProgram(_command(config, folder), folder)
         proxy = Proxy()
         async with proxy.served():
-            yield OwnAgent(program, proxy, notice)
+            yield CustomAgent(program, proxy, notice)
 
 
 @contextmanager
