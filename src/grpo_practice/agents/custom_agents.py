@@ -18,6 +18,7 @@ from grpo_practice.errors import (
     ContentFilterError,
     ContextOverflowError,
     EndpointError,
+    is_transient,
 )
 from grpo_practice.redact import redactor
 from grpo_practice.types import Trajectory
@@ -143,7 +144,7 @@ class _Game:
             raise
         except EndpointError as e:
             self._lost = e
-            raise _told(e) from None
+            raise _request_error(e) from None
         except Exception as e:  # noqa: BLE001 - whatever it is, the program is not to blame
             if not self.stopped.done():
                 self.stopped.set_result(e)
@@ -172,13 +173,13 @@ class _Game:
         return replace(ended, response=response, transcript=said, tool_calls=tools)
 
 
-def _told(error: EndpointError) -> RequestError:
+def _request_error(error: EndpointError) -> RequestError:
     """Why a request got no answer, as its library knows such things."""
     if isinstance(error, ContextOverflowError):
         return RequestError(str(error), param="messages", code="context_length_exceeded")
     if isinstance(error, ContentFilterError):
         return RequestError(str(error), code="content_filter")
     status = error.status or 502
-    if 400 <= status < 500 and status not in (408, 409, 425, 429):
+    if status >= 400 and not is_transient(status):
         return RequestError(str(error), status=status)
     return RequestError(str(error), status=502, kind="server_error")

@@ -17,6 +17,7 @@ from grpo_practice.agents import Agent
 from grpo_practice.canonical import digest
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.errors import ConfigError
+from grpo_practice.text import LOOPBACK
 from grpo_practice.user_code import UserFunction
 
 DISTRIBUTIONS = {"agents": "openai-agents"}
@@ -64,7 +65,7 @@ def _no_detour() -> Iterator[None]:
     before = {name: os.environ.get(name) for name in ("NO_PROXY", "no_proxy")}
     known = [text for text in before.values() if text]
     for name in before:
-        os.environ[name] = ",".join([*known, "127.0.0.1"])
+        os.environ[name] = ",".join([*known, LOOPBACK])
     try:
         yield
     finally:

@@ -87,7 +87,7 @@ class AgentChat(Chat, Protocol):
         ...
 
     def with_model(self, name: str, params: Mapping[str, Any], play: Play) -> Chat:
-        """Return a conversation at the same scope with this model; its calls are noted in `play`."""
+        """Return a conversation with this model at the same scope; `play` gets its calls."""
         ...
 
 
