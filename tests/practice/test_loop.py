@@ -20,7 +20,7 @@ from grpo_practice.errors import (
     RunFailedError,
 )
 from grpo_practice.events import Event, RolloutFinished, StepFinished, StepStarted
-from grpo_practice.llm.ledgered import Model, ledgered
+from grpo_practice.llm.ledgered import AgentChat, Model, ledgered
 from grpo_practice.practice import step as one_step
 from grpo_practice.practice.context import Practice
 from grpo_practice.practice.loop import practise
@@ -122,8 +122,8 @@ class World:
             with store.invocation(branch, "test") as invocation:
                 ledger = store.ledger(branch, invocation)
 
-                def chats(by: str) -> Callable[[Scope], Chat]:
-                    def opened(scope: Scope) -> Chat:
+                def chats(by: str) -> Callable[[Scope], AgentChat]:
+                    def opened(scope: Scope) -> AgentChat:
                         model = Model("m", {}, partial(self._send, scope=scope, by=by))
                         return ledgered(model, ledger, self.events.append)(scope)
 

@@ -83,12 +83,13 @@ def _serve(prepared: "Prepared", port: int, recorder: "Recorder | None", where: 
     import asyncio
 
     from grpo_practice.app.serving import serve
+    from grpo_practice.text import LOOPBACK
 
     counts: list[Counts] = []
 
     def ready(bound: int, counted: "Counts") -> None:
         counts.append(counted)
-        agent, url = prepared.agent, f"http://127.0.0.1:{bound}/v1"
+        agent, url = prepared.agent, f"http://{LOOPBACK}:{bound}/v1"
         knows = f" ({count(agent.experiences, 'experience')})" if agent.experiences else ""
         on = f"{prepared.passing_on_to} ({agent.model})"
         note(f"serving {agent.name}{knows} at {url}, passing on to {on}", style="bold")
