@@ -166,7 +166,7 @@ class _Trial:
         what = "a right answer to itself" if refused == 1 else "right answers to themselves"
         text = f"{refused} of {count(n, 'gold')} {_are(refused)} not {what}, as {gold!r}"
         hint = "they were tried bare and in \\boxed{}; grpo-practice verify tries other forms"
-        if self._verify.function.kind in ("custom", "regex"):
+        if self._verify.function.own_form:
             return warning(self._about, text, hint)
         return problem(self._about, DataError(text, hint=hint))
 
