@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from grpo_practice.cli.common import (
-    PROGRAM,
-    ConfigOption,
-    DbOption,
-    SetOption,
-    count,
-    existing_store,
-    note,
-    say,
-)
+from grpo_practice.cli.options import PROGRAM, ConfigOption, DbOption, SetOption, existing_store
+from grpo_practice.cli.terminal.formatting import count, note, say
 from grpo_practice.cli.terminal.tables import facts
 from grpo_practice.errors import ConfigError
 from grpo_practice.text import visible
