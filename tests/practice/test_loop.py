@@ -28,14 +28,14 @@ from grpo_practice.events import (
     StepFinished,
     StepStarted,
 )
-from grpo_practice.llm.ledgered import Model, ledgered
+from grpo_practice.llm.ledgered import AgentChat, Model, ledgered
 from grpo_practice.practice import gates
 from grpo_practice.practice.context import Practice
 from grpo_practice.practice.loop import practise
 from grpo_practice.practice.teacher import Teacher
 from grpo_practice.prompts import load_prompts
 from grpo_practice.rollout import Player
-from grpo_practice.store import Store
+from grpo_practice.store import Store, datasets, steps
 from grpo_practice.types import Group, Library, PlannedStep, Sample, Verdict
 from tests.fakes import cancelling
 from tests.store.helpers import planned, spec, upload
@@ -122,16 +122,16 @@ class World:
     async def run(self) -> None:
         """Practise, from what is stored of it."""
         with Store(self.folder / "p.db") as store:
-            row = store.dataset("d")
-            ids = [s.id for s in store.samples(row.id)]
+            row = store.read(datasets.get, "d")
+            ids = [s.id for s in store.read(datasets.samples, row.id)]
             slots = tuple((i, 2) for i in ids)
             plan = [PlannedStep(n, n, 0, slots) for n in range(self.steps)]
             branch = store.begin(spec(row.id), planned(plan))
             with store.invocation(branch, "test") as invocation:
                 ledger = store.ledger(branch, invocation)
 
-                def chats(by: str) -> Callable[[Scope], Chat]:
-                    def opened(scope: Scope) -> Chat:
+                def chats(by: str) -> Callable[[Scope], AgentChat]:
+                    def opened(scope: Scope) -> AgentChat:
                         model = Model("m", {}, partial(self._send, scope=scope, by=by))
                         return ledgered(model, ledger, self.events.append)(scope)
 
@@ -157,7 +157,7 @@ class World:
                     land=landed,
                     after_step=self._after,
                 )
-                await practise(job, store.steps(branch))
+                await practise(job, store.read(steps.on_line, branch))
 
     async def _verify(self, sample: Sample, response: str, judge: Chat) -> Verdict:
         self.scored += 1
@@ -364,19 +364,20 @@ async def test_failures_ahead_count_for_the_step_they_are_of(world: World) -> No
 
 
 async def test_early_groups_are_reported_as_they_are_played(world: World) -> None:
+    def told(step: int) -> list[type[Event]]:
+        return [type(e) for e in world.events if getattr(e, "step", 0) == step]
+
     merge = world.hold(0, -1, -1, "merge")
     async with running(world):
-        await world.until(lambda: set(EARLY) <= set(world.places()))
-        await settled()
-        early = [type(e) for e in world.events if getattr(e, "step", 0) == 1]
-        assert early.count(RolloutStarted) == early.count(RolloutFinished) == len(EARLY)
-        assert early.count(GroupFinished) == 2
-        assert StepStarted not in early
+        async with asyncio.timeout(PATIENCE_S):
+            while told(1).count(GroupFinished) < 2:
+                await asyncio.sleep(0)
+        assert told(1).count(RolloutStarted) == told(1).count(RolloutFinished) == len(EARLY)
+        assert StepStarted not in told(1)
         merge.set()
-    told = [type(e) for e in world.events if getattr(e, "step", 0) == 1]
-    assert told.count(RolloutStarted) == told.count(RolloutFinished) == 8
-    assert told.count(GroupFinished) == 4
-    assert told.count(StepStarted) == 1
+    assert told(1).count(RolloutStarted) == told(1).count(RolloutFinished) == 8
+    assert told(1).count(GroupFinished) == 4
+    assert told(1).count(StepStarted) == 1
 
 
 async def test_with_all_groups_early_no_step_waits_for_the_one_before(world: World) -> None:

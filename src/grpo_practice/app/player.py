@@ -24,8 +24,7 @@ class PlayerSpec:
     base_dir: Path
     """Folder that paths in the agent's config are relative to."""
     student: ModelConfig
-    judge: ModelConfig | None
-    """None: the agent's own model judges."""
+    judge: ModelConfig
     verify: VerifyFunction
     run_seed: int
     task_timeout_s: float
@@ -53,7 +52,7 @@ async def open_player(
             return Player(
                 agent=agent,
                 student=await models.chats(spec.student, "student", later=later),
-                judge=await models.chats(spec.judge or spec.agent.model, "judge", later=later),
+                judge=await models.chats(spec.judge, "judge", later=later),
                 verify=to_the_end(session, verifier),
                 run_seed=spec.run_seed,
                 task_timeout_s=spec.task_timeout_s,

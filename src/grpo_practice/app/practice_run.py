@@ -18,7 +18,6 @@ from grpo_practice.app.specs import (
     EvalTarget,
     practice_spec,
     teacher_context,
-    teacher_of,
 )
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.runs import PracticeConfig, PracticeSettings
@@ -33,7 +32,7 @@ from grpo_practice.practice.reading import room_of
 from grpo_practice.practice.teacher import Teacher
 from grpo_practice.prompts import Prompt, load_prompts, prompts_from
 from grpo_practice.reports.run_reports import PracticeReport, practice_report
-from grpo_practice.store import branches, datasets
+from grpo_practice.store import branches, datasets, steps
 from grpo_practice.store.queries import scores
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
 from grpo_practice.store.resume import diff
@@ -75,11 +74,10 @@ def prepare_practice(
     verify = resolve(spec.name, spec.params, spec.timeout_s, source.base_dir)
     check_texts({f"the file of verify {verify.name}": verify.source})
     dataset = dataset_of(session, config.data.practice_dataset_name, source.base_dir)
-    samples = list(session.store.samples(dataset.id))[: settings.rollout_data_truncate]
+    samples = session.store.read(datasets.samples, dataset.id)[: settings.rollout_data_truncate]
     check_golds(samples, verify, dataset.name)
-    for model in (config.evaluation.agent.model, settings.teacher_model):
-        if model is not None:
-            endpoint_of(model)  # what is wrong with it is said before anything is recorded
+    for model in config.models.values():
+        endpoint_of(model)  # what is wrong with it is said before anything is recorded
     folder = source.base_dir / Path(settings.prompts_dir) if settings.prompts_dir else None
     if start is None:  # a run that began with a library goes on without naming it again
         start = session.store.read(branches.start_library, config.exp_id)
@@ -149,7 +147,7 @@ async def _run(session: Session, job: PracticeJob) -> PracticeReport:
     config = job.config
     spec = spec_of(job)
     with open_run(session, spec, partial(planned, session, job)) as run:
-        rows = session.store.steps(run.branch)
+        rows = session.store.read(steps.on_line, run.branch)
         there = session.store.read(scores.there, run.branch)
         done = sum(r.rollouts if r.closed else there.get(r.plan.step, 0) for r in rows)
         total = sum(row.rollouts for row in rows)
@@ -193,7 +191,7 @@ def planned(
             hint="undo the change, or add --restart-step N to plan afresh from step N on",
         )
     if branch.dataset_id != job.dataset.id:
-        at_start = session.store.samples(branch.dataset_id)
+        at_start = session.store.read(datasets.samples, branch.dataset_id)
         ids = [s.id for s in at_start][: settings.rollout_data_truncate]
     plan = plan_practice(
         ids,
@@ -223,7 +221,6 @@ def planned(
 async def _work(session: Session, job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
     left = any(not row.closed for row in rows)  # a finished run may have an older version's prompts
     config, settings = job.config, job.config.practice
-    agent, distils = config.evaluation.agent, teacher_of(config)
     models = Models(
         run.ledger,
         run.emit,
@@ -232,26 +229,27 @@ async def _work(session: Session, job: PracticeJob, run: OpenRun, rows: list[Ste
         prices=config.evaluation.prices,
     )
     spec = PlayerSpec(
-        agent=agent,
+        agent=config.evaluation.agent,
         base_dir=job.source.base_dir,
         student=at_practice(config),
-        judge=config.evaluation.judge_model,
+        judge=config.judge,
         verify=job.verify,
         run_seed=settings.seed,
         task_timeout_s=settings.task_timeout,
     )
     async with models, open_player(spec, session, run, models) as (player, later):
+        reply = endpoint_of(config.teacher)[0].get("max_tokens")
         teacher = Teacher(
-            chat=await models.chats(distils, "teacher"),
+            chat=await models.chats(config.teacher, "teacher"),
             prompts=prompts_from(run.branch.prompts) if left else {},
             agent_objective=settings.agent_objective,
             learning_objective=settings.learning_objective,
             truth=settings.given_ground_truth,
             limit=settings.num_experiences_per_query,
             run_seed=settings.seed,
-            instructions=agent.agent.instructions,
+            instructions=config.evaluation.agent.agent.instructions,
             summaries=settings.summaries,
-            room=room_of(teacher_context(config), endpoint_of(distils)[0].get("max_tokens")),
+            room=room_of(teacher_context(config), reply),
         )
         practice = Practice(
             branch=run.branch,
@@ -279,7 +277,7 @@ def _guard(session: Session, branch: Branch, job: PracticeJob) -> AnswerGuard:
 
 def at_practice(config: PracticeConfig) -> ModelConfig:
     """The agent's model at the practice temperature; evaluation keeps the agent's own."""
-    model = config.evaluation.agent.model
+    model = config.student
     warm = {"temperature": config.practice.rollout_temperature}
     return model.model_copy(update={"model_settings": model.model_settings.model_copy(update=warm)})
 

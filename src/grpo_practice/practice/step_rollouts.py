@@ -12,6 +12,7 @@ from grpo_practice.practice.context import Practice
 from grpo_practice.practice.group_policy import Selection
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.rollout import AttemptKey, GroupJob, play_groups
+from grpo_practice.store import rollouts
 from grpo_practice.store.records import StepRow
 from grpo_practice.types import Group, Library, Rollout, Sample
 
@@ -146,7 +147,7 @@ class StepRollouts:
 
     def _group_jobs(self) -> list[GroupJob]:
         branch, plan = self._job.branch, self.row.plan
-        stored = self._job.store.stored(branch, self.row, self._samples, transcripts=True)
+        stored = self._job.store.read(rollouts.stored, branch, self.row, transcripts=True)
         return [
             GroupJob(
                 branch.id,
