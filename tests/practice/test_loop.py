@@ -369,9 +369,7 @@ async def test_early_groups_are_reported_as_they_are_played(world: World) -> Non
 
     merge = world.hold(0, -1, -1, "merge")
     async with running(world):
-        async with asyncio.timeout(PATIENCE_S):
-            while told(1).count(GroupFinished) < 2:
-                await asyncio.sleep(0)
+        await world.until(lambda: told(1).count(GroupFinished) == 2)
         assert told(1).count(RolloutStarted) == told(1).count(RolloutFinished) == len(EARLY)
         assert StepStarted not in told(1)
         merge.set()
