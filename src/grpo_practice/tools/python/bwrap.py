@@ -107,12 +107,12 @@ class Sandbox:
 
     def command(self) -> list[str]:
         """Return the command line. What can be written to is memory, and limited."""
-        size = str(FILE_MB * 2**20)
+        size, variables = str(FILE_MB * 2**20), (ENVIRONMENT | {"HOME": "/tmp"}).items()
         return [
             self.bwrap,
             *self._apart(),
             *("--new-session", "--die-with-parent", "--clearenv"),
-            *_environment(),
+            *(arg for variable in variables for arg in ("--setenv", *variable)),
             *("--perms", "0755", "--dir", "/etc"),
             *(arg for path in _SYSTEM for arg in ("--ro-bind-try", path, path)),
             *("--proc", "/proc", "--dev", "/dev"),
@@ -164,8 +164,3 @@ class Sandbox:
             yield from ("--ro-bind", str(sources[place]), str(place))
         for place in sorted(hidden):
             yield from ("--remount-ro", str(place))
-
-
-def _environment() -> Iterator[str]:
-    for name, value in (ENVIRONMENT | {"HOME": "/tmp"}).items():
-        yield from ("--setenv", name, value)
