@@ -8,7 +8,7 @@ from grpo_practice.events import Emit, RolloutFinished
 from grpo_practice.failure_limit import FailureLimit, Land
 from grpo_practice.rollout import UNSCORED, AttemptKey, GroupJob, Player, play_groups
 from grpo_practice.store import Store, datasets, rollouts
-from grpo_practice.store.records import Branch, RolloutPrompt, StepRow
+from grpo_practice.store.records import Branch, RolloutPrompt, StepRow, Unscored
 from grpo_practice.types import PlannedStep, Rollout, Verdict
 
 
@@ -138,11 +138,11 @@ class _Work:
         rollout_id, rollout = step.stored[place.slot, place.attempt]
         judged = await self.job.player.score(rollout, self.job.player.scope(place))
         self._tell(step, judged)  # as above
-        said: Verdict | str | None = judged.verdict
-        if said is None and judged.played.reason in UNSCORED:
-            said = f"{judged.played.reason}: {judged.played.error}"
-        if said is not None:
-            await self.store.save_verdict(self.job.branch, rollout_id, said)
+        verdict: Verdict | Unscored | None = judged.verdict
+        if verdict is None and judged.played.reason in UNSCORED:
+            verdict = Unscored(judged.played.reason, judged.played.error or "")
+        if verdict is not None:
+            await self.store.save_verdict(self.job.branch, rollout_id, verdict)
         return judged
 
     def _tell(self, step: _Open, rollout: Rollout) -> None:

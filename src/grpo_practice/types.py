@@ -289,6 +289,23 @@ class Operation:
         return replace(self, refused=why.sentence, rule=why.rule)
 
 
+ProposalKey = tuple[int, int]
+"""A proposal of a step: its group's slot, and its place among the group's operations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A merged operation with all that was decided about it. See `practice.merge.edits`."""
+
+    operation: Operation
+    label: int | None = None
+    """Label of the experience that it makes, rewrites or removes; None when it changes nothing."""
+    behind: tuple[ProposalKey, ...] = ()
+    """Proposals that it stands for."""
+    pruned: bool = False
+    """True for a removal that no merge asked for."""
+
+
 def one_vote(votes: int) -> int:
     """Return the one vote that a question has in a step, however often it says so."""
     return (votes > 0) - (votes < 0)
@@ -313,7 +330,9 @@ class Distilled:
     failed: str | None = None
     """Why it taught nothing; None when it was distilled."""
     failed_kind: TeacherFailure | None = None
-    """The kind of that failure."""
+    """Kind of that failure."""
+    unanswered: bool = False
+    """True when it failed because a request got no answer."""
     unread: tuple[str, ...] = ()
     """Why attempts could not be summarised, one reason for each; the others were compared."""
     shortened: int = 0

@@ -12,7 +12,7 @@ from grpo_practice.practice.replies import FULL, LIBRARY_SIZE, read_operations
 from grpo_practice.practice.teacher import GroupKey, Teacher
 from grpo_practice.prompts.system import experience_lines
 from grpo_practice.text import count
-from grpo_practice.types import HOLDS, Distilled, Experience, Library, Operation, sharpens
+from grpo_practice.types import HOLDS, Distilled, Edit, Experience, Library, Operation, sharpens
 
 NEW = "New experiences"
 NO_EVIDENCE = Evidence()
@@ -25,6 +25,8 @@ class Proposal:
     operation: Operation
     slot: int
     sample_id: int
+    ordinal: int = 0
+    """Place among the operations of its group."""
 
 
 def votes(distilled: Iterable[Distilled], samples: Sequence[int]) -> list[Proposal]:
@@ -35,9 +37,9 @@ def votes(distilled: Iterable[Distilled], samples: Sequence[int]) -> list[Propos
         samples: Sample ids. Index = slot.
     """
     return [
-        Proposal(op, done.slot, samples[done.slot])
+        Proposal(op, done.slot, samples[done.slot], n)
         for done in sorted(distilled, key=lambda d: d.slot)
-        for op in done.operations
+        for n, op in enumerate(done.operations)
         if op.refused is None
     ]
 
@@ -199,24 +201,44 @@ def fitting(
     return tuple(made)
 
 
-def apply(library: Library, operations: Iterable[Operation]) -> Library:
-    """The library after the operations, in order; refused ones and NONE change nothing.
+def edits(
+    library: Library,
+    merged: Iterable[Operation],
+    removed: Iterable[Operation] = (),
+    proposed: Sequence[Proposal] = (),
+) -> tuple[Edit, ...]:
+    """Return the operations, in order, with what each does: the one place that gives labels.
 
-    Labels are given in order of the list and never used twice, also when their experience is gone.
+    A label is never used twice, also when its experience is gone. Refused operations and NONE have
+    none. `proposed` is what `from_ops` numbers.
     """
-    texts = {e.label: e.text for e in library.experiences}
-    next_label = library.next_label
-    for op in operations:
+    next_label, made = library.next_label, list[Edit]()
+    for pruned, op in [*((False, op) for op in merged), *((True, op) for op in removed)]:
+        label = int(op.target[1:]) if op.target else None
         if op.refused is not None or op.op == "NONE":
-            continue
-        if op.op == "ADD":
-            texts[next_label] = op.text or ""
+            label = None
+        elif op.op == "ADD":
+            label = next_label
             next_label += 1
+        behind = [proposed[i] for i in op.from_ops if i < len(proposed)]
+        made.append(Edit(op, label, tuple((p.slot, p.ordinal) for p in behind), pruned))
+    return tuple(made)
+
+
+def edited(library: Library, made: Iterable[Edit]) -> Library:
+    """Return the library after the edits."""
+    texts, next_label = {e.label: e.text for e in library.experiences}, library.next_label
+    for edit in made:
+        if edit.label is None:
             continue
-        label = int((op.target or "E0")[1:])
-        if op.op == "UPDATE":
-            texts[label] = op.text or ""
+        if edit.operation.op == "DELETE":
+            del texts[edit.label]
         else:
-            del texts[label]
-    items = tuple(Experience(label, text) for label, text in texts.items())
-    return Library(items, next_label)
+            texts[edit.label] = edit.operation.text or ""
+            next_label = max(next_label, edit.label + 1)
+    return Library(tuple(Experience(label, text) for label, text in texts.items()), next_label)
+
+
+def apply(library: Library, operations: Iterable[Operation]) -> Library:
+    """Return the library after the operations, in order."""
+    return edited(library, edits(library, operations))

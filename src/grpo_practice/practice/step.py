@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from grpo_practice.errors import StepError
+from grpo_practice.errors import StepError, unanswered
 from grpo_practice.events import GroupDistilled, GroupFinished, StepFinished
 from grpo_practice.practice.context import Practice
 from grpo_practice.practice.distil import distil
@@ -13,8 +13,9 @@ from grpo_practice.practice.informative import Status, status_of
 from grpo_practice.practice.lint import quarantine
 from grpo_practice.practice.merge import (
     Proposal,
-    apply,
     changes,
+    edited,
+    edits,
     fitting,
     merge,
     pruned,
@@ -67,6 +68,8 @@ class Step:
         self._distilled = dict[int, Distilled]()
         self._evidence = dict[str, Evidence]()
         """For and against each experience of the library; known at the merge."""
+        self._proposed = list[Proposal]()
+        """Proposals as the merge numbers them; known at the merge."""
 
     async def open(
         self, library: Library, *, ahead: "Step | None" = None, groups: int | None = None
@@ -87,31 +90,32 @@ class Step:
         merged, failed = await self._merge()
         removed = () if failed else pruned(library, merged, self._evidence)
         merged = fitting(library, merged, removed)
-        made = apply(library, [*merged, *removed])
+        made = edits(library, merged, removed, self._proposed)
+        after = edited(library, made)
         groups = [group for _, group in sorted(self._groups.items())]
         rows = [self._row(group) for group in groups]
         mean = mean_reward(groups, weight=self._playing.weight)
         distilled = [done for _, done in sorted(self._distilled.items())]
-        counts = distillation(distilled, merged, removed, len(made))
+        counts = distillation(distilled, merged, removed, len(after))
         stats = step_stats(groups, rows) | {
             "mean_reward": mean,
             "mean_reward_over": counted(skip_uniform=self._job.skip_uniform),
-            "experiences": len(made),
+            "experiences": len(after),
             "quarantined": sum(counts.quarantined.values()),
-            "merge_failed": failed,
+            "merge_failed": _said(failed) if failed else None,
             DISTILLATION: counts.document(),
         }
         result = StepResult(
             groups=rows,
             distilled=distilled,
-            merged=merged,
-            pruned=removed,
-            library=made,
+            edits=made,
+            library=after,
             stats=stats,
-            failed=failed,
+            failed=_said(failed) if failed else None,
+            unanswered=unanswered(failed),
         )
         step, informative = self._playing.row.plan.step, sum(row.informative for row in rows)
-        closed = StepFinished(step, mean, informative, len(made), failed)
+        closed = StepFinished(step, mean, informative, len(after), result.failed)
         library_id = await self._close(result, closed)
         if ahead is not None:
             ahead._playing.wait()
@@ -155,17 +159,17 @@ class Step:
             )
         )
 
-    async def _merge(self) -> tuple[tuple[Operation, ...], str | None]:
+    async def _merge(self) -> tuple[tuple[Operation, ...], StepError | None]:
         """Return the merged operations, or none and why the merge failed."""
         cast = votes(self._distilled.values(), self._sample_ids)
-        proposed = changes(cast)
+        proposed = self._proposed = changes(cast)
         self._evidence = self._weigh(cast)
         try:
             merged = await merge(
                 self._job.teacher, self._library, proposed, self._evidence, self._at()
             )
         except StepError as e:
-            return (), f"{type(e).__name__}: {e}"
+            return (), e
         merged = quarantine(merged, lambda op: self._gives_away(op, self._behind(op, proposed)))
         pages = self._pages(proposed)
         merged = await asyncio.to_thread(supported, merged, pages, self._own())
@@ -233,3 +237,7 @@ class Step:
             planned=self._playing.row.attempts(group.slot),
             library_id=self._playing.shown(group.slot).id,
         )
+
+
+def _said(error: StepError) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -2,13 +2,11 @@
 
 import json
 import sqlite3
-from collections.abc import Mapping
-from typing import Any
 
 from grpo_practice.canonical import digest, text_sha
 from grpo_practice.errors import Change, ConfigError, FingerprintError
 from grpo_practice.store import libraries
-from grpo_practice.store.db import get_text, now, put_text
+from grpo_practice.store.db import get_text, insert, now, put_text
 from grpo_practice.store.records import Branch, JudgeRecord, RunSpec, Segment
 from grpo_practice.store.resume import ADDED, Head, Rebind, Restart, Resume, decide, diff
 from grpo_practice.types import Library
@@ -108,10 +106,9 @@ def line(db: sqlite3.Connection, branch_id: int) -> tuple[Segment, ...]:
 def put_judge(db: sqlite3.Connection, judge: JudgeRecord) -> int:
     """The row of a verify function as it is; made when there is none."""
     source = put_text(db, judge.source, text_sha(judge.source)) if judge.source else None
-    db.execute(
-        "INSERT OR IGNORE INTO judges (sha256, name, spec, source) VALUES (?, ?, ?, ?)",
-        (judge.sha, judge.name, json.dumps(dict(judge.spec), sort_keys=True), source),
-    )
+    made = {"sha256": judge.sha, "name": judge.name, "source": source}
+    made["spec"] = json.dumps(dict(judge.spec), sort_keys=True)
+    insert(db, "judges", made, more="ON CONFLICT DO NOTHING")
     row = db.execute("SELECT judge_id FROM judges WHERE sha256 = ?", (judge.sha,)).fetchone()
     return int(row[0])
 
@@ -159,20 +156,18 @@ def _head(db: sqlite3.Connection, run: str, row: sqlite3.Row) -> Head:
 
 
 def _insert_run(db: sqlite3.Connection, spec: RunSpec) -> None:
-    db.execute(
-        """INSERT INTO runs (run_id, exp_id, kind, role, parent_run_id, parent_step, status,
-             simulated, created_at) VALUES (?,?,?,?,?,?,'new',?,?)""",
-        (
-            spec.name,
-            spec.exp_id,
-            spec.kind,
-            spec.role,
-            spec.parent_run,
-            spec.parent_step,
-            int(spec.simulated),
-            now(),
-        ),
-    )
+    row = {
+        "run_id": spec.name,
+        "exp_id": spec.exp_id,
+        "kind": spec.kind,
+        "role": spec.role,
+        "parent_run_id": spec.parent_run,
+        "parent_step": spec.parent_step,
+        "status": "new",
+        "simulated": int(spec.simulated),
+        "created_at": now(),
+    }
+    insert(db, "runs", row)
 
 
 def _insert_branch(
@@ -187,7 +182,7 @@ def _insert_branch(
     library_id = _start_library(db, spec, parent, from_step)
     restarted = parent is not None and spec.cause == "start"
     cause = rebound["cause"] if rebound else "restart" if restarted else spec.cause
-    row: Mapping[str, Any] = {
+    row = {
         "run_id": spec.name,
         "parent_id": parent,
         "from_step": from_step,
@@ -204,9 +199,7 @@ def _insert_branch(
         "dataset_id": spec.dataset_id,
         "created_at": now(),
     }
-    columns, marks = ", ".join(row), ", ".join(f":{k}" for k in row)
-    cursor = db.execute(f"INSERT INTO branches ({columns}) VALUES ({marks})", row)
-    branch_id = int(cursor.lastrowid or 0)
+    branch_id = insert(db, "branches", row)
     db.execute(
         "UPDATE runs SET head_branch = ?, simulated = ? WHERE run_id = ?",
         (branch_id, int(spec.simulated), spec.name),
