@@ -4,11 +4,12 @@ import json
 import sqlite3
 
 from grpo_practice.canonical import digest, text_sha
-from grpo_practice.errors import Change, ConfigError, FingerprintError
+from grpo_practice.errors import Change, ConfigError, FingerprintError, StoreError
 from grpo_practice.store import libraries
+from grpo_practice.store.bound_keys import complete, diff
 from grpo_practice.store.db import get_text, insert, now, put_text
 from grpo_practice.store.records import Branch, JudgeRecord, RunSpec, Segment
-from grpo_practice.store.resume import ADDED, Head, Rebind, Restart, Resume, decide, diff
+from grpo_practice.store.resume import Head, Rebind, Restart, Resume, resume_decision
 from grpo_practice.types import Library
 
 ENDLESS = 1 << 30
@@ -20,8 +21,8 @@ def begin(
     """The branch to work on; the run, the branch and its head exist afterwards.
 
     Raises:
-        FingerprintError: see `lineage.decide`.
-        ConfigError: see `lineage.decide`; or the name is that of a recorded run.
+        FingerprintError: See `resume.resume_decision`.
+        ConfigError: See `resume.resume_decision`; or the name is that of a recorded run.
     """
     run = db.execute("SELECT * FROM runs WHERE run_id = ?", (spec.name,)).fetchone()
     if run and run["kind"] == "recorded":
@@ -32,7 +33,7 @@ def begin(
     head_row = _branch_row(db, run["head_branch"]) if run and run["head_branch"] else None
     head = _head(db, spec.name, head_row) if head_row is not None else None
     whole = spec.kind == "eval"
-    decision = decide(
+    decision = resume_decision(
         spec.name, head, spec.identity, restart_step=restart_step, again=again, whole=whole
     )
     if run is None:
@@ -84,7 +85,7 @@ def load(db: sqlite3.Connection, branch_id: int, notices: tuple[str, ...] = ()) 
         dataset_id=row["dataset_id"] or 0,
         library=library,
         prompts=prompts,
-        identity=ADDED | json.loads(row["identity"]),
+        identity=complete(json.loads(row["identity"])),
         reuses=_reuses(db, row),
         notices=notices,
     )
@@ -215,7 +216,16 @@ def _start_library(
     A practice run restarted at 0 starts from what its configuration says now.
     """
     if spec.kind == "eval":
-        return spec.library.id if spec.library and spec.library.id else None
+        library = spec.library or Library()
+        # Without a version the score would be filed under no library, for ever.
+        if library.experiences and not library.id:
+            names = ", ".join(e.id for e in library.experiences)
+            raise StoreError(
+                f"{spec.name}: a library with {names} that is not stored cannot be evaluated",
+                hint="close the step that makes it, and evaluate the library that the store"
+                " then has (close_practice returns its id, libraries.load reads it)",
+            )
+        return library.id or None
     if parent is None or from_step == 0:
         return libraries.start(db, spec.name, spec.library)
     held = next(s for s in line(db, parent) if s.first <= from_step - 1 < s.end)

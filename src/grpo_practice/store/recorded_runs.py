@@ -11,9 +11,9 @@ from grpo_practice.calls import Message
 from grpo_practice.canonical import digest, text_sha
 from grpo_practice.errors import ConfigError, FingerprintError
 from grpo_practice.store import branches
+from grpo_practice.store.bound_keys import diff
 from grpo_practice.store.db import insert, now, put_text
 from grpo_practice.store.records import Branch
-from grpo_practice.store.resume import diff
 from grpo_practice.store.rollouts import unpack
 
 SYSTEM = "served"

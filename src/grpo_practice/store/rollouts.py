@@ -11,6 +11,7 @@ from grpo_practice.calls import Message, Turn, Usage, conversations, ended_by_to
 from grpo_practice.canonical import text_sha
 from grpo_practice.errors import StoreError
 from grpo_practice.store import datasets
+from grpo_practice.store.bound_keys import has_own_agent
 from grpo_practice.store.db import Row, insert, insert_all, now, put_text
 from grpo_practice.store.records import Branch, RolloutPrompt, StepRow, Unscored
 from grpo_practice.types import Rollout, Sample, Trajectory, Verdict
@@ -218,14 +219,8 @@ def _turn(row: sqlite3.Row) -> Turn:
 
 
 def _own_agent(db: sqlite3.Connection, branch_id: int) -> bool:
-    """True when the rollouts of a branch are played by an agent of the user's own."""
-    row = db.execute(
-        """SELECT coalesce(json_extract(identity, '$."agent.type"'),
-                           json_extract(identity, '$."evaluation.agent.type"'))
-             FROM branches WHERE branch_id = ?""",
-        (branch_id,),
-    ).fetchone()
-    return row[0] in ("python", "command")
+    row = db.execute("SELECT identity FROM branches WHERE branch_id = ?", (branch_id,)).fetchone()
+    return has_own_agent(json.loads(row["identity"]))
 
 
 def unpack(blob: bytes, codec: int) -> Any:

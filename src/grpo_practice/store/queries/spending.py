@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from grpo_practice.calls import Usage
+from grpo_practice.store.bound_keys import agent_of
 from grpo_practice.store.rollouts import usage_of
 from grpo_practice.types import OWN_FAILURES
 
@@ -245,9 +246,9 @@ def turns(db: sqlite3.Connection, identity: Mapping[str, Any]) -> tuple[int, flo
 
     Those that an error ended are left out.
     """
-    wanted = _agent_of(json.loads(json.dumps(dict(identity))))
+    wanted = agent_of(json.loads(json.dumps(dict(identity))))
     found = db.execute("SELECT branch_id, identity FROM branches").fetchall()
-    alike = [row[0] for row in found if _agent_of(json.loads(row[1])) == wanted]
+    alike = [row[0] for row in found if agent_of(json.loads(row[1])) == wanted]
     n, mean, squares = 0, 0.0, 0.0
     for branch in alike:
         row = db.execute(
@@ -260,12 +261,6 @@ def turns(db: sqlite3.Connection, identity: Mapping[str, Any]) -> tuple[int, flo
         return 0, 0.0, 0.0
     mean /= n
     return n, mean, max(squares / n - mean**2, 0.0) ** 0.5
-
-
-def _agent_of(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """What an identity says of the agent, whether the run practises or evaluates it."""
-    keys = {key.removeprefix("evaluation."): value for key, value in identity.items()}
-    return {key: value for key, value in keys.items() if key.startswith("agent.")}
 
 
 def calls_at(
