@@ -22,8 +22,8 @@ from grpo_practice.events import Notice, RunStarted
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.reports.run_reports import EvalReport, eval_report
 from grpo_practice.rollout import Player
-from grpo_practice.store import Store, branches, datasets, runs
-from grpo_practice.store.queries import scores
+from grpo_practice.store import Store, branches, datasets, steps
+from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
 from grpo_practice.types import PlannedStep
 from grpo_practice.verify.resolve import VerifyFunction, resolve
@@ -68,7 +68,7 @@ def prepare_eval(session: Session, chosen: EvalRequest, *, limit: int | None = N
     dataset = eval_dataset(session, config.data, folder)
     job = EvalJob(chosen, dataset, verify, limit)
     if not _checked(session.store, spec_of(job)):
-        check_golds(session.store.samples(dataset.id), verify, dataset.name)
+        check_golds(session.store.read(datasets.samples, dataset.id), verify, dataset.name)
     return job
 
 
@@ -141,8 +141,8 @@ def following(session: Session, job: EvalJob) -> Session:
     found = store.read(runs.find, job.chosen.target.name)
     if source is None or found is None or found.head_branch is None:
         return session
-    judged = store.steps(store.read(branches.load, found.head_branch))
-    there = {row.plan: row.played_by or row.branch_id for row in store.steps(source)}
+    judged = store.read(steps.on_line, store.read(branches.load, found.head_branch))
+    there = {row.plan: row.played_by or row.branch_id for row in store.read(steps.on_line, source)}
     if not judged or {row.plan: row.played_by for row in judged} == there:
         return session
     session.emit(
@@ -193,8 +193,10 @@ def grown(stored: Sequence[PlannedStep], wanted: Sequence[PlannedStep]) -> list[
 def steps_of(session: Session, job: EvalJob, branch: Branch) -> list[StepRow]:
     """The steps of the evaluation, or of the one whose rollouts it scores again."""
     if job.chosen.rejudge is not None:
-        return session.store.plan_rejudge(branch, session.store.steps(job.chosen.rejudge))
-    return session.store.steps(branch)
+        return session.store.plan_rejudge(
+            branch, session.store.read(steps.on_line, job.chosen.rejudge)
+        )
+    return session.store.read(steps.on_line, branch)
 
 
 def _announce(session: Session, run: OpenRun, rows: Sequence[StepRow], *, simulated: bool) -> None:

@@ -33,7 +33,7 @@ from grpo_practice.practice.teacher import Teacher
 from grpo_practice.prompts import Prompt, load_prompts, prompts_from
 from grpo_practice.reports.run_reports import PracticeReport, practice_report
 from grpo_practice.rollout import Player
-from grpo_practice.store import branches, datasets
+from grpo_practice.store import branches, datasets, steps
 from grpo_practice.store.queries import scores
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
 from grpo_practice.store.resume import diff
@@ -76,7 +76,7 @@ def prepare_practice(
     verify = resolve(spec.name, spec.params, spec.timeout_s, source.base_dir)
     check_texts({f"the file of verify {verify.name}": verify.source})
     dataset = dataset_of(session, config.data.practice_dataset_name, source.base_dir)
-    samples = list(session.store.samples(dataset.id))[: settings.rollout_data_truncate]
+    samples = session.store.read(datasets.samples, dataset.id)[: settings.rollout_data_truncate]
     check_golds(samples, verify, dataset.name)
     for model in config.models.values():
         endpoint_of(model)  # what is wrong with it is said before anything is recorded
@@ -149,7 +149,7 @@ async def _run(session: Session, job: PracticeJob) -> PracticeReport:
     config = job.config
     spec = spec_of(job)
     with open_run(session, spec, partial(planned, session, job)) as run:
-        rows = session.store.steps(run.branch)
+        rows = session.store.read(steps.on_line, run.branch)
         there = session.store.read(scores.there, run.branch)
         done = sum(r.rollouts if r.closed else there.get(r.plan.step, 0) for r in rows)
         total = sum(row.rollouts for row in rows)
@@ -192,7 +192,7 @@ def planned(
             hint="undo the change, or add --restart-step N to plan afresh from step N on",
         )
     if branch.dataset_id != job.dataset.id:
-        at_start = session.store.samples(branch.dataset_id)
+        at_start = session.store.read(datasets.samples, branch.dataset_id)
         ids = [s.id for s in at_start][: settings.rollout_data_truncate]
     plan = plan_practice(
         ids,

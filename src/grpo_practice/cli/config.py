@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from grpo_practice.cli.common import (
-    PROGRAM,
-    ConfigOption,
-    DbOption,
-    SetOption,
-    count,
-    existing_store,
-    note,
-    say,
-)
+from grpo_practice.cli.options import PROGRAM, ConfigOption, DbOption, SetOption, existing_store
+from grpo_practice.cli.terminal.formatting import count, note, say
 from grpo_practice.cli.terminal.tables import facts
 from grpo_practice.errors import ConfigError
 from grpo_practice.text import visible
@@ -91,7 +83,7 @@ def load(
 
 def _latest(overrides: Sequence[str], db: Path | None, env: "Environment") -> "AnyLoaded":
     from grpo_practice.config import load_eval_text, load_practice_text
-    from grpo_practice.store import runs
+    from grpo_practice.store.queries import runs
 
     with existing_store(db) as store:
         run = store.read(runs.latest, ["practice", "eval"])

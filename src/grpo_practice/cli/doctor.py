@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from grpo_practice.cli.common import (
-    ConfigOption,
-    DbOption,
-    JsonOption,
-    SetOption,
-    count,
-    database,
-    note,
-    print_json,
-    say,
-)
+from grpo_practice.cli.options import ConfigOption, DbOption, JsonOption, SetOption, database
+from grpo_practice.cli.terminal.formatting import count, note, print_json, say
 
 if TYPE_CHECKING:
     from grpo_practice.config import Environment

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from grpo_practice.cli.common import PROGRAM, JsonOption, note, print_json, reward, say
+from grpo_practice.cli.options import PROGRAM, JsonOption
+from grpo_practice.cli.terminal.formatting import note, print_json, reward, say
 from grpo_practice.cli.terminal.tables import facts
 from grpo_practice.errors import ConfigError
 

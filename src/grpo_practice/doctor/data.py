@@ -13,7 +13,7 @@ from grpo_practice.data.read import read_samples
 from grpo_practice.data.split import folded
 from grpo_practice.doctor.machine import Finding, ok, problem, warning
 from grpo_practice.errors import ConfigError, DataError, GrpoPracticeError, StepError
-from grpo_practice.store import Store
+from grpo_practice.store import Store, datasets
 from grpo_practice.text import count
 from grpo_practice.types import Sample
 from grpo_practice.verify.answers import gold_texts
@@ -58,7 +58,7 @@ def _read(name: str, config: EvalConfig, store: Store | None, base_dir: Path) ->
         return read_samples(base_dir / name, mapping=mapping).samples
     if store is None:
         raise DataError(f"there is no dataset {name!r} yet", hint=way_to(name))
-    return list(store.samples(store.dataset(name).id))
+    return store.read(datasets.samples, store.read(datasets.get, name).id)
 
 
 def look_at_questions(data: Mapping[str, Sequence[Sample]]) -> list[Finding]:
@@ -166,7 +166,7 @@ class _Trial:
         what = "a right answer to itself" if refused == 1 else "right answers to themselves"
         text = f"{refused} of {count(n, 'gold')} {_are(refused)} not {what}, as {gold!r}"
         hint = "they were tried bare and in \\boxed{}; grpo-practice verify tries other forms"
-        if self._verify.function.kind in ("custom", "regex"):
+        if self._verify.function.own_form:
             return warning(self._about, text, hint)
         return problem(self._about, DataError(text, hint=hint))
 

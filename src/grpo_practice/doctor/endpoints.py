@@ -19,8 +19,8 @@ from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import Endpoint, host, shown_url
 from grpo_practice.llm.prices import Price, Prices
+from grpo_practice.text import is_loopback
 
-HERE = ("localhost", "127.0.0.1", "::1")
 DEADLINE_S = 30.0
 """For one answer; nothing is sent again after it."""
 WHOLE_S = 35.0
@@ -177,7 +177,7 @@ def _price(role: str, model: str, price: Price | None, key: str) -> Finding:
 def _in_clear(role: str, endpoint: Endpoint) -> list[Finding]:
     url = endpoint.base_urls[0]
     secret = endpoint.api_key or "@" in urlsplit(url).netloc or endpoint.headers
-    if urlsplit(url).scheme == "https" or not secret or host(url) in HERE:
+    if urlsplit(url).scheme == "https" or not secret or is_loopback(host(url)):
         return []
     return [warning(role, f"the key goes to {shown_url(url)} in clear", "use https://")]
 

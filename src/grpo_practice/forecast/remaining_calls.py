@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from math import ceil, sqrt
 
 from grpo_practice.app import evaluation_run, practice_run
@@ -30,8 +29,8 @@ from grpo_practice.llm.prices import Prices
 from grpo_practice.practice.group_policy import AGAIN
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.reports.run_reports import EvalReport, PracticeReport
-from grpo_practice.store import Store, branches, runs
-from grpo_practice.store.queries import scores, spending
+from grpo_practice.store import Store, branches, datasets, libraries, steps
+from grpo_practice.store.queries import runs, scores, spending
 from grpo_practice.store.records import Branch, RunSpec, StepRow
 from grpo_practice.store.run_names import eval_name, library_variant
 from grpo_practice.types import Library
@@ -51,7 +50,7 @@ def forecast_practice(session: Session, job: PracticeJob) -> Forecast:
     store, config = session.store, job.config
     spec = practice_run.spec_of(job)
     branch = _begun(session, spec, partial(practice_run.planned, session, job))
-    rows = [row for row in store.steps(branch) if not row.closed]
+    rows = [row for row in store.read(steps.on_line, branch) if not row.closed]
     share, groups = share_of(store, branch.run, truth=config.practice.given_ground_truth)
     learning = _learning(store, job, branch, share)
     left = _practice_calls(store, job, branch, rows, share, learning)
@@ -190,9 +189,9 @@ class _Learning:
 def _learning(store: Store, job: PracticeJob, branch: Branch, share: Range) -> _Learning:
     """Every group that teaches may add as many experiences as it may have lessons."""
     now, after, shown, rollouts = branch.library, dict[int, float](), 0.0, 0
-    rows = store.steps(branch)
+    rows = store.read(steps.on_line, branch)
     for row in rows:
-        now = store.library(row.library_out) if row.closed else now
+        now = store.read(libraries.load, row.library_out) if row.closed else now
     most = float(len(now))
     each = share.high * job.config.practice.num_experiences_per_query
     for row in rows:
@@ -284,7 +283,7 @@ def _evaluations(
 ) -> list[Remaining]:
     """The evaluations of libraries, made and to come; one that is there is not made again."""
     store, settings = session.store, job.config.practice
-    rows = store.steps(branch)
+    rows = store.read(steps.on_line, branch)
     left = list[Remaining]()
     if job.tests is not None:
         tested = practice_run.due(settings, rows)
@@ -334,7 +333,7 @@ def _on_the_way(
 
 def _made_by(store: Store, row: StepRow) -> Library | None:
     """The library that the step made; None while it has not."""
-    return store.library(row.library_out) if row.closed else None
+    return store.read(libraries.load, row.library_out) if row.closed else None
 
 
 def _of_evaluation(store: Store, job: EvalJob, name: str) -> int:
@@ -343,7 +342,7 @@ def _of_evaluation(store: Store, job: EvalJob, name: str) -> int:
     if found is None or found.head_branch is None:
         return _planned(job)
     branch = store.read(branches.load, found.head_branch)
-    return _missing(store, branch, store.steps(branch))
+    return _missing(store, branch, store.read(steps.on_line, branch))
 
 
 def _planned(job: EvalJob) -> int:
@@ -374,7 +373,7 @@ def _told(
     left: Sequence[Remaining],
 ) -> list[Remaining]:
     """The same, with what is known of the prompts: how long they are and how long they may get."""
-    lengths = [len(s.question) for s in islice(store.samples(dataset_id), SAMPLED)]
+    lengths = [len(s.question) for s in store.read(datasets.samples, dataset_id, most=SAMPLED)]
     told = system_prompt(config.agent.agent.instructions, library)
     chars = len(told) + sum(lengths) / max(len(lengths), 1)
     system = text_sha(told)

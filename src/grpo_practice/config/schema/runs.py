@@ -45,7 +45,7 @@ class VerifySpec(Model):
     """
 
     name: str
-    """`math`, `exact`, `contains`, `regex`, `choice`, `judge`, or `path.py:function`."""
+    """A built-in (README), or `path.py:function`."""
     params: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies defaults
     """Its parameters: every further key beside the name."""
     timeout_s: float | None = Field(None, gt=0)
