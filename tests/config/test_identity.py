@@ -1,3 +1,7 @@
+import gzip
+import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -7,14 +11,31 @@ from grpo_practice.config.reading.load import load_eval, load_practice
 from grpo_practice.config.reading.problems import keys_of
 from grpo_practice.config.schema.runs import PracticeConfig, VerifySpec
 from grpo_practice.errors import ConfigError
-from grpo_practice.store.resume import diff
+from grpo_practice.store.resume import ADDED, diff
 from tests.config.files import EVAL, PRACTICE, write
+
+
+def first_identity() -> set[str]:
+    """The keys that every stored run is bound to, however old its database is."""
+    old = Path(__file__).parents[1] / "store/schemas/v1.db.gz"
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.deserialize(gzip.decompress(old.read_bytes()))
+        [stored] = db.execute("SELECT identity FROM branches WHERE identity LIKE '%practice.%'")
+    return set(json.loads(stored[0]))
 
 
 def test_every_config_field_has_a_class_and_every_class_a_field() -> None:
     fields = set(keys_of(PracticeConfig))
     assert {f"evaluation.verify.{name}" for name in VerifySpec.model_fields} <= fields
-    assert fields == set(CLASSES)
+    assert fields - set(CLASSES) == set(), "say in config/identity.py what a change of it means"
+    assert set(CLASSES) - fields == set(), "no field of config/schema has this name any more"
+
+
+def test_older_runs_have_a_value_for_every_key_that_came_later(tmp_path: Path) -> None:
+    new = identity(tmp_path).keys() - first_identity()
+    assert new - ADDED.keys() == set(), (
+        "say in ADDED (store/resume.py) what was done before the key came"
+    )
 
 
 def identity(tmp_path: Path, *flags: str, env: dict[str, str] | None = None) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Which config keys a branch of a run is bound to.
+"""Identity of a run: the config keys that a branch is bound to.
 
 The caller adds what no config holds: the verify file's hash, the start library,
 the format version, the planned samples.
@@ -7,12 +7,12 @@ the format version, the planned samples.
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+from grpo_practice.config.redact import redacted
 from grpo_practice.config.schema.runs import RunConfig
 from grpo_practice.config.schema.tools import what_answers
-from grpo_practice.config.show import redacted
 
 Class = Literal["identity", "eval", "plan", "extend", "operational", "texts", "elsewhere"]
-"""What a change of a key means for a run that exists.
+"""Meaning of a changed key for a run that exists.
 
 - identity: refused, with a diff
 - eval: identity of an evaluation run; nothing to a practice run
@@ -29,7 +29,7 @@ def _of(kind: Class, prefix: str, names: str) -> dict[str, Class]:
 
 
 def _model(prefix: str, params: Class = "elsewhere") -> dict[str, Class]:
-    """The keys of one model; its `model_params` are contained in the settings of its role."""
+    """Class the keys of one model; `model_params` are contained in the settings of its role."""
     provider, settings = f"{prefix}.model_provider.", f"{prefix}.model_settings."
     return {
         **_of("identity", provider, "type model"),
@@ -91,7 +91,7 @@ CLASSES: Mapping[str, Class] = {
 
 
 def flat(config: RunConfig) -> dict[str, Any]:
-    """Every key of the config in dotted form with its value as JSON, secrets hidden.
+    """List every key of the config in dotted form with its value as JSON, secrets hidden.
 
     A model that is null has no keys. Mappings that are free in form are one value.
     """
@@ -110,7 +110,7 @@ def _leaves(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]
 
 
 def identity_of(config: RunConfig) -> dict[str, Any]:
-    """The keys a branch is bound to, dotted as in the config's own YAML, values as JSON.
+    """Return the keys a branch is bound to, dotted as in the config's own YAML, values as JSON.
 
     `extra_args.timeout` is left out: how long we wait does not change what is asked; and so is
     where the services behind tools are.

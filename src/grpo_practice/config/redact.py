@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 
-from grpo_practice.config.reading.yaml_reader import Key
-from grpo_practice.redact import REDACTED, redact_url, url_secrets, variable_secrets
+from grpo_practice.config.reading.yaml_reader import Key, dump_yaml
+from grpo_practice.redact import REDACTED, redact_url, redactor, url_secrets, variable_secrets
 
 _SECRET_KEYS = frozenset(
     {"api_key", "headers", "extra_headers", "env", "extra_query", "password", "token"}
@@ -18,7 +18,7 @@ _REFERENCE = re.compile(r"(?:(?:Bearer|Basic) )?\$\{\s*oc\.env\s*:\s*\w+\s*(?:,\
 
 
 def redact(value: Any, key: Key = ()) -> Any:
-    """The value with every secret replaced; `key` is where it stands."""
+    """Replace every secret in the value; `key` is where it stands."""
     match value:
         case dict():
             return {k: redact(v, (*key, k)) for k, v in value.items()}
@@ -38,7 +38,7 @@ def redact(value: Any, key: Key = ()) -> Any:
 
 
 def secrets_in(value: Any, key: Key = ()) -> Iterator[str]:
-    """Every secret in config values, as `redact` finds them; variables filled in."""
+    """Yield every secret in config values, as `redact` finds them; variables filled in."""
     match value:
         case dict():
             for name, inner in value.items():
@@ -57,3 +57,16 @@ def secrets_in(value: Any, key: Key = ()) -> Iterator[str]:
             yield from url_secrets(value)
         case _:
             return
+
+
+def redacted(config: BaseModel) -> dict[str, Any]:
+    """Return the config as plain values, secrets hidden."""
+    values = config.model_dump()
+    redactor.know(secrets_in(values))
+    hidden: dict[str, Any] = redactor.value(redact(values))
+    return hidden
+
+
+def show(config: BaseModel) -> str:
+    """Return the resolved config as YAML, secrets hidden."""
+    return dump_yaml(redacted(config))

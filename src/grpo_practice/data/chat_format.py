@@ -27,7 +27,7 @@ ROLES: Mapping[str, Role] = {
     "function": "tool",
     "observation": "tool",
 }
-"""Whose turn it is, by the names that are in use."""
+"""Roles by the names that are in use."""
 SHOWN = 40
 """Characters of a strange name that a message shows."""
 
@@ -50,11 +50,11 @@ class Asked:
     """The assistant's text, if the last turn is theirs."""
     system: str | None
     several: bool
-    """True when the question is made of more than one turn."""
+    """Whether the question is made of more than one turn."""
 
 
 def is_conversation(value: object) -> bool:
-    """True for a list of messages, or one packed into a text, as cells of a table have it."""
+    """Return whether it is a list of messages, or one packed into a text (a cell of a table)."""
     value = unpacked(value)
     return (
         isinstance(value, list)
@@ -64,7 +64,7 @@ def is_conversation(value: object) -> bool:
 
 
 def unpacked(value: object) -> object:
-    """The JSON list or object that a text holds; any other value as it is."""
+    """Parse the JSON list or object that a text holds; return any other value as it is."""
     if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
         return value
     text = value.strip()
@@ -76,7 +76,7 @@ def unpacked(value: object) -> object:
 
 
 def turns_of(value: object, key: str) -> list[ChatTurn]:
-    """The messages in order.
+    """Read the messages in order.
 
     Raises:
         DataError: It is no list of messages, or one holds something other than text.
@@ -135,7 +135,7 @@ def _call(call: object) -> str:
 
 
 def asked(turns: Sequence[ChatTurn], key: str) -> Asked:
-    """What is asked in a conversation: all that stands before the assistant's last turn.
+    """Take a conversation apart: the question is all before the assistant's last turn.
 
     Raises:
         DataError: Nothing is asked in it.

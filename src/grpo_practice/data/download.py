@@ -19,7 +19,7 @@ from grpo_practice.types import Sample
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to download, and how much of it."""
+    """A dataset to download, and how much of it."""
 
     what: str
     """A name of the catalogue, or `hf://owner/name[:config][@split]`."""
@@ -29,9 +29,9 @@ class Wanted:
     limit: int | None = None
     """Rows that are kept, from the beginning of the order."""
     seed: int | None = None
-    """Of the order; None is the published one, and for `hf://` the file's."""
+    """Seed of the order; None is the published one, and for `hf://` the file's."""
     mapping: Mapping[str, str] = field(default_factory=dict)
-    """For `hf://`, as for a file; and so is the shape."""
+    """Columns by role, for `hf://` as for a file; so is the shape."""
     shape: str | None = None
     dedup: bool = False
     skip_bad: bool = False
@@ -39,7 +39,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Downloaded:
-    """What came of it."""
+    """Samples of a download."""
 
     samples: list[Sample]
     notes: list[str]
@@ -51,7 +51,7 @@ class Downloaded:
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What holds where the user does not say it."""
+    """Settings where the user gives none."""
 
     name: str
     verify: str | None
@@ -59,7 +59,7 @@ class Defaults:
 
 
 def defaults(wanted: Wanted) -> Defaults:
-    """What the dataset may be called and be verified with; nothing is fetched.
+    """Return a name and a verify function for the dataset; nothing is fetched.
 
     Raises:
         ConfigError: There is no such name.
@@ -71,7 +71,7 @@ def defaults(wanted: Wanted) -> Defaults:
 
 
 def download(wanted: Wanted, *, tell: Callable[[str], None]) -> Downloaded:
-    """The rows as samples, pinned to a commit.
+    """Download the rows as samples, pinned to a commit.
 
     Args:
         wanted: Which.
@@ -173,7 +173,7 @@ def _rows(
     columns: Sequence[str] | None,
     tell: Callable[[str], None],
 ) -> Iterator[Row | DataError]:
-    """The rows of the files, one after the other; each file is fetched when its turn comes."""
+    """Yield the rows of the files; each file is fetched when its turn comes."""
     for number, file in enumerate(files, 1):
         of = f" ({number} of {len(files)})" if len(files) > 1 else ""
         tell(f"{snapshot.repo}: {file}, {_size(snapshot.sizes[file])}{of}")
@@ -190,7 +190,7 @@ def _rows(
 
 
 def _is_lines(path: Path) -> bool:
-    """True for a `.json` that begins with an object, as files of one object a line do."""
+    """Return whether a `.json` begins with an object, as files of one object a line do."""
     if path.suffix != ".json":
         return False
     with path.open("rb") as file:

@@ -19,7 +19,7 @@ DELIMITERS = (",", ";", "\t")
 RUNS_CODE = frozenset({".pkl", ".pickle", ".pt", ".pth", ".py"})
 SPACE = " \t\r\n"
 CUT = ("Expecting", "Unterminated", "Invalid \\")
-"""How a decoder's messages begin that could mean the rest is missing."""
+"""Beginnings of a decoder's messages that could mean the rest is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,28 +33,28 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """Where rows come from."""
+    """Source of rows."""
 
     path: Path
     """`-` is what is piped in. Any of the text formats may be packed with gzip."""
     format: str | None = None
     """One of `FORMATS`; None: as the suffix says, before a `.gz`."""
     delimiter: str | None = None
-    """Of a CSV file; None takes the one its first line has most of."""
+    """Delimiter of a CSV file; None takes the one its first line has most of."""
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Name of the source in messages."""
         return shown(self.path)
 
     @property
     def origin(self) -> str:
-        """Where its rows came from, for later."""
+        """Origin of the rows, as stored."""
         return "stdin" if self.path == STDIN else str(self.path.resolve())
 
 
 def rows(source: FileSource | Path) -> Iterator[Row | DataError]:
-    """Every row of the file, in order; a broken row is its error, and the rows after it go on.
+    """Yield every row of the file, in order; a broken row is an error, and the next ones go on.
 
     What spoils more than one row is raised: a missing file, an encoding, a CSV header or a quote
     that is never closed, the syntax of a `.json`.
@@ -81,7 +81,7 @@ def rows(source: FileSource | Path) -> Iterator[Row | DataError]:
 
 
 def format_of(source: FileSource) -> Format:
-    """What the file is said to be, or what its name says."""
+    """Return the format given, else the one that the file's name says."""
     path = source.path
     if source.format is not None:
         for known in FORMATS:
@@ -115,7 +115,7 @@ _IS_IT_CUT = " (the file's last line: is it cut off?)"
 
 
 def _said(message: str) -> str:
-    """The decoder's message without the words that a place would follow."""
+    """Cut the words that a place would follow off a decoder's message."""
     return message.removesuffix(" starting at").removesuffix(" at")
 
 
@@ -153,7 +153,7 @@ def _json(path: Path) -> Iterator[Row | DataError]:
 
 
 def _elements(text: str) -> Iterator[tuple[int, Any]]:
-    """Each element of the list, and where in the text it begins."""
+    """Yield each element of the list, and where in the text it begins."""
     place = _after(text, 0, "[")
     while not text.startswith("]", place):
         value, end = value_in(text, place)
@@ -188,7 +188,7 @@ def _row(path: Path, place: str, value: object) -> Row | DataError:
 
 
 def _csv(path: Path, delimiter: str | None) -> Iterator[Row | DataError]:
-    # The standard limit of 128 KiB a field is shorter than long-context questions. It is one
+    # The standard limit of 128 KiB a field is shorter than long-context questions; it is one
     # setting for the whole process; there is no other way to raise it.
     csv.field_size_limit(2**31 - 1)
     text = lines(path)
@@ -219,7 +219,7 @@ def _csv(path: Path, delimiter: str | None) -> Iterator[Row | DataError]:
 
 
 def _head(text: Iterator[str]) -> tuple[int, str]:
-    """How many blank lines come first, and the line after them; '' when there is none."""
+    """Count the blank lines that come first, and return the line after them ('' if none)."""
     before = 0
     for line in text:
         if line.strip():

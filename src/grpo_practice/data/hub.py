@@ -60,7 +60,7 @@ class Snapshot:
     readme: str
     """Text of its README; '' when there is none."""
     reached: bool
-    """False when the hub did not answer, and the cache had it; there may be a newer commit."""
+    """Whether the hub answered; if not, the cache had it and a newer commit may exist."""
     revision: "ResolvedRevision" = field(repr=False)
 
     def fetch(self, path: str) -> Path:

@@ -12,12 +12,12 @@ Fields = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What stands in one row."""
+    """Parts of one row."""
 
     question: Asked
-    """Its `answer` and `system` count too, where nothing else says them."""
+    """The question; its `answer` and `system` count too, where nothing else says them."""
     answer: Any
-    """Still to be checked; None where the row has none."""
+    """Unchecked value; None where the row has none."""
     used: frozenset[str]
     """The columns that are used up."""
     meta: Mapping[str, Any] = field(default_factory=dict)
@@ -28,17 +28,17 @@ class Shape:
     """A shape that its columns give away."""
 
     title: str
-    """As its users call it."""
+    """Name among its users."""
     says: str
-    """What is the question, and what the answer."""
+    """Sentence on what is the question, and what the answer."""
     fits: Callable[[Fields], bool]
-    """Whether a row has its columns."""
+    """Test whether a row has its columns."""
     read: Callable[[Fields], Parts]
     """A row's parts, or a DataError that names the key."""
 
 
 def text_or_turns(value: object, key: str) -> Asked:
-    """The question in a text, or in a conversation, of which a last answer is no part.
+    """Read the question in a text, or in a conversation without a last answer.
 
     Raises:
         DataError: It is neither.
@@ -81,7 +81,7 @@ def _alpaca(fields: Fields) -> Parts:
 
 
 def _earlier(history: object, question: str) -> Any:
-    """`[[asked, answered], …]` and the question after them, as turns."""
+    """Read `[[asked, answered], …]` and the question after them as turns."""
     pairs: list[Any] = history if isinstance(history, list) else [history]
     if not all(
         isinstance(p, list) and len(p) == 2 and all(isinstance(t, str) for t in p) for p in pairs
@@ -128,7 +128,7 @@ def _preferred(fields: Fields) -> Parts:
 
 
 def _said(value: object, key: str) -> Any:
-    """The text, or what the assistant says last in a conversation."""
+    """Return the text, or the assistant's last one in a conversation."""
     if not isinstance(value, list) and not is_conversation(value):
         return value
     last = turns_of(value, key)[-1]
@@ -138,7 +138,7 @@ def _said(value: object, key: str) -> Any:
 
 
 TRUTHS = ("ground_truth", "target", "answer")
-"""What a ground truth that is an object calls the answer in it."""
+"""Names of the answer in a ground truth that is an object."""
 
 
 def _verl(fields: Fields) -> Parts:
@@ -154,7 +154,7 @@ def _verl(fields: Fields) -> Parts:
 
 
 def _truth(value: object) -> Any:
-    """The answer inside a ground truth, which may be packed into JSON, even twice.
+    """Find the answer inside a ground truth, which may be packed into JSON, even twice.
 
     A text is unpacked only into texts: `[0, 1]` is an interval, and `12` stays as it is written.
     """
@@ -221,4 +221,4 @@ SHAPES: Mapping[str, Shape] = {
         _verl,
     ),
 }
-"""By the name that `--shape` takes."""
+"""Shapes by the name that `--shape` takes."""

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def value_in(text: str, place: int) -> tuple[Any, int]:
-    """The JSON value that begins there, and where it ends; every problem is a JSONDecodeError."""
+    """Parse the JSON value that begins there; return it and its end, or raise JSONDecodeError."""
     try:
         return _DECODER.raw_decode(text, place)
     except json.JSONDecodeError:

@@ -40,12 +40,12 @@ class Roles:
     """Providers whose key was hidden when the config was stored."""
 
     def student(self, own: ModelConfig, key: Key) -> ModelConfig:
-        """The agent's model: the config's, with URL and key from there, `UTU_LLM_*`, `OPENAI_*`."""
+        """Resolve the agent's model: URL and key from the config, `UTU_LLM_*` or `OPENAI_*`."""
         provider = self._named(own.model_provider, "UTU_LLM", key)
         return self._resolved(own, provider, self._tiers("UTU_LLM", "OPENAI"), key)
 
     def teacher(self, own: ModelConfig | None, student: ModelConfig, key: Key) -> ModelConfig:
-        """The model that distils: its own, else the student's with `model_params`."""
+        """Resolve the model that distils: its own, else the student's with `model_params`."""
         if own is None or own.model_provider == ModelProvider():
             return _caller(own or _plain(student), student.model_provider)
         provider = own.model_provider
@@ -55,11 +55,11 @@ class Roles:
         return _caller(self._resolved(own, provider, tiers, key))
 
     def reader(self, own: ModelConfig | None, student: ModelConfig, key: Key) -> ModelConfig:
-        """The model that a tool asks: its own, else the student's; called as a teacher is."""
+        """Resolve the model that a tool asks: its own, else the student's; as a teacher's is."""
         return self.teacher(own, student, key)
 
     def judge(self, own: ModelConfig | None, student: ModelConfig, key: Key) -> ModelConfig:
-        """The model that scores: its own, else `JUDGE_LLM_*`, else the student's."""
+        """Resolve the model that scores: its own, else `JUDGE_LLM_*`, else the student's."""
         named, at = self.env.get("JUDGE_LLM_MODEL"), self.env.get("JUDGE_LLM_BASE_URL")
         if (own is None or own.model_provider == ModelProvider()) and not named and not at:
             return _caller(own or _plain(student), student.model_provider)
@@ -74,7 +74,7 @@ class Roles:
     def _named(
         self, provider: ModelProvider, prefix: str, key: Key, otherwise: str = ""
     ) -> ModelProvider:
-        """The provider with a model name; a `sim` of the environment is served at the URL there."""
+        """Fill in the model name; a `sim` of the environment is served at the URL there."""
         if provider.model:
             return provider
         named = self.env.get(f"{prefix}_MODEL")
@@ -117,14 +117,14 @@ class Roles:
 
 
 def _plain(student: ModelConfig) -> ModelConfig:
-    """The student's model with none of the student's own sampling."""
+    """Return the student's model with none of the student's own sampling."""
     carried = {name: getattr(student.model_settings, name) for name in _CARRIED}
     settings = ModelSettings().model_copy(update=carried)
     return ModelConfig(model_settings=settings, model_params=student.model_params)
 
 
 def _caller(config: ModelConfig, provider: ModelProvider | None = None) -> ModelConfig:
-    """The model as teacher or judge calls it: `model_params` over its settings, temperature 0."""
+    """Lay `model_params` over the model's settings, as teacher or judge call it; temperature 0."""
     params: ModelParams = config.model_params
     given = params.model_dump(exclude_none=True)
     if config.model_settings.temperature is None:

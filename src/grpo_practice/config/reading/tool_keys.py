@@ -15,7 +15,7 @@ from grpo_practice.text import is_loopback
 def with_keys(
     config: SearchConfig, env: Environment, key: Key, problems: list[Problem], notices: list[str]
 ) -> SearchConfig:
-    """The toolkit with the keys of its services filled in; one that is missing is a problem.
+    """Fill in the keys of the toolkit's services; one that is missing is a problem.
 
     A key of the environment goes to the service it is for, or to this machine. Anywhere else it
     would go to whoever wrote the config, so there it has to be written beside the URL.

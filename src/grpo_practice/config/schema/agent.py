@@ -1,4 +1,4 @@
-"""The agent of a config: who plays, with which model and tools, told what."""
+"""The agent of a config: its model, tools and instructions."""
 
 import shlex
 from typing import Any, Literal
@@ -11,12 +11,12 @@ from grpo_practice.config.schema.tools import Toolkit, named
 
 
 class AgentProfile(Model):
-    """What the agent is called and told."""
+    """Name and instructions of an agent."""
 
     name: str = Field("default", min_length=1, max_length=200)
-    """Its name."""
+    """Name of the agent."""
     instructions: str = ""
-    """Its system prompt, taken literally: no braces, dollars or variables are expanded."""
+    """System prompt, taken literally: no braces, dollars or variables are expanded."""
 
     @field_validator("instructions", mode="before")
     @classmethod
@@ -25,16 +25,16 @@ class AgentProfile(Model):
 
 
 class AgentConfig(Model):
-    """Who plays the rollouts."""
+    """The agent that plays the rollouts."""
 
     type: Literal["simple", "python", "command"] = "simple"
     """`simple`: one question and one reply, or with toolkits as many turns as it takes.
     `python`, `command`: an agent of your own.
     """
     model: ModelConfig = ModelConfig()
-    """Its model."""
+    """Model of the agent."""
     agent: AgentProfile = AgentProfile()
-    """Its name and instructions."""
+    """Name and instructions."""
     toolkits: dict[str, Toolkit] = {}  # noqa: RUF012 - pydantic copies defaults
     """simple: its tools. Built in are `python_executor` and `search`; others come by MCP."""
     max_turns: int = Field(50, ge=1)
@@ -56,7 +56,7 @@ class AgentConfig(Model):
     @field_validator("command", mode="before")
     @classmethod
     def _words(cls, value: Any) -> Any:
-        """Its words; there is no shell, so nothing in them is expanded."""
+        """Split the command into words; there is no shell, so nothing in them is expanded."""
         if isinstance(value, str):
             try:
                 return tuple(shlex.split(value))

@@ -1,4 +1,4 @@
-"""What all config models share: typos are errors, types are strict, nothing changes later."""
+"""Base of all config models: typos are errors, types are strict, nothing changes later."""
 
 import re
 from typing import Annotated, Any, get_args, get_origin
@@ -13,7 +13,7 @@ NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"
 
 
 def check_name(name: str, what: str) -> None:
-    """The name can be that of an experiment, a dataset or a recorded run.
+    """Raise unless the name can be that of an experiment, a dataset or a recorded run.
 
     Raises:
         ConfigError: It cannot; the message says of `what`.
@@ -46,7 +46,7 @@ class Model(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _scalars(cls, value: Any, info: ValidationInfo) -> Any:
-        """Numbers from the environment are read as YAML reads them; a bare number can be a name."""
+        """Read numbers from the environment as YAML does; let a bare number be a name."""
         annotation = cls.model_fields[info.field_name or ""].annotation
         kinds = {annotation} if get_origin(annotation) is dict else set(get_args(annotation))
         kinds = kinds or {annotation}
@@ -60,7 +60,7 @@ class Model(BaseModel):
 
 
 def _models_by_name(annotation: Any) -> bool:
-    """True for `dict[str, SomeModel]`: the models read their own values."""
+    """Return whether it is `dict[str, SomeModel]`: the models read their own values."""
     kinds = get_args(annotation) if get_origin(annotation) is dict else ()
     return any(
         get_origin(kind) is Annotated or (isinstance(kind, type) and issubclass(kind, BaseModel))
@@ -69,7 +69,7 @@ def _models_by_name(annotation: Any) -> bool:
 
 
 def _without_marks(value: Any) -> Any:
-    """A free mapping's values, where nothing says which texts should be numbers."""
+    """Unmark a free mapping's values, where nothing says which texts should be numbers."""
     match value:
         case EnvText():
             return str(value)

@@ -14,7 +14,7 @@ WORKED_OUT = frozenset({"origin", "key_origin"})
 
 
 class ModelProvider(Model):
-    """Where a model is asked.
+    """Endpoint of a model.
 
     After loading, `model`, `base_url` and `api_key` are concrete: the URL and the key come from
     one source; `origin` and `key_origin` name where each was found.
@@ -37,13 +37,13 @@ class ModelProvider(Model):
     send_seed: bool = True
     """Send each request's seed; false for an endpoint that does not take one."""
     origin: str = ""
-    """Where the URL came from, for people; worked out, never configured."""
+    """Source of the URL, for people; worked out, never configured."""
     key_origin: str = ""
-    """Where the key came from, or where one belongs; worked out, never configured."""
+    """Source of the key, or the place for one; worked out, never configured."""
 
     @property
     def simulated(self) -> bool:
-        """True when it is answered inside the program: `sim` or `sim:…`, and no URL."""
+        """Whether it is answered inside the program: `sim` or `sim:…`, and no URL."""
         return is_sim(self.model) and not self.base_url
 
     @property
@@ -75,7 +75,7 @@ class ModelProvider(Model):
 
 
 def is_sim(model: object) -> bool:
-    """True for the names of simulated models."""
+    """Return whether it is the name of a simulated model."""
     return isinstance(model, str) and (model == "sim" or model.startswith("sim:"))
 
 
@@ -88,14 +88,14 @@ def _base_url(url: str) -> str:
 
 
 class Reasoning(Model):
-    """How much a reasoning model thinks."""
+    """Effort of a reasoning model."""
 
     effort: str | None = None
     """Sent as `reasoning_effort`."""
 
 
 class ModelSettings(Model):
-    """How the agent's calls are made. What is null is not sent."""
+    """Settings of the agent's calls. A null one is not sent."""
 
     temperature: float | None = Field(None, ge=0)
     """Sampling temperature; practice rollouts use `rollout_temperature` instead."""
@@ -108,13 +108,13 @@ class ModelSettings(Model):
     max_tokens: int | None = Field(None, ge=1)
     """Most tokens of one reply, reasoning included."""
     tool_choice: str | dict[str, Any] | None = None
-    """Which tool the model must call."""
+    """Tool that the model must call."""
     parallel_tool_calls: bool | None = None
     """Whether one turn may call several tools."""
     reasoning: Reasoning | None = None
     """Reasoning effort."""
     verbosity: str | None = None
-    """How long replies should be."""
+    """Length that replies should have."""
     top_logprobs: int | None = Field(None, ge=0)
     """Log-probabilities of so many tokens."""
     metadata: dict[str, Any] | None = None
@@ -122,7 +122,7 @@ class ModelSettings(Model):
     store: bool | None = None
     """Whether the provider keeps the reply."""
     prompt_cache_retention: str | None = None
-    """How long the provider keeps the prompt's cache."""
+    """Time for which the provider keeps the prompt's cache."""
     include_usage: bool | None = None
     """Ask for token counts when streaming, which has none otherwise; null is the same as true."""
     extra_query: dict[str, Any] | None = None
@@ -149,7 +149,7 @@ class ModelSettings(Model):
         return value
 
     def given(self) -> dict[str, Any]:
-        """The settings that are set, by name, as plain values; header values in clear."""
+        """Return the settings that are set, by name, as plain values; header values in clear."""
         values = self.model_dump(exclude_none=True)
         if self.extra_headers:
             values["extra_headers"] = {
@@ -159,7 +159,7 @@ class ModelSettings(Model):
 
 
 class ModelParams(Model):
-    """How teacher and judge calls to this model are made. What is null is not sent."""
+    """Settings of teacher and judge calls to this model. A null one is not sent."""
 
     temperature: float | None = Field(None, ge=0)
     """Sampling temperature of teacher and judge calls; 0 unless set."""
@@ -173,8 +173,8 @@ class ModelConfig(Model):
     """A model and how it is called."""
 
     model_provider: ModelProvider = ModelProvider()
-    """Where it is asked."""
+    """Endpoint of the model."""
     model_settings: ModelSettings = ModelSettings()
-    """How the agent calls it; for a loaded teacher or judge, how *it* is called."""
+    """Settings of the agent's calls; of a loaded teacher or judge, those of its own calls."""
     model_params: ModelParams = ModelParams()
-    """How it is called as teacher or judge; laid over `model_settings` when the config is read."""
+    """Settings as teacher or judge; laid over `model_settings` when the config is read."""

@@ -25,7 +25,7 @@ _VERIFY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*|.+\.py:[A-Za-z_]\w*")
 
 
 def is_data_file(dataset: object) -> bool:
-    """True when a dataset is given as a file rather than as an uploaded name."""
+    """Return whether a dataset is given as a file rather than as an uploaded name."""
     return isinstance(dataset, str) and PurePath(dataset).suffix.lower() in DATA_SUFFIXES
 
 
@@ -39,7 +39,7 @@ def _dataset(value: str | None) -> str | None:
 
 
 class VerifySpec(Model):
-    """How an answer is scored: a built-in name or `path.py:function`, with its parameters.
+    """Verify function: a built-in name or `path.py:function`, with its parameters.
 
     In YAML: `math`, `score.py:check`, or `{name: regex, pattern: "…", timeout_s: 5}`.
     """
@@ -47,7 +47,7 @@ class VerifySpec(Model):
     name: str
     """A built-in (README), or `path.py:function`."""
     params: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies defaults
-    """Its parameters: every further key beside the name."""
+    """Parameters: every further key beside the name."""
     timeout_s: float | None = Field(None, gt=0)
     """Seconds for one answer; null is the function's own default."""
 
@@ -70,27 +70,27 @@ class VerifySpec(Model):
 
     @property
     def may_ask(self) -> bool:
-        """True when scoring may ask the judge model: `judge`, and functions of the user's."""
+        """Whether scoring may ask the judge model: `judge` and the user's functions may."""
         return self.name == "judge" or ":" in self.name
 
 
 class EvalData(Model):
-    """What the agent is evaluated on."""
+    """Questions of an evaluation."""
 
     dataset: str | None = None
     """Name of an uploaded dataset, or a file (.jsonl, .json, .csv)."""
     type: Literal["single", "mixed"] = "single"
     """`mixed`: also reported by the samples' `source`."""
     question_field: str | None = None
-    """Which field of a dataset file is the question."""
+    """Field of a dataset file that is the question."""
     gt_field: str | None = None
-    """Which field of a dataset file is the answer."""
+    """Field of a dataset file that is the answer."""
 
     _check = field_validator("dataset")(_dataset)
 
 
 class ModelPrice(Model):
-    """What a model costs, in USD per million tokens; 0 where nobody is paid."""
+    """Price of a model, in USD per million tokens; 0 where nobody is paid."""
 
     input: float = Field(ge=0)
     """Tokens of the request."""
@@ -103,16 +103,16 @@ class ModelPrice(Model):
 
 
 class EvalConfig(Model):
-    """How to evaluate an agent."""
+    """Evaluation of an agent."""
 
     exp_id: str = Field(pattern=NAME)
     """Name of the experiment; in a practice config it defaults to that one's."""
     agent: AgentConfig = AgentConfig()
-    """Who answers."""
+    """The agent that answers."""
     data: EvalData = EvalData()
-    """What is asked."""
+    """The questions."""
     verify: VerifySpec
-    """How answers are scored."""
+    """Verify function that scores answers."""
     pass_k: int = Field(1, ge=1, le=MOST)
     """Rollouts per question."""
     concurrency: int = Field(16, ge=1, le=MOST)
@@ -124,7 +124,7 @@ class EvalConfig(Model):
     batch_size: int = Field(8, ge=1)
     """Questions per recorded step."""
     seed: int = 0
-    """What the seeds of all requests are derived from."""
+    """Seed from which those of all requests are derived."""
     prices: dict[str, ModelPrice] = {}  # noqa: RUF012 - pydantic copies defaults
     """Model → `{input, cached_input, output, reasoning}`, USD per million tokens; else a list's."""
 
@@ -174,7 +174,7 @@ class EvalConfig(Model):
 
 
 class DataSettings(Model):
-    """What is practised on."""
+    """Samples to practise on."""
 
     practice_dataset_name: str
     """Name of an uploaded dataset, or a file; `practice_dataset` is the same key."""
@@ -183,7 +183,7 @@ class DataSettings(Model):
 
 
 class PracticeSettings(Model):
-    """How to practise."""
+    """Settings of practice."""
 
     epochs: int = Field(3, ge=1, le=MOST)
     """Passes over the practice data."""
@@ -206,11 +206,11 @@ class PracticeSettings(Model):
     restart_step: int | None = Field(None, ge=0)
     """Null: reuse all there is. N: keep the steps before N, play the others afresh."""
     seed: int = 0
-    """What the order of samples and the seeds of all requests are derived from."""
+    """Seed of the order of samples and of all requests."""
     agent_objective: str = ""
-    """What the agent is given and what it should produce, for the teacher; taken literally."""
+    """Task of the agent (input and output), for the teacher; taken literally."""
     learning_objective: str = ""
-    """What experiences should be about, for the teacher; taken literally."""
+    """Subject of experiences, for the teacher; taken literally."""
     given_ground_truth: bool = True
     """Whether the teacher may see answers and rewards."""
     num_experiences_per_query: int = Field(2, ge=1)
@@ -285,14 +285,14 @@ class PracticeSettings(Model):
 
 
 class PracticeConfig(Model):
-    """How to practise, and how to evaluate what was learnt."""
+    """Practice, and the evaluation of its result."""
 
     exp_id: str = Field(pattern=NAME)
     """Name of the experiment."""
     practice: PracticeSettings = PracticeSettings()
-    """How to practise."""
+    """Settings of practice."""
     data: DataSettings
-    """What is practised on."""
+    """Samples to practise on."""
     evaluation: EvalConfig
     """The agent, how it is scored, and what it is evaluated on."""
 
