@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from grpo_practice.app.agents import open_agent
 from grpo_practice.app.clients import Models, endpoint_of
 from grpo_practice.app.custom_agent import check_own
 from grpo_practice.app.evaluation_run import FEWER, EvalJob, prepare_eval, run_eval
+from grpo_practice.app.player import PlayerSpec, open_player
 from grpo_practice.app.preflight import LOST, check_golds, check_plan, check_texts, dataset_of
-from grpo_practice.app.session import OpenRun, PilotOverError, Session, open_run, to_the_end
+from grpo_practice.app.session import OpenRun, PilotOverError, Session, announced, open_run
 from grpo_practice.app.specs import (
     ConfigSource,
     EvalRequest,
@@ -32,7 +32,6 @@ from grpo_practice.practice.reading import room_of
 from grpo_practice.practice.teacher import Teacher
 from grpo_practice.prompts import Prompt, load_prompts, prompts_from
 from grpo_practice.reports.run_reports import PracticeReport, practice_report
-from grpo_practice.rollout import Player
 from grpo_practice.store import branches, datasets, steps
 from grpo_practice.store.queries import scores
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
@@ -40,7 +39,6 @@ from grpo_practice.store.resume import diff
 from grpo_practice.store.run_names import eval_name, library_variant
 from grpo_practice.types import Library, PlannedStep
 from grpo_practice.verify.resolve import VerifyFunction, resolve
-from grpo_practice.verify.verifier import Verifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,21 +151,22 @@ async def _run(session: Session, job: PracticeJob) -> PracticeReport:
         there = session.store.read(scores.there, run.branch)
         done = sum(r.rollouts if r.closed else there.get(r.plan.step, 0) for r in rows)
         total = sum(row.rollouts for row in rows)
-        run.emit(RunStarted(run.branch.run, run.branch.id, len(rows), total, done, spec.simulated))
-        left = any(not row.closed for row in rows)
-        if left or job.tests or job.selects:
-            await _work(session, job, run, rows)
-        if left and job.pilot is not None:
-            raise PilotOverError
-        report = practice_report(
-            session.store,
-            run.branch,
-            run.invocation,
-            exp_id=config.exp_id,
-            simulated=spec.simulated,
-        )
-        if report.why_failed:
-            raise NotLearntError(report)
+        begun = RunStarted(run.branch.run, run.branch.id, len(rows), total, done, spec.simulated)
+        with announced(session, begun):
+            left = any(not row.closed for row in rows)
+            if left or job.tests or job.selects:
+                await _work(session, job, run, rows)
+            if left and job.pilot is not None:
+                raise PilotOverError
+            report = practice_report(
+                session.store,
+                run.branch,
+                run.invocation,
+                exp_id=config.exp_id,
+                simulated=spec.simulated,
+            )
+            if report.why_failed:
+                raise NotLearntError(report)
     return report
 
 
@@ -229,24 +228,16 @@ async def _work(session: Session, job: PracticeJob, run: OpenRun, rows: list[Ste
         admission=session.admission,
         prices=config.evaluation.prices,
     )
-    async with (
-        models,
-        Verifier(job.verify) as verifier,
-        open_agent(config.evaluation.agent, models, run, job.source.base_dir) as plays,
-    ):
-        player = Player(
-            agent=plays,
-            student=await models.chats(at_practice(config), "student"),
-            judge=await models.chats(config.judge, "judge"),
-            verify=to_the_end(session, verifier),
-            run_seed=settings.seed,
-            task_timeout_s=settings.task_timeout,
-        )
-        later = replace(
-            player,
-            student=await models.chats(at_practice(config), "student", later=True),
-            judge=await models.chats(config.judge, "judge", later=True),
-        )
+    spec = PlayerSpec(
+        agent=config.evaluation.agent,
+        base_dir=job.source.base_dir,
+        student=at_practice(config),
+        judge=config.judge,
+        verify=job.verify,
+        run_seed=settings.seed,
+        task_timeout_s=settings.task_timeout,
+    )
+    async with models, open_player(spec, session, run, models) as (player, later):
         reply = endpoint_of(config.teacher)[0].get("max_tokens")
         teacher = Teacher(
             chat=await models.chats(config.teacher, "teacher"),
@@ -267,12 +258,9 @@ async def _work(session: Session, job: PracticeJob, run: OpenRun, rows: list[Ste
             player=player,
             later=later,
             teacher=teacher,
-            concurrency=settings.rollout_concurrency,
-            max_failed_share=settings.max_failed_share,
+            settings=settings,
             land=session.admission.land,
             after_step=_after_step(session, job, rows),
-            skip_uniform=skips(settings),
-            overlap=settings.overlap,
             guard=_guard(session, run.branch, job) if settings.answer_guard else None,
             pilot=job.pilot,
         )
@@ -292,11 +280,6 @@ def at_practice(config: PracticeConfig) -> ModelConfig:
     model = config.student
     warm = {"temperature": config.practice.rollout_temperature}
     return model.model_copy(update={"model_settings": model.model_settings.model_copy(update=warm)})
-
-
-def skips(settings: PracticeSettings) -> bool:
-    """True when later epochs leave out half of what taught nothing."""
-    return settings.group_policy == "skip_uniform"
 
 
 def due(settings: PracticeSettings, rows: Sequence[StepRow]) -> set[int]:
