@@ -19,7 +19,7 @@ SEED = 42
 """Seed of the published order."""
 
 Rows = Iterable[Row | DataError]
-Made = tuple[list[Row | DataError], list[str]]
+Prepared = tuple[list[Row | DataError], list[str]]
 """Rows with `question`, `answer` and perhaps `level` and `meta`; sentences on what was done."""
 
 WRAPPER = (
@@ -38,19 +38,19 @@ class Entry:
     """One dataset of the catalogue."""
 
     ref: Ref
-    make: Callable[[Rows, Random], Made]
+    prepare: Callable[[Rows, Random], Prepared]
     verify: str
     """The verify function its answers are for."""
     columns: tuple[str, ...] | None = None
     """Columns to read of parquet files; None means all."""
 
 
-def plain(rows: Rows, rng: Random) -> Made:
+def plain(rows: Rows, rng: Random) -> Prepared:
     """Take problem and answer, in the file's order."""
-    return [_mapped(row, _problem) for row in rows], []
+    return [_converted(row, _problem) for row in rows], []
 
 
-def dapo(rows: Rows, rng: Random) -> Made:
+def dapo(rows: Rows, rng: Random) -> Prepared:
     """Keep each problem once, unwrapped: the last answer, in the order of the first; shuffled.
 
     The published file holds every problem about a hundred times.
@@ -59,7 +59,7 @@ def dapo(rows: Rows, rng: Random) -> Made:
     last: dict[str, Row] = {}
     read = bare = changed = 0
     for row in rows:
-        made = _mapped(row, _wrapped)
+        made = _converted(row, _wrapped)
         if isinstance(made, DataError):
             bad.append(made)
             continue
@@ -80,13 +80,13 @@ def dapo(rows: Rows, rng: Random) -> Made:
     return [*bad, *found], notes
 
 
-def afm(rows: Rows, rng: Random) -> Made:
+def afm(rows: Rows, rng: Random) -> Prepared:
     """Keep questions with exactly one answer, shuffled."""
     bad: list[Row | DataError] = []
     found: list[Row] = []
     read = 0
     for read, row in enumerate(rows, 1):
-        made = _mapped(row, partial(_single, number=read))
+        made = _converted(row, partial(_single, number=read))
         if isinstance(made, DataError):
             bad.append(made)
         elif made.fields:
@@ -97,12 +97,12 @@ def afm(rows: Rows, rng: Random) -> Made:
     return [*bad, *found], notes if others else []
 
 
-def webwalker(rows: Rows, rng: Random) -> Made:
+def webwalker(rows: Rows, rng: Random) -> Prepared:
     """Shuffle each difficulty and deal out four easy, seven medium, six hard, and again."""
     bad: list[Row | DataError] = []
     piles: dict[str, list[Row]] = {level: [] for level in dict.fromkeys(TURNS)}
     for number, row in enumerate(rows, 1):
-        made = _mapped(row, partial(_walk, number=number))
+        made = _converted(row, partial(_walk, number=number))
         if isinstance(made, DataError):
             bad.append(made)
         else:
@@ -144,14 +144,14 @@ def way_to(name: str) -> str:
     return f"grpo-practice data download {known}" + ("" if known == name else f" --name {name}")
 
 
-def _mapped(
-    row: Row | DataError, make: Callable[[Mapping[str, Any]], dict[str, Any]]
+def _converted(
+    row: Row | DataError, prepare: Callable[[Mapping[str, Any]], dict[str, Any]]
 ) -> Row | DataError:
     """Make the row into another; an error where it is not as published."""
     if isinstance(row, DataError):
         return row
     try:
-        return Row(row.place, make(row.fields))
+        return Row(row.place, prepare(row.fields))
     except _NotAsPublishedError as e:
         return DataError(f"{row.place}: {e}", hint="has the dataset changed? see --revision")
 

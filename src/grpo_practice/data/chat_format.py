@@ -41,7 +41,7 @@ class ChatTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ChatQuestion:
     """A conversation, taken apart."""
 
     question: str
@@ -134,7 +134,7 @@ def _call(call: object) -> str:
     return f"(calls {function.get('name')} with {spelt})"
 
 
-def asked(turns: Sequence[ChatTurn], key: str) -> Asked:
+def question_of(turns: Sequence[ChatTurn], key: str) -> ChatQuestion:
     """Take a conversation apart: the question is all before the assistant's last turn.
 
     Raises:
@@ -147,7 +147,7 @@ def asked(turns: Sequence[ChatTurn], key: str) -> Asked:
         raise DataError(f"{key!r} has no text of the user before the answer")
     several = len(rest) > 1
     question = "\n\n".join(map(_spoken, rest)) if several else rest[0].text
-    return Asked(question, answer, system or None, several)
+    return ChatQuestion(question, answer, system or None, several)
 
 
 def _spoken(turn: ChatTurn) -> str:

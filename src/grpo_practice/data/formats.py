@@ -114,7 +114,7 @@ def _parquet(path: Path) -> Iterator[Row | DataError]:
 _IS_IT_CUT = " (the file's last line: is it cut off?)"
 
 
-def _said(message: str) -> str:
+def _message(message: str) -> str:
     """Cut the words that a place would follow off a decoder's message."""
     return message.removesuffix(" starting at").removesuffix(" at")
 
@@ -131,7 +131,7 @@ def _jsonl(path: Path) -> Iterator[Row | DataError]:
                 raise json.JSONDecodeError("Extra data", line, end)
         except json.JSONDecodeError as e:
             cut = "" if line.endswith("\n") or not e.msg.startswith(CUT) else _IS_IT_CUT
-            yield at(path, number, f"not valid JSON: {_said(e.msg)} at column {e.pos + 1}{cut}")
+            yield at(path, number, f"not valid JSON: {_message(e.msg)} at column {e.pos + 1}{cut}")
         else:
             yield _row(path, str(number), value)
 
@@ -147,7 +147,7 @@ def _json(path: Path) -> Iterator[Row | DataError]:
         raise at(
             path,
             e.lineno,
-            f"not one JSON list: {_said(e.msg)} at column {e.colno}",
+            f"not one JSON list: {_message(e.msg)} at column {e.colno}",
             hint="a .json file holds one list of objects; a file of one object a line is .jsonl",
         ) from e
 

@@ -4,7 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from grpo_practice.data.chat_format import Asked, asked, is_conversation, turns_of, unpacked
+from grpo_practice.data.chat_format import (
+    ChatQuestion,
+    is_conversation,
+    question_of,
+    turns_of,
+    unpacked,
+)
 from grpo_practice.errors import DataError
 
 Fields = Mapping[str, Any]
@@ -14,7 +20,7 @@ Fields = Mapping[str, Any]
 class Parts:
     """Parts of one row."""
 
-    question: Asked
+    question: ChatQuestion
     """The question; its `answer` and `system` count too, where nothing else says them."""
     answer: Any
     """Unchecked value; None where the row has none."""
@@ -37,15 +43,15 @@ class Shape:
     """A row's parts, or a DataError that names the key."""
 
 
-def text_or_turns(value: object, key: str) -> Asked:
+def text_or_turns(value: object, key: str) -> ChatQuestion:
     """Read the question in a text, or in a conversation without a last answer.
 
     Raises:
         DataError: It is neither.
     """
     if isinstance(value, list) or is_conversation(value):
-        return asked(turns_of(value, key), key)
-    return Asked(_text(value, key), None, None, several=False)
+        return question_of(turns_of(value, key), key)
+    return ChatQuestion(_text(value, key), None, None, several=False)
 
 
 def _text(value: object, key: str) -> str:
@@ -59,7 +65,7 @@ def _text(value: object, key: str) -> str:
 
 def _conversation(key: str) -> Callable[[Fields], Parts]:
     def read(fields: Fields) -> Parts:
-        found = asked(turns_of(fields.get(key), key), key)
+        found = question_of(turns_of(fields.get(key), key), key)
         return Parts(found, found.answer, frozenset({key}))
 
     return read
@@ -72,10 +78,10 @@ def _alpaca(fields: Fields) -> Parts:
         raise DataError(f"'input' is of type {type(more).__name__}, not text")
     if more and more.strip():
         question = f"{question}\n\n{more}"
-    found = Asked(question, None, None, several=False)
+    found = ChatQuestion(question, None, None, several=False)
     history = fields.get("history")
     if history:
-        found = asked(_earlier(history, question), "history")
+        found = question_of(_earlier(history, question), "history")
     used = {"instruction", "input", "output", "history"}
     return Parts(found, fields.get("output"), frozenset(used))
 
@@ -107,7 +113,7 @@ def _fits_preference(fields: Fields) -> bool:
 
 def _completed(fields: Fields) -> Parts:
     question = text_or_turns(fields.get("prompt"), "prompt")
-    answer, label = _said(fields.get("completion"), "completion"), fields.get("label")
+    answer, label = _last_reply(fields.get("completion"), "completion"), fields.get("label")
     if not isinstance(label, bool):
         return Parts(question, answer, frozenset({"prompt", "completion"}))
     meta: dict[str, Any] = {"label": label}
@@ -121,13 +127,13 @@ def _preferred(fields: Fields) -> Parts:
     if "prompt" in fields:
         question = text_or_turns(fields["prompt"], "prompt")
     else:
-        question = asked(turns_of(chosen, "chosen"), "chosen")
-    rejected = _said(fields.get("rejected"), "rejected")
+        question = question_of(turns_of(chosen, "chosen"), "chosen")
+    rejected = _last_reply(fields.get("rejected"), "rejected")
     used = frozenset({"prompt", "chosen", "rejected"})
-    return Parts(question, _said(chosen, "chosen"), used, {"rejected": rejected})
+    return Parts(question, _last_reply(chosen, "chosen"), used, {"rejected": rejected})
 
 
-def _said(value: object, key: str) -> Any:
+def _last_reply(value: object, key: str) -> Any:
     """Return the text, or the assistant's last one in a conversation."""
     if not isinstance(value, list) and not is_conversation(value):
         return value

@@ -74,7 +74,7 @@ def read_rows(
     skip_bad: bool = False,
 ) -> ReadResult:
     """Read rows that are not simply those of one file; errors name `path`. See `read_samples`."""
-    reader = _Reader(path, mapping or {}, shape)
+    reader = _RowReader(path, mapping or {}, shape)
     samples: list[Sample] = []
     for row in found:
         try:
@@ -95,7 +95,7 @@ def read_rows(
 
 
 @dataclass(slots=True)
-class _Reader:
+class _RowReader:
     """Reads one file's rows, and remembers what a person should be told."""
 
     path: Path

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_practice.data.answers import Form, gold, is_scalar, read_as
-from grpo_practice.data.chat_format import Asked, is_conversation
+from grpo_practice.data.chat_format import ChatQuestion, is_conversation
 from grpo_practice.data.columns import Columns, find_columns, guess, has, value_at
 from grpo_practice.data.published_shapes import SHAPES, Parts, Shape, text_or_turns
 from grpo_practice.errors import ConfigError, DataError
@@ -38,7 +38,7 @@ class Layout:
         named = frozenset((*self.columns.role.values(), *self.columns.meta.values()))
         if self.shape is None:
             value = value_at(fields, self.columns.role.get("answer", ""))
-            found = _asked(fields, self.columns.role["question"])
+            found = _question_at(fields, self.columns.role["question"])
             extra = {} if found.answer is None else {"response": found.answer}
             return Parts(found, value, named, extra)
         parts = self.shape.read(fields)
@@ -49,7 +49,7 @@ class Layout:
         return Parts(parts.question, answer, parts.used | named, {**parts.meta, **meta})
 
 
-def _asked(fields: Mapping[str, Any], column: str) -> Asked:
+def _question_at(fields: Mapping[str, Any], column: str) -> ChatQuestion:
     value = value_at(fields, column)
     if isinstance(value, list) and is_conversation(value):
         return text_or_turns(value, column)
@@ -58,7 +58,7 @@ def _asked(fields: Mapping[str, Any], column: str) -> Asked:
         raise DataError(f"the question ({column!r}) is {kind}")
     if not value.strip():
         raise DataError(f"the question ({column!r}) is empty")
-    return Asked(value, None, None, several=False)
+    return ChatQuestion(value, None, None, several=False)
 
 
 def find_layout(

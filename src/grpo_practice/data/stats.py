@@ -60,7 +60,7 @@ class Stats:
 def stats(samples: Sequence[Sample]) -> Stats:
     """Count what there is in a dataset of at least one sample."""
     texts = [s.question for s in samples]
-    answers = [len(_text(s.answer)) for s in samples if s.answer is not None]
+    answers = [len(_answer_text(s.answer)) for s in samples if s.answer is not None]
     exact, alike = set(texts), set(map(folded, texts))
     return Stats(
         rows=len(samples),
@@ -89,7 +89,7 @@ def _lengths(values: Iterable[int]) -> Lengths:
     return Lengths(found[0], found[last // 2], found[-(-last * 95 // 100)], found[-1])
 
 
-def _text(answer: Answer) -> str:
+def _answer_text(answer: Answer) -> str:
     return " ".join(map(str, answer)) if isinstance(answer, list) else str(answer)
 
 

@@ -68,7 +68,7 @@ def lines(path: Path) -> Iterator[str]:
                     raise at(path, number, f"the line is longer than {MAX_LINE >> 20} MiB")
                 if bounded and (size > MAX_STREAM or number > MAX_LINES):
                     raise _too_much(path, number)
-                yield _text(path, number, raw)
+                yield _decoded(path, number, raw)
     except (EOFError, zlib.error, gzip.BadGzipFile) as e:
         what = "the gzip file is cut off" if isinstance(e, EOFError) else "the gzip file is broken"
         raise at(path, number + 1, f"{what} here", hint="pack it, or fetch it, again") from e
@@ -125,7 +125,7 @@ def _file(path: Path) -> "Iterator[io.BufferedReader[Any]]":
         yield file
 
 
-def _text(path: Path, number: int, raw: bytes) -> str:
+def _decoded(path: Path, number: int, raw: bytes) -> str:
     # Raised, never skipped: skipping would drop just the rows with an accent.
     if number == 1 and raw.startswith(WIDE_MARKS):
         raise at(path, 1, "the file is UTF-16, not UTF-8", hint=_convert(path, "UTF-16"))

@@ -96,11 +96,11 @@ class Draft:
         """
         for key, text in _stored_in_clear(config.model_dump()):
             if redactor.holds(text):
-                said = "it holds a secret (an API key, a header, a part of a URL)"
+                reason = "it holds a secret (an API key, a header, a part of a URL)"
                 hint = "take it out: this text is stored in clear"
                 if "extra_body" in key or "extra_args" in key:
                     hint = "send it in extra_headers: the body of a request is stored"
-                self.problems.append(Problem(key, said, hint, private=True))
+                self.problems.append(Problem(key, reason, hint, private=True))
         self.check()
 
     def text(self) -> str:

@@ -10,11 +10,9 @@ from grpo_practice.config.reading.draft import ComposedConfig, Draft
 from grpo_practice.config.reading.env import Environment, as_environment
 from grpo_practice.config.reading.problems import Problem
 from grpo_practice.config.reading.roles import Roles
-from grpo_practice.config.reading.tool_keys import with_keys
 from grpo_practice.config.reading.yaml_reader import Key, Tree, parse_yaml
 from grpo_practice.config.redact import secrets_in
 from grpo_practice.config.schema.agent import AgentConfig
-from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, RunConfig, is_data_file
 from grpo_practice.config.schema.tools import SearchToolkit
 from grpo_practice.errors import ConfigError
@@ -191,36 +189,30 @@ def _loaded(draft: Draft, config: C) -> Loaded[C]:
 
 def _named_by_dotenv(config: RunConfig, env: Environment) -> list[str]:
     """Return a sentence for each URL that a `.env` names: its writer is sent every request."""
-    said = []
+    notices = []
     for provider in (model.model_provider for model in config.models.values()):
         if provider.base_url and f" in {env.path}" in provider.origin:
             urls = ", ".join(map(redact_url, provider.base_url))
             where = provider.origin.rpartition(", from ")[2]
-            said.append(f"{provider.model} is asked at {urls} ({where})")
-    return list(dict.fromkeys(said))
+            notices.append(f"{provider.model} is asked at {urls} ({where})")
+    return list(dict.fromkeys(notices))
 
 
 def _eval_models(config: EvalConfig, roles: Roles, at: Key) -> tuple[AgentConfig, EvalConfig]:
     """Resolve the models of the evaluation; drop a judge that is not asked."""
     model = roles.student(config.agent.model, (*at, "agent", "model"))
-    toolkits = {
-        name: _search(kit, model, roles, (*at, "agent", "toolkits", name))
-        if isinstance(kit, SearchToolkit)
-        else kit
-        for name, kit in config.agent.toolkits.items()
-    }
+    toolkits = dict(config.agent.toolkits)
+    for name, kit in toolkits.items():
+        if isinstance(kit, SearchToolkit):
+            key = (*at, "agent", "toolkits", name)
+            reader = roles.teacher(kit.config_llm, model, (*key, "config_llm"))
+            services = roles.services(kit.config, (*key, "config"))
+            toolkits[name] = kit.model_copy(update={"config_llm": reader, "config": services})
     agent = config.agent.model_copy(update={"model": model, "toolkits": toolkits})
     judge = None
     if config.verify.may_ask:
         judge = roles.judge(config.judge_model, model, (*at, "judge_model"))
     return agent, config.model_copy(update={"agent": agent, "judge_model": judge})
-
-
-def _search(kit: SearchToolkit, student: ModelConfig, roles: Roles, at: Key) -> SearchToolkit:
-    """Resolve the model that reads pages, and the keys of the toolkit's services."""
-    llm = roles.reader(kit.config_llm, student, (*at, "config_llm"))
-    keyed = with_keys(kit.config, roles.env, (*at, "config"), roles.problems, roles.notices)
-    return kit.model_copy(update={"config_llm": llm, "config": keyed})
 
 
 def _one_dataset_key(draft: Draft) -> None:

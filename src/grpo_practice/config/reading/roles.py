@@ -1,7 +1,10 @@
-"""The three models of a run, student, teacher and judge, each with endpoint and settings."""
+"""Endpoints and settings of a run's student, teacher and judge, and keys of its web services."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
 
 from grpo_practice.config.reading.endpoint import (
     Tier,
@@ -21,6 +24,9 @@ from grpo_practice.config.schema.provider import (
     ModelSettings,
     is_sim,
 )
+from grpo_practice.config.schema.tools import SearchConfig
+from grpo_practice.redact import redact_url
+from grpo_practice.text import is_loopback
 
 _CARRIED = (
     "metadata", "store", "prompt_cache_retention", "include_usage",
@@ -45,7 +51,7 @@ class Roles:
         return self._resolved(own, provider, self._tiers("UTU_LLM", "OPENAI"), key)
 
     def teacher(self, own: ModelConfig | None, student: ModelConfig, key: Key) -> ModelConfig:
-        """Resolve the model that distils: its own, else the student's with `model_params`."""
+        """Resolve a model called as a teacher: its own, else the student's with `model_params`."""
         if own is None or own.model_provider == ModelProvider():
             return _caller(own or _plain(student), student.model_provider)
         provider = own.model_provider
@@ -53,10 +59,6 @@ class Roles:
             provider = provider.model_copy(update={"model": student.model_provider.model})
         tiers = [tier_of(student.model_provider, "the agent"), *self._tiers("UTU_LLM", "OPENAI")]
         return _caller(self._resolved(own, provider, tiers, key))
-
-    def reader(self, own: ModelConfig | None, student: ModelConfig, key: Key) -> ModelConfig:
-        """Resolve the model that a tool asks: its own, else the student's; as a teacher's is."""
-        return self.teacher(own, student, key)
 
     def judge(self, own: ModelConfig | None, student: ModelConfig, key: Key) -> ModelConfig:
         """Resolve the model that scores: its own, else `JUDGE_LLM_*`, else the student's."""
@@ -70,6 +72,34 @@ class Roles:
         ours = tier_of(student.model_provider, "the agent")
         tiers = [*self._tiers("JUDGE_LLM"), ours, *self._tiers("OPENAI")]
         return _caller(self._resolved(config, provider, tiers, key, "JUDGE_LLM"))
+
+    def services(self, config: SearchConfig, key: Key) -> SearchConfig:
+        """Fill in the keys of the services; one that is missing is a problem."""
+        search = "SERPER_API_KEY" if config.search_engine == "google" else "JINA_API_KEY"
+        wanted = [("search_api_key", search, config.search_url, config.search_api_key)]
+        if config.crawl_engine == "jina":
+            url, own = config.crawl_url, config.crawl_api_key
+            wanted.append(("crawl_api_key", "JINA_API_KEY", url, own))
+        found = {}
+        for field_name, name, url, own in wanted:
+            value = self.env.get(name)
+            if own is not None:
+                continue
+            # A key of the environment goes to the service it is for, or to this machine: anywhere
+            # else it would go to whoever wrote the config.
+            if url is not None and not is_loopback(urlsplit(url).hostname or ""):
+                if value:
+                    self.notices.append(
+                        f"{name} is not sent to {redact_url(url)}, which the config names without a"
+                        f" key; if it belongs there, add `{field_name}: ${{oc.env:{name}}}`"
+                    )
+            elif value:
+                found[field_name] = SecretStr(value)
+            elif url is None:
+                hint = f"set {name}, or add it to .env"
+                text = f"is missing: {name} is not set"
+                self.problems.append(Problem((*key, field_name), text, hint))
+        return config.model_copy(update=found)
 
     def _named(
         self, provider: ModelProvider, prefix: str, key: Key, otherwise: str = ""

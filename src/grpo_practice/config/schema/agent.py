@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from grpo_practice.config.schema.base import Model
+from grpo_practice.config.schema.base import Model, Names, Text
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.tools import Toolkit, named
 
@@ -15,13 +15,8 @@ class AgentProfile(Model):
 
     name: str = Field("default", min_length=1, max_length=200)
     """Name of the agent."""
-    instructions: str = ""
+    instructions: Text = ""
     """System prompt, taken literally: no braces, dollars or variables are expanded."""
-
-    @field_validator("instructions", mode="before")
-    @classmethod
-    def _nothing(cls, value: Any) -> Any:
-        return "" if value is None else value
 
 
 class AgentConfig(Model):
@@ -39,7 +34,7 @@ class AgentConfig(Model):
     """simple: its tools. Built in are `python_executor` and `search`; others come by MCP."""
     max_turns: int = Field(50, ge=1)
     """simple: most model calls of one rollout with tools; then one more, without tools."""
-    stop_at_tool_names: tuple[str, ...] = Field((), strict=False)
+    stop_at_tool_names: Names = Field((), strict=False)
     """simple: the result of one of these tools is the answer."""
     function: str | None = None
     """python: `file.py:function` or `package.module:function`."""
@@ -47,11 +42,6 @@ class AgentConfig(Model):
     """command: the program and its arguments; started once for each rollout."""
 
     _named = field_validator("toolkits", mode="before")(named)
-
-    @field_validator("stop_at_tool_names", mode="before")
-    @classmethod
-    def _no_names(cls, value: Any) -> Any:
-        return () if value is None else value
 
     @field_validator("command", mode="before")
     @classmethod

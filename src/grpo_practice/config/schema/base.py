@@ -1,12 +1,21 @@
 """Base of all config models: typos are errors, types are strict, nothing changes later."""
 
 import re
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+)
 
 from grpo_practice.config.reading.yaml_reader import plain
 from grpo_practice.errors import ConfigError
+from grpo_practice.text import is_web_address
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"
 """Names of experiments and datasets: they become parts of run names and of file names."""
@@ -23,6 +32,29 @@ def check_name(name: str, what: str) -> None:
             f"{name!r} cannot be the name of {what}",
             hint="letters, digits, `.`, `_`, `-`; 1 to 100, not starting with . or -",
         )
+
+
+def _web_address(value: str | None) -> str | None:
+    if value is not None and not is_web_address(value):
+        raise ValueError("should be an http:// or https:// URL with a host")
+    return value
+
+
+def _no_empty_key(value: SecretStr | None) -> SecretStr | None:
+    return value if value and value.get_secret_value() else None
+
+
+T = TypeVar("T")
+Url = Annotated[T, AfterValidator(_web_address)]
+"""An http:// or https:// URL with a host."""
+Secret = Annotated[SecretStr | None, AfterValidator(_no_empty_key)]
+"""A key; an empty one, as an unset variable gives, is none."""
+Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
+"""A text; null is the empty one."""
+Table = Annotated[dict[str, T], BeforeValidator(lambda value: {} if value is None else value)]
+"""A mapping; null is the empty one."""
+Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: () if value is None else value)]
+"""Texts; null is none."""
 
 
 class EnvText(str):

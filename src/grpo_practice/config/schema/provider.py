@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator
 
-from grpo_practice.config.schema.base import Model
+from grpo_practice.config.schema.base import Model, Secret, Text
 from grpo_practice.text import is_web_address
 
 DEFAULT_TIMEOUT_S = 600.0
@@ -22,11 +22,11 @@ class ModelProvider(Model):
 
     type: Literal["chat.completions"] = "chat.completions"
     """The API spoken: OpenAI-compatible chat completions."""
-    model: str = ""
+    model: Text = ""
     """Model name; `sim` is the simulated endpoint inside the program. Else `UTU_LLM_MODEL`."""
     base_url: tuple[str, ...] = Field((), strict=False)
     """URL before `/chat/completions`, or a list of equal replicas. Else `UTU_LLM_BASE_URL`."""
-    api_key: SecretStr | None = None
+    api_key: Secret = None
     """The key for that URL; better `${oc.env:NAME}` than the key itself. Else `UTU_LLM_API_KEY`."""
     requests_per_minute: int | None = Field(None, ge=1)
     """Most requests sent there in a minute, spread evenly, by all roles together."""
@@ -50,16 +50,6 @@ class ModelProvider(Model):
     def key(self) -> str | None:
         """The key in clear."""
         return self.api_key.get_secret_value() if self.api_key else None
-
-    @field_validator("model", "api_key", mode="before")
-    @classmethod
-    def _nothing(cls, value: Any) -> Any:
-        return cls.model_fields["model"].default if value is None else value
-
-    @field_validator("api_key", mode="after")
-    @classmethod
-    def _no_key(cls, value: SecretStr | None) -> SecretStr | None:
-        return value if value and value.get_secret_value() else None
 
     @field_validator("base_url", mode="before")
     @classmethod

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from grpo_practice.config.schema.agent import AgentConfig
-from grpo_practice.config.schema.base import NAME, Model
+from grpo_practice.config.schema.base import NAME, Model, Table, Text
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.tools import SearchToolkit
 from grpo_practice.types import Summaries
@@ -125,16 +125,11 @@ class EvalConfig(Model):
     """Questions per recorded step."""
     seed: int = 0
     """Seed from which those of all requests are derived."""
-    prices: dict[str, ModelPrice] = {}  # noqa: RUF012 - pydantic copies defaults
+    prices: Table[ModelPrice] = {}  # noqa: RUF012 - pydantic copies defaults
     """Model → `{input, cached_input, output, reasoning}`, USD per million tokens; else a list's."""
 
     kind: ClassVar[Literal["eval"]] = "eval"
     teacher: ClassVar[None] = None
-
-    @field_validator("prices", mode="before")
-    @classmethod
-    def _no_prices(cls, value: Any) -> Any:
-        return {} if value is None else value
 
     @property
     def evaluation(self) -> "EvalConfig":
@@ -207,9 +202,9 @@ class PracticeSettings(Model):
     """Null: reuse all there is. N: keep the steps before N, play the others afresh."""
     seed: int = 0
     """Seed of the order of samples and of all requests."""
-    agent_objective: str = ""
+    agent_objective: Text = ""
     """Task of the agent (input and output), for the teacher; taken literally."""
-    learning_objective: str = ""
+    learning_objective: Text = ""
     """Subject of experiences, for the teacher; taken literally."""
     given_ground_truth: bool = True
     """Whether the teacher may see answers and rewards."""
@@ -277,11 +272,6 @@ class PracticeSettings(Model):
                 " is known which questions were not informative"
             )
         return share
-
-    @field_validator("agent_objective", "learning_objective", mode="before")
-    @classmethod
-    def _nothing(cls, value: Any) -> Any:
-        return "" if value is None else value
 
 
 class PracticeConfig(Model):

@@ -5,9 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, SecretStr, Tag, field_validator, model_validator
 
-from grpo_practice.config.schema.base import Model
+from grpo_practice.config.schema.base import Model, Names, Secret, Table, Url
 from grpo_practice.config.schema.provider import ModelConfig
-from grpo_practice.text import is_web_address
 
 BUILT_IN = ("python_executor", "search")
 OPERATIONAL = frozenset(
@@ -16,12 +15,6 @@ OPERATIONAL = frozenset(
     | {"env", "headers", "mcp_client_session_timeout_seconds"}
 )
 """Keys of a toolkit's `config` that change nothing in what its tools answer."""
-
-
-def _url(value: str | None) -> str | None:
-    if value is not None and not is_web_address(value):
-        raise ValueError("should be an http:// or https:// URL with a host")
-    return value
 
 
 class PythonConfig(Model):
@@ -59,13 +52,13 @@ class SearchConfig(Model):
 
     search_engine: Literal["google", "jina"] = "google"
     """`google`: Serper, key `SERPER_API_KEY`; `jina`: key `JINA_API_KEY`."""
-    search_params: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies defaults
+    search_params: Table[Any] = {}  # noqa: RUF012 - pydantic copies defaults
     """Further parameters of a search, such as `{gl: us, hl: en}`."""
-    search_banned_sites: tuple[str, ...] = Field((), strict=False)
+    search_banned_sites: Names = Field((), strict=False)
     """Domains that are left out of results, and are never read."""
-    search_url: str | None = None
+    search_url: Url[str | None] = None
     """Address of the search engine; null is the public one."""
-    search_api_key: SecretStr | None = None
+    search_api_key: Secret = None
     """Key of the search engine. Else `SERPER_API_KEY` or `JINA_API_KEY`, which go to the public
     address, or to this machine, alone; for another `search_url` write `${oc.env:NAME}` here.
     """
@@ -73,13 +66,13 @@ class SearchConfig(Model):
     """Price of one search; null is unknown."""
     crawl_engine: Literal["jina", "local"] = "jina"
     """Reader of pages: Jina's, key `JINA_API_KEY`, or this program itself."""
-    crawl_params: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies defaults
+    crawl_params: Table[Any] = {}  # noqa: RUF012 - pydantic copies defaults
     """Further parameters of reading a page."""
-    crawl_jina_params: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies defaults
+    crawl_jina_params: Table[Any] = {}  # noqa: RUF012 - pydantic copies defaults
     """Further headers for Jina's reader, such as `{X-No-Cache: "true"}`."""
-    crawl_url: str | None = None
+    crawl_url: Url[str | None] = None
     """Address of Jina's reader; null is the public one."""
-    crawl_api_key: SecretStr | None = None
+    crawl_api_key: Secret = None
     """Key of Jina's reader. Else `JINA_API_KEY`, as with `search_api_key`."""
     crawl_price_usd: float | None = Field(None, ge=0)
     """Price of reading one page; null is unknown."""
@@ -88,29 +81,12 @@ class SearchConfig(Model):
     at_once: int = Field(16, ge=1)
     """Searches, and readings of pages, at once."""
 
-    _check = field_validator("search_url", "crawl_url")(_url)
-
-    @field_validator("search_params", "crawl_params", "crawl_jina_params", mode="before")
-    @classmethod
-    def _nothing(cls, value: Any) -> Any:
-        return {} if value is None else value
-
     @field_validator("summary_token_limit", mode="before")
     @classmethod
     def _underscores(cls, value: Any) -> Any:
         """Read `10_000`, as the published config of this toolkit has it."""
         text = str(value).replace("_", "")
         return int(text) if isinstance(value, str) and text.isdecimal() else value
-
-    @field_validator("search_banned_sites", mode="before")
-    @classmethod
-    def _no_sites(cls, value: Any) -> Any:
-        return () if value is None else value
-
-    @field_validator("search_api_key", "crawl_api_key", mode="after")
-    @classmethod
-    def _no_key(cls, value: SecretStr | None) -> SecretStr | None:
-        return value if value and value.get_secret_value() else None
 
     @field_validator("crawl_jina_params")
     @classmethod
@@ -142,12 +118,10 @@ class McpConfig(Model):
     """
     cwd: str | None = None
     """stdio: where it runs, relative to the config; null is beside the config."""
-    url: str | None = None
+    url: Url[str | None] = None
     """streamable_http: its address."""
     headers: dict[str, SecretStr] = {}  # noqa: RUF012 - pydantic copies defaults
     """streamable_http: further headers; their values are treated as secrets."""
-
-    _check = field_validator("url")(_url)
 
 
 class _Toolkit(Model):
