@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.config.identity import CLASSES, identity_of
+from grpo_practice.config.identity import EFFECTS, identity_of
 from grpo_practice.config.reading.load import load_eval, load_practice
 from grpo_practice.config.reading.problems import keys_of
+from grpo_practice.config.schema.base import Effect
 from grpo_practice.config.schema.runs import PracticeConfig, VerifySpec
 from grpo_practice.errors import ConfigError
 from grpo_practice.store.resume import ADDED, diff
@@ -24,11 +25,16 @@ def first_identity() -> set[str]:
     return set(json.loads(stored[0]))
 
 
-def test_every_config_field_has_a_class_and_every_class_a_field() -> None:
+def test_every_config_field_has_an_effect_and_every_effect_a_field() -> None:
     fields = set(keys_of(PracticeConfig))
     assert {f"evaluation.verify.{name}" for name in VerifySpec.model_fields} <= fields
-    assert fields - set(CLASSES) == set(), "say in config/identity.py what a change of it means"
-    assert set(CLASSES) - fields == set(), "no field of config/schema has this name any more"
+    assert fields == set(EFFECTS)
+
+
+def test_a_key_whose_type_says_nothing_is_part_of_the_identity() -> None:
+    assert EFFECTS["practice.grpo_n"] == Effect.IDENTITY
+    assert EFFECTS["practice.epochs"] == Effect.EXTEND
+    assert EFFECTS["practice.teacher_model.model_params.temperature"] == Effect.ELSEWHERE
 
 
 def test_older_runs_have_a_value_for_every_key_that_came_later(tmp_path: Path) -> None:

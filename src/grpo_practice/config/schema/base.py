@@ -1,6 +1,7 @@
 """Base of all config models: typos are errors, types are strict, nothing changes later."""
 
 import re
+from enum import StrEnum
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from pydantic import (
@@ -45,6 +46,34 @@ def _no_empty_key(value: SecretStr | None) -> SecretStr | None:
 
 
 T = TypeVar("T")
+
+
+class Effect(StrEnum):
+    """Effect of a changed key on a run that exists; a field's type says it: `Extend[int]`."""
+
+    IDENTITY = "identity"
+    """Refused, with a diff. Every key that says nothing else has this effect."""
+    EVAL = "eval"
+    """Refused by an evaluation run; nothing to a practice run."""
+    PLAN = "plan"
+    """Stored as the ordered samples of the steps already planned."""
+    EXTEND = "extend"
+    """Allowed; only the missing part is played."""
+    OPERATIONAL = "operational"
+    """Free."""
+    TEXTS = "texts"
+    """None: a run goes on with the texts stored at its start."""
+    ELSEWHERE = "elsewhere"
+    """None: a name, or already contained in another key."""
+
+
+EvalOnly = Annotated[T, Effect.EVAL]
+Plan = Annotated[T, Effect.PLAN]
+Extend = Annotated[T, Effect.EXTEND]
+Operational = Annotated[T, Effect.OPERATIONAL]
+Texts = Annotated[T, Effect.TEXTS]
+Elsewhere = Annotated[T, Effect.ELSEWHERE]
+
 Url = Annotated[T, AfterValidator(_web_address)]
 """An http:// or https:// URL with a host."""
 Secret = Annotated[SecretStr | None, AfterValidator(_no_empty_key)]

@@ -5,7 +5,13 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator
 
-from grpo_practice.config.schema.base import Model, Secret, Text
+from grpo_practice.config.schema.base import (
+    Elsewhere,
+    Model,
+    Operational,
+    Secret,
+    Text,
+)
 from grpo_practice.text import is_web_address
 
 DEFAULT_TIMEOUT_S = 600.0
@@ -24,21 +30,21 @@ class ModelProvider(Model):
     """The API spoken: OpenAI-compatible chat completions."""
     model: Text = ""
     """Model name; `sim` is the simulated endpoint inside the program. Else `UTU_LLM_MODEL`."""
-    base_url: tuple[str, ...] = Field((), strict=False)
+    base_url: Operational[tuple[str, ...]] = Field((), strict=False)
     """URL before `/chat/completions`, or a list of equal replicas. Else `UTU_LLM_BASE_URL`."""
-    api_key: Secret = None
+    api_key: Operational[Secret] = None
     """The key for that URL; better `${oc.env:NAME}` than the key itself. Else `UTU_LLM_API_KEY`."""
-    requests_per_minute: int | None = Field(None, ge=1)
+    requests_per_minute: Operational[int | None] = Field(None, ge=1)
     """Most requests sent there in a minute, spread evenly, by all roles together."""
-    tokens_per_minute: int | None = Field(None, ge=1)
+    tokens_per_minute: Operational[int | None] = Field(None, ge=1)
     """Most tokens in a minute, of requests and replies together."""
-    stream: bool = False
+    stream: Operational[bool] = False
     """Receive replies in pieces, where a proxy or server ends connections that are long silent."""
-    send_seed: bool = True
+    send_seed: Operational[bool] = True
     """Send each request's seed; false for an endpoint that does not take one."""
-    origin: str = ""
+    origin: Operational[str] = ""
     """Source of the URL, for people; worked out, never configured."""
-    key_origin: str = ""
+    key_origin: Operational[str] = ""
     """Source of the key, or the place for one; worked out, never configured."""
 
     @property
@@ -107,19 +113,19 @@ class ModelSettings(Model):
     """Length that replies should have."""
     top_logprobs: int | None = Field(None, ge=0)
     """Log-probabilities of so many tokens."""
-    metadata: dict[str, Any] | None = None
+    metadata: Operational[dict[str, Any] | None] = None
     """Sent as it is; not part of what identifies a request."""
-    store: bool | None = None
+    store: Operational[bool | None] = None
     """Whether the provider keeps the reply."""
-    prompt_cache_retention: str | None = None
+    prompt_cache_retention: Operational[str | None] = None
     """Time for which the provider keeps the prompt's cache."""
-    include_usage: bool | None = None
+    include_usage: Operational[bool | None] = None
     """Ask for token counts when streaming, which has none otherwise; null is the same as true."""
-    extra_query: dict[str, Any] | None = None
+    extra_query: Operational[dict[str, Any] | None] = None
     """Query parameters of the request's URL."""
     extra_body: dict[str, Any] | None = None
     """Further keys of the request's body."""
-    extra_headers: dict[str, SecretStr] | None = None
+    extra_headers: Operational[dict[str, SecretStr] | None] = None
     """Further headers; their values are treated as secrets."""
     extra_args: dict[str, Any] | None = None
     """Further keys of the body, except `timeout`: the total seconds of one request."""
@@ -166,5 +172,5 @@ class ModelConfig(Model):
     """Endpoint of the model."""
     model_settings: ModelSettings = ModelSettings()
     """Settings of the agent's calls; of a loaded teacher or judge, those of its own calls."""
-    model_params: ModelParams = ModelParams()
+    model_params: Elsewhere[ModelParams] = ModelParams()
     """Settings as teacher or judge; laid over `model_settings` when the config is read."""

@@ -8,7 +8,18 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from grpo_practice.config.schema.agent import AgentConfig
-from grpo_practice.config.schema.base import NAME, Model, Table, Text
+from grpo_practice.config.schema.base import (
+    NAME,
+    Elsewhere,
+    EvalOnly,
+    Extend,
+    Model,
+    Operational,
+    Plan,
+    Table,
+    Text,
+    Texts,
+)
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.tools import SearchToolkit
 from grpo_practice.types import Summaries
@@ -48,7 +59,7 @@ class VerifySpec(Model):
     """A built-in (README), or `path.py:function`."""
     params: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies defaults
     """Parameters: every further key beside the name."""
-    timeout_s: float | None = Field(None, gt=0)
+    timeout_s: Operational[float | None] = Field(None, gt=0)
     """Seconds for one answer; null is the function's own default."""
 
     @model_validator(mode="before")
@@ -77,13 +88,13 @@ class VerifySpec(Model):
 class EvalData(Model):
     """Questions of an evaluation."""
 
-    dataset: str | None = None
+    dataset: Plan[str | None] = None
     """Name of an uploaded dataset, or a file (.jsonl, .json, .csv)."""
-    type: Literal["single", "mixed"] = "single"
+    type: Elsewhere[Literal["single", "mixed"]] = "single"
     """`mixed`: also reported by the samples' `source`."""
-    question_field: str | None = None
+    question_field: Plan[str | None] = None
     """Field of a dataset file that is the question."""
-    gt_field: str | None = None
+    gt_field: Plan[str | None] = None
     """Field of a dataset file that is the answer."""
 
     _check = field_validator("dataset")(_dataset)
@@ -105,7 +116,7 @@ class ModelPrice(Model):
 class EvalConfig(Model):
     """Evaluation of an agent."""
 
-    exp_id: str = Field(pattern=NAME)
+    exp_id: Elsewhere[str] = Field(pattern=NAME)
     """Name of the experiment; in a practice config it defaults to that one's."""
     agent: AgentConfig = AgentConfig()
     """The agent that answers."""
@@ -113,19 +124,19 @@ class EvalConfig(Model):
     """The questions."""
     verify: VerifySpec
     """Verify function that scores answers."""
-    pass_k: int = Field(1, ge=1, le=MOST)
+    pass_k: Extend[int] = Field(1, ge=1, le=MOST)
     """Rollouts per question."""
-    concurrency: int = Field(16, ge=1, le=MOST)
+    concurrency: Operational[int] = Field(16, ge=1, le=MOST)
     """Rollouts in flight at once."""
-    judge_concurrency: int = Field(16, ge=1, le=MOST)
+    judge_concurrency: Operational[int] = Field(16, ge=1, le=MOST)
     """Judge calls in flight at once."""
     judge_model: ModelConfig | None = None
     """The model behind `judge`: this, else `JUDGE_LLM_*`, else the agent's. Null when none asks."""
-    batch_size: int = Field(8, ge=1)
+    batch_size: EvalOnly[int] = Field(8, ge=1)
     """Questions per recorded step."""
-    seed: int = 0
+    seed: EvalOnly[int] = 0
     """Seed from which those of all requests are derived."""
-    prices: Table[ModelPrice] = {}  # noqa: RUF012 - pydantic copies defaults
+    prices: Operational[Table[ModelPrice]] = {}  # noqa: RUF012 - pydantic copies defaults
     """Model → `{input, cached_input, output, reasoning}`, USD per million tokens; else a list's."""
 
     kind: ClassVar[Literal["eval"]] = "eval"
@@ -171,7 +182,7 @@ class EvalConfig(Model):
 class DataSettings(Model):
     """Samples to practise on."""
 
-    practice_dataset_name: str
+    practice_dataset_name: Plan[str]
     """Name of an uploaded dataset, or a file; `practice_dataset` is the same key."""
 
     _check = field_validator("practice_dataset_name")(_dataset)
@@ -180,25 +191,25 @@ class DataSettings(Model):
 class PracticeSettings(Model):
     """Settings of practice."""
 
-    epochs: int = Field(3, ge=1, le=MOST)
+    epochs: Extend[int] = Field(3, ge=1, le=MOST)
     """Passes over the practice data."""
     batch_size: int = Field(64, ge=1)
     """Samples per step; each becomes one group."""
     grpo_n: int = Field(5, ge=2, le=MOST)
     """Rollouts per sample (G in the paper); with one there is nothing to compare."""
-    rollout_concurrency: int = Field(4, ge=1, le=MOST)
+    rollout_concurrency: Operational[int] = Field(4, ge=1, le=MOST)
     """Rollouts in flight at once."""
     rollout_temperature: float = Field(0.7, ge=0)
     """Sampling temperature of practice rollouts; evaluation keeps the agent's own."""
     rollout_data_truncate: int | None = Field(None, ge=1)
     """Use this many samples only."""
-    task_timeout: float = Field(3600.0, gt=0)
+    task_timeout: Operational[float] = Field(3600.0, gt=0)
     """Seconds of a rollout's own model and tool calls; waiting for a slot does not count."""
     shuffle_data: bool = True
     """Draw a new order of the samples in each epoch, from the seed."""
     drop_last: bool = False
     """Leave out an epoch's last batch when it is smaller than `batch_size`."""
-    restart_step: int | None = Field(None, ge=0)
+    restart_step: Operational[int | None] = Field(None, ge=0)
     """Null: reuse all there is. N: keep the steps before N, play the others afresh."""
     seed: int = 0
     """Seed of the order of samples and of all requests."""
@@ -223,21 +234,21 @@ class PracticeSettings(Model):
     this model at this address, at most 131,072, else 32,768. Attempts that are too long for it are
     shortened: thinking first, then old results of tools.
     """
-    prompts_dir: str | None = None
+    prompts_dir: Texts[str | None] = None
     """Folder whose files replace the shipped prompts of the teacher."""
-    do_eval: bool = False
+    do_eval: Extend[bool] = False
     """Evaluate during practice."""
-    eval_strategy: Literal["epoch", "steps"] = "epoch"
+    eval_strategy: Extend[Literal["epoch", "steps"]] = "epoch"
     """When: after each epoch, or every `eval_steps` steps."""
-    eval_steps: int = Field(1, ge=1)
+    eval_steps: Extend[int] = Field(1, ge=1)
     """Steps between evaluations."""
-    eval_data_truncate: int | None = Field(None, ge=1)
+    eval_data_truncate: Extend[int | None] = Field(None, ge=1)
     """Evaluate on this many questions only."""
-    select_dataset: str | None = None
+    select_dataset: Extend[str | None] = None
     """Dataset on which `--step best` is chosen; never the one evaluated on."""
-    max_failed_share: float = Field(0.2, ge=0, le=1)
+    max_failed_share: Operational[float] = Field(0.2, ge=0, le=1)
     """Share of a step's rollouts that may fail before the run stops."""
-    preset: None = None
+    preset: Elsewhere[None] = None
     """Published settings by name; comes in a later version."""
     gate: Literal["none"] = "none"
     """Whether a new library must prove itself; comes in a later version."""
@@ -277,7 +288,7 @@ class PracticeSettings(Model):
 class PracticeConfig(Model):
     """Practice, and the evaluation of its result."""
 
-    exp_id: str = Field(pattern=NAME)
+    exp_id: Elsewhere[str] = Field(pattern=NAME)
     """Name of the experiment."""
     practice: PracticeSettings = PracticeSettings()
     """Settings of practice."""
