@@ -1,7 +1,7 @@
 """Secrets in config values become `***`, by the key they stand under and by what URLs look like."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pydantic import BaseModel, SecretStr
@@ -37,26 +37,31 @@ def redact(value: Any, key: Key = ()) -> Any:
             return value
 
 
-def secrets_in(value: Any, key: Key = ()) -> Iterator[str]:
+def leaves(values: Any, key: Key = ()) -> Iterator[tuple[Key, Any]]:
+    """Yield every single value with the key it stands under; items of a list have numbers."""
+    if isinstance(values, dict):
+        items: Iterable[tuple[str | int, Any]] = values.items()
+    elif isinstance(values, list | tuple):
+        items = enumerate(values)
+    else:
+        yield key, values
+        return
+    for name, value in items:
+        yield from leaves(value, (*key, name))
+
+
+def secrets_in(values: Any) -> Iterator[str]:
     """Yield every secret in config values, as `redact` finds them; variables filled in."""
-    match value:
-        case dict():
-            for name, inner in value.items():
-                yield from secrets_in(inner, (*key, name))
-        case list() | tuple():
-            for inner in value:
-                yield from secrets_in(inner, key)
-        case SecretStr() | str() if "env" in key[:-1]:
-            text = value if isinstance(value, str) else value.get_secret_value()
+    for key, value in leaves(values):
+        text = value.get_secret_value() if isinstance(value, SecretStr) else value
+        if not isinstance(text, str):
+            continue
+        if "env" in key[:-1]:
             yield from variable_secrets(str(key[-1]), text)
-        case SecretStr():
-            yield value.get_secret_value()
-        case str() if any(part in _SECRET_KEYS for part in key):
-            yield value
-        case str() if "://" in value:
-            yield from url_secrets(value)
-        case _:
-            return
+        elif isinstance(value, SecretStr) or any(part in _SECRET_KEYS for part in key):
+            yield text
+        elif "://" in text:
+            yield from url_secrets(text)
 
 
 def redacted(config: BaseModel) -> dict[str, Any]:

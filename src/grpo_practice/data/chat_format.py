@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from grpo_practice.canonical import clean_json
-from grpo_practice.data.strict_json import value_in
+from grpo_practice.data.formats import value_in
 from grpo_practice.errors import DataError
 
 Role = Literal["system", "user", "assistant", "tool"]

@@ -2,13 +2,13 @@
 
 import csv
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from grpo_practice.data.strict_json import value_in
 from grpo_practice.data.text_lines import STDIN, at, lines, shown, through
 from grpo_practice.errors import ConfigError, DataError
 
@@ -250,3 +250,38 @@ def _header(path: Path, line: int, cells: list[str]) -> list[str]:
         if names.count(name) > 1:
             raise at(path, line, f"the column {name!r} is there twice; rename one")
     return names
+
+
+def value_in(text: str, place: int) -> tuple[Any, int]:
+    """Parse the JSON value that begins there; return it and its end, or raise JSONDecodeError."""
+    try:
+        return _DECODER.raw_decode(text, place)
+    except json.JSONDecodeError:
+        raise
+    except RecursionError as e:
+        raise json.JSONDecodeError("nested too deeply", text, place) from e
+    except ValueError as e:
+        raise json.JSONDecodeError(str(e), text, place) from e
+
+
+def _constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number in JSON")
+
+
+def _float(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(f"{digits} is too large a number")
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r} twice in one object")
+    return fields
+
+
+_DECODER = json.JSONDecoder(parse_constant=_constant, parse_float=_float, object_pairs_hook=_object)

@@ -15,7 +15,7 @@ from grpo_practice.config.reading.problems import Problem, problems_of, raise_pr
 from grpo_practice.config.reading.published_keys import settle
 from grpo_practice.config.reading.roles import Roles
 from grpo_practice.config.reading.yaml_reader import Key, Tree, dump_yaml
-from grpo_practice.config.redact import redact, secrets_in
+from grpo_practice.config.redact import leaves, redact, secrets_in
 from grpo_practice.config.schema.runs import REFERENCE_FILES, VerifySpec
 from grpo_practice.redact import REDACTED, redactor, url_secrets
 
@@ -169,29 +169,21 @@ _NAMES = frozenset(
 _STORED_WITH = frozenset({"verify", "extra_body", "extra_args"})
 
 
-def _stored_in_clear(values: Any, key: Key = ()) -> Iterator[tuple[Key, str]]:
+def _stored_in_clear(values: Any) -> Iterator[tuple[Key, str]]:
     """Yield names, texts for models, parameters of verify functions, and values sent in bodies."""
-    if isinstance(values, dict):
-        for name, value in values.items():
-            yield from _stored_in_clear(value, key if name == "params" else (*key, name))
-    elif isinstance(values, list):
-        for value in values:
-            yield from _stored_in_clear(value, key)
-    elif isinstance(values, str) and (key[-1] in LITERAL | _NAMES or _STORED_WITH & {*key}):
-        yield key, values
+    for key, value in leaves(values):
+        last = next((part for part in reversed(key) if isinstance(part, str)), "")
+        if isinstance(value, str) and (last in LITERAL | _NAMES or _STORED_WITH & {*key}):
+            # In YAML, parameters stand beside the function's name.
+            yield tuple(p for p in key if isinstance(p, str) and p != "params"), value
 
 
-def _hidden_values(values: Any, key: Key = ()) -> list[Problem]:
-    """List secrets that were hidden when the config was stored and that nothing replaces."""
-    match values:
-        case dict():
-            return [p for k, v in values.items() for p in _hidden_values(v, (*key, k))]
-        case list():
-            return [p for i, v in enumerate(values) for p in _hidden_values(v, (*key, i))]
-        case str() if REDACTED in url_secrets(values) or (
-            values == REDACTED and redact("text", key) == REDACTED
+def _hidden_values(values: Any) -> Iterator[Problem]:
+    """Yield secrets that were hidden when the config was stored and that nothing replaces."""
+    for key, value in leaves(values):
+        if isinstance(value, str) and (
+            REDACTED in url_secrets(value)
+            or (value == REDACTED and redact("text", key) == REDACTED)
         ):
             text = "was hidden when the config was stored"
-            return [Problem(key, text, "give it with --set, or pass --config")]
-        case _:
-            return []
+            yield Problem(key, text, "give it with --set, or pass --config")
