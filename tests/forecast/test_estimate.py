@@ -30,7 +30,7 @@ from grpo_practice.forecast.remaining_calls import (
 )
 from grpo_practice.llm.admission import Admission
 from grpo_practice.llm.budget import Account, Amount, Caps
-from grpo_practice.store import Store
+from grpo_practice.store import Store, datasets
 from grpo_practice.store.scratch_copy import rehearsal
 from tests.app.project import Project, served
 
@@ -109,7 +109,7 @@ def test_a_dry_run_leaves_what_a_killed_command_left(project: Project) -> None:
     log = project.db.with_name(f"{project.db.name}-wal")
     before = project.db.read_bytes(), log.read_bytes()
     with rehearsal(project.db) as store, pytest.raises(DataError, match="no dataset 'test'"):
-        store.dataset("test")
+        store.read(datasets.get, "test")
     assert (project.db.read_bytes(), log.read_bytes()) == before
     assert before[1]
 

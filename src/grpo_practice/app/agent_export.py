@@ -13,8 +13,8 @@ from grpo_practice.export.render import Files, render, render_files
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.redact import REDACTED
 from grpo_practice.reports.run_reports import KnownScore, measured, measured_with
-from grpo_practice.store import Store
-from grpo_practice.store.queries import references
+from grpo_practice.store import Store, libraries
+from grpo_practice.store.queries import references, runs
 from grpo_practice.store.run_names import eval_name
 
 _AGENT = "evaluation.agent."
@@ -87,7 +87,7 @@ def _more(config: AgentConfig) -> dict[str, Any]:
 
 
 def _provenance(store: Store, found: LibraryRef, left_out: tuple[str, ...]) -> Provenance:
-    run = store.run(found.run)
+    run = store.read(runs.get, found.run)
     return Provenance(
         run=run.name,
         branch=found.branch,
@@ -106,7 +106,10 @@ def _evidence(known: KnownScore | None) -> Measured | None:
 def _check_prompt(store: Store, found: LibraryRef, instructions: str) -> None:
     """What is shipped is what was played: the prompt of a rollout must come out again."""
     told = store.read(references.told, found.branch)
-    if told is not None and system_prompt(instructions, store.library(told[1])) != told[0]:
+    if (
+        told is not None
+        and system_prompt(instructions, store.read(libraries.load, told[1])) != told[0]
+    ):
         raise ConfigError(
             f"the instructions on record for {found.run} are not, byte for byte, what its "
             "agent was told: a text in them was hidden as a secret, or another version played it",

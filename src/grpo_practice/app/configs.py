@@ -17,8 +17,8 @@ from grpo_practice.config import (
     load_practice_text,
 )
 from grpo_practice.errors import ConfigError
-from grpo_practice.store import Store, branches, runs
-from grpo_practice.store.queries import scores
+from grpo_practice.store import Store, branches, steps
+from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import Branch, RunRow
 from grpo_practice.store.run_names import eval_name
 
@@ -127,7 +127,7 @@ def rejudge_target(
         )
     if run is None and name is not None:
         run = eval_name(load_eval(find_config(name, "eval"), overrides, env).config.exp_id)
-    found = store.run(run) if run else store.read(runs.latest, ["eval"])
+    found = store.read(runs.get, run) if run else store.read(runs.latest, ["eval"])
     stored = store.read(runs.config, found.name) if found else None
     if found is None or stored is None or found.head_branch is None:
         raise ConfigError("there is no evaluation to score again", hint="grpo-practice runs list")
@@ -152,7 +152,7 @@ def rejudge_target(
 
 
 def _complete(store: Store, run: RunRow, branch: Branch) -> None:
-    rows = store.steps(branch)
+    rows = store.read(steps.on_line, branch)
     if any(row.left_out for row in rows):
         raise ConfigError(
             f"{run.name} has left out groups whose question taught nothing before, so that a score"

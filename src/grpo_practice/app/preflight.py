@@ -10,7 +10,7 @@ from grpo_practice.data.read import read_samples
 from grpo_practice.errors import Change, ConfigError, DataError, FingerprintError
 from grpo_practice.events import Notice
 from grpo_practice.redact import redactor
-from grpo_practice.store import Store
+from grpo_practice.store import Store, datasets
 from grpo_practice.store.records import Branch, DatasetRow
 from grpo_practice.types import Sample
 from grpo_practice.verify.resolve import VerifyFunction, check_gold
@@ -32,7 +32,7 @@ def dataset_of(
         DataError: There is none, or the file cannot be read as one.
     """
     if not is_data_file(name):
-        return session.store.dataset(name)
+        return session.store.read(datasets.get, name)
     path = Path(name) if Path(name).is_absolute() else base_dir / name
     result = read_samples(path, mapping=fields or {})
     for note in result.notes:
@@ -96,7 +96,7 @@ def check_plan(store: Store, branch: Branch, now: DatasetRow, planned: Sequence[
     """
     if branch.dataset_id == now.id:
         return []
-    here = {s.id for s in store.samples(now.id)}
+    here = {s.id for s in store.read(datasets.samples, now.id)}
     missing = [i for i in planned if i not in here]
     if missing:
         was, lost = f"{len(planned)} samples", f"{len(missing)} of them are missing"

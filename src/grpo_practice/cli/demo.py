@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from grpo_practice.cli.common import DATABASE, PROGRAM, count, open_store, reward, say
 from grpo_practice.cli.export import write_file
+from grpo_practice.cli.options import DATABASE, PROGRAM, open_store
+from grpo_practice.cli.terminal.formatting import count, reward, say
 from grpo_practice.errors import ConfigError
 
 if TYPE_CHECKING:

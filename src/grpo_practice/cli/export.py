@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from grpo_practice.cli.common import PROGRAM, DbOption, existing_store, note
+from grpo_practice.cli.options import PROGRAM, DbOption, existing_store
+from grpo_practice.cli.terminal.formatting import note
 from grpo_practice.errors import ConfigError
 from grpo_practice.export.render import FORMATS, format_by_name
 from grpo_practice.redact import redactor

@@ -6,15 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from grpo_practice.cli.common import (
-    PROGRAM,
-    DbOption,
-    as_typed,
-    count,
-    database,
-    note,
-    open_store,
-)
+from grpo_practice.cli.options import PROGRAM, DbOption, as_typed, database, open_store
+from grpo_practice.cli.terminal.formatting import count, note
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

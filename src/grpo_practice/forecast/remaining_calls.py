@@ -4,14 +4,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
-from math import ceil, sqrt
+from math import ceil
 
 from grpo_practice.app import evaluation_run, practice_run
 from grpo_practice.app.evaluation_run import EvalJob
 from grpo_practice.app.practice_run import PracticeJob
 from grpo_practice.app.session import Plan, Session
-from grpo_practice.app.specs import teacher_of
 from grpo_practice.calls import Stage
 from grpo_practice.canonical import text_sha
 from grpo_practice.config.schema.runs import EvalConfig
@@ -28,11 +26,11 @@ from grpo_practice.forecast.range import ONE, Range
 from grpo_practice.forecast.requests_per_rollout import Turns, turns_of
 from grpo_practice.forecast.shares import reads_of, share_of, summarised_share
 from grpo_practice.llm.prices import Prices
-from grpo_practice.practice.group_policy import AGAIN
+from grpo_practice.practice.group_policy import group_policy
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.reports.run_reports import EvalReport, PracticeReport
-from grpo_practice.store import Store, branches, runs
-from grpo_practice.store.queries import scores, spending
+from grpo_practice.store import Store, branches, datasets, libraries, steps
+from grpo_practice.store.queries import runs, scores, spending
 from grpo_practice.store.records import Branch, RunSpec, StepRow
 from grpo_practice.store.run_names import eval_name, library_variant
 from grpo_practice.types import Library
@@ -52,7 +50,7 @@ def forecast_practice(session: Session, job: PracticeJob) -> Forecast:
     store, config = session.store, job.config
     spec = practice_run.spec_of(job)
     branch = _begun(session, spec, partial(practice_run.planned, session, job))
-    rows = [row for row in store.steps(branch) if not row.closed]
+    rows = [row for row in store.read(steps.on_line, branch) if not row.closed]
     share, groups = share_of(store, branch.run, truth=config.practice.given_ground_truth)
     learning = _learning(store, job, branch, share)
     left = _practice_calls(store, job, branch, rows, share, learning)
@@ -191,9 +189,9 @@ class _Learning:
 def _learning(store: Store, job: PracticeJob, branch: Branch, share: Range) -> _Learning:
     """Every group that teaches may add as many experiences as it may have lessons."""
     now, after, shown, rollouts = branch.library, dict[int, float](), 0.0, 0
-    rows = store.steps(branch)
+    rows = store.read(steps.on_line, branch)
     for row in rows:
-        now = store.library(row.library_out) if row.closed else now
+        now = store.read(libraries.load, row.library_out) if row.closed else now
     most = float(len(now))
     each = share.high * job.config.practice.num_experiences_per_query
     for row in rows:
@@ -216,7 +214,8 @@ def _practice_calls(
     """Of the steps that are not closed; what the ledger has of them already is not made again."""
     config, settings = job.config, job.config.practice
     at_once, most = settings.rollout_concurrency, _missing(store, branch, rows)
-    left_out = _left_out(rows) if practice_run.skips(settings) else 0.0
+    undecided = sum(row.groups for row in rows if row.plan.epoch and row.left_out is None)
+    left_out = group_policy(settings).most_left_out(undecided)
     played = Range(max(most - left_out * settings.grpo_n, 0), most)
     student = practice_run.at_practice(config)
     left = [Remaining("practice", "play", student, played, at_once)]
@@ -236,7 +235,7 @@ def _practice_calls(
         "merge": Range(0, len(rows)),  # nor is a merge asked for where nothing may pass
     }
     made = _made(store, branch, rows)
-    teacher = teacher_of(config)
+    teacher = config.teacher
     for stage, wanted in calls.items():
         new = Range(max(wanted.low - made[stage], 0.0), max(wanted.high - made[stage], 0.0))
         x = Remaining("practice", stage, teacher, new, 1 if stage == "merge" else at_once)
@@ -245,12 +244,6 @@ def _practice_calls(
         left.append(x)
     shown = learning.shown
     return _told(store, job.dataset.id, config.evaluation, learning.now, shown, left)
-
-
-def _left_out(rows: Sequence[StepRow]) -> float:
-    """How many groups may yet be left out, at most: all might be, were it not for the draw."""
-    n = sum(row.groups for row in rows if row.plan.epoch and row.left_out is None)
-    return min((1 - AGAIN) * n + 2 * sqrt(AGAIN * (1 - AGAIN) * n), n)
 
 
 def _made(store: Store, branch: Branch, rows: Sequence[StepRow]) -> Counter[str]:
@@ -267,8 +260,10 @@ def _scored(
     if verify.is_judge:
         asked = judged or rollouts
         least = asked.low if verify.kind == "judge" else 0.0  # a function of the user's may not ask
-        judge, at_once = config.judge_model or agent, config.judge_concurrency
-        left.append(Remaining("evaluation", "judge", judge, Range(least, asked.high), at_once))
+        judged_range = Range(least, asked.high)
+        left.append(
+            Remaining("evaluation", "judge", config.judge, judged_range, config.judge_concurrency)
+        )
     return left
 
 
@@ -283,7 +278,7 @@ def _evaluations(
 ) -> list[Remaining]:
     """The evaluations of libraries, made and to come; one that is there is not made again."""
     store, settings = session.store, job.config.practice
-    rows = store.steps(branch)
+    rows = store.read(steps.on_line, branch)
     left = list[Remaining]()
     if job.tests is not None:
         tested = practice_run.due(settings, rows)
@@ -333,7 +328,7 @@ def _on_the_way(
 
 def _made_by(store: Store, row: StepRow) -> Library | None:
     """The library that the step made; None while it has not."""
-    return store.library(row.library_out) if row.closed else None
+    return store.read(libraries.load, row.library_out) if row.closed else None
 
 
 def _of_evaluation(store: Store, job: EvalJob, name: str) -> int:
@@ -342,7 +337,7 @@ def _of_evaluation(store: Store, job: EvalJob, name: str) -> int:
     if found is None or found.head_branch is None:
         return _planned(job)
     branch = store.read(branches.load, found.head_branch)
-    return _missing(store, branch, store.steps(branch))
+    return _missing(store, branch, store.read(steps.on_line, branch))
 
 
 def _planned(job: EvalJob) -> int:
@@ -373,7 +368,7 @@ def _told(
     left: Sequence[Remaining],
 ) -> list[Remaining]:
     """The same, with what is known of the prompts: how long they are and how long they may get."""
-    lengths = [len(s.question) for s in islice(store.samples(dataset_id), SAMPLED)]
+    lengths = [len(s.question) for s in store.read(datasets.samples, dataset_id, most=SAMPLED)]
     told = system_prompt(config.agent.agent.instructions, library)
     chars = len(told) + sum(lengths) / max(len(lengths), 1)
     system = text_sha(told)
