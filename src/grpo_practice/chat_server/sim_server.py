@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from asyncio import sleep
 from collections import Counter
 from collections.abc import Callable
 
@@ -42,7 +43,7 @@ async def serve(
         status, body = respond(request.method, request.path, content, world)
         if status == 200 and request.method == "POST":
             by_stage[stage_of(json.loads(content))] += 1
-            await asyncio.sleep(latency_s)
+            await sleep(latency_s)
         kind, raw = encode(content, body)
         return web.Response(status=status, headers={"content-type": kind}, body=raw)
 

@@ -1,6 +1,5 @@
 """Whole runs with an agent of the user's own, through the functions the commands call."""
 
-import asyncio
 import json
 import os
 import sqlite3
@@ -359,7 +358,14 @@ async def test_the_endpoints_failures_are_not_the_programs(project: Own) -> None
 
 
 async def test_a_program_out_of_time_is_left_to_its_thread_and_said_once(project: Own) -> None:
-    text = "import time\ndef solve(*_):\n    time.sleep(2)\n"
+    go_on = project.folder / "go-on"
+    text = f"""
+        import os, time
+
+        def solve(*_):
+            while not os.path.exists({str(go_on)!r}):
+                time.sleep(0.01)
+    """
     overrides = [*project.practising(text), "practice.task_timeout=1"]
     overrides += ["practice.rollout_data_truncate=2", "practice.epochs=1", "practice.grpo_n=2"]
     with pytest.raises(RunFailedError, match="3 of the 4"):
@@ -367,4 +373,4 @@ async def test_a_program_out_of_time_is_left_to_its_thread_and_said_once(project
     outcomes = project.query("SELECT DISTINCT outcome, reason, strikes FROM rollouts")
     assert outcomes == [("limit", "time", 1)]
     assert sum("was still running" in notice for notice in project.notices) == 1
-    await asyncio.sleep(1.2)  # their threads end before those of the next test
+    go_on.touch()  # their threads end
