@@ -315,12 +315,13 @@ async def test_no_proxy_stands_between_it_and_this_machine(
 ) -> None:
     text = """
         import os
-        from urllib.request import Request, urlopen
+        from urllib.request import Request, build_opener
 
         def solve(question, system, context):
             assert os.environ["no_proxy"] == "corp.example,127.0.0.1"
             body = json.dumps({"messages": [user(question)]}).encode()
-            with urlopen(Request(context.base_url + "/chat/completions", body)) as reply:
+            asked = Request(context.base_url + "/chat/completions", body)
+            with build_opener().open(asked) as reply:  # urlopen would keep the proxy for ever
                 return json.load(reply)["choices"][0]["message"]["content"]
     """
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
