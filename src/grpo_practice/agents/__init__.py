@@ -1,5 +1,6 @@
 """Agents: from a question and a system prompt to an answer."""
 
+import asyncio
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -31,3 +32,9 @@ class Agent(Protocol):
     async def __call__(self, question: str, system: str, context: RolloutContext) -> Trajectory:
         """Answer the question."""
         ...
+
+
+def being_cancelled() -> bool:
+    """Return True if this task is being cancelled; False if user code raised CancelledError."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0

@@ -16,6 +16,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from grpo_practice.agents import being_cancelled
 from grpo_practice.agents.custom_agents import GRACE_S, ProgramContext
 from grpo_practice.canonical import clean
 from grpo_practice.errors import AgentError
@@ -60,7 +61,7 @@ class FunctionProgram:
             if inspect.isawaitable(result):
                 result = await result
         except asyncio.CancelledError:
-            if _being_cancelled():
+            if being_cancelled():
                 raise
             raise AgentError(f"{self._name} raised CancelledError") from None
         except KeyboardInterrupt:
@@ -275,8 +276,3 @@ def _signal(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-def _being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0

@@ -174,21 +174,21 @@ class Client:
                 raise first.pop()  # counts as a try, and is followed by a wait
             return await self._try(call)
 
+        async def rest(seconds: float) -> None:
+            if seconds:
+                await self._sleep(seconds)
+
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(_AgainError),
             stop=stop_after_attempt(self._endpoint.max_tries),
             wait=_wait_s,
-            sleep=self._rest,
+            sleep=rest,
             reraise=True,
         )
         try:
             return await retrying(again)
         except _AgainError as e:
             raise self._final(e.retry.error, call) from None
-
-    async def _rest(self, seconds: float) -> None:
-        if seconds:
-            await self._sleep(seconds)
 
     async def _try(self, call: _Call) -> Reply:
         """Try once, and again only to adapt the request to the endpoint."""

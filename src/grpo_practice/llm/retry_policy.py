@@ -89,10 +89,9 @@ class Case:
         """The endpoint's own words, safe to print."""
         return f"HTTP {self.answer.status}, {shown(self.fault.words) or 'no message'}"
 
-    @property
-    def error(self) -> EndpointError:
-        """The error of this one request."""
-        return EndpointError(f"{self.answer.url}: {self.said}", status=self.status)
+    def failed(self, kind: type[EndpointError]) -> Fail:
+        """Return the decision that fails this one request."""
+        return Fail(kind(f"{self.answer.url}: {self.said}", status=self.status))
 
 
 def decide(answer: Response, sent: Mapping[str, Any], key_name: str) -> RetryDecision | None:
@@ -186,7 +185,7 @@ def _overruled(decision: RetryDecision, should_retry: str) -> RetryDecision:
 def _later(case: Case) -> Retry | Fail:
     after_s = asked_wait_s(case.answer.headers, case.status, time.time())
     if after_s is None or after_s <= LONGEST_WAIT_S:
-        return Retry(case.error, after_s)
+        return Retry(case.failed(EndpointError).error, after_s)
     wait = in_words(after_s)
     return Fail(
         EndpointError(
@@ -201,21 +200,6 @@ def _too_large(case: Case) -> bool:
     if case.status in (413, 429) and "rate_limit" in case.fault.codes:
         return False
     return case.status == 413 or (case.status != 429 and case.fault.overflow)
-
-
-def _overflow(case: Case) -> Fail:
-    return Fail(ContextOverflowError(f"{case.answer.url}: {case.said}", status=case.status))
-
-
-def _filtered(case: Case) -> Fail:
-    return Fail(ContentFilterError(f"{case.answer.url}: {case.said}", status=case.status))
-
-
-def _no_credit(case: Case) -> Fail:
-    return case.refused(
-        "says there is no credit or quota left",
-        "top up the account or raise its limit, then run the same command again",
-    )
 
 
 def _bad_key(case: Case) -> Fail:
@@ -236,32 +220,36 @@ def _bad_parameter(case: Case) -> Adapt | Fail:
     return case.refused("does not take a setting", "change it under model_settings")
 
 
-def _no_model(case: Case) -> Fail:
-    return case.refused(
-        f"does not know the model {case.sent.get('model')!r}",
-        "check `model`; GET /models lists the names this endpoint has",
-    )
-
-
-def _no_such_path(case: Case) -> Fail:
-    return case.refused(
-        "is not a chat endpoint",
-        "check base_url (it usually ends in /v1) and `model`; GET /models lists the models",
-    )
-
-
 ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], RetryDecision]], ...] = (
     (lambda c: c.status == 402 and "retry-after" in c.answer.headers, _later),
-    (lambda c: c.status == 402 or c.fault.billing, _no_credit),
-    (lambda c: c.fault.moderated, _filtered),
+    (
+        lambda c: c.status == 402 or c.fault.billing,
+        lambda c: c.refused(
+            "says there is no credit or quota left",
+            "top up the account or raise its limit, then run the same command again",
+        ),
+    ),
+    (lambda c: c.fault.moderated, lambda c: c.failed(ContentFilterError)),
     (lambda c: c.status in (401, 403), _bad_key),
     (lambda c: c.status == 407, _proxy_login),
-    (_too_large, _overflow),
-    (lambda c: c.status in (400, 404) and c.fault.no_model, _no_model),
+    (_too_large, lambda c: c.failed(ContextOverflowError)),
+    (
+        lambda c: c.status in (400, 404) and c.fault.no_model,
+        lambda c: c.refused(
+            f"does not know the model {c.sent.get('model')!r}",
+            "check `model`; GET /models lists the names this endpoint has",
+        ),
+    ),
     (lambda c: c.status in (400, 422) and bool(c.unsupported), _bad_parameter),
-    (lambda c: c.status in (404, 405), _no_such_path),
+    (
+        lambda c: c.status in (404, 405),
+        lambda c: c.refused(
+            "is not a chat endpoint",
+            "check base_url (it usually ends in /v1) and `model`; GET /models lists the models",
+        ),
+    ),
     (lambda c: is_transient(c.status), _later),
     (lambda c: c.status < 400, lambda c: Retry(_no_api(c.answer), once=True)),
-    (lambda _: True, lambda c: Fail(c.error)),
+    (lambda _: True, lambda c: c.failed(EndpointError)),
 )
-"""(applies, outcome), in the order they are asked; the last one always applies."""
+"""(applies, outcome), in the order in which they are asked; the last one always applies."""

@@ -19,7 +19,7 @@ from grpo_practice.errors import (
     EndpointRefusedError,
     PausedError,
 )
-from tests.agents.own.helpers import World, ask, client
+from tests.agents.custom.helpers import World, ask, client
 from tests.fakes import FakeChat
 
 

@@ -16,7 +16,7 @@ from grpo_practice.errors import Change, ConfigError, FingerprintError, RunFaile
 from grpo_practice.events import Notice
 from grpo_practice.store import Store, rollouts, steps
 from grpo_practice.types import Trajectory
-from tests.agents.own.test_docs import BLOCK, PAGE
+from tests.agents.custom.test_docs import BLOCK, PAGE
 from tests.app.project import Project, served
 
 ASK = """

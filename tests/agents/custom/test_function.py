@@ -10,7 +10,7 @@ from grpo_practice.agents import programs
 from grpo_practice.agents.custom_agents import ProgramContext
 from grpo_practice.agents.programs import MAX_OUTPUT, FunctionProgram
 from grpo_practice.errors import AgentError
-from tests.agents.own.helpers import CONTEXT
+from tests.agents.custom.helpers import CONTEXT
 
 
 async def call(function: Any, notices: list[str] | None = None) -> str:
