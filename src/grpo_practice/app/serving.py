@@ -23,7 +23,7 @@ from grpo_practice.llm.http import Http
 from grpo_practice.llm.prices import Prices
 from grpo_practice.llm.sim import SimTransport
 from grpo_practice.prompts.system import system_prompt
-from grpo_practice.serve.conversations import MOST, Conversations, Known
+from grpo_practice.serve.conversations import MOST, Conversations, RecordedCall
 from grpo_practice.serve.recorder import Recorder
 from grpo_practice.serve.served_agent import ServedAgent
 from grpo_practice.serve.service import Counts, Service
@@ -195,7 +195,7 @@ def recording(
         branch = store.record(spec)
         with store.invocation(branch, command) as invocation_id:
             known = [
-                (a.request_hash, Known(a.slot, a.turn, a.nth, a.call_id))
+                (a.request_hash, RecordedCall(a.slot, a.turn, a.nth, a.call_id))
                 for a in store.read(recorded_runs.asked, branch.id, MOST)
             ]
             yield Recorder(
