@@ -1,8 +1,8 @@
 """Practice in the simulated world without client, prompts or store: hundreds of runs in a minute.
 
 The model follows what student, teacher and librarian of `grpo_practice.sim` decide, on keys instead
-of texts. The draws of a place (epoch, question, attempt) are the same under every policy, so that two
-policies are compared on the same luck.
+of texts. The draws of a place (epoch, question, attempt) are the same under every policy, so that
+two policies are compared on the same luck.
 """
 
 from collections import Counter, defaultdict

@@ -7,7 +7,7 @@ from itertools import islice
 from grpo_practice.events import Emit, RolloutFinished
 from grpo_practice.failure_limit import FailureLimit, Land
 from grpo_practice.rollout import UNSCORED, AttemptKey, GroupJob, Player, play_groups
-from grpo_practice.store import Store
+from grpo_practice.store import Store, datasets, rollouts
 from grpo_practice.store.records import Branch, RolloutPrompt, StepRow
 from grpo_practice.types import PlannedStep, Rollout, Verdict
 
@@ -95,8 +95,8 @@ class _Work:
             start, end = end, end + len(row.plan.slots)
             if not unfinished(row):
                 continue
-            samples = self.store.samples_of(row.plan)
-            stored = self.store.stored(self.job.branch, row, samples, transcripts=False)
+            samples = self.store.read(datasets.samples_of, row.plan)
+            stored = self.store.read(rollouts.stored, self.job.branch, row, transcripts=False)
             self.open[row.plan.step] = _Open(row, len(samples), stored)
             for slot, (_, attempts) in enumerate(row.plan.slots):
                 known = {a: stored[slot, a][1] for a in range(attempts) if (slot, a) in stored}

@@ -72,7 +72,7 @@ def test_typed_values_are_taken_as_they_are(project: Project) -> None:
 async def test_a_verify_function_may_be_a_python_function(project: Project) -> None:
     report = await project.evaluate(verify=half)
     assert (report.score.mean, report.score.scored) == (0.5, 12)
-    assert report.run == f"toy/eval/verify={__name__}.py:half"
+    assert report.run == "toy/eval/verify=half"
     rejudged = await project.evaluate(verify=judged, rejudge=True, run=report.run, config=None)
     assert (rejudged.score.mean, rejudged.requests.new) == (1.0, 12)
 
@@ -90,7 +90,7 @@ async def test_an_agent_may_be_a_python_function_and_its_source_is_its_identity(
     async def other(question: str, system: str, context: Any) -> str:
         return "\\boxed{1}"
 
-    other.__name__ = "solve"
+    other.__qualname__ = "solve"
     with pytest.raises(FingerprintError) as e:
         await project.practise("practice.epochs=1", agent=other, verify=half)
     assert [change.key for change in e.value.diff] == ["agent.sha256"]
@@ -107,10 +107,9 @@ async def test_an_evaluation_may_take_a_library(project: Project) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"agent": lambda question, system, context: "x"}, "has no name"),
-        ({"agent": len}, "has no source"),
+        ({"agent": eval}, "agent.function: file.py:function"),
         ({"agent": half}, "called as function"),
-        ({"verify": solve}, "cannot be called as solve"),
+        ({"verify": solve}, "cannot be called with a sample"),
     ],
 )
 def test_a_function_that_cannot_be_used_is_refused_with_the_way_out(

@@ -20,14 +20,14 @@ from grpo_practice.errors import (
     RunFailedError,
 )
 from grpo_practice.events import Event, RolloutFinished, StepFinished, StepStarted
-from grpo_practice.llm.ledgered import Model, ledgered
+from grpo_practice.llm.ledgered import AgentChat, Model, ledgered
 from grpo_practice.practice import step as one_step
 from grpo_practice.practice.context import Practice
 from grpo_practice.practice.loop import practise
 from grpo_practice.practice.teacher import Teacher
 from grpo_practice.prompts import load_prompts
 from grpo_practice.rollout import Player
-from grpo_practice.store import Store
+from grpo_practice.store import Store, datasets, steps
 from grpo_practice.types import Group, Library, PlannedStep, Sample, Verdict
 from tests.fakes import cancelling
 from tests.store.helpers import planned, spec, upload
@@ -114,16 +114,16 @@ class World:
     async def run(self) -> None:
         """Practise, from what is stored of it."""
         with Store(self.folder / "p.db") as store:
-            row = store.dataset("d")
-            ids = [s.id for s in store.samples(row.id)]
+            row = store.read(datasets.get, "d")
+            ids = [s.id for s in store.read(datasets.samples, row.id)]
             slots = tuple((i, 2) for i in ids)
             plan = [PlannedStep(n, n, 0, slots) for n in range(self.steps)]
             branch = store.begin(spec(row.id), planned(plan))
             with store.invocation(branch, "test") as invocation:
                 ledger = store.ledger(branch, invocation)
 
-                def chats(by: str) -> Callable[[Scope], Chat]:
-                    def opened(scope: Scope) -> Chat:
+                def chats(by: str) -> Callable[[Scope], AgentChat]:
+                    def opened(scope: Scope) -> AgentChat:
                         model = Model("m", {}, partial(self._send, scope=scope, by=by))
                         return ledgered(model, ledger, self.events.append)(scope)
 
@@ -147,7 +147,7 @@ class World:
                     after_step=self._after,
                     overlap=self.overlap,
                 )
-                await practise(job, store.steps(branch))
+                await practise(job, store.read(steps.on_line, branch))
 
     async def _verify(self, sample: Sample, response: str, judge: Chat) -> Verdict:
         self.scored += 1

@@ -33,8 +33,8 @@ from grpo_practice.events import RunStarted
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.reports.run_reports import EvalReport, eval_report
 from grpo_practice.rollout import Player
-from grpo_practice.store import Store, branches, datasets, runs
-from grpo_practice.store.queries import scores
+from grpo_practice.store import Store, branches, datasets, steps
+from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
 from grpo_practice.types import PlannedStep
 from grpo_practice.verify.resolve import VerifyFunction, resolve
@@ -93,7 +93,7 @@ def eval_job(
     config, folder = loaded.config, loaded.base_dir
     if target.rejudge is None and objects.agent is None:
         check_own(config.agent, folder)
-    check_models(config.agent.model, config.judge_model)
+    check_models(config)
     verify = objects.verify or resolve(
         config.verify.name, config.verify.params, config.verify.timeout_s, folder
     )
@@ -101,7 +101,7 @@ def eval_job(
     dataset = eval_dataset(session, config.data, folder)
     job = EvalJob(session, loaded, target, dataset, verify, objects.agent, limits, limit)
     if not _checked(session.store, spec_of(job)):
-        check_golds(session.store.samples(dataset.id), verify, dataset.name)
+        check_golds(session.store.read(datasets.samples, dataset.id), verify, dataset.name)
     return job
 
 
@@ -176,8 +176,8 @@ def following(job: EvalJob) -> EvalJob:
     found = store.read(runs.find, job.target.name)
     if source is None or found is None or found.head_branch is None:
         return job
-    judged = store.steps(store.read(branches.load, found.head_branch))
-    there = {row.plan: row.played_by or row.branch_id for row in store.steps(source)}
+    judged = store.read(steps.on_line, store.read(branches.load, found.head_branch))
+    there = {row.plan: row.played_by or row.branch_id for row in store.read(steps.on_line, source)}
     if not judged or {row.plan: row.played_by for row in judged} == there:
         return job
     job.session.notice(f"{source.run} has changed since it was scored as {found.name}: begun anew")
@@ -228,8 +228,8 @@ def steps_of(job: EvalJob, branch: Branch) -> list[StepRow]:
     """Return the steps of the evaluation, or of the one whose rollouts it scores again."""
     store = job.session.store
     if job.target.rejudge is not None:
-        return store.plan_rejudge(branch, store.steps(job.target.rejudge))
-    return store.steps(branch)
+        return store.plan_rejudge(branch, store.read(steps.on_line, job.target.rejudge))
+    return store.read(steps.on_line, branch)
 
 
 async def _play(job: EvalJob, run: OpenRun, rows: Sequence[StepRow]) -> None:
@@ -246,11 +246,10 @@ async def _play(job: EvalJob, run: OpenRun, rows: Sequence[StepRow]) -> None:
         Verifier(job.verify) as verifier,
         _plays(job, models, run) as agent,
     ):
-        judge = config.judge_model or config.agent.model
         player = Player(
             agent=agent,
-            student=await models.chats(config.agent.model, "student"),
-            judge=await models.chats(judge, "judge"),
+            student=await models.chats(config.student, "student"),
+            judge=await models.chats(config.judge, "judge"),
             verify=to_the_end(job.session, verifier),
             run_seed=config.seed,
             task_timeout_s=job.limits.task_timeout,

@@ -12,8 +12,8 @@ from typing import Literal
 
 from grpo_practice.errors import ConfigError
 from grpo_practice.reports.run_reports import measured
-from grpo_practice.store import Store, branches, runs
-from grpo_practice.store.queries import references
+from grpo_practice.store import Store, branches, libraries, steps
+from grpo_practice.store.queries import references, runs
 from grpo_practice.store.records import RunRow, StepRow
 from grpo_practice.store.run_names import eval_name, library_variant
 from grpo_practice.types import Library
@@ -104,7 +104,7 @@ def library_of(store: Store, ref: str | None = None, step: str = "last") -> Libr
         wanted = parsed.step
     run = _practice_run(store, parsed.run)
     branch = store.read(branches.load, _branch_id(store, run, parsed.branch))
-    closed = [row for row in store.steps(branch) if row.closed]
+    closed = [row for row in store.read(steps.on_line, branch) if row.closed]
     if not closed:
         raise ConfigError(f"{run.name} has closed no step yet, so it has no library", hint=GO_ON)
     match wanted:
@@ -123,7 +123,7 @@ def _library(store: Store, library_id: int) -> LibraryRef:
             f"there is no library L{library_id} in {store.path}",
             hint="`grpo-practice runs show RUN` lists the libraries of a run",
         )
-    library = store.library(library_id)
+    library = store.read(libraries.load, library_id)
     return LibraryRef(library, origin.run, origin.branch_id, origin.step)
 
 
@@ -146,7 +146,7 @@ def _practice_run(store: Store, name: str) -> RunRow:
             f"{name}: cannot read what follows {start}",
             hint=f"{start}:last, {start}:best, {start}:N for step N, or {start}@BRANCH:N",
         )
-    run = store.run(name)
+    run = store.read(runs.get, name)
     if run.kind == "practice":
         return run
     played = store.read(branches.load, run.head_branch).library if run.head_branch else Library()
@@ -180,7 +180,9 @@ def _numbered(run: RunRow, closed: Sequence[StepRow], number: int) -> StepRow:
 
 
 def _after(store: Store, run: RunRow, row: StepRow) -> LibraryRef:
-    return LibraryRef(store.library(row.library_out), run.name, row.branch_id, row.plan.step)
+    return LibraryRef(
+        store.read(libraries.load, row.library_out), run.name, row.branch_id, row.plan.step
+    )
 
 
 def _best(store: Store, run: RunRow, closed: Sequence[StepRow]) -> LibraryRef:
@@ -189,7 +191,9 @@ def _best(store: Store, run: RunRow, closed: Sequence[StepRow]) -> LibraryRef:
     The one the run started with takes part: when nothing helped, it is the best.
     """
     variant = _select_variant(store, run)
-    start = LibraryRef(store.library(closed[0].library_in), run.name, closed[0].branch_id, None)
+    start = LibraryRef(
+        store.read(libraries.load, closed[0].library_in), run.name, closed[0].branch_id, None
+    )
     candidates = dict[str, LibraryRef]()
     for found in (start, *(_after(store, run, row) for row in closed)):
         candidates.setdefault(library_variant(found.library), found)

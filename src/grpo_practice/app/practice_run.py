@@ -24,7 +24,7 @@ from grpo_practice.app.preflight import (
 from grpo_practice.app.python_objects import AgentFunction, PythonObjects, python_objects
 from grpo_practice.app.request import PracticeRequest
 from grpo_practice.app.session import OpenRun, PilotOverError, Session, open_run, to_the_end
-from grpo_practice.app.specs import EvalTarget, practice_spec, teacher_context, teacher_of
+from grpo_practice.app.specs import EvalTarget, practice_spec, teacher_context
 from grpo_practice.config import Loaded
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.runs import PracticeConfig, PracticeSettings
@@ -40,7 +40,7 @@ from grpo_practice.practice.teacher import Teacher
 from grpo_practice.prompts import Prompt, load_prompts, prompts_from
 from grpo_practice.reports.run_reports import PracticeReport, practice_report
 from grpo_practice.rollout import Player
-from grpo_practice.store import branches, datasets
+from grpo_practice.store import branches, datasets, steps
 from grpo_practice.store.queries import scores
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
 from grpo_practice.store.resume import diff
@@ -95,9 +95,9 @@ def prepare_practice(session: Session, request: PracticeRequest) -> PracticeJob:
     verify = objects.verify or resolve(spec.name, spec.params, spec.timeout_s, folder)
     check_texts({f"the file of verify {verify.name}": verify.source})
     dataset = dataset_of(session, config.data.practice_dataset_name, folder)
-    samples = list(session.store.samples(dataset.id))[: settings.rollout_data_truncate]
+    samples = session.store.read(datasets.samples, dataset.id)[: settings.rollout_data_truncate]
     check_golds(samples, verify, dataset.name)
-    check_models(config.evaluation.agent.model, settings.teacher_model)
+    check_models(config)
     if start is None:  # a run that began with a library goes on without naming it again
         start = session.store.read(branches.start_library, config.exp_id)
     prompts = load_prompts(folder / Path(settings.prompts_dir) if settings.prompts_dir else None)
@@ -168,7 +168,7 @@ def spec_of(job: PracticeJob) -> RunSpec:
 async def _run(job: PracticeJob) -> PracticeReport:
     spec, store = spec_of(job), job.session.store
     with open_run(job.session, spec, partial(planned, job)) as run:
-        rows = store.steps(run.branch)
+        rows = store.read(steps.on_line, run.branch)
         there = store.read(scores.there, run.branch)
         done = sum(r.rollouts if r.closed else there.get(r.plan.step, 0) for r in rows)
         total = sum(row.rollouts for row in rows)
@@ -213,7 +213,7 @@ def planned(
             hint="undo the change, or add --restart-step N to plan afresh from step N on",
         )
     if branch.dataset_id != job.dataset.id:
-        at_start = store.samples(branch.dataset_id)
+        at_start = store.read(datasets.samples, branch.dataset_id)
         ids = [s.id for s in at_start][: settings.rollout_data_truncate]
     plan = plan_practice(
         ids,
@@ -244,8 +244,6 @@ async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
     session = job.session
     left = any(not row.closed for row in rows)  # a finished run may have an older version's prompts
     config, settings = job.config, job.config.practice
-    agent, judge = config.evaluation.agent, config.evaluation.judge_model
-    distils = teacher_of(config)
     models = Models(
         run.ledger,
         run.emit,
@@ -256,12 +254,12 @@ async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
     async with (
         models,
         Verifier(job.verify) as verifier,
-        open_agent(agent, models, run, job.loaded.base_dir, job.agent) as plays,
+        open_agent(config.evaluation.agent, models, run, job.loaded.base_dir, job.agent) as plays,
     ):
         player = Player(
             agent=plays,
             student=await models.chats(at_practice(config), "student"),
-            judge=await models.chats(judge or agent.model, "judge"),
+            judge=await models.chats(config.judge, "judge"),
             verify=to_the_end(session, verifier),
             run_seed=settings.seed,
             task_timeout_s=settings.task_timeout,
@@ -269,19 +267,20 @@ async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
         later = replace(
             player,
             student=await models.chats(at_practice(config), "student", later=True),
-            judge=await models.chats(judge or agent.model, "judge", later=True),
+            judge=await models.chats(config.judge, "judge", later=True),
         )
+        reply = endpoint_of(config.teacher)[0].get("max_tokens")
         teacher = Teacher(
-            chat=await models.chats(distils, "teacher"),
+            chat=await models.chats(config.teacher, "teacher"),
             prompts=prompts_from(run.branch.prompts) if left else {},
             agent_objective=settings.agent_objective,
             learning_objective=settings.learning_objective,
             truth=settings.given_ground_truth,
             limit=settings.num_experiences_per_query,
             run_seed=settings.seed,
-            instructions=agent.agent.instructions,
+            instructions=config.evaluation.agent.agent.instructions,
             summaries=settings.summaries,
-            room=room_of(teacher_context(config), endpoint_of(distils)[0].get("max_tokens")),
+            room=room_of(teacher_context(config), reply),
         )
         practice = Practice(
             branch=run.branch,
@@ -312,7 +311,7 @@ def _guard(job: PracticeJob, branch: Branch) -> AnswerGuard:
 
 def at_practice(config: PracticeConfig) -> ModelConfig:
     """The agent's model at the practice temperature; evaluation keeps the agent's own."""
-    model = config.evaluation.agent.model
+    model = config.student
     warm = {"temperature": config.practice.rollout_temperature}
     return model.model_copy(update={"model_settings": model.model_settings.model_copy(update=warm)})
 

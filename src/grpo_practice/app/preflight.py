@@ -9,12 +9,12 @@ from grpo_practice.app.clients import endpoint_of
 from grpo_practice.app.request import RunRequest
 from grpo_practice.app.session import Session
 from grpo_practice.canonical import digest
-from grpo_practice.config import EvalConfig, Loaded, ModelConfig, PracticeConfig
-from grpo_practice.config.schema.runs import EvalData, is_data_file
+from grpo_practice.config import EvalConfig, Loaded, PracticeConfig
+from grpo_practice.config.schema.runs import EvalData, RunConfig, is_data_file
 from grpo_practice.data.read import read_samples
 from grpo_practice.errors import Change, ConfigError, DataError, FingerprintError
 from grpo_practice.redact import redactor
-from grpo_practice.store import Store
+from grpo_practice.store import Store, datasets
 from grpo_practice.store.records import Branch, DatasetRow
 from grpo_practice.types import Sample
 from grpo_practice.verify.resolve import VerifyFunction, check_gold
@@ -45,15 +45,14 @@ def session_of(
     return replace(session, restart_step=restart_step, again=request.again, admission=gate)
 
 
-def check_models(*models: ModelConfig | None) -> None:
-    """Raise unless each of these models can be asked, as far as settings tell.
+def check_models(config: RunConfig) -> None:
+    """Raise unless each model can be asked, as far as settings tell.
 
     Raises:
         ConfigError: A setting is impossible.
     """
-    for model in models:
-        if model is not None:
-            endpoint_of(model)
+    for model in config.models.values():
+        endpoint_of(model)
 
 
 def dataset_of(
@@ -67,7 +66,7 @@ def dataset_of(
         DataError: There is none, or the file cannot be read as one.
     """
     if not is_data_file(name):
-        return session.store.dataset(name)
+        return session.store.read(datasets.get, name)
     path = Path(name) if Path(name).is_absolute() else base_dir / name
     result = read_samples(path, mapping=fields or {})
     for note in result.notes:
@@ -131,7 +130,7 @@ def check_plan(store: Store, branch: Branch, now: DatasetRow, planned: Sequence[
     """
     if branch.dataset_id == now.id:
         return []
-    here = {s.id for s in store.samples(now.id)}
+    here = {s.id for s in store.read(datasets.samples, now.id)}
     missing = [i for i in planned if i not in here]
     if missing:
         was, lost = f"{len(planned)} samples", f"{len(missing)} of them are missing"

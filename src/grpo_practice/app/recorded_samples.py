@@ -7,6 +7,7 @@ from grpo_practice.data.read import ReadResult
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.serve.served_agent import ServedAgent
 from grpo_practice.store import Store, branches, recorded_runs
+from grpo_practice.store.queries import runs
 from grpo_practice.store.recorded_runs import SYSTEM, Conversation
 from grpo_practice.types import Sample
 
@@ -26,7 +27,7 @@ def samples_of_run(store: Store, run: str, *, dedup: bool) -> ReadResult:
         ConfigError: It is no recorded run.
         DataError: There is no question in it.
     """
-    row = store.run(run)
+    row = store.read(runs.get, run)
     if row.kind != "recorded" or row.head_branch is None:
         raise ConfigError(
             f"{run} is a run of {row.kind}: its questions are a dataset already",

@@ -6,21 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from grpo_practice.cli import datasets
-from grpo_practice.cli.common import (
+from grpo_practice.cli.datasets import NameArgument, check_name, document, usable
+from grpo_practice.cli.download import download
+from grpo_practice.cli.options import (
     PROGRAM,
     DbOption,
     JsonOption,
     YesOption,
-    confirm,
-    count,
     existing_store,
     open_store,
-    print_json,
-    say,
 )
-from grpo_practice.cli.datasets import NameArgument, check_name, document, usable
-from grpo_practice.cli.download import download
 from grpo_practice.cli.stored_rows import Added
+from grpo_practice.cli.terminal.formatting import confirm, count, print_json, say
 from grpo_practice.cli.terminal.tables import facts, table
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.text import brief
@@ -125,8 +122,11 @@ def upload(
         found = read_samples(source, mapping=mapping, shape=shape, dedup=dedup, skip_bad=skip_bad)
         _check_answers(found, source.name, missing=answers_missing)
         origin = source.origin
+    from grpo_practice.store import datasets as stored
+
     with open_store(db) as store:
-        held = [*store.samples(store.dataset(name).id)] if append else []
+        at = store.read(stored.get, name) if append else None
+        held = [] if at is None else store.read(stored.samples, at.id)
         samples, notes = joined(held, found.samples, dedup=dedup)
         row, new = store.add_dataset(name, samples, origin=origin, replace=replace or append)
     told = Added(row, new, samples, [*found.notes, *notes], found.skipped)
@@ -187,9 +187,11 @@ def show(
 
     Example: grpo-practice data show train --rows 3
     """
+    from grpo_practice.store import datasets as stored
+
     with existing_store(db) as store:
-        row = store.dataset(name)
-        held = list(store.samples(row.id))
+        row = store.read(stored.get, name)
+        held = store.read(stored.samples, row.id)
     samples = held[:rows]
     if json:
         documents = [_sample_document(sample) for sample in samples]
@@ -223,8 +225,10 @@ def delete(name: NameArgument, yes: YesOption = False, db: DbOption = None) -> N
 
     Example: grpo-practice data delete train --yes
     """
+    from grpo_practice.store import datasets as stored
+
     with existing_store(db) as store:
-        row = store.dataset(name)
+        row = store.read(stored.get, name)
         confirm(f"Delete dataset {row.name} ({count(row.n, 'row')})?", yes=yes)
         store.hide_dataset(name)
     say(f"deleted {name}; runs keep the rows that they used")

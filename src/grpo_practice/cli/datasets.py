@@ -7,15 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from grpo_practice.cli.common import (
-    PROGRAM,
-    DbOption,
-    JsonOption,
-    count,
-    existing_store,
-    print_json,
-    say,
-)
+from grpo_practice.cli.options import PROGRAM, DbOption, JsonOption, existing_store
+from grpo_practice.cli.terminal.formatting import count, print_json, say
 from grpo_practice.cli.terminal.tables import facts, table
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.text import brief
@@ -127,9 +120,11 @@ def split(
     shares = {f"{name}-{part}": share for part, share in _shares(into).items()}
     for part in shares:
         check_name(part)
+    from grpo_practice.store import datasets
+
     with existing_store(db) as store:
-        row = store.dataset(name)
-        samples = list(store.samples(row.id))
+        row = store.read(datasets.get, name)
+        samples = store.read(datasets.samples, row.id)
         parts = divide(
             samples,
             shares,
@@ -190,7 +185,9 @@ def _held(store: "Store", names: Iterable[str]) -> "dict[str, list[Sample]]":
     from grpo_practice.store import datasets
 
     found = {name: store.read(datasets.find, name) for name in names}
-    return {name: list(store.samples(row.id)) for name, row in found.items() if row is not None}
+    return {
+        name: store.read(datasets.samples, row.id) for name, row in found.items() if row is not None
+    }
 
 
 def _sizes(
@@ -240,9 +237,11 @@ def sample(
     check_name(new)
     if new == name:
         raise ConfigError(f"--name {new} is the dataset itself", hint=f"--name {name}-{n}")
+    from grpo_practice.store import datasets
+
     with existing_store(db) as store:
-        row = store.dataset(name)
-        drawn = draw(list(store.samples(row.id)), n, seed=seed)
+        row = store.read(datasets.get, name)
+        drawn = draw(store.read(datasets.samples, row.id), n, seed=seed)
         origin = f"sample of {name} (revision {row.revision}, seed {seed})"
         made, fresh = store.add_dataset(new, drawn, origin=origin, replace=replace)
     if json:
@@ -269,10 +268,11 @@ def stats(name: NameArgument, db: DbOption = None, json: JsonOption = False) -> 
     Example: grpo-practice data stats mine
     """
     from grpo_practice.data.stats import stats as counted
+    from grpo_practice.store import datasets
 
     with existing_store(db) as store:
-        row = store.dataset(name)
-        samples = list(store.samples(row.id))
+        row = store.read(datasets.get, name)
+        samples = store.read(datasets.samples, row.id)
     if not samples:
         raise DataError(f"dataset {name!r} has no rows")
     found, unusable = counted(samples), _unusable(samples)
@@ -321,11 +321,13 @@ def _unusable(samples: "list[Sample]") -> dict[str, int]:
     """Rows whose answers a built-in function cannot use, for those that need no parameters."""
     from pathlib import Path
 
+    from grpo_practice.verify.builtin import BUILT_INS
     from grpo_practice.verify.resolve import check_gold, resolve
 
     functions = {
         name: resolve(name, {}, None, Path.cwd())
-        for name in ("choice", "math", "exact", "contains", "judge")
+        for name, built_in in BUILT_INS.items()
+        if not any(param.required for param in built_in.params.values())
     }
     return {
         name: sum(check_gold(function, s) is not None for s in samples)

@@ -6,15 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from grpo_practice.cli.common import (
-    PROGRAM,
-    DbOption,
-    JsonOption,
-    YesOption,
+from grpo_practice.cli.options import PROGRAM, DbOption, JsonOption, YesOption, existing_store
+from grpo_practice.cli.terminal.formatting import (
     cached_share,
     confirm,
     count,
-    existing_store,
     print_json,
     reward,
     say,
@@ -30,9 +26,9 @@ if TYPE_CHECKING:
     from grpo_practice.store import Store
     from grpo_practice.store.queries.history import BranchRow
     from grpo_practice.store.queries.run_health import Health
+    from grpo_practice.store.queries.runs import StageCost
     from grpo_practice.store.recorded_runs import Traffic
     from grpo_practice.store.records import RunRow, StepRow
-    from grpo_practice.store.runs import StageCost
 
 app = typer.Typer(no_args_is_help=True, help="What was run, how it stands, what it cost.")
 
@@ -45,7 +41,7 @@ def list_(db: DbOption = None, json: JsonOption = False) -> None:
 
     Example: grpo-practice runs list
     """
-    from grpo_practice.store import runs
+    from grpo_practice.store.queries import runs
 
     with existing_store(db) as store:
         found = store.read(runs.every)
@@ -93,8 +89,10 @@ def delete(run: RunArgument, yes: YesOption = False, db: DbOption = None) -> Non
 
     Example: grpo-practice runs delete math --yes
     """
+    from grpo_practice.store.queries import runs
+
     with existing_store(db) as store:
-        found = store.run(run)
+        found = store.read(runs.get, run)
         confirm(f"Delete {found.name} and all that was paid for in it?", yes=yes)
         with store.lock(run):
             gone = store.delete_run(run)
@@ -144,10 +142,10 @@ class _Found:
 def _look_up(store: "Store", name: str) -> _Found:
     from grpo_practice.calls import ROLE_OF
     from grpo_practice.reports.run_reports import known_score
-    from grpo_practice.store import branches, recorded_runs, runs
-    from grpo_practice.store.queries import history, references, run_health, scores
+    from grpo_practice.store import branches, recorded_runs, steps
+    from grpo_practice.store.queries import history, references, run_health, runs, scores
 
-    run, stages = store.run(name), list[str](ROLE_OF)
+    run, stages = store.read(runs.get, name), list[str](ROLE_OF)
     branch = store.read(branches.load, run.head_branch) if run.head_branch else None
     evals = [r for r in store.read(runs.every) if r.kind == "eval"]
     shown = evals if run.kind == "practice" else [r for r in evals if r.name == name]
@@ -156,7 +154,7 @@ def _look_up(store: "Store", name: str) -> _Found:
     return _Found(
         run,
         store.read(history.branches_of, name),
-        store.steps(branch) if branch else [],
+        store.read(steps.on_line, branch) if branch else [],
         store.read(scores.outcomes, branch) if branch else {},
         {n: k.score for n, k in known.items() if k is not None},
         sorted(store.read(runs.costs, name), key=lambda cost: stages.index(cost.stage)),

@@ -4,14 +4,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from math import ceil, sqrt
 
 from grpo_practice.app import evaluation_run, practice_run
 from grpo_practice.app.evaluation_run import EvalJob
 from grpo_practice.app.practice_run import PracticeJob
 from grpo_practice.app.session import Plan, Session
-from grpo_practice.app.specs import teacher_of
 from grpo_practice.calls import Stage
 from grpo_practice.canonical import text_sha
 from grpo_practice.config.schema.runs import EvalConfig
@@ -29,8 +27,8 @@ from grpo_practice.forecast.shares import reads_of, share_of, summarised_share
 from grpo_practice.llm.prices import Prices
 from grpo_practice.practice.group_policy import AGAIN
 from grpo_practice.prompts.system import system_prompt
-from grpo_practice.store import Store, branches, runs
-from grpo_practice.store.queries import scores, spending
+from grpo_practice.store import Store, branches, datasets, libraries, steps
+from grpo_practice.store.queries import runs, scores, spending
 from grpo_practice.store.records import Branch, RunSpec, StepRow
 from grpo_practice.store.run_names import eval_name, library_variant
 from grpo_practice.types import Library
@@ -55,7 +53,7 @@ def _of_practice(job: PracticeJob) -> Forecast:
     store, config = job.session.store, job.config
     spec = practice_run.spec_of(job)
     branch = _begun(job.session, spec, partial(practice_run.planned, job))
-    rows = [row for row in store.steps(branch) if not row.closed]
+    rows = [row for row in store.read(steps.on_line, branch) if not row.closed]
     share, groups = share_of(store, branch.run, truth=config.practice.given_ground_truth)
     learning = _learning(store, job, branch, share)
     left = _practice_calls(store, job, branch, rows, share, learning)
@@ -151,9 +149,9 @@ class _Learning:
 def _learning(store: Store, job: PracticeJob, branch: Branch, share: Range) -> _Learning:
     """Every group that teaches may add as many experiences as it may have lessons."""
     now, after, shown, rollouts = branch.library, dict[int, float](), 0.0, 0
-    rows = store.steps(branch)
+    rows = store.read(steps.on_line, branch)
     for row in rows:
-        now = store.library(row.library_out) if row.closed else now
+        now = store.read(libraries.load, row.library_out) if row.closed else now
     most = float(len(now))
     each = share.high * job.config.practice.num_experiences_per_query
     for row in rows:
@@ -196,7 +194,7 @@ def _practice_calls(
         "merge": Range(0, len(rows)),  # nor is a merge asked for where nothing may pass
     }
     made = _made(store, branch, rows)
-    teacher = teacher_of(config)
+    teacher = config.teacher
     for stage, wanted in calls.items():
         new = Range(max(wanted.low - made[stage], 0.0), max(wanted.high - made[stage], 0.0))
         x = Remaining("practice", stage, teacher, new, 1 if stage == "merge" else at_once)
@@ -227,8 +225,10 @@ def _scored(
     if verify.is_judge:
         asked = judged or rollouts
         least = asked.low if verify.kind == "judge" else 0.0  # a function of the user's may not ask
-        judge, at_once = config.judge_model or agent, config.judge_concurrency
-        left.append(Remaining("evaluation", "judge", judge, Range(least, asked.high), at_once))
+        judged_range = Range(least, asked.high)
+        left.append(
+            Remaining("evaluation", "judge", config.judge, judged_range, config.judge_concurrency)
+        )
     return left
 
 
@@ -241,7 +241,7 @@ def _missing(store: Store, branch: Branch, rows: Sequence[StepRow]) -> int:
 def _evaluations(job: PracticeJob, branch: Branch, learning: _Learning) -> list[Remaining]:
     """The evaluations of libraries, made and to come; one that is there is not made again."""
     store, settings = job.session.store, job.config.practice
-    rows = store.steps(branch)
+    rows = store.read(steps.on_line, branch)
     left = list[Remaining]()
     if job.tests is not None:
         tested = practice_run.due(settings, rows)
@@ -291,7 +291,7 @@ def _on_the_way(
 
 def _made_by(store: Store, row: StepRow) -> Library | None:
     """The library that the step made; None while it has not."""
-    return store.library(row.library_out) if row.closed else None
+    return store.read(libraries.load, row.library_out) if row.closed else None
 
 
 def _of_evaluation(store: Store, job: EvalJob, name: str) -> int:
@@ -300,7 +300,7 @@ def _of_evaluation(store: Store, job: EvalJob, name: str) -> int:
     if found is None or found.head_branch is None:
         return _planned(job)
     branch = store.read(branches.load, found.head_branch)
-    return _missing(store, branch, store.steps(branch))
+    return _missing(store, branch, store.read(steps.on_line, branch))
 
 
 def _planned(job: EvalJob) -> int:
@@ -331,7 +331,7 @@ def _told(
     left: Sequence[Remaining],
 ) -> list[Remaining]:
     """The same, with what is known of the prompts: how long they are and how long they may get."""
-    lengths = [len(s.question) for s in islice(store.samples(dataset_id), SAMPLED)]
+    lengths = [len(s.question) for s in store.read(datasets.samples, dataset_id, most=SAMPLED)]
     told = system_prompt(config.agent.agent.instructions, library)
     chars = len(told) + sum(lengths) / max(len(lengths), 1)
     system = text_sha(told)

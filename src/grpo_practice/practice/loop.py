@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from grpo_practice.practice.context import Practice
 from grpo_practice.practice.step import Step
 from grpo_practice.rollout import task_group
+from grpo_practice.store import libraries
 from grpo_practice.store.records import StepRow
 
 
@@ -24,8 +25,8 @@ async def practise(job: Practice, rows: Sequence[StepRow]) -> None:
     async with task_group() as tasks:
         for row, following in zip(rows, [*rows[1:], None], strict=True):
             if row.closed:
-                before = store.library(row.library_in)
-                library = store.library(row.library_out or library.id)
+                before = store.read(libraries.load, row.library_in)
+                library = store.read(libraries.load, row.library_out or library.id)
             else:
                 step = ahead or Step(job, tasks, row, before)
                 if job.pilot is not None:
@@ -34,6 +35,9 @@ async def practise(job: Practice, rows: Sequence[StepRow]) -> None:
                 ahead = None
                 if following is not None and job.overlap:
                     ahead = Step(job, tasks, following, library)
-                before, library = library, store.library(await step.run(library, ahead=ahead))
+                before, library = (
+                    library,
+                    store.read(libraries.load, await step.run(library, ahead=ahead)),
+                )
             if job.pilot is None:
                 await job.after_step(row.plan, library)

@@ -31,6 +31,7 @@ from grpo_practice.practice.step_stats import (
 )
 from grpo_practice.practice.teacher import GroupKey
 from grpo_practice.practice.web_provenance import Pages, read_in, supported
+from grpo_practice.store import datasets
 from grpo_practice.store.distillation import DISTILLATION
 from grpo_practice.store.queries import past_votes
 from grpo_practice.store.records import GroupRow, Past, Play, StepResult, StepRow
@@ -55,7 +56,7 @@ class Step:
         before: Library | None,
     ) -> None:
         self._job, self._tasks = job, tasks
-        samples = job.store.samples_of(row.plan)
+        samples = job.store.read(datasets.samples_of, row.plan)
         self._sample_ids = [sample.id for sample in samples]
         self._guard = job.guard.of([sample.answer for sample in samples]) if job.guard else None
         self._library = Library()

@@ -12,6 +12,7 @@ from grpo_practice.practice.context import Practice
 from grpo_practice.practice.group_policy import AGAIN, played_again
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.rollout import AttemptKey, GroupJob, play_groups
+from grpo_practice.store import rollouts
 from grpo_practice.store.records import RolloutPrompt, StepRow
 from grpo_practice.store.steps import uniform
 from grpo_practice.types import Group, Library, Rollout, Sample
@@ -183,7 +184,7 @@ class Playing:
     def _stored(self, samples: Sequence[Sample]) -> list[GroupJob]:
         """What there is to play in each slot, with what is stored of it."""
         branch, plan = self._job.branch, self.row.plan
-        stored = self._job.store.stored(branch, self.row, samples, transcripts=True)
+        stored = self._job.store.read(rollouts.stored, branch, self.row, transcripts=True)
         return [
             GroupJob(
                 branch.id,

@@ -7,8 +7,8 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from grpo_practice.cli.common import count, duration, reward, tokens
 from grpo_practice.cli.terminal.consoles import err, in_one
+from grpo_practice.cli.terminal.formatting import count, duration, reward, tokens
 from grpo_practice.events import (
     CallFinished,
     Emit,

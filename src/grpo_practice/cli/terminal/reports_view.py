@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
-from grpo_practice.cli.common import PROGRAM, count, duration, reward, say
+from grpo_practice.cli.options import PROGRAM
+from grpo_practice.cli.terminal.formatting import count, duration, reward, say
 from grpo_practice.cli.terminal.health_view import costs, say_reproducible, shrunk_groups, trouble
 from grpo_practice.cli.terminal.tables import facts, table
 from grpo_practice.text import brief
@@ -342,11 +343,19 @@ def show_library(
 
 def show_transcripts(store: "Store", report: "EvalReport", limit: int) -> None:
     """Every rollout of the first `limit` questions: its messages, the verdict, the gold."""
+    from grpo_practice.store import rollouts
+    from grpo_practice.store.steps import on_line
+
     found = (
         (rollout, row.plan.slots[slot][1])
-        for row in store.steps(report.branch)
+        for row in store.read(on_line, report.branch)
         for (slot, _), (_, rollout) in sorted(
-            store.stored(report.branch, row, store.samples_of(row.plan), transcripts=True).items()
+            store.read(
+                rollouts.stored,
+                report.branch,
+                row,
+                transcripts=True,
+            ).items()
         )
     )
     questions = groupby(found, key=lambda pair: (pair[0].slot, pair[0].sample.id))
