@@ -23,6 +23,7 @@ LAYERS = [
     {"reports"},
     {"agents", "tools", "export", "serve"},
     {"rollout", "failure_limit"},
+    {"attempts"},
     {"evaluate"},
     {"practice"},
     {"app"},

@@ -2,17 +2,15 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 
-from grpo_practice.agents import Agent
-from grpo_practice.agents.simple import play_simple
-from grpo_practice.app.agents import open_agent
 from grpo_practice.app.clients import Models
 from grpo_practice.app.configs import eval_config
 from grpo_practice.app.custom_agent import check_own, sha_of
+from grpo_practice.app.player import PlayerSpec, open_player
 from grpo_practice.app.preflight import (
     check_golds,
     check_models,
@@ -23,7 +21,7 @@ from grpo_practice.app.preflight import (
 )
 from grpo_practice.app.python_objects import AgentFunction, PythonObjects, python_objects
 from grpo_practice.app.request import EvalRequest
-from grpo_practice.app.session import OpenRun, PilotOverError, Session, open_run, to_the_end
+from grpo_practice.app.session import OpenRun, PilotOverError, Session, announced, open_run
 from grpo_practice.app.specs import DEFAULT_LIMITS, EvalTarget, eval_spec
 from grpo_practice.config import Loaded
 from grpo_practice.config.schema.runs import EvalConfig, PracticeSettings
@@ -32,13 +30,11 @@ from grpo_practice.evaluate import Evaluation, evaluate, plan_eval, unfinished
 from grpo_practice.events import RunStarted
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.reports.run_reports import EvalReport, eval_report
-from grpo_practice.rollout import Player
 from grpo_practice.store import Store, branches, datasets, steps
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
 from grpo_practice.types import PlannedStep
 from grpo_practice.verify.resolve import VerifyFunction, resolve
-from grpo_practice.verify.verifier import Verifier
 
 FEWER = "pass_k"
 """The key of a diff that says fewer rollouts are asked for."""
@@ -130,25 +126,26 @@ async def run_eval(job: EvalJob) -> EvalReport:
         rows = steps_of(job, run.branch)
         total = sum(row.plan.rollouts for row in rows)
         done = sum(store.read(scores.there, run.branch).values())
-        run.emit(RunStarted(run.branch.run, run.branch.id, len(rows), total, done, spec.simulated))
-        left = any(unfinished(row) for row in rows)
-        if left:
-            await _play(job, run, rows)
-        if left and job.pilot is not None:
-            raise PilotOverError
-        # In a thread: it imports numpy and scipy, which takes a while.
-        reports.append(
-            await asyncio.to_thread(
-                eval_report,
-                store,
-                job.config,
-                run.branch,
-                run.invocation,
-                simulated=spec.simulated,
+        begun = RunStarted(run.branch.run, run.branch.id, len(rows), total, done, spec.simulated)
+        with announced(job.session, begun):
+            left = any(unfinished(row) for row in rows)
+            if left:
+                await _play(job, run, rows)
+            if left and job.pilot is not None:
+                raise PilotOverError
+            # In a thread: it imports numpy and scipy, which takes a while.
+            reports.append(
+                await asyncio.to_thread(
+                    eval_report,
+                    store,
+                    job.config,
+                    run.branch,
+                    run.invocation,
+                    simulated=spec.simulated,
+                )
             )
-        )
-        if job.limit and not all(row.closed for row in steps_of(job, run.branch)):
-            raise PilotOverError  # the other questions that were planned are left
+            if job.limit and not all(row.closed for row in steps_of(job, run.branch)):
+                raise PilotOverError  # the other questions that were planned are left
     return reports[0]
 
 
@@ -241,24 +238,23 @@ async def _play(job: EvalJob, run: OpenRun, rows: Sequence[StepRow]) -> None:
         admission=job.session.admission,
         prices=config.prices,
     )
-    async with (
-        models,
-        Verifier(job.verify) as verifier,
-        _plays(job, models, run) as agent,
-    ):
-        player = Player(
-            agent=agent,
-            student=await models.chats(config.student, "student"),
-            judge=await models.chats(config.judge, "judge"),
-            verify=to_the_end(job.session, verifier),
-            run_seed=config.seed,
-            task_timeout_s=job.limits.task_timeout,
-        )
+    spec = PlayerSpec(
+        agent=config.agent,
+        base_dir=job.loaded.base_dir,
+        student=config.student,
+        judge=config.judge,
+        verify=job.verify,
+        run_seed=config.seed,
+        task_timeout_s=job.limits.task_timeout,
+        only_scores=job.target.rejudge is not None,
+        function=job.agent,
+    )
+    async with models, open_player(spec, job.session, run, models) as (player, _):
         evaluation = Evaluation(
             branch=run.branch,
             player=player,
             system=system_prompt(config.agent.agent.instructions, library),
-            library_id=library.id or None,
+            library=library,
             concurrency=config.concurrency,
             max_failed_share=job.limits.max_failed_share,
             land=job.session.admission.land,
@@ -266,10 +262,3 @@ async def _play(job: EvalJob, run: OpenRun, rows: Sequence[StepRow]) -> None:
             limit=job.limit,
         )
         await evaluate(evaluation, job.session.store, rows, run.emit)
-
-
-def _plays(job: EvalJob, models: Models, run: OpenRun) -> AbstractAsyncContextManager[Agent]:
-    """Open the agent; where rollouts are only scored again nobody plays, so no tool is opened."""
-    if job.target.rejudge is not None:
-        return nullcontext(play_simple)
-    return open_agent(job.config.agent, models, run, job.loaded.base_dir, job.agent)

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from grpo_practice.app.agents import open_agent
 from grpo_practice.app.clients import Models, endpoint_of
 from grpo_practice.app.configs import practice_config
 from grpo_practice.app.custom_agent import check_own, sha_of
 from grpo_practice.app.evaluation_run import FEWER, EvalJob, eval_job, run_eval
 from grpo_practice.app.library_refs import library_of
+from grpo_practice.app.player import PlayerSpec, open_player
 from grpo_practice.app.preflight import (
     LOST,
     check_golds,
@@ -23,7 +23,7 @@ from grpo_practice.app.preflight import (
 )
 from grpo_practice.app.python_objects import AgentFunction, PythonObjects, python_objects
 from grpo_practice.app.request import PracticeRequest
-from grpo_practice.app.session import OpenRun, PilotOverError, Session, open_run, to_the_end
+from grpo_practice.app.session import OpenRun, PilotOverError, Session, announced, open_run
 from grpo_practice.app.specs import EvalTarget, practice_spec, teacher_context
 from grpo_practice.config import Loaded
 from grpo_practice.config.schema.provider import ModelConfig
@@ -39,7 +39,6 @@ from grpo_practice.practice.reading import room_of
 from grpo_practice.practice.teacher import Teacher
 from grpo_practice.prompts import Prompt, load_prompts, prompts_from
 from grpo_practice.reports.run_reports import PracticeReport, practice_report
-from grpo_practice.rollout import Player
 from grpo_practice.store import branches, datasets, steps
 from grpo_practice.store.queries import scores
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
@@ -47,7 +46,6 @@ from grpo_practice.store.resume import diff
 from grpo_practice.store.run_names import eval_name, library_variant
 from grpo_practice.types import Library, PlannedStep
 from grpo_practice.verify.resolve import VerifyFunction, resolve
-from grpo_practice.verify.verifier import Verifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,22 +170,23 @@ async def _run(job: PracticeJob) -> PracticeReport:
         there = store.read(scores.there, run.branch)
         done = sum(r.rollouts if r.closed else there.get(r.plan.step, 0) for r in rows)
         total = sum(row.rollouts for row in rows)
-        run.emit(RunStarted(run.branch.run, run.branch.id, len(rows), total, done, spec.simulated))
-        left = any(not row.closed for row in rows)
-        if left or job.tests or job.selects:
-            await _work(job, run, rows)
-        if left and job.pilot is not None:
-            raise PilotOverError
-        report = practice_report(
-            store,
-            run.branch,
-            run.invocation,
-            exp_id=job.config.exp_id,
-            simulated=spec.simulated,
-        )
-        # Raised inside the block, so that the invocation is on record as one that failed.
-        if report.why_failed:
-            raise NotLearntError(report)
+        begun = RunStarted(run.branch.run, run.branch.id, len(rows), total, done, spec.simulated)
+        with announced(job.session, begun):
+            left = any(not row.closed for row in rows)
+            if left or job.tests or job.selects:
+                await _work(job, run, rows)
+            if left and job.pilot is not None:
+                raise PilotOverError
+            report = practice_report(
+                store,
+                run.branch,
+                run.invocation,
+                exp_id=job.config.exp_id,
+                simulated=spec.simulated,
+            )
+            # Raised inside the block, so that the invocation is on record as one that failed.
+            if report.why_failed:
+                raise NotLearntError(report)
     return report
 
 
@@ -251,24 +250,17 @@ async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
         admission=session.admission,
         prices=config.evaluation.prices,
     )
-    async with (
-        models,
-        Verifier(job.verify) as verifier,
-        open_agent(config.evaluation.agent, models, run, job.loaded.base_dir, job.agent) as plays,
-    ):
-        player = Player(
-            agent=plays,
-            student=await models.chats(at_practice(config), "student"),
-            judge=await models.chats(config.judge, "judge"),
-            verify=to_the_end(session, verifier),
-            run_seed=settings.seed,
-            task_timeout_s=settings.task_timeout,
-        )
-        later = replace(
-            player,
-            student=await models.chats(at_practice(config), "student", later=True),
-            judge=await models.chats(config.judge, "judge", later=True),
-        )
+    spec = PlayerSpec(
+        agent=config.evaluation.agent,
+        base_dir=job.loaded.base_dir,
+        student=at_practice(config),
+        judge=config.judge,
+        verify=job.verify,
+        run_seed=settings.seed,
+        task_timeout_s=settings.task_timeout,
+        function=job.agent,
+    )
+    async with models, open_player(spec, session, run, models) as (player, later):
         reply = endpoint_of(config.teacher)[0].get("max_tokens")
         teacher = Teacher(
             chat=await models.chats(config.teacher, "teacher"),
@@ -289,12 +281,9 @@ async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
             player=player,
             later=later,
             teacher=teacher,
-            concurrency=settings.rollout_concurrency,
-            max_failed_share=settings.max_failed_share,
+            settings=settings,
             land=session.admission.land,
             after_step=_after_step(job, rows),
-            skip_uniform=skips(settings),
-            overlap=settings.overlap,
             guard=_guard(job, run.branch) if settings.answer_guard else None,
             pilot=job.pilot,
         )
@@ -314,11 +303,6 @@ def at_practice(config: PracticeConfig) -> ModelConfig:
     model = config.student
     warm = {"temperature": config.practice.rollout_temperature}
     return model.model_copy(update={"model_settings": model.model_settings.model_copy(update=warm)})
-
-
-def skips(settings: PracticeSettings) -> bool:
-    """True when later epochs leave out half of what taught nothing."""
-    return settings.group_policy == "skip_uniform"
 
 
 def due(settings: PracticeSettings, rows: Sequence[StepRow]) -> set[int]:

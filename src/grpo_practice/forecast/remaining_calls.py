@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import ceil, sqrt
+from math import ceil
 
 from grpo_practice.app import evaluation_run, practice_run
 from grpo_practice.app.evaluation_run import EvalJob
@@ -25,7 +25,7 @@ from grpo_practice.forecast.range import ONE, Range
 from grpo_practice.forecast.requests_per_rollout import Turns, turns_of
 from grpo_practice.forecast.shares import reads_of, share_of, summarised_share
 from grpo_practice.llm.prices import Prices
-from grpo_practice.practice.group_policy import AGAIN
+from grpo_practice.practice.group_policy import group_policy
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.store import Store, branches, datasets, libraries, steps
 from grpo_practice.store.queries import runs, scores, spending
@@ -171,11 +171,17 @@ def _practice_calls(
     share: Range,
     learning: _Learning,
 ) -> list[Remaining]:
-    """Of the steps that are not closed; what the ledger has of them already is not made again."""
+    """Return the calls of the steps that are not closed, without those that the ledger has.
+
+    The plan of the branch says how many rollouts a group has: a run keeps the plan it began with.
+    """
     config, settings = job.config, job.config.practice
     at_once, most = settings.rollout_concurrency, _missing(store, branch, rows)
-    left_out = _left_out(rows) if practice_run.skips(settings) else 0.0
-    played = Range(max(most - left_out * settings.grpo_n, 0), most)
+    groups, planned = sum(row.groups for row in rows), sum(row.rollouts for row in rows)
+    attempts = planned / groups if groups else 0.0
+    undecided = sum(row.groups for row in rows if row.plan.epoch and row.left_out is None)
+    left_out = group_policy(settings).most_left_out(undecided)
+    played = Range(max(most - left_out * attempts, 0), most)
     student = practice_run.at_practice(config)
     left = [Remaining("practice", "play", student, played, at_once)]
     left += [
@@ -183,10 +189,9 @@ def _practice_calls(
         for x in _scored(config.evaluation, job.verify, played)
         if x.stage == "judge"
     ]
-    groups = sum(row.groups for row in rows)
     taught = share.times(Range(groups - left_out, groups))
     calls: dict[Stage, Range] = {
-        "summarise": taught.times(Range(settings.grpo_n, settings.grpo_n)).times(
+        "summarise": taught.times(Range(attempts, attempts)).times(
             summarised_share(store, branch, settings)
         ),
         "compare": taught,
@@ -199,16 +204,10 @@ def _practice_calls(
         new = Range(max(wanted.low - made[stage], 0.0), max(wanted.high - made[stage], 0.0))
         x = Remaining("practice", stage, teacher, new, 1 if stage == "merge" else at_once)
         if stage == "compare" and settings.summaries != "always":
-            x = replace(x, transcripts=settings.grpo_n, reads=reads_of(config))
+            shown = max((n for row in rows for _, n in row.plan.slots), default=0)
+            x = replace(x, transcripts=shown, reads=reads_of(config))
         left.append(x)
-    shown = learning.shown
-    return _told(store, job.dataset.id, config.evaluation, learning.now, shown, left)
-
-
-def _left_out(rows: Sequence[StepRow]) -> float:
-    """How many groups may yet be left out, at most: all might be, were it not for the draw."""
-    n = sum(row.groups for row in rows if row.plan.epoch and row.left_out is None)
-    return min((1 - AGAIN) * n + 2 * sqrt(AGAIN * (1 - AGAIN) * n), n)
+    return _told(store, job.dataset.id, config.evaluation, learning.now, learning.shown, left)
 
 
 def _made(store: Store, branch: Branch, rows: Sequence[StepRow]) -> Counter[str]:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from grpo_practice.calls import Chat, Entry, Ledger, Message, Reply, Request, Scope, Send, Turn
 from grpo_practice.canonical import Chain, canon, clean_json
 from grpo_practice.errors import EndpointError
-from grpo_practice.events import CallFinished, Emit
+from grpo_practice.events import CallFinished, CallStarted, Emit, span
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,13 +161,19 @@ class LedgeredChat:
         mark = self.play.mark
         marks = list(accumulate(messages, mark, initial=b""))[1:] if mark else states
         prev, known = self._continues(marks)
+        address = self.scope.address
         try:
-            stored = await self._ledger.get(self.scope.address, request_hash, nth)
-            reply = await self._send(request, limit_s) if stored is None else stored
-            self._tell(reply)  # before the commit: who waits for that may be cancelled
+            with span(self._emit, CallStarted(address, self.model)):
+                stored = await self._ledger.get(address, request_hash, nth)
+                reply = await self._send(request, limit_s) if stored is None else stored
+            # No await between the event and the entry's queue: a cancellation there would make
+            # the counts of events and entries differ.
+            self._emit(
+                CallFinished(address, self.model, reply.usage, reply.seconds, reply.replayed)
+            )
             if stored is None:
                 entry = Entry(
-                    address=self.scope.address,
+                    address=address,
                     request_hash=request_hash,
                     nth=nth,
                     turn=turn,
@@ -192,10 +198,6 @@ class LedgeredChat:
         """Return a conversation with this model at the same endpoint and scope."""
         model, head = replace(self._model, name=name, params=params), Head(name, params)
         return LedgeredChat(model, head, self._ledger, self._emit, self.scope, play)
-
-    def _tell(self, reply: Reply) -> None:
-        stage = self.scope.address.stage
-        self._emit(CallFinished(stage, reply.usage, reply.seconds, reply.replayed))
 
     async def _send(self, request: Request, limit_s: float | None) -> Reply:
         try:
