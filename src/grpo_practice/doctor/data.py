@@ -11,7 +11,7 @@ from grpo_practice.config.dataset_hint import way_to
 from grpo_practice.config.schema.runs import EvalConfig, RunConfig, is_data_file
 from grpo_practice.data.read import read_samples
 from grpo_practice.data.split import folded
-from grpo_practice.doctor.machine import Finding, ok, problem, warning
+from grpo_practice.doctor.diagnosis import Check, ok, problem, warning
 from grpo_practice.errors import ConfigError, DataError, GrpoPracticeError, StepError
 from grpo_practice.store import Store, datasets
 from grpo_practice.text import count
@@ -39,9 +39,9 @@ HOSTILE: Mapping[str, str] = {
 
 def samples_of(
     config: RunConfig, store: Store | None, base_dir: Path
-) -> tuple[dict[str, list[Sample]], list[Finding]]:
+) -> tuple[dict[str, list[Sample]], list[Check]]:
     """The samples of each dataset the configuration names, by what it is for, and what lacks."""
-    found, findings = dict[str, list[Sample]](), list[Finding]()
+    found, findings = dict[str, list[Sample]](), list[Check]()
     for use, name in config.datasets.items():
         try:
             found[use] = _read(name, config.evaluation, store, base_dir)
@@ -61,7 +61,7 @@ def _read(name: str, config: EvalConfig, store: Store | None, base_dir: Path) ->
     return store.read(datasets.samples, store.read(datasets.get, name).id)
 
 
-def look_at_questions(data: Mapping[str, Sequence[Sample]]) -> list[Finding]:
+def look_at_questions(data: Mapping[str, Sequence[Sample]]) -> list[Check]:
     """Which questions stand twice in a dataset, or in two that should have none in common."""
     found = []
     seen = {use: Counter(folded(s.question) for s in samples) for use, samples in data.items()}
@@ -85,7 +85,7 @@ def look_at_questions(data: Mapping[str, Sequence[Sample]]) -> list[Finding]:
 
 async def look_at_verify(
     config: RunConfig, data: Mapping[str, Sequence[Sample]], base_dir: Path
-) -> list[Finding]:
+) -> list[Check]:
     """Whether the verify function takes right answers for right, and others for wrong."""
     spec = config.evaluation.verify
     about = f"verify {spec.name}"
@@ -130,7 +130,7 @@ class _Trial:
         self._errors.clear()
         self._slowest = (0.0, "")
 
-    async def tell(self, samples: Sequence[Sample]) -> list[Finding]:
+    async def tell(self, samples: Sequence[Sample]) -> list[Check]:
         """What became of golds, near misses and hostile answers."""
         refused = [s for s in samples if not await self._accepts(s, _gold(s), "a gold")]
         misses = [(s, miss) for s in samples for miss in near_misses(s)]
@@ -141,7 +141,7 @@ class _Trial:
             for sample in samples[:1]
             if _gold(sample) not in text and await self._right(sample, text, name)
         ]
-        n, found = len(samples), list[Finding]()
+        n, found = len(samples), list[Check]()
         if refused:
             found.append(self._refused(len(refused), n, _gold(refused[0])))
         if taken:
@@ -161,7 +161,7 @@ class _Trial:
         found.append(ok(self._about, f"{tried}; the slowest was {name} ({seconds:.2f} s)"))
         return found
 
-    def _refused(self, refused: int, n: int, gold: str) -> Finding:
+    def _refused(self, refused: int, n: int, gold: str) -> Check:
         """A function that looks for a form of its own may refuse the gold in ours."""
         what = "a right answer to itself" if refused == 1 else "right answers to themselves"
         text = f"{refused} of {count(n, 'gold')} {_are(refused)} not {what}, as {gold!r}"

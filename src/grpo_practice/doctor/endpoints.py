@@ -13,7 +13,7 @@ from grpo_practice.app.clients import endpoint_of
 from grpo_practice.calls import Reply, Request
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.runs import RunConfig
-from grpo_practice.doctor.machine import Finding, ok, problem, warning
+from grpo_practice.doctor.diagnosis import Check, ok, problem, warning
 from grpo_practice.errors import EndpointError, EndpointRefusedError, GrpoPracticeError
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
@@ -61,7 +61,7 @@ def asked_for(models: Sequence[tuple[str, ModelConfig]]) -> int:
 
 async def look_at_models(
     models: Sequence[tuple[str, ModelConfig]], prices: Prices, key: str, *, tools: bool = False
-) -> list[Finding]:
+) -> list[Check]:
     """What each endpoint answers, and how; all are asked at once.
 
     Args:
@@ -81,7 +81,7 @@ async def look_at_models(
 
 async def _model(
     role: str, model: ModelConfig, prices: Prices, key: str, *, tools: bool
-) -> list[Finding]:
+) -> list[Check]:
     provider = model.model_provider
     if provider.simulated:
         return [ok(role, f"{provider.model} is simulated in this program; nothing was asked")]
@@ -127,7 +127,7 @@ def _refused(error: EndpointError | EndpointRefusedError) -> GrpoPracticeError:
     return EndpointRefusedError(str(error), hint=error.hint)
 
 
-async def _called(role: str, asked: Coroutine[Any, Any, Reply], *, needed: bool) -> Finding:
+async def _called(role: str, asked: Coroutine[Any, Any, Reply], *, needed: bool) -> Check:
     """What becomes of a request with a tool: an agent with toolkits cannot do without."""
     try:
         reply = await asked
@@ -148,7 +148,7 @@ async def _called(role: str, asked: Coroutine[Any, Any, Reply], *, needed: bool)
     return problem(role, EndpointRefusedError(said, hint=hint))
 
 
-def _reply(role: str, asked: str, reply: Reply) -> list[Finding]:
+def _reply(role: str, asked: str, reply: Reply) -> list[Check]:
     usage, answered = reply.usage, reply.answered_by.rpartition("@")[0]
     found = []
     if usage.tokens_in is None or usage.tokens_out is None:
@@ -167,14 +167,14 @@ def _reply(role: str, asked: str, reply: Reply) -> list[Finding]:
     return found
 
 
-def _price(role: str, model: str, price: Price | None, key: str) -> Finding:
+def _price(role: str, model: str, price: Price | None, key: str) -> Check:
     if price is not None:
         return ok(role, f"price known ({price.source})")
     hint = f"add {key}: {{{model!r}: {{input: …, output: …}}}} (USD per million tokens)"
     return warning(role, "its price is unknown: no budget in money will work", hint)
 
 
-def _in_clear(role: str, endpoint: Endpoint) -> list[Finding]:
+def _in_clear(role: str, endpoint: Endpoint) -> list[Check]:
     url = endpoint.base_urls[0]
     secret = endpoint.api_key or "@" in urlsplit(url).netloc or endpoint.headers
     if urlsplit(url).scheme == "https" or not secret or is_loopback(host(url)):
@@ -182,7 +182,7 @@ def _in_clear(role: str, endpoint: Endpoint) -> list[Finding]:
     return [warning(role, f"the key goes to {shown_url(url)} in clear", "use https://")]
 
 
-async def _resolved(role: str, url: str) -> list[Finding]:
+async def _resolved(role: str, url: str) -> list[Check]:
     if getproxies().get(urlsplit(url).scheme):
         return []  # the proxy looks the name up
     try:

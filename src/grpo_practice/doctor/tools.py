@@ -12,14 +12,14 @@ from grpo_practice.calls import Chat, Scope
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.tools import McpToolkit, Toolkit
-from grpo_practice.doctor.machine import Finding, ok, problem, warning
+from grpo_practice.doctor.diagnosis import Check, ok, problem, warning
 from grpo_practice.errors import GrpoPracticeError
 from grpo_practice.text import is_loopback
 from grpo_practice.tools import Tool
 from grpo_practice.tools.toolbox import check_names
 
 
-async def look_at_tools(agent: AgentConfig, folder: Path) -> list[Finding]:
+async def look_at_tools(agent: AgentConfig, folder: Path) -> list[Check]:
     """What each toolkit gives; of an agent of the user's own, whether it can be had.
 
     Args:
@@ -28,7 +28,7 @@ async def look_at_tools(agent: AgentConfig, folder: Path) -> list[Finding]:
     """
     if agent.type != "simple":
         return [_own(agent, folder)]
-    found, tools = list[Finding](), list[Tool]()
+    found, tools = list[Check](), list[Tool]()
     for name, toolkit in agent.toolkits.items():
         about = f"toolkit {name}"
         found += _in_clear(about, toolkit)
@@ -48,7 +48,7 @@ async def look_at_tools(agent: AgentConfig, folder: Path) -> list[Finding]:
     return found + _unknown(agent, tools, found)
 
 
-def _own(agent: AgentConfig, folder: Path) -> Finding:
+def _own(agent: AgentConfig, folder: Path) -> Check:
     try:
         check_own(agent, folder)
     except GrpoPracticeError as e:
@@ -63,7 +63,7 @@ def _said(tools: Sequence[Tool]) -> str:
     return "; ".join(f"{names} ({place})" for place, names in named.items())
 
 
-def _unknown(agent: AgentConfig, tools: Sequence[Tool], found: Sequence[Finding]) -> list[Finding]:
+def _unknown(agent: AgentConfig, tools: Sequence[Tool], found: Sequence[Check]) -> list[Check]:
     """Tools that are to end a rollout and do not exist, where all there are is known."""
     if any(f.state == "problem" for f in found):
         return []
@@ -75,7 +75,7 @@ def _unknown(agent: AgentConfig, tools: Sequence[Tool], found: Sequence[Finding]
     ]
 
 
-def _in_clear(about: str, toolkit: Toolkit) -> list[Finding]:
+def _in_clear(about: str, toolkit: Toolkit) -> list[Check]:
     if not isinstance(toolkit, McpToolkit) or toolkit.mcp_transport == "stdio":
         return []
     parts = urlsplit(toolkit.config.url or "")
