@@ -15,11 +15,11 @@ from grpo_practice.store.queries import spending
 from grpo_practice.store.queries.spending import Lost, Spent
 
 UNKNOWN = Usage(ASSUMED_OUT, None, ASSUMED_OUT)
-"""What a call is taken for whose tokens nobody counted, where no other call can stand for it."""
+"""Usage assumed for a call whose tokens nobody counted, where no other call can stand for it."""
 
 
 def admission(store: Store, run: str, config: RunConfig, caps: Caps, command: str) -> Admission:
-    """The door of a command on this run: with what was spent on it, if there are caps.
+    """Return the gate of a command on this run; with caps, it knows what was spent so far.
 
     What earlier commands spent counts, over all branches, and that of the runs it made. A call
     that may have been billed without telling its tokens counts as the largest of its stage.
@@ -57,7 +57,7 @@ class _PriceBook:
                 self._asked[name, host(url)] = self._known(name, url, endpoint.price(name, url))
 
     def of(self, row: Spent) -> Price:
-        """The price of calls that were made."""
+        """Return the price of calls that were made."""
         where = row.answered_by.rpartition("@")[2]
         if (row.name, where) in self._asked:
             return self._asked[row.name, where]
@@ -66,7 +66,7 @@ class _PriceBook:
         return self._known(row.name, url, found)
 
     def dearest(self) -> int:
-        """Micro-dollars of a call of which nothing is known, to whichever model."""
+        """Return the most micro-dollars that a call to any of the models may have cost."""
         return max(price.cost_micro(UNKNOWN) or 0 for price in self._asked.values())
 
     def _known(self, name: str, url: str, price: Price | None) -> Price:

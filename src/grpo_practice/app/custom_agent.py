@@ -21,7 +21,7 @@ from grpo_practice.text import LOOPBACK
 from grpo_practice.user_code import UserFunction
 
 DISTRIBUTIONS = {"agents": "openai-agents"}
-"""Where a module that agents are written with has another name than what installs it."""
+"""Distributions that have another name than the module that agents import."""
 FORM = "write `file.py:function` or `package.module:function`"
 
 
@@ -67,7 +67,7 @@ async def open_own(
 
 @contextmanager
 def _no_detour() -> Iterator[None]:
-    """In the block, a function's own client reaches this machine without a proxy in between."""
+    """Let a function's own client reach this machine without a proxy in between, in the block."""
     before = {name: os.environ.get(name) for name in ("NO_PROXY", "no_proxy")}
     known = [text for text in before.values() if text]
     for name in before:
@@ -83,7 +83,7 @@ def _no_detour() -> Iterator[None]:
 
 
 def check_own(config: AgentConfig, folder: Path) -> None:
-    """It can be had.
+    """Raise unless the user's program can be had.
 
     Raises:
         ConfigError: It cannot; the message says why.
@@ -95,7 +95,7 @@ def check_own(config: AgentConfig, folder: Path) -> None:
 
 
 def sha_of(config: AgentConfig, folder: Path) -> str | None:
-    """Hash of the file with the function, or of the files beside the config that a command names.
+    """Return the hash of the function's file, or of the files that a command names.
 
     None for an agent that is no program. What a program imports is not looked at.
 
@@ -122,7 +122,7 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def _file_of(name: str, folder: Path) -> Path | None:
-    """The file that a function is in; None where its module has none."""
+    """Return the file that a function is in; None where its module has none."""
     where, _ = _split(name)
     if where.endswith(".py"):
         places = (folder / Path(where).expanduser(), Path.cwd() / where)
@@ -166,7 +166,7 @@ def _load(name: str, folder: Path) -> Callable[..., Any]:
 
 
 def _missing(error: BaseException) -> str | None:
-    """What to install where a module is missing."""
+    """Return what to install where a module is missing."""
     if not isinstance(error, ModuleNotFoundError) or not error.name:
         return None
     module = error.name.partition(".")[0]
@@ -175,7 +175,7 @@ def _missing(error: BaseException) -> str | None:
 
 @cache
 def _loaded(source: UserFunction) -> Callable[..., Any]:
-    """The function of a file, which is run once."""
+    """Return the function of a file, which is run once."""
     return source.load()
 
 
@@ -197,12 +197,9 @@ def check_call(name: str, function: Callable[..., Any]) -> None:
 
 
 def _importable(folder: Path) -> None:
-    """Modules in the folder can be imported from now on, also while the function runs.
-
-    They come last, so that none takes the place of an installed one.
-    """
+    """Make the folder's modules importable from now on, also while the function runs."""
     if str(folder) not in sys.path:
-        sys.path.append(str(folder))
+        sys.path.append(str(folder))  # last, so that none takes the place of an installed one
 
 
 def _command(config: AgentConfig, folder: Path) -> tuple[str, ...]:

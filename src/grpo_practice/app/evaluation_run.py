@@ -37,7 +37,7 @@ from grpo_practice.types import PlannedStep
 from grpo_practice.verify.resolve import VerifyFunction, resolve
 
 FEWER = "pass_k"
-"""The key of a diff that says fewer rollouts are asked for."""
+"""Key of a diff that says fewer rollouts are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def eval_job(
 
 
 def _checked(store: Store, spec: RunSpec) -> bool:
-    """True when the run was begun with this dataset and this verify function, so with its golds."""
+    """Return whether the run was begun with these golds: this dataset and verify function."""
     found = store.read(runs.find, spec.name)
     if found is None or found.head_branch is None:
         return False

@@ -299,14 +299,14 @@ def _guard(job: PracticeJob, branch: Branch) -> AnswerGuard:
 
 
 def at_practice(config: PracticeConfig) -> ModelConfig:
-    """The agent's model at the practice temperature; evaluation keeps the agent's own."""
+    """Return the agent's model at the practice temperature; evaluation keeps the agent's own."""
     model = config.student
     warm = {"temperature": config.practice.rollout_temperature}
     return model.model_copy(update={"model_settings": model.model_settings.model_copy(update=warm)})
 
 
 def due(settings: PracticeSettings, rows: Sequence[StepRow]) -> set[int]:
-    """The steps after which libraries are evaluated, if they are."""
+    """Return the steps after which libraries are evaluated, if they are."""
     if settings.eval_strategy == "epoch":
         return set({row.plan.epoch: row.plan.step for row in rows}.values())
     steps = {row.plan.step for row in rows}
@@ -349,5 +349,5 @@ async def evaluate_library(
 
 
 def select_variant(dataset: str) -> str:
-    """The part of an evaluation's name that says it chooses among libraries."""
+    """Return the part of an evaluation's name that says it chooses among libraries."""
     return f"data={Path(dataset).stem if '.' in dataset else dataset}"

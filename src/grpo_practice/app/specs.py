@@ -19,7 +19,7 @@ from grpo_practice.types import Library
 from grpo_practice.verify.resolve import VerifyFunction
 
 FORMAT = 1
-"""Raised when stored runs mean something else than they did."""
+"""Version of the identity; raised when stored runs mean something else than they did."""
 
 
 def practice_spec(
@@ -77,7 +77,7 @@ def _context(config: PracticeConfig) -> tuple[int, str]:
 
 NO_LIBRARY = Library()
 DEFAULT_LIMITS = PracticeSettings()
-"""An evaluation by itself has the limits that practice has by default."""
+"""Limits of an evaluation by itself: those that practice has by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def _identity(
 
 
 def judge_record(verify: VerifyFunction, model: ModelConfig) -> JudgeRecord:
-    """The verify function as its verdicts are filed: with the model behind it, if it asks one."""
+    """Return the verify function as verdicts are filed: with its judge model, if it asks one."""
     spec = dict(verify.spec)
     if verify.is_judge:
         spec["model"] = model.model_provider.model
@@ -147,7 +147,7 @@ def judge_record(verify: VerifyFunction, model: ModelConfig) -> JudgeRecord:
 
 
 def identity_settings(model: ModelConfig) -> dict[str, Any]:
-    """The settings of a model that can change its answers."""
+    """Return the settings of a model that can change its answers."""
     free = {"metadata", "store", "prompt_cache_retention", "extra_query", "extra_headers"}
     return model.model_settings.model_dump(exclude_none=True, exclude=free)
 

@@ -1,4 +1,4 @@
-"""What `doctor` asks of the endpoints: two tiny requests each, kept in no ledger."""
+"""Checks of the endpoints: two tiny requests each, kept in no ledger."""
 
 import asyncio
 import socket
@@ -22,12 +22,12 @@ from grpo_practice.llm.prices import Price, Prices
 from grpo_practice.text import is_loopback
 
 DEADLINE_S = 30.0
-"""For one answer; nothing is sent again after it."""
+"""Longest wait for one answer; nothing is sent again after it."""
 WHOLE_S = 35.0
-"""For all that is asked of a model at an address, waits the endpoint asks for included."""
+"""Longest wait for a model at an address, waits that the endpoint asks for included."""
 TRIES = 2
 REQUESTS = 2
-"""For each model at each address."""
+"""Requests to each model at each address."""
 _ASKED = [{"role": "user", "content": "Reply with the number 4."}]
 _CALL = [{"role": "user", "content": "Call the tool `add` with a=2 and b=2."}]
 _NUMBER = {"type": "number"}
@@ -42,7 +42,7 @@ _TOOL = {
 
 
 def models_of(config: RunConfig) -> list[tuple[str, ModelConfig]]:
-    """Who is asked under this configuration, each model at each address once."""
+    """Return the models of this configuration with their roles, each at each address once."""
     roles = [*config.models.items(), *(("reader", m) for m in config.evaluation.readers)]
     found: dict[tuple[object, ...], tuple[str, ModelConfig]] = {}
     for role, model in roles:
@@ -55,14 +55,14 @@ def models_of(config: RunConfig) -> list[tuple[str, ModelConfig]]:
 
 
 def asked_for(models: Sequence[tuple[str, ModelConfig]]) -> int:
-    """How many requests `look_at_models` makes, when nothing goes wrong."""
+    """Return how many requests `look_at_models` makes, when nothing goes wrong."""
     return REQUESTS * sum(not model.model_provider.simulated for _, model in models)
 
 
 async def look_at_models(
     models: Sequence[tuple[str, ModelConfig]], prices: Prices, key: str, *, tools: bool = False
 ) -> list[Check]:
-    """What each endpoint answers, and how; all are asked at once.
+    """Check how each endpoint answers; all are asked at once.
 
     Args:
         models: As `models_of` has them.
@@ -117,18 +117,18 @@ async def _model(
 
 
 async def _ask(client: Client, request: Request, *, limit_s: float, until: float) -> Reply:
-    """The reply, within the time that is left; TimeoutError without one."""
+    """Return the reply, or raise TimeoutError when the time that is left ends."""
     async with asyncio.timeout_at(until):
         return await client.send(request, limit_s=limit_s)
 
 
 def _refused(error: EndpointError | EndpointRefusedError) -> GrpoPracticeError:
-    """Whatever a run would make of it: an endpoint that does not answer once is a problem."""
+    """Return the error as one that ends a run: an endpoint that does not answer is a problem."""
     return EndpointRefusedError(str(error), hint=error.hint)
 
 
 async def _called(role: str, asked: Coroutine[Any, Any, Reply], *, needed: bool) -> Check:
-    """What becomes of a request with a tool: an agent with toolkits cannot do without."""
+    """Check that a request with a tool is answered: an agent with toolkits needs that."""
     try:
         reply = await asked
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""What `doctor` finds behind the agent's toolkits: each is opened, and no tool is called."""
+"""Checks of the agent's toolkits: each is opened, and no tool is called."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from grpo_practice.tools.toolbox import check_names
 
 
 async def look_at_tools(agent: AgentConfig, folder: Path) -> list[Check]:
-    """What each toolkit gives; of an agent of the user's own, whether it can be had.
+    """Check what each toolkit gives, or that an agent of the user's own can be had.
 
     Args:
         agent: The agent.
@@ -57,14 +57,14 @@ def _own(agent: AgentConfig, folder: Path) -> Check:
 
 
 def _said(tools: Sequence[Tool]) -> str:
-    """The tools, by where they run."""
+    """Return the tools as text, by where they run."""
     places = dict.fromkeys(tool.runs_in for tool in tools)
     named = {p: ", ".join(tool.name for tool in tools if tool.runs_in == p) for p in places}
     return "; ".join(f"{names} ({place})" for place, names in named.items())
 
 
 def _unknown(agent: AgentConfig, tools: Sequence[Tool], found: Sequence[Check]) -> list[Check]:
-    """Tools that are to end a rollout and do not exist, where all there are is known."""
+    """Check that tools that are to end a rollout exist, where all there are is known."""
     if any(f.state == "problem" for f in found):
         return []
     known = {tool.name for tool in tools}
@@ -86,7 +86,7 @@ def _in_clear(about: str, toolkit: Toolkit) -> list[Check]:
 
 
 async def _nobody(model: ModelConfig) -> Callable[[Scope], Chat]:
-    """In place of a model that nothing here asks."""
+    """Stand in for a model that nothing here asks."""
     await asyncio.sleep(0)
 
     def ask(scope: Scope) -> Chat:

@@ -1,4 +1,4 @@
-"""A run, or what is left of it: the calls it has still to make, and what they will take."""
+"""The calls that a run has still to make, and the forecast of them."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ from grpo_practice.types import Library
 from grpo_practice.verify.resolve import VerifyFunction
 
 SAMPLED = 200
-"""Questions whose length stands for all."""
+"""Questions whose mean length stands for all."""
 
 
 def forecast(job: PracticeJob | EvalJob) -> Forecast:
@@ -107,7 +107,7 @@ def _begun(session: Session, spec: RunSpec, plan: Plan) -> Branch:
 
 
 def _plays(left: Sequence[Remaining]) -> float:
-    """Rollouts that are still to be played, at most."""
+    """Return the most rollouts that are still to be played."""
     return sum(x.calls.high for x in left if x.stage == "play")
 
 
@@ -118,7 +118,7 @@ def _lines(
     left: Sequence[Remaining],
     turns: Turns | None,
 ) -> list[Line]:
-    """Of each stage; until here the calls that play were one for each rollout."""
+    """Return the forecast of each stage; until here, calls that play are one for each rollout."""
     each, prices = turns.each if turns else ONE, Prices(config.prices)
     long = transcript_tokens(config.agent.model, each)
     told = (
@@ -132,22 +132,22 @@ def _lines(
 
 @dataclass(frozen=True, slots=True)
 class _Learning:
-    """How the library may grow in the steps that are not closed."""
+    """Growth of the library in the steps that are not closed."""
 
     now: Library
     after: dict[int, float]
-    """Step → experiences that there may be after it, at most."""
+    """Step → most experiences after it."""
     shown: float
-    """Experiences in the prompts of these steps, at most; the mean over their rollouts."""
+    """Most experiences in the prompts of these steps; the mean over their rollouts."""
 
     @property
     def most(self) -> float:
-        """Experiences at the end of the run, at most."""
+        """Most experiences at the end of the run."""
         return max(self.after.values(), default=len(self.now))
 
 
 def _learning(store: Store, job: PracticeJob, branch: Branch, share: Range) -> _Learning:
-    """Every group that teaches may add as many experiences as it may have lessons."""
+    """Return the growth where every group that teaches adds as many experiences as lessons."""
     now, after, shown, rollouts = branch.library, dict[int, float](), 0.0, 0
     rows = store.read(steps.on_line, branch)
     for row in rows:
@@ -218,7 +218,7 @@ def _made(store: Store, branch: Branch, rows: Sequence[StepRow]) -> Counter[str]
 def _scored(
     config: EvalConfig, verify: VerifyFunction, rollouts: Range, judged: Range | None = None
 ) -> list[Remaining]:
-    """The calls that play rollouts, and those that judge them where the function asks a model."""
+    """Return the calls that play rollouts, and those that judge them if a model does."""
     agent = config.agent.model
     left = [Remaining("evaluation", "play", agent, rollouts, config.concurrency)]
     if verify.is_judge:
@@ -232,13 +232,13 @@ def _scored(
 
 
 def _missing(store: Store, branch: Branch, rows: Sequence[StepRow]) -> int:
-    """How many of the rollouts that these steps plan, at most, are not settled yet."""
+    """Return how many of the rollouts that these steps plan, at most, are not settled yet."""
     there = store.read(scores.there, branch)
     return sum(row.rollouts - there.get(row.plan.step, 0) for row in rows)
 
 
 def _evaluations(job: PracticeJob, branch: Branch, learning: _Learning) -> list[Remaining]:
-    """The evaluations of libraries, made and to come; one that is there is not made again."""
+    """Return the calls of evaluations of libraries, made and to come; none is made twice."""
     store, settings = job.session.store, job.config.practice
     rows = store.read(steps.on_line, branch)
     left = list[Remaining]()
@@ -261,7 +261,7 @@ def _on_the_way(
     variants: Sequence[str],
     learning: _Learning,
 ) -> list[Remaining]:
-    """The evaluations of the library before the first step, where wanted, and after these steps.
+    """Return the calls that evaluate the start library, where wanted, and those of these steps.
 
     A step may leave the library as it was; then there is nothing to play.
     """
@@ -289,12 +289,12 @@ def _on_the_way(
 
 
 def _made_by(store: Store, row: StepRow) -> Library | None:
-    """The library that the step made; None while it has not."""
+    """Return the library that the step made; None while it has not."""
     return store.read(libraries.load, row.library_out) if row.closed else None
 
 
 def _of_evaluation(store: Store, job: EvalJob, name: str) -> int:
-    """How many rollouts the evaluation of this name has still to play."""
+    """Return how many rollouts the evaluation of this name has still to play."""
     found = store.read(runs.find, name)
     if found is None or found.head_branch is None:
         return _planned(job)
@@ -307,7 +307,7 @@ def _planned(job: EvalJob) -> int:
 
 
 def _together(left: Sequence[Remaining]) -> list[Remaining]:
-    """One line for each stage; the experiences in its prompts are the mean over all its calls."""
+    """Return one entry for each stage; its experiences are the mean over all its calls."""
     found = dict[str, Remaining]()
     for x in left:
         known = found.get(x.stage)
@@ -329,7 +329,7 @@ def _told(
     experiences: float,
     left: Sequence[Remaining],
 ) -> list[Remaining]:
-    """The same, with what is known of the prompts: how long they are and how long they may get."""
+    """Return the same with what is known of the prompts: how long they are and may get."""
     lengths = [len(s.question) for s in store.read(datasets.samples, dataset_id, most=SAMPLED)]
     told = system_prompt(config.agent.agent.instructions, library)
     chars = len(told) + sum(lengths) / max(len(lengths), 1)
