@@ -167,8 +167,8 @@ async def _run(job: PracticeJob) -> PracticeReport:
     spec, store = spec_of(job), job.session.store
     with open_run(job.session, spec, partial(planned, job)) as run:
         rows = store.read(steps.on_line, run.branch)
-        there = store.read(scores.there, run.branch)
-        done = sum(r.rollouts if r.closed else there.get(r.plan.step, 0) for r in rows)
+        settled = store.read(scores.there, run.branch)
+        done = sum(r.rollouts if r.closed else settled.get(r.plan.step, 0) for r in rows)
         total = sum(row.rollouts for row in rows)
         begun = RunStarted(run.branch.run, run.branch.id, len(rows), total, done, spec.simulated)
         with announced(job.session, begun):
@@ -293,9 +293,9 @@ async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
 def _guard(job: PracticeJob, branch: Branch) -> AnswerGuard:
     """Return the guard of the answers of the whole dataset that the run was started with."""
     agent, settings = job.config.evaluation.agent.agent, job.config.practice
-    told = [agent.instructions, settings.agent_objective, settings.learning_objective]
+    texts = [agent.instructions, settings.agent_objective, settings.learning_objective]
     answers = job.session.store.read(datasets.answers, branch.dataset_id)
-    return AnswerGuard(answers, "\n".join(filter(None, told)))
+    return AnswerGuard(answers, "\n".join(filter(None, texts)))
 
 
 def at_practice(config: PracticeConfig) -> ModelConfig:
