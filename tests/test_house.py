@@ -29,7 +29,7 @@ LAYERS = [
     {"practice"},
     {"app"},
     {"forecast"},
-    {"doctor"},
+    {"doctor", "pilot"},
     {"workspace"},
     {"cli"},
     {"__main__", "__init__"},

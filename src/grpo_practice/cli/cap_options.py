@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -55,6 +55,11 @@ def caps(max_cost: float | None, max_tokens: int | None, max_requests: int | Non
         raise ConfigError(f"--max-cost {max_cost}: should be dollars, for instance 2.50")
     micro = None if max_cost is None else round(max_cost * 1e6)
     return Caps(max_requests, max_tokens, micro)
+
+
+def given(flags: Mapping[str, object]) -> dict[str, object]:
+    """Return those of the flags that were given."""
+    return {key: value for key, value in flags.items() if value is not None}
 
 
 @contextmanager

@@ -146,36 +146,28 @@ def _play(store: "Store", folder: Path) -> None:
 
 def _evaluate(store: "Store", config: Path) -> "EvalReport":
     from grpo_practice.app.evaluation_run import prepare_eval, run_eval
+    from grpo_practice.app.request import EvalRequest
     from grpo_practice.app.session import Session
-    from grpo_practice.app.shutdown import drive
-    from grpo_practice.app.specs import ConfigSource, EvalRequest, EvalTarget
+    from grpo_practice.app.shutdown import run_until_stopped
     from grpo_practice.cli.terminal.progress_view import progress
-    from grpo_practice.config import load_eval
-    from grpo_practice.store.run_names import eval_name
 
-    loaded = load_eval(config, [], {})
-    chosen = EvalRequest(
-        loaded.config, ConfigSource(loaded.text, loaded.base_dir), EvalTarget(eval_name(EXP_ID))
-    )
     with progress(json=False) as emit:
         session = Session(store, emit, f"{PROGRAM} demo")
-        return drive(session, run_eval(session, prepare_eval(session, chosen)))
+        job = prepare_eval(session, EvalRequest(config=config, env={}))
+        return run_until_stopped(job.session, run_eval(job))
 
 
 def _practise(store: "Store", config: Path) -> "PracticeReport":
     from grpo_practice.app.practice_run import prepare_practice, run_practice
+    from grpo_practice.app.request import PracticeRequest
     from grpo_practice.app.session import Session
-    from grpo_practice.app.shutdown import drive
-    from grpo_practice.app.specs import ConfigSource
+    from grpo_practice.app.shutdown import run_until_stopped
     from grpo_practice.cli.terminal.progress_view import progress
-    from grpo_practice.config import load_practice
 
-    loaded = load_practice(config, [], {})
-    source = ConfigSource(loaded.text, loaded.base_dir)
     with progress(json=False) as emit:
         session = Session(store, emit, f"{PROGRAM} demo")
-        job = prepare_practice(session, loaded.config, source)
-        return drive(session, run_practice(session, job))
+        job = prepare_practice(session, PracticeRequest(config=config, env={}))
+        return run_until_stopped(job.session, run_practice(job))
 
 
 def _serve(port: int) -> None:

@@ -12,6 +12,7 @@ from grpo_practice.cli.cap_options import (
     MaxTokensOption,
     PilotOption,
     caps,
+    given,
     show_forecast,
     working_store,
 )
@@ -75,48 +76,48 @@ def evaluate(
 
     Example: grpo-practice eval --model gpt-4o-mini --dataset mine --verify math -k 4
     """
-    import os
-
-    from grpo_practice.app.caps import admission
-    from grpo_practice.app.clients import load_client
-    from grpo_practice.app.configs import EvalFlags, eval_target, quoted, rejudge_target
-    from grpo_practice.app.evaluation_run import prepare_eval
+    from grpo_practice.app.evaluation_run import prepare_eval, run_eval
+    from grpo_practice.app.request import EvalRequest
     from grpo_practice.app.session import Session
-    from grpo_practice.app.shutdown import drive
+    from grpo_practice.app.shutdown import run_until_stopped
     from grpo_practice.cli.terminal.progress_view import progress
     from grpo_practice.cli.terminal.reports_view import show_eval, show_transcripts
-    from grpo_practice.config import read_environment
-    from grpo_practice.events import Notice
-    from grpo_practice.forecast import remaining_calls
     from grpo_practice.forecast.estimate import Forecast
+    from grpo_practice.forecast.remaining_calls import forecast
+    from grpo_practice.pilot import run_pilot
+    from grpo_practice.reports.run_reports import EvalReport
 
     flags = {
-        "exp_id": quoted(exp_id) if exp_id else None,
-        "data.dataset": quoted(dataset) if dataset else None,
-        "agent.model.model_provider.base_url": quoted(base_url) if base_url else None,
+        "exp_id": exp_id,
+        "data.dataset": dataset,
+        "agent.model.model_provider.base_url": base_url,
         "pass_k": pass_k,
         "concurrency": concurrency,
     }
-    overrides = [*(set_ or []), *(f"{k}={v}" for k, v in flags.items() if v is not None)]
-    wanted = EvalFlags(agent, model, verify)
-    allowed = caps(max_cost, max_tokens, max_requests)
-    if not (dry_run or rejudge):
-        load_client()
+    request = EvalRequest(
+        config=config,
+        agent=agent,
+        model=model,
+        verify=verify,
+        sets=set_ or [],
+        values=given(flags),
+        caps=caps(max_cost, max_tokens, max_requests),
+        restart_step=restart_step,
+        again=again,
+        limit=limit,
+        rejudge=rejudge,
+        run=run,
+    )
+    report: EvalReport | Forecast
     with working_store(db, dry_run=dry_run, pilot=pilot) as store:
         with progress(json=json) as emit:
-            env = read_environment(os.environ)
-            if rejudge:
-                chosen = rejudge_target(store, config, run, wanted, overrides, env)
+            job = prepare_eval(Session(store, emit, as_typed(), verbose), request)
+            if dry_run:
+                report = forecast(job)
+            elif pilot is not None:
+                report = run_until_stopped(job.session, run_pilot(job, pilot))
             else:
-                chosen = eval_target(store, config, wanted, overrides, env)
-            for text in [*chosen.notices, *(chosen.ignored if verbose else [])]:
-                emit(Notice(text))
-            door = admission(store, chosen.target.name, chosen.config, allowed, as_typed())
-            session = Session(store, emit, as_typed(), restart_step, again, door)
-            job = prepare_eval(session, chosen, limit=limit)
-            report = drive(
-                session, remaining_calls.evaluate(session, job, dry_run=dry_run, pilot=pilot)
-            )
+                report = run_until_stopped(job.session, run_eval(job))
         if show and not json and not isinstance(report, Forecast):
             show_transcripts(store, report, limit or 3)
     if json:

@@ -11,6 +11,7 @@ from grpo_practice.cli.cap_options import (
     MaxTokensOption,
     PilotOption,
     caps,
+    given,
     show_forecast,
     working_store,
 )
@@ -61,53 +62,47 @@ def practice(
 
     Example: grpo-practice practice --config math.yaml
     """
-    import os
-
-    from grpo_practice.app.caps import admission
-    from grpo_practice.app.clients import load_client
-    from grpo_practice.app.configs import practice_config, quoted
-    from grpo_practice.app.library_refs import library_of
-    from grpo_practice.app.practice_run import prepare_practice
+    from grpo_practice.app.practice_run import prepare_practice, run_practice
+    from grpo_practice.app.request import PracticeRequest
     from grpo_practice.app.session import Session
-    from grpo_practice.app.shutdown import drive
-    from grpo_practice.app.specs import ConfigSource
+    from grpo_practice.app.shutdown import run_until_stopped
     from grpo_practice.cli.terminal.progress_view import progress
     from grpo_practice.cli.terminal.reports_view import show_practice
-    from grpo_practice.config import read_environment
-    from grpo_practice.events import Notice
     from grpo_practice.forecast.estimate import Forecast
-    from grpo_practice.forecast.remaining_calls import practise
+    from grpo_practice.forecast.remaining_calls import forecast
+    from grpo_practice.pilot import run_pilot
+    from grpo_practice.reports.run_reports import PracticeReport
 
     flags = {
-        "exp_id": quoted(exp_id) if exp_id else None,
-        "data.practice_dataset_name": quoted(dataset) if dataset else None,
+        "exp_id": exp_id,
+        "data.practice_dataset_name": dataset,
         "practice.epochs": epochs,
         "practice.batch_size": batch_size,
         "practice.grpo_n": grpo_n,
         "practice.rollout_concurrency": concurrency,
         "practice.rollout_data_truncate": truncate,
     }
-    overrides = [*(set_ or []), *(f"{k}={v}" for k, v in flags.items() if v is not None)]
-    allowed = caps(max_cost, max_tokens, max_requests)
-    if not dry_run:
-        load_client()
+    request = PracticeRequest(
+        config=config,
+        sets=set_ or [],
+        values=given(flags),
+        caps=caps(max_cost, max_tokens, max_requests),
+        restart_step=restart_step,
+        again=again,
+        start=start_from,
+    )
+    report: PracticeReport | Forecast
     with (
         working_store(db, dry_run=dry_run, pilot=pilot) as store,
         progress(json=json) as emit,
     ):
-        loaded = practice_config(store, config, overrides, read_environment(os.environ))
-        for text in [*loaded.notices, *(loaded.ignored if verbose else [])]:
-            emit(Notice(text))
-        start = library_of(store, start_from).library if start_from else None
-        if restart_step is None:
-            restart_step = loaded.config.practice.restart_step
-        command = as_typed()
-        door = admission(store, loaded.config.exp_id, loaded.config, allowed, command)
-        session = Session(store, emit, command, restart_step, again, door)
-        job = prepare_practice(
-            session, loaded.config, ConfigSource(loaded.text, loaded.base_dir), start=start
-        )
-        report = drive(session, practise(session, job, dry_run=dry_run, pilot=pilot))
+        job = prepare_practice(Session(store, emit, as_typed(), verbose), request)
+        if dry_run:
+            report = forecast(job)
+        elif pilot is not None:
+            report = run_until_stopped(job.session, run_pilot(job, pilot))
+        else:
+            report = run_until_stopped(job.session, run_practice(job))
     if json:
         print_json(report.document())
     elif isinstance(report, Forecast):
