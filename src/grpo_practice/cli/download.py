@@ -58,12 +58,12 @@ def download(
     """
     from grpo_practice.cli.data import mapped
     from grpo_practice.cli.datasets import check_name
-    from grpo_practice.data.download import Wanted, defaults
+    from grpo_practice.data.download import DownloadRequest, defaults
     from grpo_practice.data.download import download as fetch
     from grpo_practice.verify.resolve import resolve
 
     mapping = mapped(map_ or [])
-    wanted = Wanted(what, split, revision, limit, seed, mapping, shape, dedup, skip_bad)
+    wanted = DownloadRequest(what, split, revision, limit, seed, mapping, shape, dedup, skip_bad)
     usual = defaults(wanted)
     name, verify = name or usual.name, verify or usual.verify
     check_name(name)
