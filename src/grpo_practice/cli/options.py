@@ -23,6 +23,7 @@ from grpo_practice.redact import (
 
 if TYPE_CHECKING:
     from grpo_practice.store import Store
+    from grpo_practice.workspace import Workspace
 
 PROGRAM = "grpo-practice"
 DATABASE = Path("grpo-practice.db")
@@ -70,6 +71,13 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 def database(db: Path | None) -> Path:
     """The database a command works on: `--db`, else `GRPO_PRACTICE_DB`, else ./grpo-practice.db."""
     return db or DATABASE
+
+
+def workspace(db: Path | None) -> "Workspace":
+    """Return the workspace of a command, which stops in order when a signal comes."""
+    from grpo_practice.workspace import Workspace
+
+    return Workspace(database(db), command=as_typed(), signals=True)
 
 
 def open_store(db: Path | None) -> "Store":
