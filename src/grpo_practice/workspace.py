@@ -1,23 +1,52 @@
 """The public Python API: a database of runs, datasets and experiences, and what is done with it."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from contextvars import copy_context
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from typing_extensions import override
 
 from grpo_practice.errors import ConfigError
+from grpo_practice.events import Emit, Notice, silent, tee
 
 if TYPE_CHECKING:
+    from grpo_practice.app.evaluation_run import EvalJob
+    from grpo_practice.app.options import EvalOptions, PracticeOptions
+    from grpo_practice.app.practice_run import PracticeJob
+    from grpo_practice.app.request import ConfigInput
+    from grpo_practice.app.serving import Prepared
+    from grpo_practice.app.session import Session
+    from grpo_practice.export.formats import Format
+    from grpo_practice.forecast.estimate import Forecast as Forecast
+    from grpo_practice.reports.run_reports import EvalReport, PracticeReport
+    from grpo_practice.serve.recorder import Recorder
+    from grpo_practice.serve.service import Counts
     from grpo_practice.reports.experience_reports import ExperienceReport, LibraryReport
     from grpo_practice.reports.rollout_report import RolloutReport
     from grpo_practice.reports.stored_runs import RunReport, RunsReport
     from grpo_practice.store import Store
 
+T = TypeVar("T")
+
 DATABASE = "grpo-practice.db"
 """Name of the database where none is given."""
+PORT = 8400
+"""Port to serve at where none is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """An agent with what it learnt, as a text."""
+
+    text: str
+    format: "Format"
 
 
 class Workspace:
@@ -146,6 +175,243 @@ class Workspace:
         with self._store() as store:
             return experience_report(store, name, run)
 
+    # Practice and evaluation
+
+    def evaluate(
+        self, config: "ConfigInput | None" = None, **options: "Unpack[EvalOptions]"
+    ) -> "EvalReport":
+        """Evaluate an agent on a dataset; what is stored is not asked again.
+
+        It works inside a running event loop, too: a notebook's.
+
+        Args:
+            config: File, name in ./configs, mapping or typed config; None goes on with the latest
+                run, or takes all from the options.
+            options: See `EvalOptions`.
+
+        Raises:
+            GrpoPracticeError: The evaluation could not be completed; all that was answered is
+                stored, and the same call goes on from there.
+        """
+        from grpo_practice.app.evaluation_run import run_eval
+
+        with self._evaluation(config, options) as job:
+            return self._wait(job.session, run_eval(job))
+
+    async def evaluate_async(
+        self, config: "ConfigInput | None" = None, **options: "Unpack[EvalOptions]"
+    ) -> "EvalReport":
+        """Do what `evaluate` does, on the loop that is running. Cancel it to stop it."""
+        from grpo_practice.app.clients import load_client
+        from grpo_practice.app.evaluation_run import run_eval
+
+        with self._evaluation(config, options) as job:
+            await asyncio.to_thread(load_client)
+            return await run_eval(job)
+
+    def practise(
+        self, config: "ConfigInput | None" = None, **options: "Unpack[PracticeOptions]"
+    ) -> "PracticeReport":
+        """Let an agent practise; a run goes on where it stopped, and pays nothing twice.
+
+        Args:
+            config: File, name in ./configs, mapping or typed config; None goes on with the latest
+                practice run.
+            options: See `PracticeOptions`.
+
+        Raises:
+            GrpoPracticeError: The run could not be completed; as `evaluate`.
+        """
+        from grpo_practice.app.practice_run import run_practice
+
+        with self._practice(config, options) as job:
+            return self._wait(job.session, run_practice(job))
+
+    async def practise_async(
+        self, config: "ConfigInput | None" = None, **options: "Unpack[PracticeOptions]"
+    ) -> "PracticeReport":
+        """Do what `practise` does, on the loop that is running. Cancel it to stop it."""
+        from grpo_practice.app.clients import load_client
+        from grpo_practice.app.practice_run import run_practice
+
+        with self._practice(config, options) as job:
+            await asyncio.to_thread(load_client)
+            return await run_practice(job)
+
+    def forecast_evaluation(
+        self,
+        config: "ConfigInput | None" = None,
+        *,
+        pilot: int | None = None,
+        **options: "Unpack[EvalOptions]",
+    ) -> "Forecast":
+        """Return what `evaluate` with these arguments has left to do and to pay.
+
+        Args:
+            config: As for `evaluate`.
+            pilot: Questions to ask first, and to keep, for a better forecast; None asks nothing
+                and writes nothing.
+            options: See `EvalOptions`.
+        """
+        with self._evaluation(config, options, scratch=pilot is None) as job:
+            return self._forecast(job, pilot)
+
+    def forecast_practice(
+        self,
+        config: "ConfigInput | None" = None,
+        *,
+        pilot: int | None = None,
+        **options: "Unpack[PracticeOptions]",
+    ) -> "Forecast":
+        """Return what `practise` with these arguments has left to do and to pay.
+
+        Args:
+            config: As for `practise`.
+            pilot: Groups of the next step to play first, and to keep; None plays nothing and
+                writes nothing.
+            options: See `PracticeOptions`.
+        """
+        with self._practice(config, options, scratch=pilot is None) as job:
+            return self._forecast(job, pilot)
+
+    def _forecast(self, job: "PracticeJob | EvalJob", pilot: int | None) -> "Forecast":
+        if pilot is not None:
+            from grpo_practice.pilot import run_pilot
+
+            return self._wait(job.session, run_pilot(job, pilot))
+        from grpo_practice.forecast.remaining_calls import forecast
+
+        return forecast(job)
+
+    @contextmanager
+    def _evaluation(
+        self, config: "ConfigInput | None", options: "EvalOptions", *, scratch: bool = False
+    ) -> "Iterator[EvalJob]":
+        from grpo_practice.app.evaluation_run import prepare_eval
+        from grpo_practice.app.options import request_fields
+        from grpo_practice.app.request import EvalRequest
+
+        session, rest = self._session("evaluate", options)
+        request = EvalRequest(config=config, **request_fields(rest, dataset="data.dataset"))
+        with self._store(create=True, scratch=scratch) as store:
+            yield prepare_eval(session(store), request)
+
+    @contextmanager
+    def _practice(
+        self, config: "ConfigInput | None", options: "PracticeOptions", *, scratch: bool = False
+    ) -> "Iterator[PracticeJob]":
+        from grpo_practice.app.options import request_fields
+        from grpo_practice.app.practice_run import prepare_practice
+        from grpo_practice.app.request import PracticeRequest
+
+        session, rest = self._session("practise", options)
+        fields = request_fields(rest, dataset="data.practice_dataset_name")
+        request = PracticeRequest(config=config, **fields)
+        with self._store(create=True, scratch=scratch) as store:
+            yield prepare_practice(session(store), request)
+
+    def _session(
+        self, method: str, options: Mapping[str, Any]
+    ) -> "tuple[Callable[[Store], Session], dict[str, Any]]":
+        """Return what makes the session of a call, and the options that are left."""
+        from grpo_practice.app.session import Session
+
+        rest = dict(options)
+        emit, verbose = tee(rest.pop("on_event", silent)), rest.pop("verbose", False)
+        command = self._command or f"{self!r}.{method}()"
+        return lambda store: Session(store, emit, command, verbose), rest
+
+    def _wait(self, session: "Session", work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of the work, wherever this is called."""
+        from grpo_practice.app.clients import load_client
+        from grpo_practice.app.blocking import run_blocking
+        from grpo_practice.app.shutdown import run_until_stopped
+
+        if self._signals:
+            return run_until_stopped(session, work)
+        load_client()
+        return run_blocking(work)
+
+    # Export and serving
+
+    def export(
+        self,
+        run: str | None = None,
+        step: str | int = "last",
+        *,
+        format: "Format | None" = None,  # noqa: A002 - the word of the command and of the files
+        output: str | Path | None = None,
+        force: bool = False,
+    ) -> "Exported":
+        """Return the agent with what it learnt as a text, and write it to a file if one is named.
+
+        Args:
+            run: `RUN`, `RUN@BRANCH`, `RUN:STEP` or `L12`; None: the latest practice run.
+            step: `last`, `best`, or the number of a closed step.
+            format: None: by the file's name.
+            output: File to write.
+            force: Whether to replace the file.
+
+        Raises:
+            ConfigError: There is no such library, or the file cannot be written.
+        """
+        from grpo_practice.app.agent_export import export_agent
+        from grpo_practice.export.files import write_file
+        from grpo_practice.export.formats import format_of
+
+        path = None if output is None else Path(output)
+        format = format or format_of(path)
+        with self._store() as store:
+            text = export_agent(store, run, str(step), format)
+        if path is not None:
+            write_file(path, text, force=force)
+        return Exported(text, format)
+
+    def serve(
+        self,
+        agent: str | Path,
+        *,
+        port: int = PORT,
+        record: str | None = None,
+        on_ready: "Callable[[Served], None]" = lambda _: None,
+        on_event: Emit = silent,
+    ) -> None:
+        """Serve an agent as `serve_async` does, until Ctrl-C."""
+        work = self.serve_async(
+            agent, port=port, record=record, on_ready=on_ready, on_event=on_event
+        )
+        with suppress(KeyboardInterrupt):
+            asyncio.run(work)
+
+    async def serve_async(
+        self,
+        agent: str | Path,
+        *,
+        port: int = PORT,
+        record: str | None = None,
+        on_ready: "Callable[[Served], None]" = lambda _: None,
+        on_event: Emit = silent,
+    ) -> None:
+        """Serve an agent's file as an OpenAI-compatible endpoint, until the task is cancelled.
+
+        Args:
+            agent: File, as `export` writes it.
+            port: 0 takes any free one.
+            record: Run to keep all that passes in.
+            on_ready: Called once requests are answered.
+            on_event: Told what a person should know.
+
+        Raises:
+            ConfigError: The agent, the port, or the name of the run cannot be used.
+        """
+        from grpo_practice.app.serving import serve_agent
+
+        command = self._command or f"{self!r}.serve({str(agent)!r})"
+        with ExitStack() as stack:
+            store = stack.enter_context(self._store(create=True)) if record is not None else None
+            to = None if store is None or record is None else (store, record, command)
+            await serve_agent(Path(agent), port, to, on_ready=on_ready, emit=tee(on_event))
+
     @contextmanager
     def _store(self, *, create: bool = False, scratch: bool = False) -> "Iterator[Store]":
         """Open the database for one call.
@@ -172,3 +438,4 @@ class Workspace:
             )
         with rehearsal(self.path) if scratch else Store(self.path) as store:
             yield store
+

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.cli.export import write_file
+from grpo_practice.export.files import write_file
 from grpo_practice.cli.options import as_typed, keep_secrets
 from grpo_practice.cli.terminal.formatting import note
 from grpo_practice.cli.terminal.tables import facts, table

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from grpo_practice.cli.export import write_file
+from grpo_practice.export.files import write_file
 from grpo_practice.errors import ConfigError
 from tests.cli.conftest import Gp
 

@@ -8,7 +8,9 @@ from grpo_practice.config.reading.yaml_reader import parse_yaml
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.tools import Toolkit
 from grpo_practice.errors import ConfigError
-from grpo_practice.export import ExportedAgent, Format, Measured, Provenance, render
+from grpo_practice.export.enhanced_agent import ExportedAgent, Measured, Provenance
+from grpo_practice.export.formats import Format
+from grpo_practice.export.render import render
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.redact import REDACTED
 from grpo_practice.reports.known_scores import KnownScore, measured, measured_with

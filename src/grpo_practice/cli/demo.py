@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from grpo_practice.cli.export import write_file
 from grpo_practice.cli.options import DATABASE, PROGRAM, open_store
 from grpo_practice.cli.terminal.formatting import count, reward, say
 from grpo_practice.errors import ConfigError
+from grpo_practice.export.files import write_file
 
 if TYPE_CHECKING:
     from grpo_practice.reports.run_reports import EvalReport, PracticeReport
