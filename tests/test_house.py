@@ -27,7 +27,7 @@ LAYERS = [
     {"practice"},
     {"app"},
     {"forecast"},
-    {"doctor"},
+    {"doctor", "pilot"},
     {"workspace"},
     {"cli"},
     {"__main__", "__init__"},

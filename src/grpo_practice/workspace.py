@@ -1,39 +1,39 @@
 """The public Python API: a database of runs, datasets and experiences, and what is done with it."""
 
 import asyncio
-import os
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from contextvars import copy_context
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from typing_extensions import override
 
 from grpo_practice.errors import ConfigError
-from grpo_practice.events import Emit, Notice, silent, tee
+from grpo_practice.events import Emit, silent, tee
 
 if TYPE_CHECKING:
     from grpo_practice.app.evaluation_run import EvalJob
-    from grpo_practice.app.options import EvalOptions, PracticeOptions
+    from grpo_practice.app.options import EvalOptions as EvalOptions
+    from grpo_practice.app.options import PracticeOptions as PracticeOptions
     from grpo_practice.app.practice_run import PracticeJob
     from grpo_practice.app.request import ConfigInput
-    from grpo_practice.app.serving import Prepared
+    from grpo_practice.app.serving import Served as Served
     from grpo_practice.app.session import Session
     from grpo_practice.export.formats import Format
     from grpo_practice.forecast.estimate import Forecast as Forecast
-    from grpo_practice.reports.run_reports import EvalReport, PracticeReport
-    from grpo_practice.serve.recorder import Recorder
-    from grpo_practice.serve.service import Counts
+    from grpo_practice.forecast.estimate import Line as Line
+    from grpo_practice.forecast.range import Range as Range
     from grpo_practice.reports.experience_reports import ExperienceReport, LibraryReport
     from grpo_practice.reports.rollout_report import RolloutReport
+    from grpo_practice.reports.run_reports import EvalReport, PracticeReport
     from grpo_practice.reports.stored_runs import RunReport, RunsReport
     from grpo_practice.store import Store
+    from grpo_practice.store.queries.spending import Piloted as Piloted
 
 T = TypeVar("T")
+Job = TypeVar("Job")
+Options = TypeVar("Options")
 
 DATABASE = "grpo-practice.db"
 """Name of the database where none is given."""
@@ -75,23 +75,13 @@ class Workspace:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -194,8 +184,9 @@ class Workspace:
                 stored, and the same call goes on from there.
         """
         from grpo_practice.app.evaluation_run import run_eval
+        from grpo_practice.app.options import eval_job
 
-        with self._evaluation(config, options) as job:
+        with self._job(eval_job, config, options) as job:
             return self._wait(job.session, run_eval(job))
 
     async def evaluate_async(
@@ -204,8 +195,9 @@ class Workspace:
         """Do what `evaluate` does, on the loop that is running. Cancel it to stop it."""
         from grpo_practice.app.clients import load_client
         from grpo_practice.app.evaluation_run import run_eval
+        from grpo_practice.app.options import eval_job
 
-        with self._evaluation(config, options) as job:
+        with self._job(eval_job, config, options) as job:
             await asyncio.to_thread(load_client)
             return await run_eval(job)
 
@@ -222,9 +214,10 @@ class Workspace:
         Raises:
             GrpoPracticeError: The run could not be completed; as `evaluate`.
         """
+        from grpo_practice.app.options import practice_job
         from grpo_practice.app.practice_run import run_practice
 
-        with self._practice(config, options) as job:
+        with self._job(practice_job, config, options) as job:
             return self._wait(job.session, run_practice(job))
 
     async def practise_async(
@@ -232,9 +225,10 @@ class Workspace:
     ) -> "PracticeReport":
         """Do what `practise` does, on the loop that is running. Cancel it to stop it."""
         from grpo_practice.app.clients import load_client
+        from grpo_practice.app.options import practice_job
         from grpo_practice.app.practice_run import run_practice
 
-        with self._practice(config, options) as job:
+        with self._job(practice_job, config, options) as job:
             await asyncio.to_thread(load_client)
             return await run_practice(job)
 
@@ -253,7 +247,9 @@ class Workspace:
                 and writes nothing.
             options: See `EvalOptions`.
         """
-        with self._evaluation(config, options, scratch=pilot is None) as job:
+        from grpo_practice.app.options import eval_job
+
+        with self._job(eval_job, config, options, scratch=pilot is None) as job:
             return self._forecast(job, pilot)
 
     def forecast_practice(
@@ -271,7 +267,9 @@ class Workspace:
                 writes nothing.
             options: See `PracticeOptions`.
         """
-        with self._practice(config, options, scratch=pilot is None) as job:
+        from grpo_practice.app.options import practice_job
+
+        with self._job(practice_job, config, options, scratch=pilot is None) as job:
             return self._forecast(job, pilot)
 
     def _forecast(self, job: "PracticeJob | EvalJob", pilot: int | None) -> "Forecast":
@@ -284,47 +282,21 @@ class Workspace:
         return forecast(job)
 
     @contextmanager
-    def _evaluation(
-        self, config: "ConfigInput | None", options: "EvalOptions", *, scratch: bool = False
-    ) -> "Iterator[EvalJob]":
-        from grpo_practice.app.evaluation_run import prepare_eval
-        from grpo_practice.app.options import request_fields
-        from grpo_practice.app.request import EvalRequest
-
-        session, rest = self._session("evaluate", options)
-        request = EvalRequest(config=config, **request_fields(rest, dataset="data.dataset"))
+    def _job(
+        self,
+        prepare: "Callable[[Store, ConfigInput | None, Options, str | None], Job]",
+        config: "ConfigInput | None",
+        options: Options,
+        *,
+        scratch: bool = False,
+    ) -> Iterator[Job]:
         with self._store(create=True, scratch=scratch) as store:
-            yield prepare_eval(session(store), request)
-
-    @contextmanager
-    def _practice(
-        self, config: "ConfigInput | None", options: "PracticeOptions", *, scratch: bool = False
-    ) -> "Iterator[PracticeJob]":
-        from grpo_practice.app.options import request_fields
-        from grpo_practice.app.practice_run import prepare_practice
-        from grpo_practice.app.request import PracticeRequest
-
-        session, rest = self._session("practise", options)
-        fields = request_fields(rest, dataset="data.practice_dataset_name")
-        request = PracticeRequest(config=config, **fields)
-        with self._store(create=True, scratch=scratch) as store:
-            yield prepare_practice(session(store), request)
-
-    def _session(
-        self, method: str, options: Mapping[str, Any]
-    ) -> "tuple[Callable[[Store], Session], dict[str, Any]]":
-        """Return what makes the session of a call, and the options that are left."""
-        from grpo_practice.app.session import Session
-
-        rest = dict(options)
-        emit, verbose = tee(rest.pop("on_event", silent)), rest.pop("verbose", False)
-        command = self._command or f"{self!r}.{method}()"
-        return lambda store: Session(store, emit, command, verbose), rest
+            yield prepare(store, config, options, self._command)
 
     def _wait(self, session: "Session", work: Coroutine[Any, Any, T]) -> T:
         """Return the result of the work, wherever this is called."""
-        from grpo_practice.app.clients import load_client
         from grpo_practice.app.blocking import run_blocking
+        from grpo_practice.app.clients import load_client
         from grpo_practice.app.shutdown import run_until_stopped
 
         if self._signals:
@@ -339,7 +311,7 @@ class Workspace:
         run: str | None = None,
         step: str | int = "last",
         *,
-        format: "Format | None" = None,  # noqa: A002 - the word of the command and of the files
+        format: "Format | None" = None,
         output: str | Path | None = None,
         force: bool = False,
     ) -> "Exported":
@@ -438,4 +410,3 @@ class Workspace:
             )
         with rehearsal(self.path) if scratch else Store(self.path) as store:
             yield store
-

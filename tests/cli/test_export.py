@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from grpo_practice.export.files import write_file
 from grpo_practice.errors import ConfigError
+from grpo_practice.export.files import write_file
 from tests.cli.conftest import Gp
 
 

@@ -26,17 +26,21 @@ FORM = "write `file.py:function` or `package.module:function`"
 
 @asynccontextmanager
 async def open_own(
-    config: AgentConfig, folder: Path, notice: Callable[[str], None]
+    config: AgentConfig,
+    folder: Path,
+    notice: Callable[[str], None],
+    function: Callable[..., Any] | None = None,
 ) -> AsyncIterator[Agent]:
-    """The program, ready to play, and where it asks its model; for the block.
+    """Open the user's program, and the address where it asks its model, for the block.
 
-    What a function prints goes to stderr: stdout is for what the command was asked for. Proxies of
-    the environment are not between it and this machine.
+    What a function of a file prints goes to stderr: stdout is for what the command was asked for.
+    Proxies of the environment are not between it and this machine.
 
     Args:
         config: An agent of `type: python` or `type: command`.
         folder: What paths in the config are relative to.
         notice: Told what a person should know.
+        function: The function itself, where it is an object of this process.
 
     Raises:
         ConfigError: The program cannot be had.
@@ -48,9 +52,11 @@ async def open_own(
     program: Program
     with ExitStack() as stack:
         if config.function is not None:
-            stack.enter_context(redirect_stdout(sys.stderr))
+            if function is None:
+                stack.enter_context(redirect_stdout(sys.stderr))
+                function = _load(config.function, folder)
             stack.enter_context(_no_detour())
-            program = FunctionProgram(config.function, _function(config.function, folder), notice)
+            program = FunctionProgram(config.function, function, notice)
         else:
             program = CommandProgram(_command(config, folder), folder)
         proxy = Proxy()
@@ -82,7 +88,7 @@ def check_own(config: AgentConfig, folder: Path) -> None:
         ConfigError: It cannot; the message says why.
     """
     if config.function is not None:
-        _function(config.function, folder)
+        _load(config.function, folder)
     elif config.command is not None:
         _command(config, folder)
 
@@ -137,7 +143,7 @@ def _file_of(name: str, folder: Path) -> Path | None:
     return path if path and path.is_file() else None
 
 
-def _function(name: str, folder: Path) -> Callable[..., Any]:
+def _load(name: str, folder: Path) -> Callable[..., Any]:
     path = _file_of(name, folder)
     where, attribute = _split(name)
     try:
@@ -154,7 +160,7 @@ def _function(name: str, folder: Path) -> Callable[..., Any]:
         raise ConfigError(told, hint=_missing(e)) from e
     if not callable(function):
         raise ConfigError(f"agent.function {name}: {attribute} is no function")
-    _check_call(name, function)
+    check_call(name, function)
     return function
 
 
@@ -172,7 +178,12 @@ def _loaded(source: UserFunction) -> Callable[..., Any]:
     return source.load()
 
 
-def _check_call(name: str, function: Callable[..., Any]) -> None:
+def check_call(name: str, function: Callable[..., Any]) -> None:
+    """Raise unless it can be called as an agent.
+
+    Raises:
+        ConfigError: It takes other arguments.
+    """
     try:
         inspect.signature(function).bind("question", "system", object())
     except TypeError as e:

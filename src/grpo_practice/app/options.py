@@ -5,9 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
+from grpo_practice.app.evaluation_run import EvalJob, prepare_eval
+from grpo_practice.app.practice_run import PracticeJob, prepare_practice
+from grpo_practice.app.request import ConfigInput, EvalRequest, PracticeRequest
+from grpo_practice.app.session import Session
 from grpo_practice.errors import ConfigError
-from grpo_practice.events import Emit
+from grpo_practice.events import Emit, silent, tee
 from grpo_practice.llm.budget import Caps
+from grpo_practice.store import Store
 from grpo_practice.types import Library
 
 
@@ -66,17 +71,49 @@ class PracticeOptions(RunOptions, total=False):
     """Library to start from: `RUN[:STEP]` or itself; None: the run's own, else an empty one."""
 
 
-def request_fields(options: Mapping[str, Any], *, dataset: str) -> dict[str, Any]:
-    """Return the fields of the request that these options mean.
+def eval_job(
+    store: Store, config: ConfigInput | None, options: EvalOptions, command: str | None
+) -> EvalJob:
+    """Return the evaluation that these options mean; see `prepare_eval`.
+
+    `command` is what goes on record; None is the call from Python.
+    """
+    session, fields = _taken_apart(store, options, "data.dataset", command, "evaluate")
+    return prepare_eval(session, EvalRequest(config=config, **fields))
+
+
+def practice_job(
+    store: Store, config: ConfigInput | None, options: PracticeOptions, command: str | None
+) -> PracticeJob:
+    """Return the practice run that these options mean; see `eval_job`."""
+    dataset = "data.practice_dataset_name"
+    session, fields = _taken_apart(store, options, dataset, command, "practise")
+    return prepare_practice(session, PracticeRequest(config=config, **fields))
+
+
+def _taken_apart(
+    store: Store, options: RunOptions, dataset: str, command: str | None, method: str
+) -> tuple[Session, dict[str, Any]]:
+    """Return the session of a call, and the fields of its request.
 
     Args:
-        options: An `EvalOptions` or `PracticeOptions`, without `verbose` and `on_event`.
+        store: The database.
+        options: Options as they were given.
         dataset: Key of the dataset in the config.
+        command: Command on record.
+        method: Method of `Workspace`, where there is no command.
 
     Raises:
         ConfigError: A cap is no number.
     """
-    fields = dict(options)
+    fields = dict[str, Any](options)
+    session = Session(
+        store,
+        # `tee` also where there is one sink: an exception in a callback must not end a paid run.
+        tee(fields.pop("on_event", silent)),
+        command or f"Workspace({str(store.path)!r}).{method}()",
+        fields.pop("verbose", False),
+    )
     values = {**fields.pop("overrides", {})}
     if (name := fields.pop("dataset", None)) is not None:
         values[dataset] = name
@@ -87,4 +124,4 @@ def request_fields(options: Mapping[str, Any], *, dataset: str) -> dict[str, Any
         raise ConfigError(f"--max-cost {cost}: should be dollars, for instance 2.50")
     micro = None if cost is None else round(cost * 1e6)
     caps = Caps(fields.pop("max_requests", None), fields.pop("max_tokens", None), micro)
-    return fields | {"values": values, "caps": caps}
+    return session, fields | {"values": values, "caps": caps}

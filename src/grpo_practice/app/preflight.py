@@ -1,14 +1,18 @@
 """The data a run plays, checked before anything is paid: datasets, files, golds."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from grpo_practice.app.caps import admission
+from grpo_practice.app.clients import endpoint_of
+from grpo_practice.app.request import RunRequest
 from grpo_practice.app.session import Session
 from grpo_practice.canonical import digest
+from grpo_practice.config import EvalConfig, Loaded, ModelConfig, PracticeConfig
 from grpo_practice.config.schema.runs import EvalData, is_data_file
 from grpo_practice.data.read import read_samples
 from grpo_practice.errors import Change, ConfigError, DataError, FingerprintError
-from grpo_practice.events import Notice
 from grpo_practice.redact import redactor
 from grpo_practice.store import Store
 from grpo_practice.store.records import Branch, DatasetRow
@@ -19,6 +23,37 @@ LOST = "dataset samples"
 """The key of a diff that says samples are missing."""
 SHOWN = 5
 """How many bad golds a message names."""
+
+
+def session_of(
+    session: Session,
+    request: RunRequest,
+    loaded: Loaded[PracticeConfig] | Loaded[EvalConfig],
+    run: str,
+) -> Session:
+    """Return the session of this run: with its caps and its restart; the notices are given.
+
+    Raises:
+        ConfigError: Money is capped, and a model has no price.
+    """
+    for text in [*loaded.notices, *(loaded.ignored if session.verbose else [])]:
+        session.notice(text)
+    restart_step = request.restart_step
+    if restart_step is None and isinstance(loaded.config, PracticeConfig):
+        restart_step = loaded.config.practice.restart_step
+    gate = admission(session.store, run, loaded.config, request.caps, session.command)
+    return replace(session, restart_step=restart_step, again=request.again, admission=gate)
+
+
+def check_models(*models: ModelConfig | None) -> None:
+    """Raise unless each of these models can be asked, as far as settings tell.
+
+    Raises:
+        ConfigError: A setting is impossible.
+    """
+    for model in models:
+        if model is not None:
+            endpoint_of(model)
 
 
 def dataset_of(
@@ -36,7 +71,7 @@ def dataset_of(
     path = Path(name) if Path(name).is_absolute() else base_dir / name
     result = read_samples(path, mapping=fields or {})
     for note in result.notes:
-        session.emit(Notice(f"{path.name}: {note}"))
+        session.notice(f"{path.name}: {note}")
     content = digest([s.sha for s in result.samples]).hex()[:8]
     name = f"{path.stem}-{content}"  # never an uploaded name; other content is another dataset
     return session.store.add_dataset(name, result.samples, origin=str(path), replace=True)[0]

@@ -103,6 +103,8 @@ class Forecast:
     """The groups that the share was counted in; 0: it is assumed."""
     learnable: int = 0
     """Experiences that may yet be learnt, at most; later prompts are longer by them."""
+    experience_tokens: int = EXPERIENCE_TOKENS
+    """Tokens assumed for each of these."""
     turns: Turns | None = None
     """Requests of a rollout; None where it takes one."""
     pilot: int | None = None

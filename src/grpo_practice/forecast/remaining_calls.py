@@ -16,7 +16,6 @@ from grpo_practice.calls import Stage
 from grpo_practice.canonical import text_sha
 from grpo_practice.config.schema.runs import EvalConfig
 from grpo_practice.evaluate import unfinished
-from grpo_practice.events import Notice
 from grpo_practice.forecast.estimate import (
     Forecast,
     Line,
@@ -30,7 +29,6 @@ from grpo_practice.forecast.shares import reads_of, share_of, summarised_share
 from grpo_practice.llm.prices import Prices
 from grpo_practice.practice.group_policy import AGAIN
 from grpo_practice.prompts.system import system_prompt
-from grpo_practice.reports.run_reports import EvalReport, PracticeReport
 from grpo_practice.store import Store, branches, runs
 from grpo_practice.store.queries import scores, spending
 from grpo_practice.store.records import Branch, RunSpec, StepRow
@@ -42,21 +40,26 @@ SAMPLED = 200
 """Questions whose length stands for all."""
 
 
-def forecast_practice(session: Session, job: PracticeJob) -> Forecast:
-    """What is left of a practice run, the evaluations on its way included.
+def forecast(job: PracticeJob | EvalJob) -> Forecast:
+    """Return what is left of a run, of a practice run with the evaluations on its way.
 
-    The run, its branch and its plan are there afterwards, so the store is a rehearsal or has them.
+    The run, its branch and its plan are there afterwards, so the job's store is a scratch copy or
+    has them.
 
     Raises: what beginning the run does.
     """
-    store, config = session.store, job.config
+    return _of_practice(job) if isinstance(job, PracticeJob) else _of_eval(job)
+
+
+def _of_practice(job: PracticeJob) -> Forecast:
+    store, config = job.session.store, job.config
     spec = practice_run.spec_of(job)
-    branch = _begun(session, spec, partial(practice_run.planned, session, job))
+    branch = _begun(job.session, spec, partial(practice_run.planned, job))
     rows = [row for row in store.steps(branch) if not row.closed]
     share, groups = share_of(store, branch.run, truth=config.practice.given_ground_truth)
     learning = _learning(store, job, branch, share)
     left = _practice_calls(store, job, branch, rows, share, learning)
-    left += _evaluations(session, job, branch, learning)
+    left += _evaluations(job, branch, learning)
     turns = turns_of(store, spec, config.evaluation.agent, _plays(left))
     return Forecast(
         run=spec.name,
@@ -67,76 +70,33 @@ def forecast_practice(session: Session, job: PracticeJob) -> Forecast:
         waits=len(rows),
         share=share,
         groups=groups,
-        account=session.admission.account,
+        account=job.session.admission.account,
     )
 
 
-def forecast_eval(session: Session, job: EvalJob) -> Forecast:
-    """What is left of an evaluation. See `forecast_practice`."""
-    session = evaluation_run.following(session, job)
-    spec = evaluation_run.spec_of(job)
-    branch = _begun(session, spec, partial(evaluation_run.planned, session, job))
-    rows = [row for row in evaluation_run.steps_of(session, job, branch) if unfinished(row)]
+def _of_eval(job: EvalJob) -> Forecast:
+    job = evaluation_run.following(job)
+    store, spec = job.session.store, evaluation_run.spec_of(job)
+    branch = _begun(job.session, spec, partial(evaluation_run.planned, job))
+    rows = [row for row in evaluation_run.steps_of(job, branch) if unfinished(row)]
     played = sum(row.plan.rollouts for row in rows if row.played_by is not None)
-    missing = _missing(session.store, branch, rows)
+    missing = _missing(store, branch, rows)
     asked = 0 if played else missing
     left = _scored(job.config, job.verify, Range(asked, asked), Range(missing, missing))
-    library = job.chosen.target.library
-    left = _told(session.store, job.dataset.id, job.config, library, len(library), left)
-    turns = turns_of(session.store, spec, job.config.agent, _plays(left))
+    library = job.target.library
+    left = _told(store, job.dataset.id, job.config, library, len(library), left)
+    turns = turns_of(store, spec, job.config.agent, _plays(left))
     return Forecast(
         run=spec.name,
         simulated=spec.simulated,
-        lines=_lines(session.store, job.config, spec.name, left, turns),
+        lines=_lines(store, job.config, spec.name, left, turns),
         turns=turns,
-        account=session.admission.account,
+        account=job.session.admission.account,
     )
 
 
-async def practise(
-    session: Session, job: PracticeJob, *, dry_run: bool, pilot: int | None
-) -> PracticeReport | Forecast:
-    """The run is complete; or, in a dry run, what that takes; or so after a pilot.
-
-    In a pilot the first groups of the next step are played. They are kept, so the run that goes
-    on uses them.
-
-    Raises: as `practice.run_practice` does.
-    """
-    if dry_run:
-        return forecast_practice(session, job)
-    if pilot is None:
-        return await practice_run.run_practice(session, job)
-    mark = session.store.read(spending.newest)
-    await practice_run.play_pilot(session, job, pilot)
-    did = session.store.read(spending.since, practice_run.spec_of(job).name, mark)
-    return replace(forecast_practice(_gone_on(session), job), pilot=pilot, piloted=did)
-
-
-async def evaluate(
-    session: Session, job: EvalJob, *, dry_run: bool, pilot: int | None
-) -> EvalReport | Forecast:
-    """The same of an evaluation; its pilot asks the first of the questions that are left.
-
-    Raises: as `evaluation.run_eval` does.
-    """
-    if dry_run:
-        return forecast_eval(session, job)
-    if pilot is None:
-        return await evaluation_run.run_eval(session, job)
-    mark = session.store.read(spending.newest)
-    await evaluation_run.play_pilot(session, job, pilot)
-    did = session.store.read(spending.since, evaluation_run.spec_of(job).name, mark)
-    return replace(forecast_eval(_gone_on(session), job), pilot=pilot, piloted=did)
-
-
-def _gone_on(session: Session) -> Session:
-    """A session that goes on with the branch this one made."""
-    return replace(session, restart_step=None, again=False)
-
-
 def _begun(session: Session, spec: RunSpec, plan: Plan) -> Branch:
-    """The branch that the command works on; what a person should know of it is said."""
+    """Begin the run as the command would, and return its branch; its notices are given."""
     branch = session.store.begin(
         spec,
         lambda branch, rows: plan(branch, rows)[0],
@@ -144,7 +104,7 @@ def _begun(session: Session, spec: RunSpec, plan: Plan) -> Branch:
         again=session.again,
     )
     for text in branch.notices:
-        session.emit(Notice(text))
+        session.notice(text)
     return branch
 
 
@@ -278,11 +238,9 @@ def _missing(store: Store, branch: Branch, rows: Sequence[StepRow]) -> int:
     return sum(row.rollouts - there.get(row.plan.step, 0) for row in rows)
 
 
-def _evaluations(
-    session: Session, job: PracticeJob, branch: Branch, learning: _Learning
-) -> list[Remaining]:
+def _evaluations(job: PracticeJob, branch: Branch, learning: _Learning) -> list[Remaining]:
     """The evaluations of libraries, made and to come; one that is there is not made again."""
-    store, settings = session.store, job.config.practice
+    store, settings = job.session.store, job.config.practice
     rows = store.steps(branch)
     left = list[Remaining]()
     if job.tests is not None:
