@@ -23,6 +23,7 @@ from grpo_practice.redact import (
 
 if TYPE_CHECKING:
     from grpo_practice.store import Store
+    from grpo_practice.workspace import Workspace
 
 PROGRAM = "grpo-practice"
 DATABASE = Path("grpo-practice.db")
@@ -70,6 +71,27 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 def database(db: Path | None) -> Path:
     """The database a command works on: `--db`, else `GRPO_PRACTICE_DB`, else ./grpo-practice.db."""
     return db or DATABASE
+
+
+def open_workspace(db: Path | None) -> "Workspace":
+    """Return the workspace of the database, which is made when it is not there yet."""
+    from grpo_practice.workspace import Workspace
+
+    return Workspace(database(db))
+
+
+def existing_workspace(db: Path | None) -> "Workspace":
+    """Return the workspace of the database, for commands that only look at what is there.
+
+    Raises:
+        ConfigError: There is no database.
+    """
+    if not database(db).exists():
+        raise ConfigError(
+            f"there is no database {database(db)} yet",
+            hint=f"name another with --db, or begin: {PROGRAM} data upload FILE --name NAME",
+        )
+    return open_workspace(db)
 
 
 def open_store(db: Path | None) -> "Store":
