@@ -25,9 +25,9 @@ report = os.dup(1)
 os.dup2(2, 1)
 sys.path, path, func, text = json.loads(sys.stdin.buffer.read())
 from pathlib import Path
-from grpo_practice.user_code import Source
+from grpo_practice.user_code import UserFunction
 try:
-    Source(Path(path), func, text).load()
+    UserFunction(Path(path), func, text).load()
 except BaseException:
     pass
 os.write(report, b"alive")

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from math import isclose
 from pathlib import Path
@@ -56,11 +57,10 @@ class Datasets:
     """The datasets of a database.
 
     Args:
-        open_store: Opens the database; called once what is to be stored is known to be usable, so
-            that a bad file makes no database.
+        open_store: Opens the database for one call, given `create` also where there is none.
     """
 
-    def __init__(self, open_store: Callable[[], Store]) -> None:
+    def __init__(self, open_store: Callable[..., AbstractContextManager[Store]]) -> None:
         self._store = open_store
 
     def upload(
@@ -114,7 +114,8 @@ class Datasets:
             DataError: There is no question in it, or the name holds other rows.
         """
         _check(name, verify)
-        found = samples_of_run(self._store(), run, dedup=dedup)
+        with self._store() as store:
+            found = samples_of_run(store, run, dedup=dedup)
         return self._add(name, found, f"run {run}", if_exists, dedup, verify)
 
     def _add(
@@ -126,10 +127,10 @@ class Datasets:
         dedup: bool,
         verify: str | None,
     ) -> StoredDataset:
-        store = self._store()
-        held = self._samples(store.dataset(name)) if if_exists == "append" else []
-        samples, notes = joined(held, found.samples, dedup=dedup)
-        row, new = store.add_dataset(name, samples, origin=origin, replace=if_exists != "fail")
+        with self._store(create=True) as store:
+            held = _samples(store, store.dataset(name)) if if_exists == "append" else []
+            samples, notes = joined(held, found.samples, dedup=dedup)
+            row, new = store.add_dataset(name, samples, origin=origin, replace=if_exists != "fail")
         read = ReadResult(samples, [*found.notes, *notes], found.skipped)
         return _stored("grpo-practice.upload/1", row, read, new=new, origin=origin, verify=verify)
 
@@ -159,16 +160,16 @@ class Datasets:
         name, verify = name or usual.name, verify or usual.verify
         _check(name, verify)
         found = download(wanted, tell=tell)
-        row, new = self._store().add_dataset(
-            name, found.samples, origin=found.origin, replace=replace
-        )
+        with self._store(create=True) as store:
+            row, new = store.add_dataset(name, found.samples, origin=found.origin, replace=replace)
         read = ReadResult(found.samples, found.notes, found.skipped)
         schema: Literal["grpo-practice.download/1"] = "grpo-practice.download/1"
         return _stored(schema, row, read, new=new, origin=found.origin, verify=verify)
 
     def list(self) -> DatasetList:
         """Return the newest revision of every dataset."""
-        return DatasetList(self._store().read(datasets.newest))
+        with self._store() as store:
+            return DatasetList(store.read(datasets.newest))
 
     def show(self, name: str, rows: int = 5) -> DatasetReport:
         """Return a dataset and its first rows.
@@ -176,7 +177,8 @@ class Datasets:
         Raises:
             DataError: There is none of this name.
         """
-        dataset, samples = self._named(name)
+        with self._store() as store:
+            dataset, samples = _named(store, name)
         return DatasetReport(dataset, samples[:rows], suitability.usable(samples))
 
     def row(self, name: str) -> DatasetRow:
@@ -185,7 +187,8 @@ class Datasets:
         Raises:
             DataError: There is none of this name.
         """
-        return self._store().dataset(name)
+        with self._store() as store:
+            return store.dataset(name)
 
     def delete(self, name: str) -> None:
         """Give a name back; runs keep the rows that they used.
@@ -193,7 +196,8 @@ class Datasets:
         Raises:
             DataError: There is none of this name.
         """
-        self._store().hide_dataset(name)
+        with self._store() as store:
+            store.hide_dataset(name)
 
     def split(
         self,
@@ -220,19 +224,19 @@ class Datasets:
         parts = {f"{name}-{part}": share for part, share in _shares(into).items()}
         for part in parts:
             check_name(part, "a dataset")
-        store, (dataset, samples) = self._store(), self._named(name)
-        known = {part: store.read(datasets.find, part) for part in parts}
-        divided = split(
-            samples,
-            parts,
-            seed=seed,
-            stratum=lambda s: _stratum(s, by),
-            kept={p: self._samples(row) for p, row in known.items() if row is not None}
-            if if_exists == "keep"
-            else None,
-        )
-        origin = f"split of {name} (revision {dataset.revision}, seed {seed})"
-        made = store.add_datasets(divided, origin=origin, replace=if_exists != "fail")
+        with self._store() as store:
+            dataset, samples = _named(store, name)
+            known = {part: store.read(datasets.find, part) for part in parts}
+            held = {p: _samples(store, row) for p, row in known.items() if row is not None}
+            divided = split(
+                samples,
+                parts,
+                seed=seed,
+                stratum=lambda s: _stratum(s, by),
+                kept=held if if_exists == "keep" else None,
+            )
+            origin = f"split of {name} (revision {dataset.revision}, seed {seed})"
+            made = store.add_datasets(divided, origin=origin, replace=if_exists != "fail")
         counts = {
             part: Counter(_stratum(s, by) or "(none)" for s in rows) if by else Counter[str]()
             for part, rows in divided.items()
@@ -257,10 +261,11 @@ class Datasets:
         check_name(new, "a dataset")
         if new == name:
             raise ConfigError(f"--name {new} is the dataset itself", hint=f"--name {name}-{n}")
-        source, samples = self._named(name)
-        drawn = draw(samples, n, seed=seed)
-        origin = f"sample of {name} (revision {source.revision}, seed {seed})"
-        made, fresh = self._store().add_dataset(new, drawn, origin=origin, replace=replace)
+        with self._store() as store:
+            source, samples = _named(store, name)
+            drawn = draw(samples, n, seed=seed)
+            origin = f"sample of {name} (revision {source.revision}, seed {seed})"
+            made, fresh = store.add_dataset(new, drawn, origin=origin, replace=replace)
         return DatasetSample(made, source, seed, fresh, suitability.usable(drawn))
 
     def stats(self, name: str) -> DatasetStats:
@@ -269,7 +274,8 @@ class Datasets:
         Raises:
             DataError: There is no such dataset, or it has no rows.
         """
-        dataset, samples = self._named(name)
+        with self._store() as store:
+            dataset, samples = _named(store, name)
         if not samples:
             raise DataError(f"dataset {name!r} has no rows")
         unusable = suitability.unusable_counts(samples)
@@ -277,13 +283,14 @@ class Datasets:
         best = next(verify for verify in preferred if not unusable[verify])
         return DatasetStats(dataset, stats(samples), unusable, best, _splits(samples))
 
-    def _named(self, name: str) -> tuple[DatasetRow, Sequence[Sample]]:
-        dataset = self._store().dataset(name)
-        return dataset, self._samples(dataset)
 
-    def _samples(self, dataset: DatasetRow) -> Sequence[Sample]:
-        # Read whole: an iterator that is left half read keeps its SQLite read transaction open.
-        return [*self._store().samples(dataset.id)]
+def _named(store: Store, name: str) -> tuple[DatasetRow, Sequence[Sample]]:
+    dataset = store.dataset(name)
+    return dataset, _samples(store, dataset)
+
+
+def _samples(store: Store, dataset: DatasetRow) -> Sequence[Sample]:
+    return [*store.samples(dataset.id)]
 
 
 def _check(name: str, verify: str | None) -> None:
@@ -304,8 +311,12 @@ def _read(source: FileSource | Iterable[Any], options: UploadOptions) -> ReadRes
         return read_samples(source, **how)
     rows = [*source]
     if rows and all(isinstance(row, Sample) for row in rows):
-        samples, notes = joined([], rows, dedup=options.dedup)
-        return ReadResult(samples, notes, 0)
+        first: dict[str, Sample] = {}
+        for sample in rows:
+            first.setdefault(" ".join(sample.question.split()), sample)
+        kept = [*first.values()] if options.dedup else rows
+        left = f"{len(rows) - len(kept)} with the question of an earlier one left out"
+        return ReadResult(kept, [left] if len(kept) < len(rows) else [], 0)
     fields = (Row(f"row {n}", dict(row)) for n, row in enumerate(rows, 1))
     return read_rows(fields, Path("rows"), **how)
 

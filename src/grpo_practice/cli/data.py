@@ -11,7 +11,6 @@ from grpo_practice.cli.options import (
     DbOption,
     JsonOption,
     YesOption,
-    existing_workspace,
     open_workspace,
 )
 from grpo_practice.cli.terminal import datasets_view as view
@@ -105,18 +104,15 @@ def upload(
         raise ConfigError("--replace and --append exclude each other", hint="leave one out")
     if_exists: Literal["fail", "replace", "append"] = "append" if append else "fail"
     if_exists = "replace" if replace else if_exists
+    datasets = open_workspace(db).datasets
     if file is not None:
         source = FileSource(file, format_, delimiter)
         how = UploadOptions(_mapping(map_ or []), shape, dedup, skip_bad, no_answers)
-        with open_workspace(db) as workspace:
-            stored = workspace.datasets.upload(
-                name, source, how, if_exists=if_exists, verify=verify
-            )
+        stored = datasets.upload(name, source, how, if_exists=if_exists, verify=verify)
     elif from_run is not None:
-        with existing_workspace(db) as workspace:
-            stored = workspace.datasets.upload_run(
-                name, from_run, dedup=dedup, if_exists=if_exists, verify=verify
-            )
+        stored = datasets.upload_run(
+            name, from_run, dedup=dedup, if_exists=if_exists, verify=verify
+        )
     else:
         raise ConfigError(
             "there is nothing to upload", hint="name a FILE, or a recorded run with --from-run"
@@ -130,8 +126,7 @@ def list_(db: DbOption = None, json: JsonOption = False) -> None:
 
     Example: grpo-practice data list
     """
-    with existing_workspace(db) as workspace:
-        listed = workspace.datasets.list()
+    listed = open_workspace(db).datasets.list()
     print_json(listed.document()) if json else view.listed(listed)
 
 
@@ -146,8 +141,7 @@ def show(
 
     Example: grpo-practice data show train --rows 3
     """
-    with existing_workspace(db) as workspace:
-        report = workspace.datasets.show(name, rows)
+    report = open_workspace(db).datasets.show(name, rows)
     print_json(report.document()) if json else view.dataset(report)
 
 
@@ -157,10 +151,10 @@ def delete(name: NameArgument, yes: YesOption = False, db: DbOption = None) -> N
 
     Example: grpo-practice data delete train --yes
     """
-    with existing_workspace(db) as workspace:
-        row = workspace.datasets.row(name)
-        confirm(f"Delete dataset {row.name} ({count(row.n, 'row')})?", yes=yes)
-        workspace.datasets.delete(name)
+    datasets = open_workspace(db).datasets
+    row = datasets.row(name)
+    confirm(f"Delete dataset {row.name} ({count(row.n, 'row')})?", yes=yes)
+    datasets.delete(name)
     say(f"deleted {name}; runs keep the rows that they used")
     say(f"next: {PROGRAM} data list")
 
@@ -212,10 +206,9 @@ def download(
 
     mapping = _mapping(map_ or [])
     wanted = Wanted(what, split, revision, limit, seed, mapping, shape, dedup, skip_bad)
-    with open_workspace(db) as workspace:
-        stored = workspace.datasets.download(
-            wanted, name, replace=replace, verify=verify, tell=note
-        )
+    stored = open_workspace(db).datasets.download(
+        wanted, name, replace=replace, verify=verify, tell=note
+    )
     print_json(stored.document()) if json else view.stored(stored)
 
 
@@ -225,8 +218,7 @@ def stats(name: NameArgument, db: DbOption = None, json: JsonOption = False) -> 
 
     Example: grpo-practice data stats mine
     """
-    with existing_workspace(db) as workspace:
-        counted = workspace.datasets.stats(name)
+    counted = open_workspace(db).datasets.stats(name)
     print_json(counted.document()) if json else view.stats(counted)
 
 
@@ -257,10 +249,9 @@ def split(
     Example: grpo-practice data split mine --into train=0.8,test=0.2
     """
     if_exists: Literal["fail", "replace", "keep"] = "replace" if replace else "fail"
-    with existing_workspace(db) as workspace:
-        divided = workspace.datasets.split(
-            name, into, seed=seed, by=by, if_exists="keep" if keep else if_exists
-        )
+    divided = open_workspace(db).datasets.split(
+        name, into, seed=seed, by=by, if_exists="keep" if keep else if_exists
+    )
     print_json(divided.document()) if json else view.split(divided)
 
 
@@ -280,8 +271,7 @@ def sample(
 
     Example: grpo-practice data sample mine -n 100 --name mine-100
     """
-    with existing_workspace(db) as workspace:
-        drawn = workspace.datasets.sample(name, n, new, seed=seed, replace=replace)
+    drawn = open_workspace(db).datasets.sample(name, n, new, seed=seed, replace=replace)
     print_json(drawn.document()) if json else view.sample(drawn)
 
 

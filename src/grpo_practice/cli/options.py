@@ -74,24 +74,10 @@ def database(db: Path | None) -> Path:
 
 
 def open_workspace(db: Path | None) -> "Workspace":
-    """Return the workspace of the database, which is made when it is not there yet."""
+    """Return the workspace of the database that a command works on."""
     from grpo_practice.workspace import Workspace
 
     return Workspace(database(db))
-
-
-def existing_workspace(db: Path | None) -> "Workspace":
-    """Return the workspace of the database, for commands that only look at what is there.
-
-    Raises:
-        ConfigError: There is no database.
-    """
-    if not database(db).exists():
-        raise ConfigError(
-            f"there is no database {database(db)} yet",
-            hint=f"name another with --db, or begin: {PROGRAM} data upload FILE --name NAME",
-        )
-    return open_workspace(db)
 
 
 def open_store(db: Path | None) -> "Store":
