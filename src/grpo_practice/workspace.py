@@ -1,6 +1,6 @@
 """The public Python API: a database of runs, datasets and experiences, and what is done with it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -11,7 +11,9 @@ from typing_extensions import override
 from grpo_practice.errors import ConfigError
 
 if TYPE_CHECKING:
+    from grpo_practice.app.any_config import AnyConfig
     from grpo_practice.app.datasets import Datasets
+    from grpo_practice.reports.database import DatabaseCheck, DatabaseCopy
     from grpo_practice.store import Store
 
 DATABASE = "grpo-practice.db"
@@ -47,6 +49,45 @@ class Workspace:
         from grpo_practice.app.datasets import Datasets
 
         return Datasets(self._store)
+
+    def load_config(self, name: str | None = None, overrides: "Sequence[str]" = ()) -> "AnyConfig":
+        """Load the configuration called `name`; without one, that of the latest run.
+
+        Raises:
+            ConfigError: There is none, or it cannot be used.
+        """
+        import os
+
+        from grpo_practice.app.any_config import load_config
+        from grpo_practice.config import read_environment
+
+        return load_config(name, overrides, read_environment(os.environ), self._store)
+
+    def backup(self, target: str | Path | None = None, *, replace: bool = False) -> "DatabaseCopy":
+        """Copy the database as it is now, also while a run writes to it.
+
+        Args:
+            target: File to make (default: the database's name + .bak).
+            replace: Whether it may be there already.
+
+        Raises:
+            ConfigError: There is no database, or the copy may not have this name.
+            StoreError: The database is damaged, or the copy cannot be written.
+        """
+        from grpo_practice.app.database import backup_database
+
+        return backup_database(self.path, Path(target) if target else None, replace=replace)
+
+    def check(self) -> "DatabaseCheck":
+        """Look whether the database is whole; nothing is changed, and runs may go on.
+
+        Raises:
+            ConfigError: There is no database.
+            StoreError: It is not ours, or cannot be opened at all.
+        """
+        from grpo_practice.app.database import check_database
+
+        return check_database(self.path)
 
     def __enter__(self) -> Self:
         return self
