@@ -11,7 +11,7 @@ from grpo_practice.errors import ConfigError
 from grpo_practice.export import ExportedAgent, Format, Measured, Provenance, render
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.redact import REDACTED
-from grpo_practice.reports.run_reports import KnownScore, measured, measured_with
+from grpo_practice.reports.known_scores import KnownScore, measured, measured_with
 from grpo_practice.store import Store
 from grpo_practice.store.queries import references
 from grpo_practice.store.run_names import eval_name

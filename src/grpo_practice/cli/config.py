@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from grpo_practice.cli.options import PROGRAM, ConfigOption, DbOption, SetOption, open_workspace
+from grpo_practice.cli.options import PROGRAM, ConfigOption, DbOption, SetOption, workspace
 from grpo_practice.cli.terminal.formatting import count, note, say
 from grpo_practice.cli.terminal.tables import facts
 from grpo_practice.text import visible
@@ -26,7 +26,7 @@ def show(config: ConfigOption = None, set_: SetOption = None, db: DbOption = Non
     from grpo_practice.cli.terminal.consoles import out
     from grpo_practice.config import show as as_yaml
 
-    loaded = open_workspace(db).load_config(config, set_ or [])
+    loaded = workspace(db).load_config(config, set_ or [])
     out.print(visible(as_yaml(loaded.config)), soft_wrap=True, end="")
     _notices(loaded)
 
@@ -39,7 +39,7 @@ def validate(config: ConfigOption = None, set_: SetOption = None, db: DbOption =
 
     Example: grpo-practice config validate --config practice.yaml
     """
-    loaded = open_workspace(db).load_config(config, set_ or [])
+    loaded = workspace(db).load_config(config, set_ or [])
     say(f"{loaded.path or 'the configuration of the latest run'} can be used", style="bold")
     facts(_used(loaded))
     for text in loaded.ignored:

@@ -11,7 +11,7 @@ from grpo_practice.cli.options import (
     DbOption,
     JsonOption,
     YesOption,
-    open_workspace,
+    workspace,
 )
 from grpo_practice.cli.terminal import datasets_view as view
 from grpo_practice.cli.terminal.formatting import confirm, count, note, print_json, say
@@ -104,7 +104,7 @@ def upload(
         raise ConfigError("--replace and --append exclude each other", hint="leave one out")
     if_exists: Literal["fail", "replace", "append"] = "append" if append else "fail"
     if_exists = "replace" if replace else if_exists
-    datasets = open_workspace(db).datasets
+    datasets = workspace(db).datasets
     if file is not None:
         source = FileSource(file, format_, delimiter)
         how = UploadOptions(_mapping(map_ or []), shape, dedup, skip_bad, no_answers)
@@ -126,7 +126,7 @@ def list_(db: DbOption = None, json: JsonOption = False) -> None:
 
     Example: grpo-practice data list
     """
-    listed = open_workspace(db).datasets.list()
+    listed = workspace(db).datasets.list()
     print_json(listed.document()) if json else view.listed(listed)
 
 
@@ -141,7 +141,7 @@ def show(
 
     Example: grpo-practice data show train --rows 3
     """
-    report = open_workspace(db).datasets.show(name, rows)
+    report = workspace(db).datasets.show(name, rows)
     print_json(report.document()) if json else view.dataset(report)
 
 
@@ -151,7 +151,7 @@ def delete(name: NameArgument, yes: YesOption = False, db: DbOption = None) -> N
 
     Example: grpo-practice data delete train --yes
     """
-    datasets = open_workspace(db).datasets
+    datasets = workspace(db).datasets
     row = datasets.row(name)
     confirm(f"Delete dataset {row.name} ({count(row.n, 'row')})?", yes=yes)
     datasets.delete(name)
@@ -206,7 +206,7 @@ def download(
 
     mapping = _mapping(map_ or [])
     wanted = Wanted(what, split, revision, limit, seed, mapping, shape, dedup, skip_bad)
-    stored = open_workspace(db).datasets.download(
+    stored = workspace(db).datasets.download(
         wanted, name, replace=replace, verify=verify, tell=note
     )
     print_json(stored.document()) if json else view.stored(stored)
@@ -218,7 +218,7 @@ def stats(name: NameArgument, db: DbOption = None, json: JsonOption = False) -> 
 
     Example: grpo-practice data stats mine
     """
-    counted = open_workspace(db).datasets.stats(name)
+    counted = workspace(db).datasets.stats(name)
     print_json(counted.document()) if json else view.stats(counted)
 
 
@@ -249,7 +249,7 @@ def split(
     Example: grpo-practice data split mine --into train=0.8,test=0.2
     """
     if_exists: Literal["fail", "replace", "keep"] = "replace" if replace else "fail"
-    divided = open_workspace(db).datasets.split(
+    divided = workspace(db).datasets.split(
         name, into, seed=seed, by=by, if_exists="keep" if keep else if_exists
     )
     print_json(divided.document()) if json else view.split(divided)
@@ -271,7 +271,7 @@ def sample(
 
     Example: grpo-practice data sample mine -n 100 --name mine-100
     """
-    drawn = open_workspace(db).datasets.sample(name, n, new, seed=seed, replace=replace)
+    drawn = workspace(db).datasets.sample(name, n, new, seed=seed, replace=replace)
     print_json(drawn.document()) if json else view.sample(drawn)
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from grpo_practice.cli.options import PROGRAM, DbOption, JsonOption, open_workspace
+from grpo_practice.cli.options import PROGRAM, DbOption, JsonOption, workspace
 from grpo_practice.cli.terminal.formatting import count, note, print_json, say
 
 app = typer.Typer(no_args_is_help=True, help="Copy and check the database.")
@@ -26,7 +26,7 @@ def backup(
 
     Example: grpo-practice db backup before-the-change.db
     """
-    made = open_workspace(db).backup(file, replace=force)
+    made = workspace(db).backup(file, replace=force)
     say(f"copied {made.source} to {made.path} ({made.bytes:,} bytes)")
     note(f"next: {PROGRAM} runs list --db {made.path}")
 
@@ -39,7 +39,7 @@ def check(db: DbOption = None, json: JsonOption = False) -> None:
 
     Example: grpo-practice db check
     """
-    checked = open_workspace(db).check()
+    checked = workspace(db).check()
     if json:
         print_json(checked.document())
     else:

@@ -81,6 +81,7 @@ def evaluate(
     from grpo_practice.app.clients import load_client
     from grpo_practice.app.configs import EvalFlags, eval_target, quoted, rejudge_target
     from grpo_practice.app.evaluation_run import prepare_eval
+    from grpo_practice.app.rollouts import rollouts_of
     from grpo_practice.app.session import Session
     from grpo_practice.app.shutdown import drive
     from grpo_practice.cli.terminal.progress_view import progress
@@ -118,7 +119,7 @@ def evaluate(
                 session, remaining_calls.evaluate(session, job, dry_run=dry_run, pilot=pilot)
             )
         if show and not json and not isinstance(report, Forecast):
-            show_transcripts(store, report, limit or 3)
+            show_transcripts(rollouts_of(store, report.run), limit or 3)
     if json:
         print_json(report.document())
     elif isinstance(report, Forecast):

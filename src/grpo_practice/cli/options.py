@@ -73,11 +73,11 @@ def database(db: Path | None) -> Path:
     return db or DATABASE
 
 
-def open_workspace(db: Path | None) -> "Workspace":
-    """Return the workspace of the database that a command works on."""
+def workspace(db: Path | None) -> "Workspace":
+    """Return the workspace of a command, which stops in order when a signal comes."""
     from grpo_practice.workspace import Workspace
 
-    return Workspace(database(db))
+    return Workspace(database(db), command=as_typed(), signals=True)
 
 
 def open_store(db: Path | None) -> "Store":

@@ -1,6 +1,6 @@
 """What an evaluation and a practice run came to, for a person."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +12,14 @@ from grpo_practice.text import brief
 from grpo_practice.types import ALL_ROLLOUTS
 
 if TYPE_CHECKING:
-    from grpo_practice.practice.evidence import Evidence
-    from grpo_practice.reports.run_reports import EvalReport, KnownScore, PracticeReport
+    from grpo_practice.reports.known_scores import KnownScore
+    from grpo_practice.reports.rollout_report import RolloutReport
+    from grpo_practice.reports.run_reports import EvalReport, PracticeReport
     from grpo_practice.reports.shortfalls import Shortfall
     from grpo_practice.stats import Score
-    from grpo_practice.store import Store
     from grpo_practice.store.distillation import Distillation
     from grpo_practice.store.records import StepRow
-    from grpo_practice.types import Experience, Rollout
+    from grpo_practice.types import Experience
 
 SHOWN = 10
 """Experiences that a report lists."""
@@ -322,49 +322,38 @@ def show_library(
     run: str,
     *,
     limit: int | None = None,
-    evidence: Mapping[str, "Evidence"] | None = None,
+    evidence: Mapping[str, str] | None = None,
 ) -> None:
     """Print the experiences of a library, up to `limit` of them, with what stands behind each."""
     if not experiences:
         say(f"no experiences ({name} is empty)")
         return
-    from grpo_practice.practice.evidence import told
-
     say(f"{count(len(experiences), 'experience')} in {name}:")
     rows = list[tuple[str, str]]()
     for e in experiences[:limit]:
         rows.append((e.id, e.text))
         if evidence:
-            rows.append(("", told(evidence[e.id])))
+            rows.append(("", evidence[e.id]))
     facts(rows)
     if limit is not None and len(experiences) > limit:
         say(f"  and {len(experiences) - limit} more: {PROGRAM} experiences list --run {run}")
 
 
-def show_transcripts(store: "Store", report: "EvalReport", limit: int) -> None:
-    """Every rollout of the first `limit` questions: its messages, the verdict, the gold."""
-    found = (
-        (rollout, row.plan.slots[slot][1])
-        for row in store.steps(report.branch)
-        for (slot, _), (_, rollout) in sorted(
-            store.stored(report.branch, row, store.samples_of(row.plan), transcripts=True).items()
-        )
-    )
-    questions = groupby(found, key=lambda pair: (pair[0].slot, pair[0].sample.id))
-    for _, attempts in islice(questions, limit):
-        for rollout, planned in attempts:
-            _show(rollout, planned)
+def show_transcripts(rollouts: "Iterable[RolloutReport]", limit: int) -> None:
+    """Print every rollout of the first `limit` questions: its turns, the verdict, the gold."""
+    for _, attempts in islice(groupby(rollouts, key=lambda r: (r.step, r.rollout.slot)), limit):
+        for report in attempts:
+            _show(report)
 
 
-def _show(rollout: "Rollout", attempts: int) -> None:
-    from grpo_practice.practice.transcript import sections
-
-    if attempts > 1:
-        say(f"attempt {rollout.attempt + 1} of {attempts}", style="bold")
-    for section in sections(rollout.played):
-        say(section.heading, style="bold")
-        if section.pieces:
-            say(section.body)
+def _show(report: "RolloutReport") -> None:
+    rollout = report.rollout
+    if report.attempts > 1:
+        say(f"attempt {rollout.attempt + 1} of {report.attempts}", style="bold")
+    for heading, body in report.sections:
+        say(heading, style="bold")
+        if body:
+            say(body)
     played, verdict = rollout.played, rollout.verdict
     why = f": {played.error}" if played.error else ""
     outcome = "answered" if played.outcome == "ok" else played.outcome
