@@ -1,18 +1,18 @@
 """The public Python API: a database of runs, datasets and experiences, and what is done with it."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+import os
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from typing_extensions import override
-
-from grpo_practice.errors import ConfigError
+from grpo_practice.app.database_file import DatabaseFile
 from grpo_practice.events import Emit, silent, tee
 
 if TYPE_CHECKING:
+    from grpo_practice.app.any_config import AnyConfig
+    from grpo_practice.app.datasets import Datasets
     from grpo_practice.app.evaluation_run import EvalJob
     from grpo_practice.app.options import EvalOptions as EvalOptions
     from grpo_practice.app.options import PracticeOptions as PracticeOptions
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from grpo_practice.app.request import ConfigInput
     from grpo_practice.app.serving import Served as Served
     from grpo_practice.app.session import Session
-    from grpo_practice.export.formats import Format
+    from grpo_practice.export.formats import Exported, Format
     from grpo_practice.forecast.estimate import Forecast as Forecast
     from grpo_practice.forecast.estimate import Line as Line
     from grpo_practice.forecast.range import Range as Range
+    from grpo_practice.reports.database import DatabaseCheck, DatabaseCopy
     from grpo_practice.reports.experience_reports import ExperienceReport, LibraryReport
     from grpo_practice.reports.rollout_report import RolloutReport
     from grpo_practice.reports.run_reports import EvalReport, PracticeReport
@@ -35,21 +36,11 @@ T = TypeVar("T")
 Job = TypeVar("Job")
 Options = TypeVar("Options")
 
-DATABASE = "grpo-practice.db"
-"""Name of the database where none is given."""
 PORT = 8400
 """Port to serve at where none is given."""
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """An agent with what it learnt, as a text."""
-
-    text: str
-    format: "Format"
-
-
-class Workspace:
+class Workspace(DatabaseFile):
     """A database, and what is done with it; also a context manager, sync or async.
 
     Each call opens the file and closes it again, so that a workspace may be kept for as long as
@@ -62,31 +53,51 @@ class Workspace:
             StoppedError. Only for a program's main thread; else Ctrl-C is a KeyboardInterrupt.
     """
 
-    def __init__(
-        self, path: str | Path = DATABASE, *, command: str | None = None, signals: bool = False
-    ) -> None:
-        self.path = Path(path)
-        self._command, self._signals, self._closed = command, signals, False
+    # Data and configuration
 
-    @override
-    def __repr__(self) -> str:
-        return f"Workspace({str(self.path)!r})"
+    @property
+    def datasets(self) -> "Datasets":
+        """The datasets of this database."""
+        from grpo_practice.app.datasets import Datasets
 
-    def __enter__(self) -> Self:
-        return self
+        return Datasets(self._store)
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def load_config(self, name: str | None = None, overrides: Sequence[str] = ()) -> "AnyConfig":
+        """Load the configuration called `name`; without one, that of the latest run.
 
-    async def __aenter__(self) -> Self:
-        return self
+        Raises:
+            ConfigError: There is none, or it cannot be used.
+        """
+        from grpo_practice.app.any_config import load_config
+        from grpo_practice.config import read_environment
 
-    async def __aexit__(self, *_: object) -> None:
-        self.close()
+        return load_config(name, overrides, read_environment(os.environ), self._store)
 
-    def close(self) -> None:
-        """Refuse further calls; everything of earlier ones is on disk already."""
-        self._closed = True
+    def backup(self, target: str | Path | None = None, *, replace: bool = False) -> "DatabaseCopy":
+        """Copy the database as it is now, also while a run writes to it.
+
+        Args:
+            target: File to make (default: the database's name + .bak).
+            replace: Whether it may be there already.
+
+        Raises:
+            ConfigError: There is no database, or the copy may not have this name.
+            StoreError: The database is damaged, or the copy cannot be written.
+        """
+        from grpo_practice.app.database import backup_database
+
+        return backup_database(self.path, Path(target) if target else None, replace=replace)
+
+    def check(self) -> "DatabaseCheck":
+        """Look whether the database is whole; nothing is changed, and runs may go on.
+
+        Raises:
+            ConfigError: There is no database.
+            StoreError: It is not ours, or cannot be opened at all.
+        """
+        from grpo_practice.app.database import check_database
+
+        return check_database(self.path)
 
     # Stored runs
 
@@ -329,7 +340,7 @@ class Workspace:
         """
         from grpo_practice.app.agent_export import export_agent
         from grpo_practice.export.files import write_file
-        from grpo_practice.export.formats import format_of
+        from grpo_practice.export.formats import Exported, format_of
 
         path = None if output is None else Path(output)
         format = format or format_of(path)
@@ -383,30 +394,3 @@ class Workspace:
             store = stack.enter_context(self._store(create=True)) if record is not None else None
             to = None if store is None or record is None else (store, record, command)
             await serve_agent(Path(agent), port, to, on_ready=on_ready, emit=tee(on_event))
-
-    @contextmanager
-    def _store(self, *, create: bool = False, scratch: bool = False) -> "Iterator[Store]":
-        """Open the database for one call.
-
-        Args:
-            create: Make the file where there is none.
-            scratch: Open a copy instead, which is gone afterwards.
-
-        Raises:
-            ConfigError: There is no such file, or the workspace is closed.
-            StoreError: The file cannot be used.
-        """
-        # Imported here, as everything below is by the method that needs it: `import grpo_practice`
-        # and `grpo-practice --help` must not wait for what a run needs.
-        from grpo_practice.store import Store
-        from grpo_practice.store.scratch_copy import rehearsal
-
-        if self._closed:
-            raise ConfigError(f"{self!r} is closed", hint="open another one")
-        if not (create or scratch or self.path.exists()):
-            raise ConfigError(
-                f"there is no database {self.path} yet",
-                hint="name another with --db, or begin: grpo-practice data upload FILE --name NAME",
-            )
-        with rehearsal(self.path) if scratch else Store(self.path) as store:
-            yield store

@@ -127,7 +127,7 @@ def _play(ws: "Workspace", folder: Path) -> None:
 
     for name in ("practice", "test"):
         stored = ws.datasets.upload(name, folder / f"{name}.jsonl")
-        say(f"dataset {name}: {count(stored.row.n, 'question')}")
+        say(f"dataset {name}: {count(stored.dataset.n, 'question')}")
     config = folder / "practice.yaml"
     say("1. The agent as it is")
     with progress(json=False) as emit:

@@ -67,8 +67,8 @@ def _configured(
     """Add what the configuration leads to; how many requests were made."""
     import asyncio
 
+    from grpo_practice.app.any_config import load_config
     from grpo_practice.app.specs import teacher_context_text
-    from grpo_practice.cli.config import load
     from grpo_practice.config import PracticeConfig
     from grpo_practice.doctor.data import look_at_questions, look_at_verify, samples_of
     from grpo_practice.doctor.endpoints import asked_for, look_at_models, models_of
@@ -85,7 +85,7 @@ def _configured(
         text = "none given, and no run yet: endpoints, verify function and data are not checked"
         found.append(warning("config", text, "doctor --config FILE"))
         return 0
-    loaded = load(config, overrides, db, env)
+    loaded = load_config(config, overrides, env, lambda: Store(path))
     found.append(ok("config", f"{loaded.path or 'that of the latest run'} can be used"))
     found += [warning("config", text) for text in loaded.notices if text not in env.notices]
     settings = loaded.config
