@@ -137,6 +137,7 @@ def test_an_exception_in_on_event_ends_no_run(ws: Workspace) -> None:
         raise RuntimeError(type(event).__name__)
 
     assert ws.evaluate(config(), on_event=broken).score.n_scored_questions == N
+    ws.evaluate(on_event=broken)  # whose first event is a notice, before a run is open
 
 
 async def test_a_cancelled_run_goes_on_and_pays_nothing_twice(ws: Workspace) -> None:
