@@ -1,7 +1,7 @@
 """Runs the benchmarks and prints the table: `python -m bench [NAME …] [--runs 5] [--tiny]`.
 
-Each NAME is a module of this folder with `rows(runs, tiny=…)`; all of them without a name. The results
-lie in `bench/results/NAME.json`.
+Each NAME is a module of this folder with `rows(runs, tiny=…)`; all of them without a name. The
+results lie in `bench/results/NAME.json`.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
     python -m bench.endpoint [--port 0] [--latency lognormal:0.3,0.8,5] [--size 2048]
 
-The program prints its port, and answers until it is ended. Its answers are made for these
+The program prints its port, and answers until it is ended. The answers are made for these
 benchmarks: a question carries its answer (`#answer 42#`), a teacher's stage is known by
 the headings of its prompt, and replies are padded to `--size` bytes. `GET /stats` counts.
 """

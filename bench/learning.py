@@ -26,7 +26,7 @@ from grpo_practice.practice.group_policy import AGAIN
 from grpo_practice.prompts.system import render_library
 from grpo_practice.sim.lore import keys_in
 from grpo_practice.sim.world import Difficulty, Teaching, World
-from grpo_practice.store import Store
+from grpo_practice.store import Store, libraries
 from grpo_practice.types import Library, Sample
 
 SEEDS, CLIENT_SEEDS = 200, 10
@@ -215,7 +215,7 @@ def practised_in(
             " WHERE role = 'teacher'"
         )
         return Practised(
-            [_keys(store.library(row.library_out)) for row in report.steps],
+            [_keys(store.read(libraries.load, row.library_out)) for row in report.steps],
             rows("SELECT sum(reward), count(*) FROM v_rollouts GROUP BY step, slot"),
             [text for (text,) in rows("SELECT text FROM operations WHERE source = 'propose'")],
             (calls, tokens),

@@ -1,8 +1,8 @@
 """Practice in the simulated world without client, prompts or store: hundreds of runs in a minute.
 
 The model follows what student, teacher and librarian of `grpo_practice.sim` decide, on keys instead
-of texts. The draws of a place (epoch, question, attempt) are the same under every policy, so that two
-policies are compared on the same luck.
+of texts. The draws of a place (epoch, question, attempt) are the same under every policy, so that
+two policies are compared on the same luck.
 """
 
 from collections import Counter, defaultdict
@@ -22,7 +22,7 @@ from grpo_practice.practice.plan import plan_practice
 from grpo_practice.sim.questions import TOPICS, questions
 from grpo_practice.sim.world import Difficulty, Kind, Teaching, World, topic_of, unit
 from grpo_practice.store.records import Past, Play
-from grpo_practice.types import Experience, Operation, Sample
+from grpo_practice.types import Distilled, Experience, Operation, Sample
 from grpo_practice.types import Library as Stored
 
 Library = Mapping[int, str]
@@ -314,7 +314,8 @@ class _Run:
         )
         if self.counting == "nothing":
             evidence = {name: Evidence({0: -1}) for name in evidence}
-        cast = [merge.Proposal(op, n, q) for n, (q, op) in enumerate(proposed)]
+        groups = [Distilled(n, operations=(op,)) for n, (_, op) in enumerate(proposed)]
+        cast = merge.votes(merge.numbered(groups), [q for q, _ in proposed])
         changes = merge.changes(cast)
         asked = merged(self.world, now, changes, evidence, step)
         passed = merge.without_outvoted(asked, changes, evidence)

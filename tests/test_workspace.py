@@ -73,10 +73,8 @@ def test_the_page_runs_as_it_stands(tmp_path: Path) -> None:
 
 def test_every_public_method_is_on_the_page() -> None:
     page = PAGE.read_text("utf-8")
-    elsewhere = {"close", "serve", "serve_async", "delete_run", "load_config", "backup", "check"}
-    methods = {n for n in vars(Workspace) if not n.startswith("_")} - elsewhere
-    missing = {n for n in methods if f".{n}" not in page and f"`{n}`" not in page}
-    assert missing <= {"evaluate_async", "forecast_evaluation"}
+    methods = {n for n in dir(Workspace) if not n.startswith("_")}
+    assert not {n for n in methods if f".{n}(" not in page and f"`{n}`" not in page} - {"datasets"}
 
 
 def test_importing_the_package_brings_nothing_heavy() -> None:

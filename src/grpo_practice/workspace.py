@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from grpo_practice.app.database_file import DatabaseFile
-from grpo_practice.events import Emit, silent, tee
+from grpo_practice.app.stored_runs import StoredRuns
+from grpo_practice.events import Emit, Notice, silent, tee
 
 if TYPE_CHECKING:
     from grpo_practice.app.any_config import AnyConfig
@@ -20,15 +20,12 @@ if TYPE_CHECKING:
     from grpo_practice.app.request import ConfigInput
     from grpo_practice.app.serving import Served as Served
     from grpo_practice.app.session import Session
-    from grpo_practice.export.formats import Exported, Format
+    from grpo_practice.doctor.diagnosis import Diagnosis as Diagnosis
+    from grpo_practice.export.files import Exported
     from grpo_practice.forecast.estimate import Forecast as Forecast
     from grpo_practice.forecast.estimate import Line as Line
     from grpo_practice.forecast.range import Range as Range
-    from grpo_practice.reports.database import DatabaseCheck, DatabaseCopy
-    from grpo_practice.reports.experience_reports import ExperienceReport, LibraryReport
-    from grpo_practice.reports.rollout_report import RolloutReport
     from grpo_practice.reports.run_reports import EvalReport, PracticeReport
-    from grpo_practice.reports.stored_runs import RunReport, RunsReport
     from grpo_practice.store import Store
     from grpo_practice.store.queries.spending import Piloted as Piloted
 
@@ -40,7 +37,7 @@ PORT = 8400
 """Port to serve at where none is given."""
 
 
-class Workspace(DatabaseFile):
+class Workspace(StoredRuns):
     """A database, and what is done with it; also a context manager, sync or async.
 
     Each call opens the file and closes it again, so that a workspace may be kept for as long as
@@ -73,108 +70,23 @@ class Workspace(DatabaseFile):
 
         return load_config(name, overrides, read_environment(os.environ), self._store)
 
-    def backup(self, target: str | Path | None = None, *, replace: bool = False) -> "DatabaseCopy":
-        """Copy the database as it is now, also while a run writes to it.
+    def doctor(
+        self, config: str | None = None, *, sets: Sequence[str] = (), on_event: Emit = silent
+    ) -> "Diagnosis":
+        """Check all that a run needs before it costs: machine, endpoints, tools, verify, data.
+
+        Each endpoint is asked two tiny questions. Problems are in the result, never raised.
 
         Args:
-            target: File to make (default: the database's name + .bak).
-            replace: Whether it may be there already.
-
-        Raises:
-            ConfigError: There is no database, or the copy may not have this name.
-            StoreError: The database is damaged, or the copy cannot be written.
+            config: File, or its name in ./configs; None: the latest run's configuration.
+            sets: Overrides, `KEY=VALUE`.
+            on_event: Told what is being asked.
         """
-        from grpo_practice.app.database import backup_database
+        from grpo_practice.app.blocking import run_blocking
+        from grpo_practice.doctor.diagnose import DoctorRequest, diagnose
 
-        return backup_database(self.path, Path(target) if target else None, replace=replace)
-
-    def check(self) -> "DatabaseCheck":
-        """Look whether the database is whole; nothing is changed, and runs may go on.
-
-        Raises:
-            ConfigError: There is no database.
-            StoreError: It is not ours, or cannot be opened at all.
-        """
-        from grpo_practice.app.database import check_database
-
-        return check_database(self.path)
-
-    # Stored runs
-
-    def runs(self) -> "RunsReport":
-        """Return all runs, the oldest first."""
-        from grpo_practice.reports.stored_runs import RunsReport
-        from grpo_practice.store import runs
-
-        with self._store() as store:
-            return RunsReport(store.read(runs.every))
-
-    def run(self, name: str) -> "RunReport":
-        """Return the steps, scores and costs of a run.
-
-        Raises:
-            ConfigError: There is no such run.
-        """
-        from grpo_practice.reports.stored_runs import run_report
-
-        with self._store() as store:
-            return run_report(store, name)
-
-    def delete_run(self, name: str) -> list[str]:
-        """Delete a run and the evaluations that it made, and return their names.
-
-        Raises:
-            ConfigError: There is no such run.
-            LockedError: Somebody works on it.
-        """
-        with self._store() as store, store.lock(name):
-            return store.delete_run(name)
-
-    def rollouts(self, run: str, *, step: int | None = None) -> "Iterator[RolloutReport]":
-        """Yield the rollouts of a run with their transcripts, read as they are asked for.
-
-        Args:
-            run: Name of the run.
-            step: The only step to read; None reads all.
-
-        Raises:
-            ConfigError: There is no such run.
-        """
-        from grpo_practice.app.rollouts import rollouts_of
-
-        with self._store() as store:
-            yield from rollouts_of(store, run, step)
-
-    # Experiences
-
-    def experiences(
-        self, run: str | None = None, step: str | int = "last", *, quarantined: bool = False
-    ) -> "LibraryReport":
-        """Return the experiences of a library, with the evidence on each.
-
-        Args:
-            run: `RUN`, `RUN@BRANCH`, `RUN:STEP` or `L12`; None: the latest practice run.
-            step: `last`, `best`, or the number of a closed step.
-            quarantined: Whether to return also what was kept out, and why.
-
-        Raises:
-            ConfigError: There is no such library.
-        """
-        from grpo_practice.app.libraries import library_report
-
-        with self._store() as store:
-            return library_report(store, run, str(step), quarantined=quarantined)
-
-    def experience(self, name: str, run: str | None = None) -> "ExperienceReport":
-        """Return where the experience `E12` of a run comes from.
-
-        Raises:
-            ConfigError: There is no such run, or never was such an experience in it.
-        """
-        from grpo_practice.app.libraries import experience_report
-
-        with self._store() as store:
-            return experience_report(store, name, run)
+        request = DoctorRequest(database=self.path, config=config, overrides=sets)
+        return run_blocking(diagnose(request, lambda text: tee(on_event)(Notice(text))))
 
     # Practice and evaluation
 
@@ -322,33 +234,32 @@ class Workspace(DatabaseFile):
         run: str | None = None,
         step: str | int = "last",
         *,
-        format: "Format | None" = None,
+        format: str | None = None,
         output: str | Path | None = None,
         force: bool = False,
     ) -> "Exported":
-        """Return the agent with what it learnt as a text, and write it to a file if one is named.
+        """Return the agent with what it learnt, and write it to a file or folder if one is named.
 
         Args:
             run: `RUN`, `RUN@BRANCH`, `RUN:STEP` or `L12`; None: the latest practice run.
             step: `last`, `best`, or the number of a closed step.
             format: None: by the file's name.
-            output: File to write.
-            force: Whether to replace the file.
+            output: File or folder to write.
+            force: Whether to replace it.
 
         Raises:
             ConfigError: There is no such library, or the file cannot be written.
         """
-        from grpo_practice.app.agent_export import export_agent
-        from grpo_practice.export.files import write_file
-        from grpo_practice.export.formats import Exported, format_of
+        from grpo_practice.app.agent_export import export_files
+        from grpo_practice.export.files import Exported, write_files
+        from grpo_practice.export.render import format_by_name
 
-        path = None if output is None else Path(output)
-        format = format or format_of(path)
+        format = format or format_by_name(str(output or ""))
         with self._store() as store:
-            text = export_agent(store, run, str(step), format)
-        if path is not None:
-            write_file(path, text, force=force)
-        return Exported(text, format)
+            exported = Exported(export_files(store, run, str(step), format), format)
+        if output is not None:
+            write_files(Path(output), exported.files, force=force)
+        return exported
 
     def serve(
         self,

@@ -58,10 +58,8 @@ class Project:
         return Session(store, self.events.append, "test")
 
     def practice_job(self, store: Store, *overrides: str, **request: Any) -> PracticeJob:
-        asked = PracticeRequest(
-            config=self.config, sets=overrides, env={}, caps=self.caps, **request
-        )
-        return prepare_practice(self.session(store), asked)
+        given = {"config": self.config, "env": {}, "caps": self.caps, **request}
+        return prepare_practice(self.session(store), PracticeRequest(sets=overrides, **given))
 
     def eval_job(self, store: Store, *overrides: str, **request: Any) -> EvalJob:
         given = {"config": self.config, "env": {}, "caps": self.caps, **request}

@@ -13,7 +13,8 @@ from grpo_practice.errors import ConfigError, FingerprintError, RunFailedError
 from grpo_practice.events import Notice, RolloutFinished
 from grpo_practice.reports.run_reports import EvalReport
 from grpo_practice.sim import stage_of
-from grpo_practice.store import Store, runs
+from grpo_practice.store import Store, datasets
+from grpo_practice.store.queries import runs
 from grpo_practice.types import Verdict
 from tests.app.project import Project, served
 from tests.fakes import cancelling, completion
@@ -40,7 +41,9 @@ def project(tmp_path: Path) -> Project:
 def break_for(project: Project, n: int) -> None:
     """The flaky function fails for the first n questions from now on."""
     with Store(project.db) as store:
-        asked = [s.question for s in store.samples(store.dataset("test").id)]
+        asked = [
+            s.question for s in store.read(datasets.samples, store.read(datasets.get, "test").id)
+        ]
     (project.folder / "odd").write_text("\n".join(asked[:n]), "utf-8")
 
 

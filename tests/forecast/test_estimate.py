@@ -19,7 +19,7 @@ from grpo_practice.forecast.range import Range
 from grpo_practice.forecast.remaining_calls import forecast as forecast_of_job
 from grpo_practice.llm.budget import Account, Amount, Caps
 from grpo_practice.pilot import run_pilot
-from grpo_practice.store import Store
+from grpo_practice.store import Store, datasets
 from grpo_practice.store.scratch_copy import rehearsal
 from tests.app.project import Project, served
 
@@ -78,7 +78,7 @@ def test_a_dry_run_leaves_what_a_killed_command_left(project: Project) -> None:
     log = project.db.with_name(f"{project.db.name}-wal")
     before = project.db.read_bytes(), log.read_bytes()
     with rehearsal(project.db) as store, pytest.raises(DataError, match="no dataset 'test'"):
-        store.dataset("test")
+        store.read(datasets.get, "test")
     assert (project.db.read_bytes(), log.read_bytes()) == before
     assert before[1]
 

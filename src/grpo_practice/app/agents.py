@@ -71,13 +71,13 @@ async def open_agent(
 
 
 ModelOpener = Callable[[ModelConfig], Awaitable[Callable[[Scope], Chat]]]
-"""Gives a tool its model."""
+"""Opener of the model that a tool asks."""
 
 
 async def open_toolkit(
     toolkit: Toolkit, reader: ModelOpener, folder: Path
 ) -> AbstractAsyncContextManager[list[Tool]]:
-    """Its tools, once the context is entered; then a ConfigError says why it cannot be had."""
+    """Return a context that opens the toolkit's tools, or raises a ConfigError as it is entered."""
     match toolkit:
         case PythonToolkit():
             from grpo_practice.tools.python import open_python
@@ -95,7 +95,7 @@ async def open_toolkit(
 
 
 def check_stop(names: Iterable[str], tools: Sequence[Tool]) -> None:
-    """Nothing when each of them is a tool.
+    """Raise unless each of these names is a tool.
 
     Raises:
         ConfigError: One is not, so that no rollout would ever stop at it.
@@ -110,7 +110,7 @@ def check_stop(names: Iterable[str], tools: Sequence[Tool]) -> None:
 
 
 def chosen(name: str, toolkit: Toolkit, tools: list[Tool]) -> list[Tool]:
-    """Those of the toolkit's tools that are activated, in the order the config names them.
+    """Return the toolkit's activated tools, in the order in which the config names them.
 
     Raises:
         ConfigError: It has no such tool.

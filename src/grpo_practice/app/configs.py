@@ -26,8 +26,8 @@ from grpo_practice.config.reading.discover import Command
 from grpo_practice.config.reading.yaml_reader import Tree, parse_yaml
 from grpo_practice.config.schema.provider import WORKED_OUT
 from grpo_practice.errors import ConfigError
-from grpo_practice.store import Store, branches, runs
-from grpo_practice.store.queries import scores
+from grpo_practice.store import Store, branches, steps
+from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import Branch, RunRow
 from grpo_practice.store.run_names import eval_name, library_variant
 from grpo_practice.types import Library
@@ -138,12 +138,11 @@ def _library(store: Store, request: EvalRequest) -> Library:
 
 def _variants(request: EvalRequest, objects: PythonObjects, library: Library) -> list[str]:
     """Return the parts of the run's name that agent, model, verify and library add."""
-    agent = request.agent
-    verify = objects.verify.name if objects.verify else request.verify
+    agent = request.agent.stem if isinstance(request.agent, Path) else objects.agent_name
+    verify = objects.verify_name or request.verify
+    named = {"model": request.model, "verify": verify}
     parts = [library_variant(library)] if request.library is not None else []
-    if agent is not None:
-        parts.append(agent.stem if isinstance(agent, Path) else agent.__name__)
-    return parts + [f"{k}={v}" for k, v in (("model", request.model), ("verify", verify)) if v]
+    return [*parts, *([agent] if agent else []), *(f"{k}={v}" for k, v in named.items() if v)]
 
 
 def _overrides(request: EvalRequest, objects: PythonObjects) -> list[Override]:
@@ -163,7 +162,7 @@ def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> Eva
     Raises:
         ConfigError: No function is named, or there is no such run, or it is not complete.
     """
-    verify = objects.verify.name if objects.verify else request.verify
+    verify = objects.verify_name or request.verify
     if verify is None or request.agent is not None or request.model is not None:
         raise ConfigError(
             "--rejudge scores rollouts that are there: give it --verify, and no agent or model",
@@ -173,7 +172,7 @@ def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> Eva
     if run is None and request.config is not None:
         file = config_file(request.config, "eval")
         run = eval_name(load_eval(file, request.overrides, env).config.exp_id)
-    found = store.run(run) if run else store.read(runs.latest, ["eval"])
+    found = store.read(runs.get, run) if run else store.read(runs.latest, ["eval"])
     stored = store.read(runs.config, found.name) if found else None
     if found is None or stored is None or found.head_branch is None:
         raise ConfigError("there is no evaluation to score again", hint="grpo-practice runs list")
@@ -196,7 +195,7 @@ def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> Eva
 
 
 def _check_complete(store: Store, run: RunRow, branch: Branch) -> None:
-    rows = store.steps(branch)
+    rows = store.read(steps.on_line, branch)
     if any(row.left_out for row in rows):
         raise ConfigError(
             f"{run.name} has left out groups whose question taught nothing before, so that a score"

@@ -17,10 +17,11 @@ from grpo_practice.agents import Agent
 from grpo_practice.canonical import digest
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.errors import ConfigError
+from grpo_practice.text import LOOPBACK
 from grpo_practice.user_code import UserFunction
 
 DISTRIBUTIONS = {"agents": "openai-agents"}
-"""Where a module that agents are written with has another name than what installs it."""
+"""Distributions that have another name than the module that agents import."""
 FORM = "write `file.py:function` or `package.module:function`"
 
 
@@ -45,7 +46,7 @@ async def open_own(
     Raises:
         ConfigError: The program cannot be had.
     """
-    from grpo_practice.agents.custom_agents import OwnAgent, Program
+    from grpo_practice.agents.custom_agents import CustomAgent, Program
     from grpo_practice.agents.programs import CommandProgram, FunctionProgram
     from grpo_practice.chat_server.proxy import Proxy
 
@@ -61,16 +62,16 @@ async def open_own(
             program = CommandProgram(_command(config, folder), folder)
         proxy = Proxy()
         async with proxy.served():
-            yield OwnAgent(program, proxy, notice)
+            yield CustomAgent(program, proxy, notice)
 
 
 @contextmanager
 def _no_detour() -> Iterator[None]:
-    """In the block, a function's own client reaches this machine without a proxy in between."""
+    """Let a function's own client reach this machine without a proxy in between, in the block."""
     before = {name: os.environ.get(name) for name in ("NO_PROXY", "no_proxy")}
     known = [text for text in before.values() if text]
     for name in before:
-        os.environ[name] = ",".join([*known, "127.0.0.1"])
+        os.environ[name] = ",".join([*known, LOOPBACK])
     try:
         yield
     finally:
@@ -82,7 +83,7 @@ def _no_detour() -> Iterator[None]:
 
 
 def check_own(config: AgentConfig, folder: Path) -> None:
-    """It can be had.
+    """Raise unless the user's program can be had.
 
     Raises:
         ConfigError: It cannot; the message says why.
@@ -94,7 +95,7 @@ def check_own(config: AgentConfig, folder: Path) -> None:
 
 
 def sha_of(config: AgentConfig, folder: Path) -> str | None:
-    """Hash of the file with the function, or of the files beside the config that a command names.
+    """Return the hash of the function's file, or of the files that a command names.
 
     None for an agent that is no program. What a program imports is not looked at.
 
@@ -121,7 +122,7 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def _file_of(name: str, folder: Path) -> Path | None:
-    """The file that a function is in; None where its module has none."""
+    """Return the file that a function is in; None where its module has none."""
     where, _ = _split(name)
     if where.endswith(".py"):
         places = (folder / Path(where).expanduser(), Path.cwd() / where)
@@ -165,7 +166,7 @@ def _load(name: str, folder: Path) -> Callable[..., Any]:
 
 
 def _missing(error: BaseException) -> str | None:
-    """What to install where a module is missing."""
+    """Return what to install where a module is missing."""
     if not isinstance(error, ModuleNotFoundError) or not error.name:
         return None
     module = error.name.partition(".")[0]
@@ -174,7 +175,7 @@ def _missing(error: BaseException) -> str | None:
 
 @cache
 def _loaded(source: UserFunction) -> Callable[..., Any]:
-    """The function of a file, which is run once."""
+    """Return the function of a file, which is run once."""
     return source.load()
 
 
@@ -196,12 +197,9 @@ def check_call(name: str, function: Callable[..., Any]) -> None:
 
 
 def _importable(folder: Path) -> None:
-    """Modules in the folder can be imported from now on, also while the function runs.
-
-    They come last, so that none takes the place of an installed one.
-    """
+    """Make the folder's modules importable from now on, also while the function runs."""
     if str(folder) not in sys.path:
-        sys.path.append(str(folder))
+        sys.path.append(str(folder))  # last, so that none takes the place of an installed one
 
 
 def _command(config: AgentConfig, folder: Path) -> tuple[str, ...]:

@@ -132,7 +132,7 @@ class Datasets:
         verify: str | None,
     ) -> StoredDataset:
         with self._store(create=True) as store:
-            held = _samples(store, store.dataset(name)) if if_exists == "append" else []
+            held = _named(store, name)[1] if if_exists == "append" else []
             samples, notes = joined(held, found.samples, dedup=dedup)
             row, new = store.add_dataset(name, samples, origin=origin, replace=if_exists != "fail")
         read = ReadResult(samples, [*found.notes, *notes], found.skipped)
@@ -192,7 +192,7 @@ class Datasets:
             DataError: There is none of this name.
         """
         with self._store() as store:
-            return store.dataset(name)
+            return store.read(datasets.get, name)
 
     def delete(self, name: str) -> None:
         """Give a name back; runs keep the rows that they used.
@@ -231,7 +231,7 @@ class Datasets:
         with self._store() as store:
             dataset, samples = _named(store, name)
             known = {part: store.read(datasets.find, part) for part in parts}
-            held = {p: _samples(store, row) for p, row in known.items() if row is not None}
+            held = {p: store.read(datasets.samples, row.id) for p, row in known.items() if row}
             divided = split(
                 samples,
                 parts,
@@ -289,12 +289,8 @@ class Datasets:
 
 
 def _named(store: Store, name: str) -> tuple[DatasetRow, Sequence[Sample]]:
-    dataset = store.dataset(name)
-    return dataset, _samples(store, dataset)
-
-
-def _samples(store: Store, dataset: DatasetRow) -> Sequence[Sample]:
-    return [*store.samples(dataset.id)]
+    dataset = store.read(datasets.get, name)
+    return dataset, store.read(datasets.samples, dataset.id)
 
 
 def _check(name: str, verify: str | None) -> None:

@@ -2,17 +2,15 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 
-from grpo_practice.agents import Agent
-from grpo_practice.agents.simple import play_simple
-from grpo_practice.app.agents import open_agent
 from grpo_practice.app.clients import Models
 from grpo_practice.app.configs import eval_config
 from grpo_practice.app.custom_agent import check_own, sha_of
+from grpo_practice.app.player import PlayerSpec, open_player
 from grpo_practice.app.preflight import (
     check_golds,
     check_models,
@@ -23,7 +21,7 @@ from grpo_practice.app.preflight import (
 )
 from grpo_practice.app.python_objects import AgentFunction, PythonObjects, python_objects
 from grpo_practice.app.request import EvalRequest
-from grpo_practice.app.session import OpenRun, PilotOverError, Session, open_run, to_the_end
+from grpo_practice.app.session import OpenRun, PilotOverError, Session, announced, open_run
 from grpo_practice.app.specs import DEFAULT_LIMITS, EvalTarget, eval_spec
 from grpo_practice.config import Loaded
 from grpo_practice.config.schema.runs import EvalConfig, PracticeSettings
@@ -32,16 +30,14 @@ from grpo_practice.evaluate import Evaluation, evaluate, plan_eval, unfinished
 from grpo_practice.events import RunStarted
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.reports.run_reports import EvalReport, eval_report
-from grpo_practice.rollout import Player
-from grpo_practice.store import Store, branches, datasets, runs
-from grpo_practice.store.queries import scores
+from grpo_practice.store import Store, branches, datasets, steps
+from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
 from grpo_practice.types import PlannedStep
 from grpo_practice.verify.resolve import VerifyFunction, resolve
-from grpo_practice.verify.verifier import Verifier
 
 FEWER = "pass_k"
-"""The key of a diff that says fewer rollouts are asked for."""
+"""Key of a diff that says fewer rollouts are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +89,7 @@ def eval_job(
     config, folder = loaded.config, loaded.base_dir
     if target.rejudge is None and objects.agent is None:
         check_own(config.agent, folder)
-    check_models(config.agent.model, config.judge_model)
+    check_models(config)
     verify = objects.verify or resolve(
         config.verify.name, config.verify.params, config.verify.timeout_s, folder
     )
@@ -101,12 +97,12 @@ def eval_job(
     dataset = eval_dataset(session, config.data, folder)
     job = EvalJob(session, loaded, target, dataset, verify, objects.agent, limits, limit)
     if not _checked(session.store, spec_of(job)):
-        check_golds(session.store.samples(dataset.id), verify, dataset.name)
+        check_golds(session.store.read(datasets.samples, dataset.id), verify, dataset.name)
     return job
 
 
 def _checked(store: Store, spec: RunSpec) -> bool:
-    """True when the run was begun with this dataset and this verify function, so with its golds."""
+    """Return whether the run was begun with these golds: this dataset and verify function."""
     found = store.read(runs.find, spec.name)
     if found is None or found.head_branch is None:
         return False
@@ -130,25 +126,26 @@ async def run_eval(job: EvalJob) -> EvalReport:
         rows = steps_of(job, run.branch)
         total = sum(row.plan.rollouts for row in rows)
         done = sum(store.read(scores.there, run.branch).values())
-        run.emit(RunStarted(run.branch.run, run.branch.id, len(rows), total, done, spec.simulated))
-        left = any(unfinished(row) for row in rows)
-        if left:
-            await _play(job, run, rows)
-        if left and job.pilot is not None:
-            raise PilotOverError
-        # In a thread: it imports numpy and scipy, which takes a while.
-        reports.append(
-            await asyncio.to_thread(
-                eval_report,
-                store,
-                job.config,
-                run.branch,
-                run.invocation,
-                simulated=spec.simulated,
+        begun = RunStarted(run.branch.run, run.branch.id, len(rows), total, done, spec.simulated)
+        with announced(job.session, begun):
+            left = any(unfinished(row) for row in rows)
+            if left:
+                await _play(job, run, rows)
+            if left and job.pilot is not None:
+                raise PilotOverError
+            # In a thread: it imports numpy and scipy, which takes a while.
+            reports.append(
+                await asyncio.to_thread(
+                    eval_report,
+                    store,
+                    job.config,
+                    run.branch,
+                    run.invocation,
+                    simulated=spec.simulated,
+                )
             )
-        )
-        if job.limit and not all(row.closed for row in steps_of(job, run.branch)):
-            raise PilotOverError  # the other questions that were planned are left
+            if job.limit and not all(row.closed for row in steps_of(job, run.branch)):
+                raise PilotOverError  # the other questions that were planned are left
     return reports[0]
 
 
@@ -176,8 +173,8 @@ def following(job: EvalJob) -> EvalJob:
     found = store.read(runs.find, job.target.name)
     if source is None or found is None or found.head_branch is None:
         return job
-    judged = store.steps(store.read(branches.load, found.head_branch))
-    there = {row.plan: row.played_by or row.branch_id for row in store.steps(source)}
+    judged = store.read(steps.on_line, store.read(branches.load, found.head_branch))
+    there = {row.plan: row.played_by or row.branch_id for row in store.read(steps.on_line, source)}
     if not judged or {row.plan: row.played_by for row in judged} == there:
         return job
     job.session.notice(f"{source.run} has changed since it was scored as {found.name}: begun anew")
@@ -228,8 +225,8 @@ def steps_of(job: EvalJob, branch: Branch) -> list[StepRow]:
     """Return the steps of the evaluation, or of the one whose rollouts it scores again."""
     store = job.session.store
     if job.target.rejudge is not None:
-        return store.plan_rejudge(branch, store.steps(job.target.rejudge))
-    return store.steps(branch)
+        return store.plan_rejudge(branch, store.read(steps.on_line, job.target.rejudge))
+    return store.read(steps.on_line, branch)
 
 
 async def _play(job: EvalJob, run: OpenRun, rows: Sequence[StepRow]) -> None:
@@ -241,25 +238,23 @@ async def _play(job: EvalJob, run: OpenRun, rows: Sequence[StepRow]) -> None:
         admission=job.session.admission,
         prices=config.prices,
     )
-    async with (
-        models,
-        Verifier(job.verify) as verifier,
-        _plays(job, models, run) as agent,
-    ):
-        judge = config.judge_model or config.agent.model
-        player = Player(
-            agent=agent,
-            student=await models.chats(config.agent.model, "student"),
-            judge=await models.chats(judge, "judge"),
-            verify=to_the_end(job.session, verifier),
-            run_seed=config.seed,
-            task_timeout_s=job.limits.task_timeout,
-        )
+    spec = PlayerSpec(
+        agent=config.agent,
+        base_dir=job.loaded.base_dir,
+        student=config.student,
+        judge=config.judge,
+        verify=job.verify,
+        run_seed=config.seed,
+        task_timeout_s=job.limits.task_timeout,
+        only_scores=job.target.rejudge is not None,
+        function=job.agent,
+    )
+    async with models, open_player(spec, job.session, run, models) as (player, _):
         evaluation = Evaluation(
             branch=run.branch,
             player=player,
             system=system_prompt(config.agent.agent.instructions, library),
-            library_id=library.id or None,
+            library=library,
             concurrency=config.concurrency,
             max_failed_share=job.limits.max_failed_share,
             land=job.session.admission.land,
@@ -267,10 +262,3 @@ async def _play(job: EvalJob, run: OpenRun, rows: Sequence[StepRow]) -> None:
             limit=job.limit,
         )
         await evaluate(evaluation, job.session.store, rows, run.emit)
-
-
-def _plays(job: EvalJob, models: Models, run: OpenRun) -> AbstractAsyncContextManager[Agent]:
-    """Open the agent; where rollouts are only scored again nobody plays, so no tool is opened."""
-    if job.target.rejudge is not None:
-        return nullcontext(play_simple)
-    return open_agent(job.config.agent, models, run, job.loaded.base_dir, job.agent)

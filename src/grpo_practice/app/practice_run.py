@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from grpo_practice.app.agents import open_agent
 from grpo_practice.app.clients import Models, endpoint_of
 from grpo_practice.app.configs import practice_config
 from grpo_practice.app.custom_agent import check_own, sha_of
 from grpo_practice.app.evaluation_run import FEWER, EvalJob, eval_job, run_eval
 from grpo_practice.app.library_refs import library_of
+from grpo_practice.app.player import PlayerSpec, open_player
 from grpo_practice.app.preflight import (
     LOST,
     check_golds,
@@ -23,8 +23,8 @@ from grpo_practice.app.preflight import (
 )
 from grpo_practice.app.python_objects import AgentFunction, PythonObjects, python_objects
 from grpo_practice.app.request import PracticeRequest
-from grpo_practice.app.session import OpenRun, PilotOverError, Session, open_run, to_the_end
-from grpo_practice.app.specs import EvalTarget, practice_spec, teacher_context, teacher_of
+from grpo_practice.app.session import OpenRun, PilotOverError, Session, announced, open_run
+from grpo_practice.app.specs import EvalTarget, practice_spec, teacher_context
 from grpo_practice.config import Loaded
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.runs import PracticeConfig, PracticeSettings
@@ -39,15 +39,13 @@ from grpo_practice.practice.reading import room_of
 from grpo_practice.practice.teacher import Teacher
 from grpo_practice.prompts import Prompt, load_prompts, prompts_from
 from grpo_practice.reports.run_reports import PracticeReport, practice_report
-from grpo_practice.rollout import Player
-from grpo_practice.store import branches, datasets
+from grpo_practice.store import branches, datasets, steps
 from grpo_practice.store.queries import scores
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
 from grpo_practice.store.resume import diff
 from grpo_practice.store.run_names import eval_name, library_variant
 from grpo_practice.types import Library, PlannedStep
 from grpo_practice.verify.resolve import VerifyFunction, resolve
-from grpo_practice.verify.verifier import Verifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +93,9 @@ def prepare_practice(session: Session, request: PracticeRequest) -> PracticeJob:
     verify = objects.verify or resolve(spec.name, spec.params, spec.timeout_s, folder)
     check_texts({f"the file of verify {verify.name}": verify.source})
     dataset = dataset_of(session, config.data.practice_dataset_name, folder)
-    samples = list(session.store.samples(dataset.id))[: settings.rollout_data_truncate]
+    samples = session.store.read(datasets.samples, dataset.id)[: settings.rollout_data_truncate]
     check_golds(samples, verify, dataset.name)
-    check_models(config.evaluation.agent.model, settings.teacher_model)
+    check_models(config)
     if start is None:  # a run that began with a library goes on without naming it again
         start = session.store.read(branches.start_library, config.exp_id)
     prompts = load_prompts(folder / Path(settings.prompts_dir) if settings.prompts_dir else None)
@@ -168,26 +166,27 @@ def spec_of(job: PracticeJob) -> RunSpec:
 async def _run(job: PracticeJob) -> PracticeReport:
     spec, store = spec_of(job), job.session.store
     with open_run(job.session, spec, partial(planned, job)) as run:
-        rows = store.steps(run.branch)
+        rows = store.read(steps.on_line, run.branch)
         there = store.read(scores.there, run.branch)
         done = sum(r.rollouts if r.closed else there.get(r.plan.step, 0) for r in rows)
         total = sum(row.rollouts for row in rows)
-        run.emit(RunStarted(run.branch.run, run.branch.id, len(rows), total, done, spec.simulated))
-        left = any(not row.closed for row in rows)
-        if left or job.tests or job.selects:
-            await _work(job, run, rows)
-        if left and job.pilot is not None:
-            raise PilotOverError
-        report = practice_report(
-            store,
-            run.branch,
-            run.invocation,
-            exp_id=job.config.exp_id,
-            simulated=spec.simulated,
-        )
-        # Raised inside the block, so that the invocation is on record as one that failed.
-        if report.why_failed:
-            raise NotLearntError(report)
+        begun = RunStarted(run.branch.run, run.branch.id, len(rows), total, done, spec.simulated)
+        with announced(job.session, begun):
+            left = any(not row.closed for row in rows)
+            if left or job.tests or job.selects:
+                await _work(job, run, rows)
+            if left and job.pilot is not None:
+                raise PilotOverError
+            report = practice_report(
+                store,
+                run.branch,
+                run.invocation,
+                exp_id=job.config.exp_id,
+                simulated=spec.simulated,
+            )
+            # Raised inside the block, so that the invocation is on record as one that failed.
+            if report.why_failed:
+                raise NotLearntError(report)
     return report
 
 
@@ -213,7 +212,7 @@ def planned(
             hint="undo the change, or add --restart-step N to plan afresh from step N on",
         )
     if branch.dataset_id != job.dataset.id:
-        at_start = store.samples(branch.dataset_id)
+        at_start = store.read(datasets.samples, branch.dataset_id)
         ids = [s.id for s in at_start][: settings.rollout_data_truncate]
     plan = plan_practice(
         ids,
@@ -244,8 +243,6 @@ async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
     session = job.session
     left = any(not row.closed for row in rows)  # a finished run may have an older version's prompts
     config, settings = job.config, job.config.practice
-    agent, judge = config.evaluation.agent, config.evaluation.judge_model
-    distils = teacher_of(config)
     models = Models(
         run.ledger,
         run.emit,
@@ -253,35 +250,29 @@ async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
         admission=session.admission,
         prices=config.evaluation.prices,
     )
-    async with (
-        models,
-        Verifier(job.verify) as verifier,
-        open_agent(agent, models, run, job.loaded.base_dir, job.agent) as plays,
-    ):
-        player = Player(
-            agent=plays,
-            student=await models.chats(at_practice(config), "student"),
-            judge=await models.chats(judge or agent.model, "judge"),
-            verify=to_the_end(session, verifier),
-            run_seed=settings.seed,
-            task_timeout_s=settings.task_timeout,
-        )
-        later = replace(
-            player,
-            student=await models.chats(at_practice(config), "student", later=True),
-            judge=await models.chats(judge or agent.model, "judge", later=True),
-        )
+    spec = PlayerSpec(
+        agent=config.evaluation.agent,
+        base_dir=job.loaded.base_dir,
+        student=at_practice(config),
+        judge=config.judge,
+        verify=job.verify,
+        run_seed=settings.seed,
+        task_timeout_s=settings.task_timeout,
+        function=job.agent,
+    )
+    async with models, open_player(spec, session, run, models) as (player, later):
+        reply = endpoint_of(config.teacher)[0].get("max_tokens")
         teacher = Teacher(
-            chat=await models.chats(distils, "teacher"),
+            chat=await models.chats(config.teacher, "teacher"),
             prompts=prompts_from(run.branch.prompts) if left else {},
             agent_objective=settings.agent_objective,
             learning_objective=settings.learning_objective,
             truth=settings.given_ground_truth,
             limit=settings.num_experiences_per_query,
             run_seed=settings.seed,
-            instructions=agent.agent.instructions,
+            instructions=config.evaluation.agent.agent.instructions,
             summaries=settings.summaries,
-            room=room_of(teacher_context(config), endpoint_of(distils)[0].get("max_tokens")),
+            room=room_of(teacher_context(config), reply),
         )
         practice = Practice(
             branch=run.branch,
@@ -290,12 +281,9 @@ async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
             player=player,
             later=later,
             teacher=teacher,
-            concurrency=settings.rollout_concurrency,
-            max_failed_share=settings.max_failed_share,
+            settings=settings,
             land=session.admission.land,
             after_step=_after_step(job, rows),
-            skip_uniform=skips(settings),
-            overlap=settings.overlap,
             guard=_guard(job, run.branch) if settings.answer_guard else None,
             pilot=job.pilot,
         )
@@ -311,19 +299,14 @@ def _guard(job: PracticeJob, branch: Branch) -> AnswerGuard:
 
 
 def at_practice(config: PracticeConfig) -> ModelConfig:
-    """The agent's model at the practice temperature; evaluation keeps the agent's own."""
-    model = config.evaluation.agent.model
+    """Return the agent's model at the practice temperature; evaluation keeps the agent's own."""
+    model = config.student
     warm = {"temperature": config.practice.rollout_temperature}
     return model.model_copy(update={"model_settings": model.model_settings.model_copy(update=warm)})
 
 
-def skips(settings: PracticeSettings) -> bool:
-    """True when later epochs leave out half of what taught nothing."""
-    return settings.group_policy == "skip_uniform"
-
-
 def due(settings: PracticeSettings, rows: Sequence[StepRow]) -> set[int]:
-    """The steps after which libraries are evaluated, if they are."""
+    """Return the steps after which libraries are evaluated, if they are."""
     if settings.eval_strategy == "epoch":
         return set({row.plan.epoch: row.plan.step for row in rows}.values())
     steps = {row.plan.step for row in rows}
@@ -366,5 +349,5 @@ async def evaluate_library(
 
 
 def select_variant(dataset: str) -> str:
-    """The part of an evaluation's name that says it chooses among libraries."""
+    """Return the part of an evaluation's name that says it chooses among libraries."""
     return f"data={Path(dataset).stem if '.' in dataset else dataset}"

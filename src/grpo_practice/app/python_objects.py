@@ -5,20 +5,17 @@ another agent, or another judge, as a changed file is. Values that a function ca
 it imports, are not looked at.
 """
 
-import asyncio
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
-from textwrap import dedent
 from typing import Any
 
 from grpo_practice.app.custom_agent import check_call
 from grpo_practice.config.reading.compose import Override
 from grpo_practice.errors import ConfigError
-from grpo_practice.user_code import EvaluationSample, UserFunction, accepts, is_async
-from grpo_practice.verify.resolve import ASYNC_TIMEOUT_S, VerifyFunction
+from grpo_practice.verify.resolve import VerifyFunction, resolve_callable
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +37,20 @@ class PythonObjects:
     verify: VerifyFunction | None
 
     @property
+    def agent_name(self) -> str | None:
+        """Name of the agent in names of runs."""
+        return None if self.agent is None else _short(self.agent.name)
+
+    @property
+    def verify_name(self) -> str | None:
+        """Name of the verify function in the configuration and in names of runs."""
+        if self.verify is None:
+            return None
+        module, name = self.verify.name.rpartition(":")[0], _short(self.verify.name)
+        # A config that names a file's function has a judge, as this one needs; others have none.
+        return f"{module}.py:{name}" if self.verify.asks_judge else name
+
+    @property
     def overrides(self) -> list[Override]:
         """Keys of the configuration that name these functions, for the record."""
         found = list[Override]()
@@ -48,9 +59,14 @@ class PythonObjects:
                 ("evaluation.agent.type", "python"),
                 ("evaluation.agent.function", self.agent.name),
             ]
-        if self.verify is not None:
-            found.append(("evaluation.verify", self.verify.name))
+        if self.verify_name is not None:
+            found.append(("evaluation.verify", self.verify_name))
         return found
+
+
+def _short(name: str) -> str:
+    """Return the last part of `module:outer.<locals>.name`, fit for a name of a run."""
+    return re.sub(r"\W+", "_", name.rpartition(":")[2].rpartition(".")[2])
 
 
 def python_objects(agent: object, verify: object) -> PythonObjects:
@@ -61,7 +77,7 @@ def python_objects(agent: object, verify: object) -> PythonObjects:
     """
     return PythonObjects(
         agent_function(agent) if callable(agent) else None,
-        verify_function(verify) if callable(verify) else None,
+        resolve_callable(verify, {}) if callable(verify) else None,
     )
 
 
@@ -71,54 +87,14 @@ def agent_function(function: Callable[..., Any]) -> AgentFunction:
     Raises:
         ConfigError: It has no source, or cannot be called as an agent is.
     """
-    name = f"{function.__module__}:{_name(function, 'agent')}"
-    source = _source(function, "agent")
+    name = f"{function.__module__}:{getattr(function, '__qualname__', type(function).__name__)}"
     check_call(name, function)
-    return AgentFunction(name, function, sha256(source.encode()).hexdigest())
-
-
-def verify_function(function: Callable[..., Any]) -> VerifyFunction:
-    """Return the function as one that scores answers.
-
-    It runs in this process: an async one on the loop, with `llm` where it takes that; any other in
-    a thread, which nothing can end.
-
-    Raises:
-        ConfigError: It has no source, or cannot be called with a sample.
-    """
-    func, source = _name(function, "verify"), _source(function, "verify")
-    # The form of a function in a file, so that a config may name it and it may ask a judge. Not
-    # the file itself: a notebook has another one in every session.
-    name = f"{function.__module__}.py:{func}"
-    takes_llm = accepts(function, {}, llm=True) is None
-    if not takes_llm and (problem := accepts(function, {}, llm=False)):
-        raise ConfigError(f"verify {name}: it cannot be called as {func}(sample): {problem}")
-
-    async def scored(sample: EvaluationSample, *, llm: Any) -> Any:
-        if is_async(function):
-            return await (function(sample, llm=llm) if takes_llm else function(sample))
-        return await asyncio.to_thread(function, sample)
-
-    file = UserFunction(Path(inspect.getsourcefile(function) or "python"), func, source)
-    return VerifyFunction(name, "custom", {}, ASYNC_TIMEOUT_S, file=file, on_loop=scored)
-
-
-def _name(function: Callable[..., Any], what: str) -> str:
-    name = getattr(function, "__name__", "")
-    if not name.isidentifier():
-        raise ConfigError(
-            f"{what} {function!r} has no name that a run could be recorded with",
-            hint="write it with `def`, and pass that function",
-        )
-    return str(name)
-
-
-def _source(function: Callable[..., Any], what: str) -> str:
     try:
-        return dedent(inspect.getsource(function))
+        source = inspect.getsource(function)
     except (OSError, TypeError) as e:
         raise ConfigError(
-            f"{what} {function!r} has no source to know it by: {e}",
-            hint="define it in a file or a notebook cell, or name it in the config as"
-            " file.py:function",
+            f"agent {name}: its source, by which it is known again, cannot be had: {e}",
+            hint="define it with `def` in a file or a notebook cell, or name it in the config:"
+            " agent.function: file.py:function",
         ) from e
+    return AgentFunction(name, function, sha256(source.encode()).hexdigest())

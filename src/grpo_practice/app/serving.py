@@ -1,4 +1,4 @@
-"""`serve`: an agent's file becomes an endpoint, and what passes a recorded run."""
+"""`serve`: an agent's file becomes an endpoint, and its traffic a recorded run."""
 
 import asyncio
 import gc
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from grpo_practice.app.clients import SIM_URL, endpoint_of
 from grpo_practice.app.specs import simulated
-from grpo_practice.chat_server.server import LOOPBACK, listening
+from grpo_practice.chat_server.server import listening
 from grpo_practice.config import Environment, load_eval, read_environment
 from grpo_practice.config.identity import identity_of
 from grpo_practice.config.schema.agent import AgentConfig
@@ -31,10 +31,11 @@ from grpo_practice.serve.service import Counts, Service
 from grpo_practice.serve.upstream import Upstream
 from grpo_practice.store import Store, recorded_runs
 from grpo_practice.store.recorded_runs import RecordedSpec
+from grpo_practice.text import is_loopback
 from grpo_practice.types import Library
 
 CONNECTIONS = 512
-"""Requests that are under way to the model at once; others wait for their turn."""
+"""Most requests under way to the model at once; others wait for their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +50,11 @@ class Prepared:
     config_text: str
     simulated: bool
     notices: list[str]
-    """What a person should know."""
+    """Sentences that a person should read."""
 
     @property
     def passing_on_to(self) -> str:
-        """Where the model is, for people."""
+        """Place of the model, for people."""
         urls = self.endpoint.base_urls
         if urls == (SIM_URL,):
             return "the simulated endpoint in this program"
@@ -112,7 +113,7 @@ async def serve_agent(
 
 
 def prepare(agent: Path, env: Environment) -> Prepared:
-    """The agent in a file: what `eval --agent` reads.
+    """Return the agent in a file, as `eval --agent` reads it.
 
     Raises:
         ConfigError: It cannot be used; the message names each wrong key with file and line.
@@ -161,7 +162,7 @@ async def serve(
     on_ready: Callable[[int, Counts], None],
     notice: Callable[[str], None],
 ) -> None:
-    """The agent answers at `http://127.0.0.1:port/v1` until this call is cancelled.
+    """Answer at `http://127.0.0.1:port/v1` until this call is cancelled.
 
     Then what is under way is cut, and all that passed is recorded.
 
@@ -198,7 +199,7 @@ async def serve(
 
 def _not_itself(endpoint: Endpoint, port: int) -> None:
     for parts in map(urlsplit, endpoint.base_urls):
-        if parts.hostname in LOOPBACK and parts.port == port:
+        if is_loopback(parts.hostname or "") and parts.port == port:
             raise ConfigError(
                 f"the agent's model is asked at {parts.scheme}://{parts.hostname}:{port}, which is"
                 " where it would be served: a request would go round for ever",
@@ -225,7 +226,7 @@ async def _service(prepared: Prepared, recorder: Recorder | None) -> AsyncIterat
 def recording(
     store: Store, run: str, prepared: Prepared, command: str, notice: Callable[[str], None]
 ) -> Iterator[Recorder]:
-    """What the recorder is told of is kept as this run; the run is this process's meanwhile.
+    """Open a recorder that keeps what it is told of as this run, which is locked meanwhile.
 
     Raises:
         ConfigError: The name cannot be used, or is that of a run of another kind or agent.

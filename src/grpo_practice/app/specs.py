@@ -8,7 +8,7 @@ from grpo_practice.canonical import digest
 from grpo_practice.config import Loaded
 from grpo_practice.config.identity import identity_of
 from grpo_practice.config.schema.provider import ModelConfig, is_sim
-from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, PracticeSettings
+from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, PracticeSettings, RunConfig
 from grpo_practice.llm.prices import context_window
 from grpo_practice.practice import METHOD
 from grpo_practice.practice.reading import ASSUMED_CONTEXT, MOST_CONTEXT
@@ -19,7 +19,7 @@ from grpo_practice.types import Library
 from grpo_practice.verify.resolve import VerifyFunction
 
 FORMAT = 1
-"""Raised when stored runs mean something else than they did."""
+"""Version of the identity; raised when stored runs mean something else than they did."""
 
 
 def practice_spec(
@@ -32,7 +32,6 @@ def practice_spec(
 ) -> RunSpec:
     """Return the practice run of this configuration, from this library (None: empty)."""
     config = loaded.config
-    models = [config.evaluation.agent.model, config.practice.teacher_model]
     return RunSpec(
         name=config.exp_id,
         exp_id=config.exp_id,
@@ -42,16 +41,11 @@ def practice_spec(
         config_text=loaded.text,
         base_dir=loaded.base_dir,
         dataset_id=dataset.id,
-        judge=judge_record(verify, config.evaluation.judge_model),
+        judge=judge_record(verify, config.judge),
         prompts={name: prompt.text for name, prompt in prompts.items()},
         library=start,
-        simulated=simulated(*models, config.evaluation.judge_model),
+        simulated=simulated(*config.models.values()),
     )
-
-
-def teacher_of(config: PracticeConfig) -> ModelConfig:
-    """Return the model that distils."""
-    return config.practice.teacher_model or config.evaluation.agent.model
 
 
 def teacher_context(config: PracticeConfig) -> int:
@@ -71,7 +65,7 @@ def teacher_context_text(config: PracticeConfig) -> str:
 def _context(config: PracticeConfig) -> tuple[int, str]:
     if config.practice.teacher_context is not None:
         return config.practice.teacher_context, "practice.teacher_context"
-    provider = teacher_of(config).model_provider
+    provider = config.teacher.model_provider
     listed = [context_window(provider.model, url) for url in provider.base_url]
     known = [tokens for tokens in listed if tokens is not None]
     if not known:
@@ -83,7 +77,7 @@ def _context(config: PracticeConfig) -> tuple[int, str]:
 
 NO_LIBRARY = Library()
 DEFAULT_LIMITS = PracticeSettings()
-"""An evaluation by itself has the limits that practice has by default."""
+"""Limits of an evaluation by itself: those that practice has by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +111,9 @@ def eval_spec(
         config_text=loaded.text,
         base_dir=loaded.base_dir,
         dataset_id=dataset.id,
-        judge=judge_record(verify, config.judge_model),
+        judge=judge_record(verify, config.judge),
         library=target.library,
-        simulated=simulated(config.agent.model, config.judge_model),
+        simulated=simulated(*config.models.values()),
         role=target.role,
         parent_run=target.parent_run,
         parent_step=target.parent_step,
@@ -128,7 +122,7 @@ def eval_spec(
 
 
 def _identity(
-    config: PracticeConfig | EvalConfig,
+    config: RunConfig,
     agent_sha: str | None,
     verify: VerifyFunction,
     start: Library,
@@ -142,10 +136,10 @@ def _identity(
     }
 
 
-def judge_record(verify: VerifyFunction, model: ModelConfig | None) -> JudgeRecord:
-    """The verify function as its verdicts are filed: with the model behind it, if it asks one."""
+def judge_record(verify: VerifyFunction, model: ModelConfig) -> JudgeRecord:
+    """Return the verify function as verdicts are filed: with its judge model, if it asks one."""
     spec = dict(verify.spec)
-    if verify.is_judge and model is not None:
+    if verify.is_judge:
         spec["model"] = model.model_provider.model
         spec["model_settings"] = identity_settings(model)
     sha = digest({"function": verify.sha.hex(), "spec": spec})
@@ -153,11 +147,11 @@ def judge_record(verify: VerifyFunction, model: ModelConfig | None) -> JudgeReco
 
 
 def identity_settings(model: ModelConfig) -> dict[str, Any]:
-    """The settings of a model that can change its answers."""
+    """Return the settings of a model that can change its answers."""
     free = {"metadata", "store", "prompt_cache_retention", "extra_query", "extra_headers"}
     return model.model_settings.model_dump(exclude_none=True, exclude=free)
 
 
-def simulated(*models: ModelConfig | None) -> bool:
-    """True when any of the models is a simulated one; what they touch is labelled so."""
-    return any(m is not None and is_sim(m.model_provider.model) for m in models)
+def simulated(*models: ModelConfig) -> bool:
+    """Return whether any of the models is a simulated one; what they touch is labelled so."""
+    return any(is_sim(model.model_provider.model) for model in models)

@@ -147,10 +147,11 @@ def _serve(port: int) -> None:
     import asyncio
 
     from grpo_practice.chat_server.sim_server import serve
+    from grpo_practice.text import LOOPBACK
 
     def ready(bound: int) -> None:
-        say(f"the simulated endpoint answers at http://127.0.0.1:{bound}/v1 until Ctrl-C")
-        say(f"next: export UTU_LLM_MODEL=sim UTU_LLM_BASE_URL=http://127.0.0.1:{bound}/v1")
+        say(f"the simulated endpoint answers at http://{LOOPBACK}:{bound}/v1 until Ctrl-C")
+        say(f"next: export UTU_LLM_MODEL=sim UTU_LLM_BASE_URL=http://{LOOPBACK}:{bound}/v1")
 
     try:
         asyncio.run(serve(port, on_ready=ready))

@@ -8,7 +8,7 @@ import typer
 
 from grpo_practice.cli.options import PROGRAM, DbOption, workspace
 from grpo_practice.cli.terminal.formatting import note
-from grpo_practice.export.formats import Format
+from grpo_practice.export.render import FORMATS
 
 
 def export_agent(
@@ -20,19 +20,22 @@ def export_agent(
         str, typer.Option(metavar="last|best|N", help="With what it knew after that step.")
     ] = "last",
     format_: Annotated[
-        Format | None,
+        str | None,
         typer.Option(
-            "--format", help="yaml is what `eval --agent` reads (default: by the file's name)."
+            "--format",
+            metavar="|".join(FORMATS),
+            autocompletion=lambda: list(FORMATS),
+            help="yaml is what `eval --agent` reads (default: by the file's name).",
         ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", dir_okay=False, help="Default: stdout."),
+        typer.Option("--output", "-o", metavar="PATH", help="Default: stdout."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
     db: DbOption = None,
 ) -> None:
-    """Write the agent with what it learnt to a file.
+    """Write the agent with what it learnt to a file or a folder.
 
     Its prompt is byte for byte the one that was measured.
 
@@ -43,5 +46,5 @@ def export_agent(
         sys.stdout.write(exported.text)
         return
     note(f"wrote {output}")
-    if exported.format == "yaml":
+    if FORMATS[exported.format].loadable:
         note(f"next: {PROGRAM} eval --agent {output}")

@@ -1,1 +1,1 @@
-"""The enhanced agent as a file: its exact system prompt, and where it comes from."""
+"""The enhanced agent as files: its exact system prompt, and where it comes from."""
