@@ -8,7 +8,7 @@ from pathlib import Path
 
 from grpo_practice.app.any_config import load_config
 from grpo_practice.app.specs import teacher_context_text
-from grpo_practice.config import Environment, PracticeConfig, read_environment
+from grpo_practice.config import Environment, EvalConfig, PracticeConfig, read_environment
 from grpo_practice.config.reading.env import as_environment
 from grpo_practice.doctor.data import look_at_questions, look_at_verify, samples_of
 from grpo_practice.doctor.diagnosis import Check, Diagnosis, ok, problem, warning
