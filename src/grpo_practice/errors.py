@@ -208,6 +208,11 @@ class ReplyError(StepError):
         self.kind = kind
 
 
+def is_transient(status: int) -> bool:
+    """Return True for an HTTP status after which the same request may succeed later."""
+    return status in (408, 409, 425, 429) or status >= 500
+
+
 @contextmanager
 def boundary(error: type[StepError], what: str) -> Iterator[None]:
     """Give anything that escapes the block the type of the boundary it crossed.

@@ -271,6 +271,15 @@ class Operation:
     """Finding of the lesson behind it about `target`; None when it names no experience."""
     why: str | None = None
     """Reason for a removal that no merge asked for."""
+    number: int | None = None
+    """Number of a proposal in the merge prompt (3: `P3`); None for one that is not shown there."""
+    label: int | None = None
+    """Label of the experience that it makes, rewrites or removes, once it is applied (3: `E3`)."""
+
+    @property
+    def applies(self) -> bool:
+        """True when it was taken and changes something."""
+        return self.refused is None and self.op != "NONE"
 
     @property
     def vote(self) -> int:

@@ -10,7 +10,7 @@ from grpo_practice.config import load_eval_text, load_practice_text
 from grpo_practice.config.identity import identity_of
 from grpo_practice.practice.merge import apply
 from grpo_practice.prompts.system import library_sha, system_prompt
-from grpo_practice.store import Store
+from grpo_practice.store import Store, datasets, libraries, steps
 from grpo_practice.store.records import (
     Branch,
     GroupRow,
@@ -69,7 +69,7 @@ class Recorded:
         """A dataset of n questions: its id and the ids of its samples."""
         samples = [Sample(f"{name} {i}?", str(i)) for i in range(n)]
         row, _ = self.store.add_dataset(name, samples, origin="test", replace=False)
-        return row.id, [s.id for s in self.store.samples(row.id)]
+        return row.id, [s.id for s in self.store.read(datasets.samples, row.id)]
 
     def begin(
         self,
@@ -107,17 +107,19 @@ class Recorded:
         self, branch: Branch, step: int, *merged: Operation, instructions: str = INSTRUCTIONS
     ) -> Library:
         """The step is played once and closed with these operations; the library it made."""
-        store, rows = self.store, self.store.steps(branch)
-        before = store.library(rows[step - 1].library_out if step else branch.library.id)
+        store, rows = self.store, self.store.read(steps.on_line, branch)
+        before = store.read(
+            libraries.load, rows[step - 1].library_out if step else branch.library.id
+        )
         await store.open_step(branch, step, before.id)
-        sample = store.samples_of(rows[step].plan)[0]
+        sample = store.read(datasets.samples_of, rows[step].plan)[0]
         told = RolloutPrompt(1, system_prompt(instructions, before), before.id)
         played = Rollout(0, 0, sample, Trajectory("ok", "0"), Verdict(1.0))
         await store.save_rollout(branch, step, played, told)
         after = apply(before, merged)
         group = GroupRow(0, sample.id, 1, 1, 1, 1, 1.0, True, "distilled")
         result = StepResult([group], [], merged, after, {"mean_reward": 1.0})
-        return store.library(await store.close_practice(branch, step, result))
+        return store.read(libraries.load, await store.close_practice(branch, step, result))
 
     async def practised(self, *texts: str, exp_id: str = "m") -> list[Library]:
         """A run whose steps each learn one thing; '' learns nothing. The libraries they made."""
@@ -151,8 +153,8 @@ class Recorded:
         )
         plan = [PlannedStep(n, 0, n, ((i, 1),)) for n, i in enumerate(ids)]
         store, branch = self.store, self.store.begin(spec, planned(plan))
-        for row, reward in zip(store.steps(branch), rewards, strict=False):
-            step, sample = row.plan.step, store.samples_of(row.plan)[0]
+        for row, reward in zip(store.read(steps.on_line, branch), rewards, strict=False):
+            step, sample = row.plan.step, store.read(datasets.samples_of, row.plan)[0]
             await store.open_step(branch, step, None)
             outcome = Trajectory("error", reason="provider", error="down")
             rollout = Rollout(0, 0, sample, outcome)

@@ -7,6 +7,7 @@ import pytest
 from grpo_practice.app.evaluation_run import grown
 from grpo_practice.errors import RunFailedError
 from grpo_practice.store import Store
+from grpo_practice.store.queries import runs
 from grpo_practice.types import PlannedStep
 from tests.app.project import Project, served
 
@@ -64,7 +65,7 @@ async def test_a_narrow_look_at_a_run_that_is_not_complete_asks_no_other_questio
     asked = "SELECT step, slot FROM v_rollouts WHERE reward IS NOT NULL ORDER BY 1, 2"
     assert project.query(asked) == [(0, 0), (0, 1), (0, 2), (1, 0)]
     with Store(project.db) as store:
-        run = store.run("toy/eval")
+        run = store.read(runs.get, "toy/eval")
     assert (run.status, run.steps_closed, run.steps) == ("paused", 1, 4)
     assert (await project.evaluate("batch_size=3", limit=4)).requests.new == 0
     whole = await project.evaluate("batch_size=3")

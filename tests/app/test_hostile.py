@@ -11,7 +11,7 @@ from grpo_practice.cli.main import run
 from grpo_practice.cli.terminal.reports_view import show_eval, show_practice, show_transcripts
 from grpo_practice.reports.run_reports import PracticeReport
 from grpo_practice.sim import stage_of
-from grpo_practice.store import Store
+from grpo_practice.store import Store, datasets
 from grpo_practice.types import Sample
 from tests.app.project import Hook, Project, served
 from tests.fakes import completion
@@ -34,7 +34,7 @@ HARMLESS = "Units: When units differ, convert them first."
 def project(tmp_path: Path) -> Project:
     project = Project(tmp_path)
     with Store(project.db) as store:
-        told = store.samples(store.dataset("train").id)
+        told = store.read(datasets.samples, store.read(datasets.get, "train").id)
         samples = [*told, Sample("Who found what?", LONG_GOLD)]
         store.add_dataset("train", samples, origin="test", replace=True)
     return project

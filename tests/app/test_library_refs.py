@@ -8,7 +8,7 @@ import pytest
 from grpo_practice.app.library_refs import Ref, library_of, parse_ref
 from grpo_practice.errors import ConfigError
 from grpo_practice.reports.known_scores import measured
-from grpo_practice.store import Store
+from grpo_practice.store import Store, steps
 from grpo_practice.types import Library, Operation
 from tests.app.recorded import Recorded
 
@@ -96,7 +96,9 @@ async def test_a_library_has_a_name_of_its_own(recorded: Recorded) -> None:
     made = await recorded.practised("a", "b")
     found = library_of(store, f"L{made[0].id}")
     assert (found.library, found.run, found.branch, found.step) == (made[0], "m", 1, 0)
-    start = library_of(store, f"L{store.steps(recorded.begin(steps=2))[0].library_in}")
+    start = library_of(
+        store, f"L{store.read(steps.on_line, recorded.begin(steps=2))[0].library_in}"
+    )
     assert (len(start.library), start.branch, start.step) == (0, 1, None)
     afresh = recorded.begin(steps=2, restart_step=0)
     assert library_of(store, f"L{afresh.library.id}").branch == afresh.id

@@ -15,7 +15,7 @@ from grpo_practice.errors import (
     RunFailedError,
 )
 from grpo_practice.events import Notice
-from grpo_practice.store import Store
+from grpo_practice.store import Store, datasets
 from grpo_practice.types import Experience, Library, Sample
 from tests.app.project import Project, Served, served
 
@@ -233,7 +233,7 @@ async def test_a_library_of_another_run_is_a_start(project: Project) -> None:
 async def test_rows_added_to_the_dataset_do_not_matter_and_lost_ones_do(project: Project) -> None:
     first = await project.practise("practice.epochs=1")
     with Store(project.db) as store:
-        rows = list(store.samples(store.dataset("train").id))
+        rows = store.read(datasets.samples, store.read(datasets.get, "train").id)
         added = [Sample("1+1?", "2"), *reversed(rows)]
         store.add_dataset("train", added, origin="x", replace=True)
     more = await project.practise("practice.epochs=2")

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.app.configs import EvalFlags, rejudge_target
-from grpo_practice.app.evaluation_run import prepare_eval, run_eval
-from grpo_practice.config import read_environment
+from grpo_practice.app.evaluation_run import run_eval
 from grpo_practice.errors import ConfigError, FingerprintError, RunFailedError
 from grpo_practice.events import Notice, RolloutFinished
 from grpo_practice.reports.run_reports import EvalReport
 from grpo_practice.sim import stage_of
-from grpo_practice.store import Store, runs
+from grpo_practice.store import Store, datasets
+from grpo_practice.store.queries import runs
 from grpo_practice.types import Verdict
 from tests.app.project import Project, served
 from tests.fakes import cancelling, completion
@@ -42,7 +41,9 @@ def project(tmp_path: Path) -> Project:
 def break_for(project: Project, n: int) -> None:
     """The flaky function fails for the first n questions from now on."""
     with Store(project.db) as store:
-        asked = [s.question for s in store.samples(store.dataset("test").id)]
+        asked = [
+            s.question for s in store.read(datasets.samples, store.read(datasets.get, "test").id)
+        ]
     (project.folder / "odd").write_text("\n".join(asked[:n]), "utf-8")
 
 
@@ -54,10 +55,9 @@ async def rejudge(
     restart_step: int | None = None,
 ) -> EvalReport:
     with Store(project.db) as store:
-        env = read_environment({}, project.folder)
-        chosen = rejudge_target(store, None, run, EvalFlags(verify=verify), overrides, env)
-        session = project.session(store, restart_step, False)
-        return await run_eval(session, prepare_eval(session, chosen))
+        asked: dict[str, Any] = {"verify": verify, "run": run, "restart_step": restart_step}
+        job = project.eval_job(store, *overrides, config=None, rejudge=True, **asked)
+        return await run_eval(job)
 
 
 def at(url: str) -> str:
@@ -273,7 +273,7 @@ async def test_playing_under_a_function_and_scoring_again_by_it_are_two_runs(
 ) -> None:
     await project.evaluate()
     again = await rejudge(project, "exact")
-    played = await project.evaluate(flags=EvalFlags(verify="exact"))
+    played = await project.evaluate(verify="exact")
     assert (again.run, played.run) == ("toy/eval/rejudge=exact", "toy/eval/verify=exact")
     assert (again.requests.new, played.requests.new) == (0, 12)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.errors import FingerprintError
-from grpo_practice.store import Store
+from grpo_practice.store import Store, datasets
 from grpo_practice.types import Sample
 from tests.app.project import Project
 
@@ -56,7 +56,7 @@ async def test_1_64_a_changed_verify_file_is_refused_with_a_diff(project: Projec
 def grown(project: Project, less: int, more: int) -> None:
     """The dataset without so many of its rows, and with so many others, in another order."""
     with Store(project.db) as store:
-        rows = list(store.samples(store.dataset("train").id))[less:]
+        rows = store.read(datasets.samples, store.read(datasets.get, "train").id)[less:]
         others = [Sample(f"{n} + 0?", str(n)) for n in range(more)]
         store.add_dataset("train", [*others, *reversed(rows)], origin="x", replace=True)
 

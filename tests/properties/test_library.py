@@ -16,6 +16,7 @@ from grpo_practice.practice.merge import apply
 from grpo_practice.practice.replies import read_lessons, read_operations, read_summary
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.store import Store
+from grpo_practice.store.libraries import load
 from grpo_practice.store.records import StepResult
 from grpo_practice.types import Experience, Library, Operation
 from tests.properties.texts import BROKEN, JSON, TEXTS
@@ -167,7 +168,7 @@ async def _closed(store: Store, start: Library, bodies: list[dict[str, Any]]) ->
         after = apply(library, merged)
         await store.open_step(branch, step, library.id)
         made = await store.close_practice(branch, step, StepResult((), (), merged, after, {}))
-        stored = store.library(made)
+        stored = store.read(load, made)
         assert (stored.experiences, stored.next_label) == (after.experiences, after.next_label)
         new = {e.label for e in after.experiences} - {e.label for e in library.experiences}
         assert not new & given_away

@@ -18,6 +18,7 @@ from grpo_practice.prompts.system import HEADING
 from grpo_practice.serve.recorder import Recorder
 from grpo_practice.serve.service import Counts
 from grpo_practice.store import Store, recorded_runs
+from grpo_practice.store.queries import runs
 from grpo_practice.store.recorded_runs import Conversation, Traffic
 from tests.fakes import completion
 
@@ -145,7 +146,7 @@ def assistant(text: str, **more: Any) -> dict[str, Any]:
 
 
 def branch(store: Store, run: str) -> int:
-    head = store.run(run).head_branch
+    head = store.read(runs.get, run).head_branch
     assert head is not None
     return head
 

@@ -15,6 +15,7 @@ from grpo_practice.errors import StoreError
 from grpo_practice.redact import redactor
 from grpo_practice.store import Store
 from grpo_practice.store.ledger import SqlLedger
+from grpo_practice.store.queries import runs
 from grpo_practice.store.recorded_runs import Conversation, Traffic
 from grpo_practice.store.rollouts import unpack
 from tests.fakes import completion
@@ -52,7 +53,7 @@ async def test_each_conversation_is_kept_as_it_was_sent_and_answered(
         Conversation(1, [system(f"{PROMPT}\n\nBe kind."), user("Hi"), other], 1),
     ]
     assert traffic(store) == Traffic(requests=3, conversations=2, failed=0)
-    assert [run.status for run in (store.run("rec"),)] == ["done"]
+    assert [run.status for run in (store.read(runs.get, "rec"),)] == ["done"]
     kept = rows(store, "SELECT slot, turn, prev_call_id, stage, role, name, tokens_in FROM calls")
     assert kept == [
         (0, 0, None, "play", "student", "m-1", 11),

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from grpo_practice.store import Store
+from grpo_practice.store import Store, datasets
 from grpo_practice.store.records import JudgeRecord, RunSpec
 from grpo_practice.store.store import Planner
 from grpo_practice.types import Library, PlannedStep, Sample
@@ -16,7 +16,7 @@ def upload(store: Store, n: int = 4, name: str = "d") -> tuple[int, list[int]]:
     """A dataset of n questions: its id and its sample ids."""
     samples = [Sample(f"q{i}?", str(i)) for i in range(n)]
     row, _ = store.add_dataset(name, samples, origin="test", replace=False)
-    return row.id, [s.id for s in store.samples(row.id)]
+    return row.id, [s.id for s in store.read(datasets.samples, row.id)]
 
 
 def spec(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.practice.merge import apply
-from grpo_practice.store import Store
+from grpo_practice.store import Store, libraries, steps
 from grpo_practice.store.queries import past_votes
 from grpo_practice.store.records import GroupRow, Past, StepResult
 from grpo_practice.types import Distilled, Library, Operation, PlannedStep
@@ -48,13 +48,15 @@ class Run:
         distilled = [Distilled(slot, operations=tuple(ops)) for slot, ops in enumerate(groups)]
         after = apply(before, merged)
         result = StepResult(rows, distilled, merged, after, {"mean_reward": reward})
-        return self.store.library(await self.store.close_practice(self.branch, step, result))
+        return self.store.read(
+            libraries.load, await self.store.close_practice(self.branch, step, result)
+        )
 
     def library(self, step: int) -> Library:
         """The library that a step begins with."""
-        rows = {row.plan.step: row for row in self.store.steps(self.branch)}
+        rows = {row.plan.step: row for row in self.store.read(steps.on_line, self.branch)}
         out = rows[step - 1].library_out if step else None
-        return self.store.library(out or self.branch.library.id)
+        return self.store.read(libraries.load, out or self.branch.library.id)
 
     def past(self, step: int, *asked: int) -> Past:
         return self.store.read(past_votes.past, self.branch, self.library(step), asked, end=step)

@@ -17,9 +17,10 @@ from typing_extensions import override
 
 from grpo_practice.errors import LockedError, StoreError
 from grpo_practice.events import Event, RolloutFinished
-from grpo_practice.store import Store, runs
+from grpo_practice.store import Store, datasets, invocations
 from grpo_practice.store.check import check
 from grpo_practice.store.db import connect
+from grpo_practice.store.queries import runs
 from tests.app.project import Project
 from tests.store.helpers import spec, upload
 
@@ -42,10 +43,10 @@ def locked(path: Path) -> Iterator[int]:
     code = (
         "import sys, time\n"
         "from pathlib import Path\n"
-        "from grpo_practice.store import runs\n"
+        "from grpo_practice.store import invocations\n"
         "from grpo_practice.store.db import connect\n"
         "db = connect(Path(sys.argv[1]))\n"
-        "runs.open_invocation(db, 'r', int(sys.argv[2]), version='1', command='c')\n"
+        "invocations.open_invocation(db, 'r', int(sys.argv[2]), version='1', command='c')\n"
         "db.execute('BEGIN IMMEDIATE')\n"
         "print(flush=True)\n"
         "time.sleep(60)\n"
@@ -162,7 +163,7 @@ def test_1_63_files_that_vanish_are_noticed_with_the_next_commit(
         store.close()
     if "all that was saved" in said:
         with Store(path) as again:
-            assert again.dataset("before").n == 4
+            assert again.read(datasets.get, "before").n == 4
         assert wrong(path) == []
 
 
@@ -316,7 +317,9 @@ def test_1_64_a_clock_that_was_set_back_changes_nothing(
     with Store(path) as store:
         data, _ = upload(store)
         for name, year in (("first", 2030), ("second", 2020)):
-            monkeypatch.setattr(runs, "now", lambda year=year: f"{year}-01-01T00:00:00.000+00:00")
+            monkeypatch.setattr(
+                invocations, "now", lambda year=year: f"{year}-01-01T00:00:00.000+00:00"
+            )
             monkeypatch.setattr(
                 "grpo_practice.store.branches.now", lambda year=year: f"{year}-01-01"
             )

@@ -7,7 +7,8 @@ import pytest
 
 from grpo_practice.errors import ConfigError, DataError, FingerprintError
 from grpo_practice.practice.merge import apply
-from grpo_practice.store import Store, libraries, runs
+from grpo_practice.store import Store, datasets, libraries, rollouts, steps
+from grpo_practice.store.queries import runs
 from grpo_practice.store.records import Branch, GroupRow, StepResult
 from grpo_practice.types import (
     Distilled,
@@ -37,11 +38,13 @@ def result(library: Library, *merged: Operation, failed: str | None = None) -> S
 
 async def close(store: Store, branch: Branch, step: int, *merged: Operation) -> Library:
     """Close a step that merges these operations; the library afterwards."""
-    rows = store.steps(branch)
+    rows = store.read(steps.on_line, branch)
     before = next((r.library_out for r in rows if r.plan.step == step - 1), branch.library.id)
     await store.open_step(branch, step, before)
-    made = await store.close_practice(branch, step, result(store.library(before), *merged))
-    return store.library(made)
+    made = await store.close_practice(
+        branch, step, result(store.read(libraries.load, before), *merged)
+    )
+    return store.read(libraries.load, made)
 
 
 def add(text: str) -> Operation:
@@ -74,7 +77,7 @@ async def test_a_failed_closing_leaves_nothing(tmp_path: Path) -> None:
         )
         with pytest.raises(Exception, match="UNIQUE"):
             await store.close_practice(branch, 0, twice)
-        assert not store.steps(branch)[0].closed
+        assert not store.read(steps.on_line, branch)[0].closed
         count = store.read(lambda db: db.execute("SELECT count(*) FROM experiences").fetchone()[0])
         assert count == 0
 
@@ -91,8 +94,15 @@ async def test_nested_restarts_keep_what_stands_before_them(tmp_path: Path) -> N
         third = store.begin(spec(data), restart_step=1, plan=planned(plans(ids, 4)))
         assert [(s.branch_id, s.first) for s in third.line] == [(third.id, 1), (first.id, 0)]
         await close(store, third, 1, add("third 1"))
-        assert [row.branch_id for row in store.steps(third)] == [first.id] + [third.id] * 3
-        assert [row.closed for row in store.steps(third)] == [True, True, False, False]
+        assert [row.branch_id for row in store.read(steps.on_line, third)] == [first.id] + [
+            third.id
+        ] * 3
+        assert [row.closed for row in store.read(steps.on_line, third)] == [
+            True,
+            True,
+            False,
+            False,
+        ]
 
         def line(db: sqlite3.Connection) -> list[tuple[int, int]]:
             rows = db.execute("SELECT branch_id, from_step FROM v_line ORDER BY from_step DESC")
@@ -146,8 +156,10 @@ async def test_deleting_a_run_leaves_the_others_whole(tmp_path: Path) -> None:
             branch = store.begin(spec(data, name), plan=planned(plans(ids, 1)))
             await close(store, branch, 0, add(name))
         store.delete_run("drop")
-        kept = store.steps(store.begin(spec(data, "keep")))
-        assert [e.text for e in store.library(kept[0].library_out).experiences] == ["keep"]
+        kept = store.read(steps.on_line, store.begin(spec(data, "keep")))
+        assert [e.text for e in store.read(libraries.load, kept[0].library_out).experiences] == [
+            "keep"
+        ]
         bad = store.read(lambda db: db.execute("PRAGMA foreign_key_check").fetchall())
         assert bad == []
 
@@ -160,24 +172,24 @@ async def test_a_failed_rollout_is_brought_up_to_date_and_a_scored_one_is_left(
     with Store(tmp_path / "s.db") as store:
         data, ids = upload(store)
         branch = store.begin(spec(data), plan=planned(plans(ids, 1)))
-        row = store.steps(branch)[0]
-        sample = store.samples_of(row.plan)[0]
+        row = store.read(steps.on_line, branch)[0]
+        sample = store.read(datasets.samples_of, row.plan)[0]
         told = RolloutPrompt(1, "system", None)
         failed = Rollout(0, 0, sample, Trajectory("error", reason="provider", error="down"))
         await store.save_rollout(branch, 0, failed, told)
         await store.flushed()
-        found = store.stored(branch, row, [sample], transcripts=False)
+        found = store.read(rollouts.stored, branch, row, transcripts=False)
         assert found[0, 0][1].reward is None
         good = Rollout(0, 0, sample, Trajectory("ok", "0"), Verdict(1.0, "fine", "0"))
         await store.save_rollout(branch, 0, good, told)
         await store.flushed()
-        stored = store.stored(branch, row, [sample], transcripts=False)[0, 0][1]
+        stored = store.read(rollouts.stored, branch, row, transcripts=False)[0, 0][1]
         assert (stored.played.outcome, stored.verdict) == ("ok", good.verdict)
         await store.save_rollout(
             branch, 0, Rollout(0, 0, sample, Trajectory("ok", "0"), Verdict(0.0)), told
         )
         await store.flushed()
-        stored = store.stored(branch, row, [sample], transcripts=False)[0, 0][1]
+        stored = store.read(rollouts.stored, branch, row, transcripts=False)[0, 0][1]
         assert stored.reward == 1.0
 
 
@@ -187,16 +199,16 @@ def test_the_same_rows_are_the_same_dataset_and_others_need_replace(tmp_path: Pa
         first, new = store.add_dataset("d", rows, origin="f", replace=False)
         assert new
         assert store.add_dataset("d", rows, origin="f", replace=False) == (first, False)
-        assert list(store.samples(first.id)) == rows
-        assert [type(s.answer) for s in store.samples(first.id)] == [int, bool, list]
+        assert store.read(datasets.samples, first.id) == rows
+        assert [type(s.answer) for s in store.read(datasets.samples, first.id)] == [int, bool, list]
         with pytest.raises(DataError, match="other rows"):
             store.add_dataset("d", rows[:1], origin="f", replace=False)
         second, _ = store.add_dataset("d", rows[:1], origin="f", replace=True)
-        assert (second.revision, store.dataset("d").n) == (2, 1)
-        assert len(list(store.samples(first.id))) == 3
+        assert (second.revision, store.read(datasets.get, "d").n) == (2, 1)
+        assert len(store.read(datasets.samples, first.id)) == 3
         store.hide_dataset("d")
         with pytest.raises(DataError, match="no dataset"):
-            store.dataset("d")
+            store.read(datasets.get, "d")
         third, _ = store.add_dataset("d", rows[:2], origin="f", replace=False)
         assert third.revision == 3
 
@@ -206,12 +218,12 @@ def test_how_an_invocation_ended_is_on_record(tmp_path: Path) -> None:
         data, _ = upload(store)
         branch = store.begin(spec(data))
         with pytest.raises(DataError), store.invocation(branch, "practice"):
-            assert store.run("r").status == "running"
+            assert store.read(runs.get, "r").status == "running"
             raise DataError("bad")
-        assert store.run("r").status == "failed"
+        assert store.read(runs.get, "r").status == "failed"
         with store.invocation(branch, "practice"):
             pass
-        assert store.run("r").status == "done"
+        assert store.read(runs.get, "r").status == "done"
         codes = store.read(
             lambda db: [tuple(r) for r in db.execute("SELECT exit_code, reason FROM invocations")]
         )
@@ -221,6 +233,6 @@ def test_how_an_invocation_ended_is_on_record(tmp_path: Path) -> None:
 def test_unknown_names_are_named(tmp_path: Path) -> None:
     with Store(tmp_path / "s.db") as store:
         with pytest.raises(ConfigError, match="no run 'x'"):
-            store.run("x")
+            store.read(runs.get, "x")
         with pytest.raises(ConfigError, match="L9"):
             store.read(libraries.load, 9)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.store import Store, branches, runs, step_totals
-from grpo_practice.store.queries import run_health, scores
+from grpo_practice.store import Store, branches, step_totals
+from grpo_practice.store.queries import run_health, runs, scores
 from tests.app.project import Project, served
 
 
@@ -29,7 +29,7 @@ FIGURES: list[Callable[..., Any]] = [
 
 
 def figures(store: Store, run: str) -> list[Any]:
-    branch = store.read(branches.load, store.run(run).head_branch)
+    branch = store.read(branches.load, store.read(runs.get, run).head_branch)
     return [store.read(question, branch) for question in FIGURES]
 
 

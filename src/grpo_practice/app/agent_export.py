@@ -1,4 +1,4 @@
-"""The agent to ship: what was measured, read back from the records of its run."""
+"""The agent to ship: the one that was measured, read back from the records of its run."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,31 +8,42 @@ from grpo_practice.config.reading.yaml_reader import parse_yaml
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.tools import Toolkit
 from grpo_practice.errors import ConfigError
-from grpo_practice.export import ExportedAgent, Format, Measured, Provenance, render
+from grpo_practice.export.enhanced_agent import ExportedAgent, Measured, Provenance
+from grpo_practice.export.render import Files, render, render_files
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.redact import REDACTED
 from grpo_practice.reports.known_scores import KnownScore, measured, measured_with
-from grpo_practice.store import Store
-from grpo_practice.store.queries import references
+from grpo_practice.store import Store, libraries
+from grpo_practice.store.queries import references, runs
 from grpo_practice.store.run_names import eval_name
 
 _AGENT = "evaluation.agent."
 
 
-def export_agent(store: Store, ref: str | None, step: str, format: Format) -> str:
-    """The agent with the library that `ref` and `step` name (see `library_of`), as a file.
+def export_agent(store: Store, ref: str | None, step: str, format: str) -> str:
+    """Return the agent with the library that `ref` and `step` name, as the text of one file.
+
+    Raises:
+        ConfigError: The format is a folder, or as `export_files`.
+    """
+    return render(exported(store, library_of(store, ref, step)), format)
+
+
+def export_files(store: Store, ref: str | None, step: str, format: str) -> Files:
+    """Return the agent with the library that `ref` and `step` name (see `library_of`).
 
     It is read from the identity its branch was recorded with: every variable is filled in as it
     was when the agent played, and no key or URL is needed to export it.
 
     Raises:
-        ConfigError: There is no such library, or its agent is not on record as it was played.
+        ConfigError: There is no such format or library, or its agent is not on record as it was
+            played.
     """
-    return render(exported(store, library_of(store, ref, step)), format)
+    return render_files(exported(store, library_of(store, ref, step)), format)
 
 
 def exported(store: Store, found: LibraryRef) -> ExportedAgent:
-    """The agent that played with this library.
+    """Return the agent that played with this library.
 
     Raises:
         ConfigError: Its instructions are not on record byte for byte.
@@ -59,12 +70,12 @@ def exported(store: Store, found: LibraryRef) -> ExportedAgent:
 
 
 def _toolkit(kit: Toolkit) -> dict[str, Any]:
-    """The toolkit as it stands in a config, what it has by default left out."""
+    """Return the toolkit as it stands in a config, without its defaults."""
     return {"mode": kit.mode, **kit.model_dump(exclude_defaults=True)}
 
 
 def _more(config: AgentConfig) -> dict[str, Any]:
-    """What an agent's config has beside what all have."""
+    """Return the keys of an agent's config that not every agent has."""
     more: dict[str, Any] = {}
     if config.stop_at_tool_names:
         more["stop_at_tool_names"] = list(config.stop_at_tool_names)
@@ -76,7 +87,7 @@ def _more(config: AgentConfig) -> dict[str, Any]:
 
 
 def _provenance(store: Store, found: LibraryRef, left_out: tuple[str, ...]) -> Provenance:
-    run = store.run(found.run)
+    run = store.read(runs.get, found.run)
     return Provenance(
         run=run.name,
         branch=found.branch,
@@ -93,9 +104,12 @@ def _evidence(known: KnownScore | None) -> Measured | None:
 
 
 def _check_prompt(store: Store, found: LibraryRef, instructions: str) -> None:
-    """What is shipped is what was played: the prompt of a rollout must come out again."""
+    """Raise unless the prompt of a rollout comes out again: what is shipped is what was played."""
     told = store.read(references.told, found.branch)
-    if told is not None and system_prompt(instructions, store.library(told[1])) != told[0]:
+    if (
+        told is not None
+        and system_prompt(instructions, store.read(libraries.load, told[1])) != told[0]
+    ):
         raise ConfigError(
             f"the instructions on record for {found.run} are not, byte for byte, what its "
             "agent was told: a text in them was hidden as a secret, or another version played it",
@@ -104,7 +118,7 @@ def _check_prompt(store: Store, found: LibraryRef, instructions: str) -> None:
 
 
 def _nested(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """The agent's part of a flat identity, as the mapping it was."""
+    """Return the agent's part of a flat identity, as the mapping it was."""
     out: dict[str, Any] = {}
     for key, value in identity.items():
         if key.startswith(_AGENT):
@@ -117,7 +131,7 @@ def _nested(identity: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _timeout(config_text: str) -> Any:
-    """`extra_args.timeout` as it was configured; None when it was not."""
+    """Return `extra_args.timeout` as it was configured; None when it was not."""
     part = parse_yaml(config_text, "the stored config")
     for name in ("evaluation", "agent", "model", "model_settings", "extra_args"):
         part = part.at(name)
@@ -125,7 +139,7 @@ def _timeout(config_text: str) -> Any:
 
 
 def _without_secrets(value: Any, key: str, left_out: list[str]) -> Any:
-    """The value without what was hidden in it; the keys of that are added to `left_out`."""
+    """Return the value without what was hidden in it, whose keys are added to `left_out`."""
     if not isinstance(value, dict):
         return value
     kept = {}

@@ -17,7 +17,8 @@ from grpo_practice.config import (
 )
 from grpo_practice.config.reading.compose import compose
 from grpo_practice.errors import ConfigError
-from grpo_practice.store import Store, runs
+from grpo_practice.store import Store
+from grpo_practice.store.queries import runs
 
 AnyConfig = Loaded[PracticeConfig] | Loaded[EvalConfig]
 

@@ -7,14 +7,14 @@ from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from grpo_practice.calls import Chat, Ledger, Scope
+from grpo_practice.calls import Ledger, Scope
 from grpo_practice.config.schema.provider import DEFAULT_TIMEOUT_S, ModelConfig
 from grpo_practice.config.schema.runs import ModelPrice
 from grpo_practice.events import Emit, Notice
 from grpo_practice.llm.admission import Admission
 from grpo_practice.llm.concurrency import FIRST, LATER, STUDENT, Limit
 from grpo_practice.llm.endpoint import Endpoint
-from grpo_practice.llm.ledgered import Model, ledgered
+from grpo_practice.llm.ledgered import AgentChat, Model, ledgered
 from grpo_practice.llm.params import canonical_params
 from grpo_practice.llm.prices import Prices
 
@@ -25,13 +25,13 @@ SIM_URL = "http://simulated/v1"
 """Never resolved: the simulated endpoint answers in process."""
 
 LISTED = Prices({})
-"""Nobody has said what anything costs."""
+"""Prices without any from a configuration."""
 
 Caller = Literal["student", "teacher", "judge"]
 
 
 class Models:
-    """Opens chats for the three roles; an async context that owns the connections.
+    """The chats of the three roles; an async context that owns the connections.
 
     Student and teacher share one limit per endpoint, the teacher going first; the judge has its
     own.
@@ -73,8 +73,8 @@ class Models:
 
     async def chats(
         self, config: ModelConfig, caller: Caller, *, later: bool = False
-    ) -> Callable[[Scope], Chat]:
-        """Opens a conversation with this model at a scope, with the ledger behind it.
+    ) -> Callable[[Scope], AgentChat]:
+        """Return what opens a conversation with this model at a scope, with the ledger behind it.
 
         `later`: its requests wait for all others.
 
@@ -108,10 +108,7 @@ class Models:
 
 
 def load_client() -> None:
-    """What sends requests is imported: half a second that no event loop has to wait for.
-
-    A forecast sends nothing, so it goes without.
-    """
+    """Import what sends requests: half a second that no event loop should stand still for."""
     from grpo_practice.llm.http import certificates
 
     import_module("grpo_practice.llm.client")
@@ -120,7 +117,7 @@ def load_client() -> None:
 
 
 def endpoint_of(config: ModelConfig, prices: Prices = LISTED) -> tuple[dict[str, Any], Endpoint]:
-    """The params of every request to a model, and the endpoint they go to.
+    """Return the params of every request to a model, and the endpoint they go to.
 
     Raises:
         ConfigError: A setting is impossible.

@@ -27,7 +27,7 @@ from grpo_practice.reports.datasets import (
 )
 from grpo_practice.store import Store, datasets
 from grpo_practice.store.records import DatasetRow
-from grpo_practice.types import Sample
+from grpo_practice.types import Answer, Sample
 from grpo_practice.verify import suitability
 
 PARTS = "train=0.8,test=0.2"
@@ -66,7 +66,11 @@ class Datasets:
     def upload(
         self,
         name: str,
-        source: FileSource | Path | str | Iterable[Sample] | Iterable[Mapping[str, Any]],
+        source: FileSource
+        | Path
+        | str
+        | Iterable[Sample]
+        | Iterable[Mapping[str, Any] | tuple[str, Answer]],
         options: UploadOptions = AS_IT_LOOKS,
         *,
         if_exists: IfExists = "fail",
@@ -76,7 +80,7 @@ class Datasets:
 
         Args:
             name: What configs and commands call the dataset.
-            source: A file; or samples, or mappings with at least a question.
+            source: A file; or samples, or mappings and (question, answer) pairs.
             options: How the rows are read; samples are taken as they are.
             if_exists: What happens to other rows under this name.
             verify: Function that the answers are checked with (default: the best suited).
@@ -128,7 +132,7 @@ class Datasets:
         verify: str | None,
     ) -> StoredDataset:
         with self._store(create=True) as store:
-            held = _samples(store, store.dataset(name)) if if_exists == "append" else []
+            held = _named(store, name)[1] if if_exists == "append" else []
             samples, notes = joined(held, found.samples, dedup=dedup)
             row, new = store.add_dataset(name, samples, origin=origin, replace=if_exists != "fail")
         read = ReadResult(samples, [*found.notes, *notes], found.skipped)
@@ -188,7 +192,7 @@ class Datasets:
             DataError: There is none of this name.
         """
         with self._store() as store:
-            return store.dataset(name)
+            return store.read(datasets.get, name)
 
     def delete(self, name: str) -> None:
         """Give a name back; runs keep the rows that they used.
@@ -227,7 +231,7 @@ class Datasets:
         with self._store() as store:
             dataset, samples = _named(store, name)
             known = {part: store.read(datasets.find, part) for part in parts}
-            held = {p: _samples(store, row) for p, row in known.items() if row is not None}
+            held = {p: store.read(datasets.samples, row.id) for p, row in known.items() if row}
             divided = split(
                 samples,
                 parts,
@@ -285,12 +289,8 @@ class Datasets:
 
 
 def _named(store: Store, name: str) -> tuple[DatasetRow, Sequence[Sample]]:
-    dataset = store.dataset(name)
-    return dataset, _samples(store, dataset)
-
-
-def _samples(store: Store, dataset: DatasetRow) -> Sequence[Sample]:
-    return [*store.samples(dataset.id)]
+    dataset = store.read(datasets.get, name)
+    return dataset, store.read(datasets.samples, dataset.id)
 
 
 def _check(name: str, verify: str | None) -> None:
@@ -317,8 +317,21 @@ def _read(source: FileSource | Iterable[Any], options: UploadOptions) -> ReadRes
         kept = [*first.values()] if options.dedup else rows
         left = f"{len(rows) - len(kept)} with the question of an earlier one left out"
         return ReadResult(kept, [left] if len(kept) < len(rows) else [], 0)
-    fields = (Row(f"row {n}", dict(row)) for n, row in enumerate(rows, 1))
-    return read_rows(fields, Path("rows"), **how)
+    fields = [Row(f"row {n}", _fields(n, row)) for n, row in enumerate(rows, 1)]
+    return read_rows(iter(fields), Path("rows"), **how)
+
+
+def _fields(n: int, row: object) -> dict[str, Any]:
+    match row:
+        case Mapping():
+            return dict(row)
+        case (str() as question, answer):
+            return {"question": question, "answer": answer}
+        case _:
+            raise DataError(
+                f"row {n}: {type(row).__name__} is no row",
+                hint="give Samples alone, or mappings and (question, answer) pairs",
+            )
 
 
 def _stored(

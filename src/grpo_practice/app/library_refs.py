@@ -1,4 +1,4 @@
-"""`RUN[@BRANCH][:STEP]` and `L12`: what a person types becomes a library of the store.
+"""References as a person types them, `RUN[@BRANCH][:STEP]` and `L12`, to libraries of the store.
 
 Names of runs may contain `:` and `@` (those of models do), so a text that is the name of a run is
 that run, and only the end of any other text is read as a branch and a step. (`L12` is always the
@@ -12,8 +12,8 @@ from typing import Literal
 
 from grpo_practice.errors import ConfigError
 from grpo_practice.reports.known_scores import measured
-from grpo_practice.store import Store, branches, runs
-from grpo_practice.store.queries import references
+from grpo_practice.store import Store, branches, libraries, steps
+from grpo_practice.store.queries import references, runs
 from grpo_practice.store.records import RunRow, StepRow
 from grpo_practice.store.run_names import eval_name, library_variant
 from grpo_practice.types import Library
@@ -33,9 +33,9 @@ class Ref:
 
     run: str
     branch: int | None = None
-    """None: the newest."""
+    """Branch by number; None: the newest."""
     step: StepRef | None = None
-    """N: the library after step N closed."""
+    """Step after which it was the library; None: not said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class LibraryRef:
 
 
 def parse_ref(text: str) -> Ref:
-    """The parts of `RUN[@BRANCH][:STEP]`.
+    """Return the parts of `RUN[@BRANCH][:STEP]`.
 
     Raises:
         ConfigError: There is no run in it.
@@ -64,7 +64,7 @@ def parse_ref(text: str) -> Ref:
 
 
 def parse_step(text: str) -> StepRef:
-    """`last`, `best`, or the number of a step.
+    """Return `last`, `best`, or the number of a step.
 
     Raises:
         ConfigError: It is something else.
@@ -82,7 +82,7 @@ def parse_step(text: str) -> StepRef:
 
 
 def library_of(store: Store, ref: str | None = None, step: str = "last") -> LibraryRef:
-    """The library that `RUN[@BRANCH][:STEP]` or `L12` names.
+    """Return the library that `RUN[@BRANCH][:STEP]` or `L12` names.
 
     Args:
         store: Where it is.
@@ -104,7 +104,7 @@ def library_of(store: Store, ref: str | None = None, step: str = "last") -> Libr
         wanted = parsed.step
     run = _practice_run(store, parsed.run)
     branch = store.read(branches.load, _branch_id(store, run, parsed.branch))
-    closed = [row for row in store.steps(branch) if row.closed]
+    closed = [row for row in store.read(steps.on_line, branch) if row.closed]
     if not closed:
         raise ConfigError(f"{run.name} has closed no step yet, so it has no library", hint=GO_ON)
     match wanted:
@@ -123,7 +123,7 @@ def _library(store: Store, library_id: int) -> LibraryRef:
             f"there is no library L{library_id} in {store.path}",
             hint="`grpo-practice runs show RUN` lists the libraries of a run",
         )
-    library = store.library(library_id)
+    library = store.read(libraries.load, library_id)
     return LibraryRef(library, origin.run, origin.branch_id, origin.step)
 
 
@@ -146,7 +146,7 @@ def _practice_run(store: Store, name: str) -> RunRow:
             f"{name}: cannot read what follows {start}",
             hint=f"{start}:last, {start}:best, {start}:N for step N, or {start}@BRANCH:N",
         )
-    run = store.run(name)
+    run = store.read(runs.get, name)
     if run.kind == "practice":
         return run
     played = store.read(branches.load, run.head_branch).library if run.head_branch else Library()
@@ -180,16 +180,20 @@ def _numbered(run: RunRow, closed: Sequence[StepRow], number: int) -> StepRow:
 
 
 def _after(store: Store, run: RunRow, row: StepRow) -> LibraryRef:
-    return LibraryRef(store.library(row.library_out), run.name, row.branch_id, row.plan.step)
+    return LibraryRef(
+        store.read(libraries.load, row.library_out), run.name, row.branch_id, row.plan.step
+    )
 
 
 def _best(store: Store, run: RunRow, closed: Sequence[StepRow]) -> LibraryRef:
-    """The library with the highest mean on the select dataset; of equals, the earliest.
+    """Return the library with the highest mean on the select dataset; of equals, the earliest.
 
     The one the run started with takes part: when nothing helped, it is the best.
     """
     variant = _select_variant(store, run)
-    start = LibraryRef(store.library(closed[0].library_in), run.name, closed[0].branch_id, None)
+    start = LibraryRef(
+        store.read(libraries.load, closed[0].library_in), run.name, closed[0].branch_id, None
+    )
     candidates = dict[str, LibraryRef]()
     for found in (start, *(_after(store, run, row) for row in closed)):
         candidates.setdefault(library_variant(found.library), found)
@@ -211,7 +215,7 @@ def _best(store: Store, run: RunRow, closed: Sequence[StepRow]) -> LibraryRef:
 
 
 def _select_variant(store: Store, run: RunRow) -> str:
-    """`data=NAME` of the evaluations that the run made last to choose among its libraries.
+    """Return `data=NAME` of the evaluations that the run made last to choose its best step.
 
     Read from what was made, not from the configuration: that may have been changed since.
     """

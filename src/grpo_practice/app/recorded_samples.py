@@ -7,12 +7,13 @@ from grpo_practice.data.read import ReadResult
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.serve.served_agent import ServedAgent
 from grpo_practice.store import Store, branches, recorded_runs
+from grpo_practice.store.queries import runs
 from grpo_practice.store.recorded_runs import SYSTEM, Conversation
 from grpo_practice.types import Sample
 
 
 def samples_of_run(store: Store, run: str, *, dedup: bool) -> ReadResult:
-    """One sample for each conversation of a recorded run, in the order they began.
+    """Return one sample for each conversation of a recorded run, in the order they began.
 
     The question is the text of its first user message; there is no answer, since nobody knows a
     right one. The whole conversation and its last reply are in the sample's meta.
@@ -26,7 +27,7 @@ def samples_of_run(store: Store, run: str, *, dedup: bool) -> ReadResult:
         ConfigError: It is no recorded run.
         DataError: There is no question in it.
     """
-    row = store.run(run)
+    row = store.read(runs.get, run)
     if row.kind != "recorded" or row.head_branch is None:
         raise ConfigError(
             f"{run} is a run of {row.kind}: its questions are a dataset already",
@@ -67,7 +68,7 @@ def _notes(n: int, repeated: int, silent: int, *, dedup: bool) -> list[str]:
 
 
 def _sample(run: str, talk: Conversation, agent: ServedAgent) -> Sample | None:
-    """The conversation as a sample; None when no user says anything in it."""
+    """Return the conversation as a sample; None when no user says anything in it."""
     messages = agent.theirs(talk.messages)
     asked = (_text(m) for m in messages if m.get("role") == "user")
     question = next((text for text in asked if text.strip()), None)

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from grpo_practice.practice.transcript import sections
 from grpo_practice.reports.rollout_report import RolloutReport
-from grpo_practice.store import Store, branches, runs
+from grpo_practice.store import Store, branches, rollouts, steps
+from grpo_practice.store.queries import runs
 
 
 def rollouts_of(store: Store, run: str, step: int | None = None) -> Iterator[RolloutReport]:
@@ -22,11 +23,10 @@ def rollouts_of(store: Store, run: str, step: int | None = None) -> Iterator[Rol
     if head is None:
         return
     branch = store.read(branches.load, head)
-    for row in store.steps(branch):
+    for row in store.read(steps.on_line, branch):
         if step is not None and row.plan.step != step:
             continue
-        samples = store.samples_of(row.plan)
-        stored = store.stored(branch, row, samples, transcripts=True)
+        stored = store.read(rollouts.stored, branch, row, transcripts=True)
         for (slot, _), (_, rollout) in sorted(stored.items()):
             turns = [(section.heading, section.body) for section in sections(rollout.played)]
             yield RolloutReport(run, row.plan.step, row.plan.slots[slot][1], rollout, turns)

@@ -51,12 +51,10 @@ def validate(config: ConfigOption = None, set_: SetOption = None, db: DbOption =
 
 def _used(loaded: "AnyConfig") -> list[tuple[str, str]]:
     from grpo_practice.app.specs import teacher_context_text
-    from grpo_practice.config import PracticeConfig
     from grpo_practice.redact import redact_url
 
     config = loaded.config
-    evaluation = config.evaluation if isinstance(config, PracticeConfig) else config
-    provider = evaluation.agent.model.model_provider
+    evaluation, provider = config.evaluation, config.student.model_provider
     where = ", ".join(redact_url(url) for url in provider.base_url)
     data = evaluation.data.dataset
     evaluated = f"{data}, {count(evaluation.pass_k, 'rollout')} per question"
@@ -67,7 +65,7 @@ def _used(loaded: "AnyConfig") -> list[tuple[str, str]]:
         ("verify", evaluation.verify.name),
         ("evaluation", evaluated if data else "none"),
     ]
-    if isinstance(config, PracticeConfig):
+    if config.kind == "practice":
         plan = config.practice
         practised = (
             f"{config.data.practice_dataset_name}, {count(plan.epochs, 'epoch')}, batches of"

@@ -22,7 +22,6 @@ from grpo_practice.redact import (
 )
 
 if TYPE_CHECKING:
-    from grpo_practice.store import Store
     from grpo_practice.workspace import Workspace
 
 PROGRAM = "grpo-practice"
@@ -78,32 +77,6 @@ def workspace(db: Path | None) -> "Workspace":
     from grpo_practice.workspace import Workspace
 
     return Workspace(database(db), command=as_typed(), signals=True)
-
-
-def open_store(db: Path | None) -> "Store":
-    """The database, made when it is not there yet.
-
-    Raises:
-        StoreError: It cannot be used.
-    """
-    from grpo_practice.store import Store
-
-    return Store(database(db))
-
-
-def existing_store(db: Path | None) -> "Store":
-    """The database, for commands that only look at what is there.
-
-    Raises:
-        ConfigError: There is none.
-        StoreError: It cannot be used.
-    """
-    if not database(db).exists():
-        raise ConfigError(
-            f"there is no database {database(db)} yet",
-            hint=f"name another with --db, or begin: {PROGRAM} data upload FILE --name NAME",
-        )
-    return open_store(db)
 
 
 _URL = re.compile(r"[a-z]+://\S+")

@@ -1,4 +1,4 @@
-"""What `doctor` asks of the endpoints: two tiny requests each, kept in no ledger."""
+"""Checks of the endpoints: two tiny requests each, kept in no ledger."""
 
 import asyncio
 import socket
@@ -12,23 +12,22 @@ from urllib.request import getproxies
 from grpo_practice.app.clients import endpoint_of
 from grpo_practice.calls import Reply, Request
 from grpo_practice.config.schema.provider import ModelConfig
-from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig
-from grpo_practice.config.schema.tools import SearchToolkit
-from grpo_practice.doctor.machine import Finding, ok, problem, warning
+from grpo_practice.config.schema.runs import RunConfig
+from grpo_practice.doctor.diagnosis import Check, ok, problem, warning
 from grpo_practice.errors import EndpointError, EndpointRefusedError, GrpoPracticeError
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import Endpoint, host, shown_url
 from grpo_practice.llm.prices import Price, Prices
+from grpo_practice.text import is_loopback
 
-HERE = ("localhost", "127.0.0.1", "::1")
 DEADLINE_S = 30.0
-"""For one answer; nothing is sent again after it."""
+"""Longest wait for one answer; nothing is sent again after it."""
 WHOLE_S = 35.0
-"""For all that is asked of a model at an address, waits the endpoint asks for included."""
+"""Longest wait for a model at an address, waits that the endpoint asks for included."""
 TRIES = 2
 REQUESTS = 2
-"""For each model at each address."""
+"""Requests to each model at each address."""
 _ASKED = [{"role": "user", "content": "Reply with the number 4."}]
 _CALL = [{"role": "user", "content": "Call the tool `add` with a=2 and b=2."}]
 _NUMBER = {"type": "number"}
@@ -42,18 +41,12 @@ _TOOL = {
 }
 
 
-def models_of(config: PracticeConfig | EvalConfig) -> list[tuple[str, ModelConfig]]:
-    """Who is asked under this configuration, each model at each address once."""
-    evaluation = config.evaluation if isinstance(config, PracticeConfig) else config
-    roles = [("student", evaluation.agent.model), ("judge", evaluation.judge_model)]
-    if isinstance(config, PracticeConfig):
-        roles.insert(1, ("teacher", config.practice.teacher_model))
-    kits = evaluation.agent.toolkits.values()
-    roles += [("reader", kit.config_llm) for kit in kits if isinstance(kit, SearchToolkit)]
+def models_of(config: RunConfig) -> list[tuple[str, ModelConfig]]:
+    """Return the models of this configuration with their roles, each at each address once."""
+    roles = [*config.models.items(), *(("reader", m) for m in config.evaluation.readers)]
     found: dict[tuple[object, ...], tuple[str, ModelConfig]] = {}
     for role, model in roles:
-        for url in (model.model_provider.base_url or ("",)) if model else ():
-            assert model is not None
+        for url in model.model_provider.base_url or ("",):
             at = model.model_provider.model_copy(update={"base_url": (url,) if url else ()})
             key = (at.model, url, at.key)
             name, known = found.get(key, (role, model.model_copy(update={"model_provider": at})))
@@ -62,14 +55,14 @@ def models_of(config: PracticeConfig | EvalConfig) -> list[tuple[str, ModelConfi
 
 
 def asked_for(models: Sequence[tuple[str, ModelConfig]]) -> int:
-    """How many requests `look_at_models` makes, when nothing goes wrong."""
+    """Return how many requests `look_at_models` makes, when nothing goes wrong."""
     return REQUESTS * sum(not model.model_provider.simulated for _, model in models)
 
 
 async def look_at_models(
     models: Sequence[tuple[str, ModelConfig]], prices: Prices, key: str, *, tools: bool = False
-) -> list[Finding]:
-    """What each endpoint answers, and how; all are asked at once.
+) -> list[Check]:
+    """Check how each endpoint answers; all are asked at once.
 
     Args:
         models: As `models_of` has them.
@@ -88,7 +81,7 @@ async def look_at_models(
 
 async def _model(
     role: str, model: ModelConfig, prices: Prices, key: str, *, tools: bool
-) -> list[Finding]:
+) -> list[Check]:
     provider = model.model_provider
     if provider.simulated:
         return [ok(role, f"{provider.model} is simulated in this program; nothing was asked")]
@@ -124,18 +117,18 @@ async def _model(
 
 
 async def _ask(client: Client, request: Request, *, limit_s: float, until: float) -> Reply:
-    """The reply, within the time that is left; TimeoutError without one."""
+    """Return the reply, or raise TimeoutError when the time that is left ends."""
     async with asyncio.timeout_at(until):
         return await client.send(request, limit_s=limit_s)
 
 
 def _refused(error: EndpointError | EndpointRefusedError) -> GrpoPracticeError:
-    """Whatever a run would make of it: an endpoint that does not answer once is a problem."""
+    """Return the error as one that ends a run: an endpoint that does not answer is a problem."""
     return EndpointRefusedError(str(error), hint=error.hint)
 
 
-async def _called(role: str, asked: Coroutine[Any, Any, Reply], *, needed: bool) -> Finding:
-    """What becomes of a request with a tool: an agent with toolkits cannot do without."""
+async def _called(role: str, asked: Coroutine[Any, Any, Reply], *, needed: bool) -> Check:
+    """Check that a request with a tool is answered: an agent with toolkits needs that."""
     try:
         reply = await asked
     except TimeoutError:
@@ -155,7 +148,7 @@ async def _called(role: str, asked: Coroutine[Any, Any, Reply], *, needed: bool)
     return problem(role, EndpointRefusedError(said, hint=hint))
 
 
-def _reply(role: str, asked: str, reply: Reply) -> list[Finding]:
+def _reply(role: str, asked: str, reply: Reply) -> list[Check]:
     usage, answered = reply.usage, reply.answered_by.rpartition("@")[0]
     found = []
     if usage.tokens_in is None or usage.tokens_out is None:
@@ -174,22 +167,22 @@ def _reply(role: str, asked: str, reply: Reply) -> list[Finding]:
     return found
 
 
-def _price(role: str, model: str, price: Price | None, key: str) -> Finding:
+def _price(role: str, model: str, price: Price | None, key: str) -> Check:
     if price is not None:
         return ok(role, f"price known ({price.source})")
     hint = f"add {key}: {{{model!r}: {{input: …, output: …}}}} (USD per million tokens)"
     return warning(role, "its price is unknown: no budget in money will work", hint)
 
 
-def _in_clear(role: str, endpoint: Endpoint) -> list[Finding]:
+def _in_clear(role: str, endpoint: Endpoint) -> list[Check]:
     url = endpoint.base_urls[0]
     secret = endpoint.api_key or "@" in urlsplit(url).netloc or endpoint.headers
-    if urlsplit(url).scheme == "https" or not secret or host(url) in HERE:
+    if urlsplit(url).scheme == "https" or not secret or is_loopback(host(url)):
         return []
     return [warning(role, f"the key goes to {shown_url(url)} in clear", "use https://")]
 
 
-async def _resolved(role: str, url: str) -> list[Finding]:
+async def _resolved(role: str, url: str) -> list[Check]:
     if getproxies().get(urlsplit(url).scheme):
         return []  # the proxy looks the name up
     try:

@@ -1,4 +1,4 @@
-"""How many requests a rollout takes: one, unless the agent has tools; then nobody knows before."""
+"""Requests of a rollout: one, unless the agent has tools; then nobody knows before."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from grpo_practice.store.queries.spending import ENOUGH
 from grpo_practice.store.records import RunSpec
 
 ASSUMED_MOST = 50
-"""Of an agent of the user's own, where none was played yet."""
+"""Most requests assumed of an agent of the user's own, where none was played yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +19,11 @@ class Turns:
 
     each: Range
     rollouts: int
-    """In which they were counted; 0: `each` goes from one to what the agent may take."""
+    """Rollouts in which they were counted; 0: `each` goes from one to what the agent may take."""
 
 
 def turns_of(store: Store, spec: RunSpec, agent: AgentConfig, to_come: float) -> Turns | None:
-    """What rollouts of this agent took so far, in any run; None where one is all they can take.
+    """Return what rollouts of this agent took so far, in any run; None where that is always one.
 
     Args:
         store: The database.

@@ -4,6 +4,7 @@ Source: Training-Free GRPO (arXiv 2510.08191), "optimisation": Add, Delete, Modi
 proposals of the batch.
 """
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -27,24 +28,38 @@ class Proposal:
     sample_id: int
 
 
+def numbered(distilled: Iterable[Distilled]) -> list[Distilled]:
+    """Return the groups in slot order, with a number on each proposal that the merge prompt shows.
+
+    The only place where `P1` … are counted: the prompt, `from_ops` and the record follow it.
+    """
+    counter, groups = itertools.count(1), list[Distilled]()
+    for done in sorted(distilled, key=lambda d: d.slot):
+        operations = [
+            replace(op, number=next(counter) if op.applies else None) for op in done.operations
+        ]
+        groups.append(replace(done, operations=tuple(operations)))
+    return groups
+
+
 def votes(distilled: Iterable[Distilled], samples: Sequence[int]) -> list[Proposal]:
-    """Return every proposal that can be taken, confirmations too, in slot order.
+    """Return every proposal that can be taken, confirmations too, in order.
 
     Args:
-        distilled: What the groups of a step came to.
+        distilled: The distilled groups of a step, numbered.
         samples: Sample ids. Index = slot.
     """
     return [
         Proposal(op, done.slot, samples[done.slot])
-        for done in sorted(distilled, key=lambda d: d.slot)
+        for done in distilled
         for op in done.operations
         if op.refused is None
     ]
 
 
 def changes(cast: Iterable[Proposal]) -> list[Proposal]:
-    """Return the proposals that would change something, as the merge prompt numbers them."""
-    return [p for p in cast if p.operation.op != "NONE"]
+    """Return the proposals that the merge prompt shows: index + 1 is the number of each."""
+    return [p for p in cast if p.operation.number is not None]
 
 
 async def merge(
@@ -116,10 +131,9 @@ def _by_experience(
     """
     grouped: dict[str, list[dict[str, str | None]]] = {NEW: []}
     grouped |= {e.id: [] for e in library.experiences}
-    for number, proposal in enumerate(proposed, 1):
-        op = proposal.operation
-        told = {"id": f"P{number}", "op": op.op, "finding": op.finding, "text": op.text}
-        grouped[op.target or NEW].append(told)
+    for op in (proposal.operation for proposal in proposed):
+        shown = {"id": f"P{op.number}", "op": op.op, "finding": op.finding, "text": op.text}
+        grouped[op.target or NEW].append(shown)
     gone = {name for name, of in evidence.items() if not of.stays}
     return [(target, items) for target, items in grouped.items() if items or target in gone]
 
@@ -199,24 +213,33 @@ def fitting(
     return tuple(made)
 
 
-def apply(library: Library, operations: Iterable[Operation]) -> Library:
-    """The library after the operations, in order; refused ones and NONE change nothing.
+def labelled(library: Library, operations: Iterable[Operation]) -> tuple[Operation, ...]:
+    """Return the operations, each that is applied with the label of its experience.
 
-    Labels are given in order of the list and never used twice, also when their experience is gone.
+    The only place where labels are given: in order, and never twice, also when their experience
+    is gone.
     """
-    texts = {e.label: e.text for e in library.experiences}
-    next_label = library.next_label
+    next_label, made = library.next_label, list[Operation]()
     for op in operations:
-        if op.refused is not None or op.op == "NONE":
+        label = None
+        if op.applies and op.op == "ADD":
+            label, next_label = next_label, next_label + 1
+        elif op.applies:
+            label = int((op.target or "E0")[1:])
+        made.append(replace(op, label=label))
+    return tuple(made)
+
+
+def apply(library: Library, operations: Iterable[Operation]) -> Library:
+    """Return the library after the operations, in order; refused ones and NONE change nothing."""
+    texts, next_label = {e.label: e.text for e in library.experiences}, library.next_label
+    for op in labelled(library, operations):
+        if op.label is None:
             continue
-        if op.op == "ADD":
-            texts[next_label] = op.text or ""
-            next_label += 1
-            continue
-        label = int((op.target or "E0")[1:])
-        if op.op == "UPDATE":
-            texts[label] = op.text or ""
+        if op.op == "DELETE":
+            del texts[op.label]
         else:
-            del texts[label]
+            texts[op.label] = op.text or ""
+            next_label = max(next_label, op.label + 1)
     items = tuple(Experience(label, text) for label, text in texts.items())
     return Library(items, next_label)

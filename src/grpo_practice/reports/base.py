@@ -24,9 +24,11 @@ class Report(ABC):
     def document(self) -> dict[str, Any]:
         """Return the report as JSON."""
 
-    @abstractmethod
     def summary(self) -> Sequence[Sequence[str]]:
-        """Return the rows of a short table, its title first."""
+        """Return the rows of a short table, its title first; by default the plain values."""
+        document = self.document()
+        plain = [(k, str(v)) for k, v in document.items() if isinstance(v, str | int | float)]
+        return [(type(self).__name__,), *(row for row in plain if row[0] not in ("schema", "exit"))]
 
     @override
     def __repr__(self) -> str:

@@ -8,8 +8,8 @@ from grpo_practice.canonical import text_sha
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.reports.documents import score_document
 from grpo_practice.stats import Score
-from grpo_practice.store import Store, branches, datasets, runs
-from grpo_practice.store.queries import references, scores
+from grpo_practice.store import Store, branches, datasets
+from grpo_practice.store.queries import references, runs, scores
 from grpo_practice.store.run_names import eval_name, library_variant
 from grpo_practice.types import Library
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from grpo_practice.store.queries.run_health import Health
+from grpo_practice.store.queries.run_health import Health as Health
 from grpo_practice.text import brief
 
 NAMED = 3

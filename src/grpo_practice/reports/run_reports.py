@@ -22,7 +22,7 @@ from grpo_practice.reports.known_scores import KnownScore, measured, measured_wi
 from grpo_practice.reports.reproducibility import health_document, truncated_share
 from grpo_practice.reports.shortfalls import PRACTISE, Shortfall, counted_steps, shortfalls
 from grpo_practice.stats import Score
-from grpo_practice.store import Store, datasets
+from grpo_practice.store import Store, datasets, libraries, steps
 from grpo_practice.store.distillation import DISTILLATION, Distillation
 from grpo_practice.store.queries import run_health, scores
 from grpo_practice.store.queries.run_health import Health
@@ -311,8 +311,12 @@ def practice_report(
     store: Store, branch: Branch, invocation: Invocation, *, exp_id: str, simulated: bool
 ) -> PracticeReport:
     """The report of a practice run that was just worked on."""
-    rows, tip = store.steps(branch), branch.id
-    outs = {row.plan.step: store.library(row.library_out) for row in rows if row.library_out}
+    rows, tip = store.read(steps.on_line, branch), branch.id
+    outs = {
+        row.plan.step: store.read(libraries.load, row.library_out)
+        for row in rows
+        if row.library_out
+    }
     evals = {
         step: known
         for step, library in outs.items()

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from grpo_practice.store.distillation import HARMLESS, Distillation, added
-from grpo_practice.store.records import StepRow
+from grpo_practice.store.distillation import HARMLESS, added
+from grpo_practice.store.distillation import Distillation as Distillation
+from grpo_practice.store.records import StepRow as StepRow
 from grpo_practice.text import count
 from grpo_practice.types import QUARANTINE, QuarantineRule, RefusedRule, TeacherFailure
 

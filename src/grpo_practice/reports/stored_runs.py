@@ -13,14 +13,14 @@ from grpo_practice.reports.known_scores import known_score
 from grpo_practice.reports.reproducibility import health_document
 from grpo_practice.reports.shortfalls import PRACTISE, Shortfall, counted_steps, shortfalls
 from grpo_practice.stats import Score
-from grpo_practice.store import Store, branches, recorded_runs, runs
+from grpo_practice.store import Store, branches, recorded_runs, steps
 from grpo_practice.store.distillation import DISTILLATION, Distillation
-from grpo_practice.store.queries import history, references, run_health, scores
+from grpo_practice.store.queries import history, references, run_health, runs, scores
 from grpo_practice.store.queries.history import BranchRow
 from grpo_practice.store.queries.run_health import Health
+from grpo_practice.store.queries.runs import StageCost as StageCost
 from grpo_practice.store.recorded_runs import Traffic
 from grpo_practice.store.records import RunRow, StepRow
-from grpo_practice.store.runs import StageCost as StageCost
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -172,7 +172,7 @@ def run_report(store: Store, name: str) -> RunReport:
     return RunReport(
         run,
         store.read(history.branches_of, name),
-        store.steps(branch) if branch else [],
+        store.read(steps.on_line, branch) if branch else [],
         store.read(scores.outcomes, branch) if branch else {},
         {n: k.score for n, k in known.items() if k is not None},
         sorted(store.read(runs.costs, name), key=lambda cost: stages.index(cost.stage)),

@@ -2,14 +2,14 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from grpo_practice.canonical import digest
 from grpo_practice.errors import DataError
 from grpo_practice.redact import redactor
-from grpo_practice.store.db import now
+from grpo_practice.store.db import Connection, now
 from grpo_practice.store.records import DatasetRow
-from grpo_practice.types import Answer, Sample
+from grpo_practice.types import Answer, PlannedStep, Sample
 
 _COLUMNS = "dataset_id, name, revision, sha256, n, origin, created_at"
 
@@ -108,6 +108,23 @@ def by_id(db: sqlite3.Connection, dataset_id: int) -> DatasetRow:
     return _dataset(row)
 
 
+def get(db: Connection, name: str) -> DatasetRow:
+    """Return the newest revision of a dataset.
+
+    Raises:
+        DataError: There is none under this name.
+    """
+    found = find(db, name)
+    if found is None:
+        from grpo_practice.config.dataset_hint import way_to  # the store opens without pydantic
+
+        names = ", ".join(d.name for d in newest(db)) or "none yet"
+        raise DataError(
+            f"there is no dataset {name!r} in {db.path} (there: {names})", hint=way_to(name)
+        )
+    return found
+
+
 def newest(db: sqlite3.Connection) -> list[DatasetRow]:
     """The newest revision of every name that is not hidden, by name."""
     rows = db.execute(
@@ -124,14 +141,14 @@ def hide(db: sqlite3.Connection, name: str) -> int:
     ).rowcount
 
 
-def samples(db: sqlite3.Connection, dataset_id: int) -> Iterator[Sample]:
-    """The samples in order."""
+def samples(db: sqlite3.Connection, dataset_id: int, *, most: int = -1) -> list[Sample]:
+    """Return the samples of a dataset in order; `most` limits them, -1 does not."""
     rows = db.execute(
         """SELECT s.* FROM dataset_rows r JOIN samples s USING (sample_id)
-            WHERE r.dataset_id = ? ORDER BY r.position""",
-        (dataset_id,),
+            WHERE r.dataset_id = ? ORDER BY r.position LIMIT ?""",
+        (dataset_id, most),
     )
-    return (_sample(row) for row in rows)
+    return [_sample(row) for row in rows]
 
 
 def sample_ids(db: sqlite3.Connection, dataset_id: int) -> list[int]:
@@ -156,11 +173,14 @@ def answers(db: sqlite3.Connection, dataset_id: int) -> list[tuple[Answer, int]]
     return [(json.loads(answer), n) for answer, n in rows]
 
 
-def samples_of(db: sqlite3.Connection, ids: Sequence[int]) -> dict[int, Sample]:
-    """Samples by their id."""
-    marks = ",".join("?" * len(ids))
-    rows = db.execute(f"SELECT * FROM samples WHERE sample_id IN ({marks})", ids)
-    return {row["sample_id"]: _sample(row) for row in rows}
+def samples_of(db: sqlite3.Connection, plan: PlannedStep) -> list[Sample]:
+    """Return the samples of a planned step. Index = slot."""
+    ids = json.dumps([sample_id for sample_id, _ in plan.slots])
+    rows = db.execute(
+        "SELECT * FROM samples WHERE sample_id IN (SELECT value FROM json_each(?))", (ids,)
+    )
+    found = {row["sample_id"]: _sample(row) for row in rows}
+    return [found[sample_id] for sample_id, _ in plan.slots]
 
 
 def _sample(row: sqlite3.Row) -> Sample:

@@ -30,8 +30,11 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-class _Private(sqlite3.Connection):
-    """Replaces secrets in every text that it is given to store or to look for."""
+class Connection(sqlite3.Connection):
+    """A connection that replaces secrets in every text it is given to store or to look for."""
+
+    path: Path
+    """Name of the file for messages."""
 
     @override
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
@@ -48,9 +51,10 @@ def _private(parameters: Any) -> Any:
     return [redactor.text(v) if isinstance(v, str) else v for v in parameters]
 
 
-def connect(path: Path, *, wait_s: float = WAIT_S) -> sqlite3.Connection:
-    """A connection in autocommit mode with this project's settings; usable from any one thread."""
-    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=_Private)
+def connect(path: Path, *, wait_s: float = WAIT_S) -> Connection:
+    """Open a connection in autocommit mode with our settings; any one thread may use it."""
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=Connection)
+    db.path = path
     db.row_factory = sqlite3.Row
     db.execute(f"PRAGMA busy_timeout = {round(wait_s * 1000)}")
     db.execute("PRAGMA foreign_keys = ON")

@@ -8,8 +8,14 @@ from grpo_practice.store.db import now
 from grpo_practice.types import Experience, Library
 
 
-def load(db: sqlite3.Connection, library_id: int) -> Library:
-    """The library as it was made."""
+def load(db: sqlite3.Connection, library_id: int | None) -> Library:
+    """Return a library version; None is the empty one.
+
+    Raises:
+        ConfigError: There is no such version.
+    """
+    if library_id is None:
+        return Library()
     head = db.execute(
         "SELECT next_label FROM libraries WHERE library_id = ?", (library_id,)
     ).fetchone()

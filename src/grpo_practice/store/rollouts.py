@@ -3,15 +3,16 @@
 import json
 import sqlite3
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from grpo_practice.calls import Message, Turn, Usage, conversations, ended_by_tool
 from grpo_practice.canonical import text_sha
 from grpo_practice.errors import StoreError
+from grpo_practice.store import datasets
 from grpo_practice.store.db import now, put_text
-from grpo_practice.store.records import RolloutPrompt
+from grpo_practice.store.records import Branch, RolloutPrompt, StepRow
 from grpo_practice.types import Rollout, Sample, Trajectory, Verdict
 
 HEAD = 160
@@ -136,27 +137,26 @@ def put_verdict(
 
 def stored(
     db: sqlite3.Connection,
-    at: tuple[int, int],
-    samples: Mapping[int, Sample],
+    branch: Branch,
+    step: StepRow,
     *,
-    judge_id: int,
-    reuses: Sequence[int] | None,
+    transcripts: bool,
 ) -> dict[tuple[int, int], tuple[int, Rollout]]:
-    """(slot, attempt) → (rollout_id, rollout) for every row of a step. `at`: (branch_id, step).
-
-    Transcripts are put together only when `reuses` is given: the branches whose calls count too.
-    """
+    """Return (slot, attempt) → (rollout_id, rollout) for what is already there of a step."""
+    held_by = step.played_by or step.branch_id
+    samples = {s.id: s for s in datasets.samples_of(db, step.plan)}
     rows = db.execute(
         f"""SELECT r.*, b.response, v.reward, v.critique, v.extracted, {JUDGED} FROM rollouts r
              JOIN rollout_bodies b USING (rollout_id)
              LEFT JOIN verdicts v ON v.rollout_id = r.rollout_id AND v.judge_id = ?
             WHERE r.branch_id = ? AND r.step = ?""",
-        (judge_id, *at),
+        (branch.judge_id, held_by, step.plan.step),
     ).fetchall()
-    found, own = {}, reuses is not None and _own_agent(db, at[0])
+    found, own = {}, transcripts and _own_agent(db, held_by)
     for row in rows:
         place = (row["slot"], row["attempt"])
-        messages = [] if reuses is None else transcript(db, (*at, *place), reuses)
+        at = (held_by, step.plan.step, *place)
+        messages = transcript(db, at, branch.reuses) if transcripts else []
         if row["response"] and not own:
             messages = ended_by_tool(messages, row["response"])
         rollout = _rollout(row, samples[row["sample_id"]], messages)

@@ -24,8 +24,7 @@ def rehearsal(path: Path) -> Iterator[Store]:
         with explained(path):
             if path.exists():
                 _copy(path, copy)
-        with Store(copy) as store:
-            store.path = path
+        with Store(copy, shown_as=path) as store:
             yield store
 
 

@@ -10,7 +10,6 @@ from typing import Any, Self, TypeVar
 
 from grpo_practice import __version__
 from grpo_practice.errors import (
-    DataError,
     GrpoPracticeError,
     LockedError,
     PausedError,
@@ -20,27 +19,27 @@ from grpo_practice.store import (
     branches,
     close_step,
     datasets,
-    libraries,
+    delete_run,
+    invocations,
     recorded_runs,
     rollouts,
-    runs,
     steps,
 )
 from grpo_practice.store.db import WAIT_S, connect, explained, prepare
 from grpo_practice.store.ledger import SqlLedger
 from grpo_practice.store.lock import RunLocks
+from grpo_practice.store.queries import runs
 from grpo_practice.store.records import (
     Branch,
     DatasetRow,
     JudgeRecord,
     RolloutPrompt,
-    RunRow,
     RunSpec,
     StepResult,
     StepRow,
 )
 from grpo_practice.store.writer import Writer
-from grpo_practice.types import Library, PlannedStep, Rollout, Sample, Verdict
+from grpo_practice.types import PlannedStep, Rollout, Sample, Verdict
 
 T = TypeVar("T")
 Planner = Callable[[Branch, Sequence[StepRow]], Sequence[PlannedStep]]
@@ -56,20 +55,22 @@ class Store:
     What is awaited is on disk when it returns, but for rollouts: see `save_rollout`.
     """
 
-    def __init__(self, path: Path, *, wait_s: float = WAIT_S) -> None:
+    def __init__(self, path: Path, *, wait_s: float = WAIT_S, shown_as: Path | None = None) -> None:
         """Open, creating or migrating first.
 
         Args:
             path: The file.
             wait_s: Longest wait for another process that is writing.
+            shown_as: Name of the file in messages; `path` itself where none is given.
 
         Raises:
             StoreError: The file cannot be used; the message says why and what to do.
         """
-        self.path = path
+        self.path = shown_as or path
         prepare(path, wait_s=wait_s)
         with explained(path):
             self._db = connect(path, wait_s=wait_s)
+            self._db.path = self.path
             self._db.execute("PRAGMA query_only = ON")
         self._writer = Writer(path, wait_s=wait_s)
         self._locks = RunLocks(path)
@@ -132,36 +133,14 @@ class Store:
         """`add_dataset` for several names, all or none."""
         return self._write(partial(datasets.add_all, parts=parts, origin=origin, replace=replace))
 
-    def dataset(self, name: str) -> DatasetRow:
-        """The newest revision of a dataset.
-
-        Raises:
-            DataError: There is none under this name.
-        """
-        found = self.read(datasets.find, name)
-        if found is None:
-            from grpo_practice.config.dataset_hint import way_to  # the store opens without pydantic
-
-            names = ", ".join(d.name for d in self.read(datasets.newest)) or "none yet"
-            raise DataError(
-                f"there is no dataset {name!r} in {self.path} (there: {names})",
-                hint=way_to(name),
-            )
-        return found
-
     def hide_dataset(self, name: str) -> None:
         """The name is free again; old runs keep the rows they used.
 
         Raises:
             DataError: There is none under this name.
         """
-        self.dataset(name)
+        self.read(datasets.get, name)
         self._write(lambda db: datasets.hide(db, name))
-
-    def samples(self, dataset_id: int) -> Iterator[Sample]:
-        """The samples of a dataset, in order."""
-        with explained(self.path):  # they are read one by one
-            yield from datasets.samples(self._db, dataset_id)
 
     # Runs
 
@@ -174,7 +153,7 @@ class Store:
         """
         with self._locks.hold(run) as mine:
             if not mine:
-                who = self.read(runs.holder, run)
+                who = self.read(invocations.holder, run)
                 by = f" ({who})" if who else ""
                 raise LockedError(
                     f"another process is working on {run}{by}",
@@ -182,9 +161,9 @@ class Store:
                 )
             yield
 
-    def close_dead(self, run: str) -> list[runs.Holder]:
+    def close_dead(self, run: str) -> list[invocations.Holder]:
         """Who had the run open and did not end in order; for the holder of its lock."""
-        return self._write(lambda db: runs.close_dead(db, run))
+        return self._write(lambda db: invocations.close_dead(db, run))
 
     def begin(
         self,
@@ -225,7 +204,7 @@ class Store:
         """The block is on record as one invocation, with how it ended; the run's status follows."""
         invocation_id = self._write(
             partial(
-                runs.open_invocation,
+                invocations.open_invocation,
                 run=branch.run,
                 branch_id=branch.id,
                 version=__version__,
@@ -247,17 +226,13 @@ class Store:
             status, code, reason = "stopped", 130, type(e).__name__
             raise
         finally:
-            end = partial(runs.close_invocation, invocation_id=invocation_id, status=status)
+            end = partial(invocations.close_invocation, invocation_id=invocation_id, status=status)
             self._write(partial(end, exit_code=code, reason=reason))
 
     def delete_run(self, run: str) -> list[str]:
-        """The run and the runs it made are gone. See `runs.delete`."""
+        """The run and the runs it made are gone. See `delete_run.delete`."""
         self.read(runs.get, run)
-        return self._write(lambda db: runs.delete(db, run))
-
-    def run(self, name: str) -> RunRow:
-        """The run of that name. See `runs.get`."""
-        return self.read(runs.get, name)
+        return self._write(lambda db: delete_run.delete(db, run))
 
     # The work of a run
 
@@ -274,32 +249,7 @@ class Store:
         """The steps are there, to be judged again from the rollouts their source has."""
         pairs = [(s.plan, s.played_by or s.branch_id) for s in source]
         self._write(lambda db: steps.play_elsewhere(db, branch, pairs))
-        return self.steps(branch)
-
-    def steps(self, branch: Branch) -> list[StepRow]:
-        """All steps of the branch's line, in order."""
         return self.read(steps.on_line, branch)
-
-    def library(self, library_id: int | None) -> Library:
-        """A library version; None is the empty one."""
-        return Library() if library_id is None else self.read(libraries.load, library_id)
-
-    def samples_of(self, plan: PlannedStep) -> list[Sample]:
-        """The samples of a step. Index = slot."""
-        found = self.read(datasets.samples_of, sorted({i for i, _ in plan.slots}))
-        return [found[i] for i, _ in plan.slots]
-
-    def stored(
-        self, branch: Branch, step: StepRow, samples: Sequence[Sample], *, transcripts: bool
-    ) -> dict[tuple[int, int], tuple[int, Rollout]]:
-        """(slot, attempt) → (rollout_id, rollout) for what is already there of a step."""
-        return self.read(
-            rollouts.stored,
-            (step.played_by or step.branch_id, step.plan.step),
-            {s.id: s for s in samples},
-            judge_id=branch.judge_id,
-            reuses=branch.reuses if transcripts else None,
-        )
 
     async def open_step(
         self,

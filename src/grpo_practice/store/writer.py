@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from grpo_practice.errors import StoreError
-from grpo_practice.store import runs
+from grpo_practice.store import invocations
 from grpo_practice.store.db import WAIT_S, connect, explain, explained, transaction
 from grpo_practice.store.files import Files
 
@@ -215,7 +215,7 @@ class Writer:
         if not (isinstance(error, sqlite3.OperationalError) and "locked" in str(error)):
             return explain(error, self.path)
         try:
-            at_work = [who for who in runs.holders(self._db) if who.may_live]
+            at_work = [who for who in invocations.holders(self._db) if who.may_live]
         except sqlite3.Error:
             at_work = []
         others = [f"{who.run} ({who})" for who in at_work if who.pid != os.getpid()]

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from grpo_practice.agents import RolloutContext
-from grpo_practice.agents.custom_agents import OwnAgent
+from grpo_practice.agents.custom_agents import CustomAgent
 from grpo_practice.calls import Address
 from grpo_practice.errors import Change, ConfigError, FingerprintError, RunFailedError
 from grpo_practice.events import Notice
-from grpo_practice.store import Store
+from grpo_practice.store import Store, rollouts, steps
 from grpo_practice.types import Trajectory
 from tests.agents.own.test_docs import BLOCK, PAGE
 from tests.app.project import Project, served
@@ -93,21 +93,20 @@ async def test_what_was_asked_is_not_asked_again(project: Own) -> None:
 async def test_the_transcript_is_read_back_as_it_was(
     project: Own, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    live, play = dict[Address, Trajectory](), OwnAgent.__call__
+    live, play = dict[Address, Trajectory](), CustomAgent.__call__
 
     async def seen(
-        self: OwnAgent, question: str, system: str, context: RolloutContext
+        self: CustomAgent, question: str, system: str, context: RolloutContext
     ) -> Trajectory:
         live[context.scope.address] = await play(self, question, system, context)
         return live[context.scope.address]
 
-    monkeypatch.setattr(OwnAgent, "__call__", seen)
+    monkeypatch.setattr(CustomAgent, "__call__", seen)
     report = await project.evaluate(*project.agent(MANY))
     with Store(project.db) as store:
-        steps = store.steps(report.branch)
-        for row in steps:
-            samples = store.samples_of(row.plan)
-            found = store.stored(report.branch, row, samples, transcripts=True)
+        rows = store.read(steps.on_line, report.branch)
+        for row in rows:
+            found = store.read(rollouts.stored, report.branch, row, transcripts=True)
             for (slot, attempt), (_, rollout) in found.items():
                 was = live[Address(row.branch_id, row.plan.step, slot, attempt, "play")]
                 told = list(rollout.played.transcript)
@@ -167,8 +166,13 @@ async def test_the_sdk_agent_of_the_docs_calls_its_tool(project: Own) -> None:
     assert responses == [("It is \\boxed{42}",)]
     assert project.query("SELECT DISTINCT turns, tool_calls FROM rollouts") == [(2, 1)]
     with Store(project.db) as store:
-        row = store.steps(report.branch)[0]
-        stored = store.stored(report.branch, row, store.samples_of(row.plan), transcripts=True)
+        row = store.read(steps.on_line, report.branch)[0]
+        stored = store.read(
+            rollouts.stored,
+            report.branch,
+            row,
+            transcripts=True,
+        )
     told = stored[0, 0][1].played.transcript
     assert [m["role"] for m in told] == ["system", "user", "assistant", "tool", "assistant"]
 

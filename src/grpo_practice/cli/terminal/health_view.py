@@ -8,8 +8,8 @@ from grpo_practice.cli.terminal.formatting import cached_share, count, say, toke
 from grpo_practice.text import brief
 
 if TYPE_CHECKING:
+    from grpo_practice.reports.reproducibility import Health
     from grpo_practice.reports.run_reports import EvalReport, PracticeReport
-    from grpo_practice.store.queries.run_health import Health
 
 LINE = 160
 """Characters of an error."""

@@ -15,10 +15,8 @@ if TYPE_CHECKING:
     from grpo_practice.reports.known_scores import KnownScore
     from grpo_practice.reports.rollout_report import RolloutReport
     from grpo_practice.reports.run_reports import EvalReport, PracticeReport
-    from grpo_practice.reports.shortfalls import Shortfall
+    from grpo_practice.reports.shortfalls import Distillation, Shortfall, StepRow
     from grpo_practice.stats import Score
-    from grpo_practice.store.distillation import Distillation
-    from grpo_practice.store.records import StepRow
     from grpo_practice.types import Experience
 
 SHOWN = 10
@@ -130,8 +128,7 @@ def funnel(steps: Sequence["StepRow"], run: str) -> list[tuple[str, str]]:
 
     A line each for what there was; steps that an older version closed have no such counts.
     """
-    from grpo_practice.reports.shortfalls import counted_steps
-    from grpo_practice.store.distillation import Distillation
+    from grpo_practice.reports.shortfalls import Distillation, counted_steps
 
     steps_counted = counted_steps(steps)
     if not steps_counted:

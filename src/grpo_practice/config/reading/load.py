@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Generic, TypeVar
 
-from grpo_practice.config.reading.compose import compose, lay_over, nest, override
+from grpo_practice.config.reading.compose import Override, compose, lay_over, nest, override
 from grpo_practice.config.reading.draft import Source, Work
 from grpo_practice.config.reading.env import Environment, as_environment
 from grpo_practice.config.reading.problems import Problem
@@ -15,7 +15,7 @@ from grpo_practice.config.reading.yaml_reader import Key, Tree, parse_yaml
 from grpo_practice.config.redact import secrets_in
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.provider import ModelConfig
-from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, is_data_file
+from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, RunConfig, is_data_file
 from grpo_practice.config.schema.tools import SearchToolkit
 from grpo_practice.errors import ConfigError
 from grpo_practice.redact import redact_url, redactor
@@ -41,13 +41,13 @@ class Loaded(Generic[C]):
 
 
 def load_practice(
-    path: Path | None, overrides: Sequence[str], env: Mapping[str, str]
+    path: Path | Tree | None, overrides: Sequence[Override], env: Mapping[str, str]
 ) -> Loaded[PracticeConfig]:
     """The practice config in a file, with `a.b=c` overrides laid over it.
 
     Args:
-        path: The file; None when everything is in the overrides.
-        overrides: As given to `--set`.
+        path: The file, or what one would hold; None when everything is in the overrides.
+        overrides: As given to `--set`, or keys with typed values.
         env: Where variables are looked up; see `read_environment`.
 
     Raises:
@@ -57,7 +57,7 @@ def load_practice(
 
 
 def load_practice_text(
-    text: str, base_dir: Path, env: Mapping[str, str], overrides: Sequence[str] = ()
+    text: str, base_dir: Path, env: Mapping[str, str], overrides: Sequence[Override] = ()
 ) -> Loaded[PracticeConfig]:
     """The practice config in a text that `Loaded.text` was; a hidden key comes from `env`.
 
@@ -68,8 +68,8 @@ def load_practice_text(
 
 
 def load_eval(
-    path: Path | None,
-    overrides: Sequence[str],
+    path: Path | Tree | None,
+    overrides: Sequence[Override],
     env: Mapping[str, str],
     *,
     agent: Path | None = None,
@@ -90,7 +90,7 @@ def load_eval_text(
     text: str,
     base_dir: Path,
     env: Mapping[str, str],
-    overrides: Sequence[str] = (),
+    overrides: Sequence[Override] = (),
     *,
     agent: Path | None = None,
 ) -> Loaded[EvalConfig]:
@@ -102,9 +102,9 @@ def load_eval_text(
     return _eval(_from_text(text, base_dir, env), overrides, agent)
 
 
-def _from_file(path: Path | None, env: Mapping[str, str]) -> Source:
-    if path is None:
-        return Source(Tree({}), None, Path.cwd(), as_environment(env))
+def _from_file(path: Path | Tree | None, env: Mapping[str, str]) -> Source:
+    if not isinstance(path, Path):
+        return Source(path or Tree({}), None, Path.cwd(), as_environment(env))
     return Source(compose(path), path, path.resolve().parent, as_environment(env))
 
 
@@ -116,7 +116,7 @@ def _is_practice(tree: Tree) -> bool:
     return "practice" in tree.data or "evaluation" in tree.data
 
 
-def _practice(source: Source, overrides: Sequence[str]) -> Loaded[PracticeConfig]:
+def _practice(source: Source, overrides: Sequence[Override]) -> Loaded[PracticeConfig]:
     tree = override(source.tree, overrides)
     if not _is_practice(tree) and tree.data.keys() & EvalConfig.model_fields.keys() - {"exp_id"}:
         raise ConfigError(
@@ -145,7 +145,7 @@ def _practice(source: Source, overrides: Sequence[str]) -> Loaded[PracticeConfig
     return _loaded(work, config.model_copy(update={"practice": practice, "evaluation": evaluation}))
 
 
-def _eval(source: Source, overrides: Sequence[str], agent: Path | None) -> Loaded[EvalConfig]:
+def _eval(source: Source, overrides: Sequence[Override], agent: Path | None) -> Loaded[EvalConfig]:
     tree = source.tree
     if _is_practice(tree):
         exp_id, place = tree.data.get("exp_id"), tree.place(("exp_id",))
@@ -183,15 +183,10 @@ def _loaded(work: Work, config: C) -> Loaded[C]:
     return Loaded(config, source.path, source.base_dir, text, work.ignored, work.notices)
 
 
-def _named_by_dotenv(config: PracticeConfig | EvalConfig, env: Environment) -> list[str]:
-    """A sentence for each URL that a `.env` names: who wrote that file is sent every request."""
-    practice = config if isinstance(config, PracticeConfig) else None
-    evaluation = practice.evaluation if practice else config
-    assert isinstance(evaluation, EvalConfig)
-    teacher = practice.practice.teacher_model if practice else None
-    models = (evaluation.agent.model, evaluation.judge_model, teacher)
+def _named_by_dotenv(config: RunConfig, env: Environment) -> list[str]:
+    """Return a sentence for each URL that a `.env` names: its writer is sent every request."""
     said = []
-    for provider in (model.model_provider for model in models if model):
+    for provider in (model.model_provider for model in config.models.values()):
         if provider.base_url and f" in {env.path}" in provider.origin:
             urls = ", ".join(map(redact_url, provider.base_url))
             where = provider.origin.rpartition(", from ")[2]

@@ -1,0 +1,75 @@
+"""Removal of a run and of the runs it made."""
+
+import sqlite3
+
+from grpo_practice.errors import ConfigError
+
+
+def delete(db: sqlite3.Connection, run: str) -> list[str]:
+    """The run and the runs it made are gone, with everything paid for; their names.
+
+    What a re-judgement asked about another run's rollouts stays with that run.
+
+    Raises:
+        ConfigError: Another run, which stays, took rollouts or experiences from it.
+    """
+    gone = [
+        row[0]
+        for row in db.execute(
+            """WITH RECURSIVE down(run_id) AS (SELECT :run UNION
+                 SELECT r.run_id FROM runs r JOIN down d ON r.parent_run_id = d.run_id)
+               SELECT run_id FROM down""",
+            {"run": run},
+        )
+    ]
+    names = ",".join("?" * len(gone))
+    branches = f"(SELECT branch_id FROM branches WHERE run_id IN ({names}))"
+    libraries = f"(SELECT library_id FROM libraries WHERE run_id IN ({names}))"
+    users = db.execute(
+        f"""SELECT DISTINCT run_id FROM libraries WHERE run_id NOT IN ({names})
+             AND parent_id IN {libraries}""",
+        (*gone, *gone),
+    ).fetchall()
+    if users:
+        raise ConfigError(
+            f"{run} cannot be deleted: {', '.join(u[0] for u in users)} started from its library",
+            hint="delete that run first",
+        )
+    db.execute("PRAGMA defer_foreign_keys = ON")
+    for statement in _DELETES:
+        db.execute(statement.format(names=names, branches=branches, libraries=libraries), gone)
+    return gone
+
+
+_DELETES = (
+    "DELETE FROM verdicts WHERE rollout_id IN"
+    " (SELECT rollout_id FROM rollouts WHERE branch_id IN {branches})",
+    "DELETE FROM rollout_bodies WHERE rollout_id IN"
+    " (SELECT rollout_id FROM rollouts WHERE branch_id IN {branches})",
+    "DELETE FROM rollouts WHERE branch_id IN {branches}",
+    "DELETE FROM groups WHERE branch_id IN {branches}",
+    "DELETE FROM lessons WHERE branch_id IN {branches}",
+    "DELETE FROM library_items WHERE library_id IN {libraries}",
+    "DELETE FROM experience_texts WHERE experience_id IN"
+    " (SELECT experience_id FROM experiences WHERE run_id IN ({names}))",
+    "DELETE FROM operations WHERE branch_id IN {branches}",
+    "DELETE FROM experiences WHERE run_id IN ({names})",
+    "DELETE FROM steps WHERE branch_id IN {branches}",
+    "DELETE FROM call_bodies WHERE call_id IN"
+    " (SELECT call_id FROM calls WHERE branch_id IN {branches})",
+    "DELETE FROM calls WHERE branch_id IN {branches}",
+    "DELETE FROM failures WHERE branch_id IN {branches}",
+    # What is left of calls and failures was made for another run's rollouts, which stays: it was
+    # paid for, and the run it was made for keeps it.
+    """UPDATE invocations SET branch_id = NULL, run_id = (
+         SELECT b.run_id FROM (SELECT branch_id, invocation_id FROM calls
+             UNION ALL SELECT branch_id, invocation_id FROM failures) paid
+           JOIN branches b USING (branch_id) WHERE paid.invocation_id = invocations.invocation_id)
+       WHERE run_id IN ({names}) AND (
+         invocation_id IN (SELECT invocation_id FROM calls)
+         OR invocation_id IN (SELECT invocation_id FROM failures))""",
+    "DELETE FROM invocations WHERE run_id IN ({names})",
+    "DELETE FROM libraries WHERE run_id IN ({names})",
+    "DELETE FROM branches WHERE run_id IN ({names})",
+    "DELETE FROM runs WHERE run_id IN ({names})",
+)

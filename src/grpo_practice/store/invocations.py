@@ -1,0 +1,94 @@
+"""Invocations: which command works on a run, since when, and how it ended."""
+
+import os
+import socket
+import sqlite3
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from grpo_practice.store.db import now
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who has a run open."""
+
+    run: str
+    pid: int
+    host: str
+    started_at: str
+
+    @override
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}, since {self.started_at}"
+
+    @property
+    def may_live(self) -> bool:
+        """False when its process is known to have ended."""
+        if self.host != socket.gethostname():
+            return True
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass
+        return True
+
+
+def open_invocation(
+    db: sqlite3.Connection, run: str, branch_id: int, *, version: str, command: str
+) -> int:
+    """This process is the run's holder, and the run is running; the invocation's id."""
+    db.execute("UPDATE runs SET status = 'running' WHERE run_id = ?", (run,))
+    cursor = db.execute(
+        """INSERT INTO invocations (run_id, branch_id, version, command, pid, host, started_at)
+           VALUES (?,?,?,?,?,?,?)""",
+        (run, branch_id, version, command, os.getpid(), socket.gethostname(), now()),
+    )
+    return int(cursor.lastrowid or 0)
+
+
+def close_invocation(
+    db: sqlite3.Connection, invocation_id: int, *, status: str, exit_code: int, reason: str | None
+) -> None:
+    """The invocation has ended, and how; its run's status is `status`."""
+    db.execute(
+        """UPDATE runs SET status = ? WHERE run_id =
+             (SELECT run_id FROM invocations WHERE invocation_id = ?)""",
+        (status, invocation_id),
+    )
+    db.execute(
+        "UPDATE invocations SET ended_at = ?, exit_code = ?, reason = ? WHERE invocation_id = ?",
+        (now(), exit_code, reason, invocation_id),
+    )
+
+
+def holder(db: sqlite3.Connection, run: str) -> Holder | None:
+    """The newest invocation of the run that has not ended."""
+    return next((who for who in holders(db) if who.run == run), None)
+
+
+def holders(db: sqlite3.Connection) -> list[Holder]:
+    """Every invocation that has not ended, newest first; also of processes that were killed."""
+    rows = db.execute(
+        """SELECT run_id, pid, host, started_at FROM invocations WHERE ended_at IS NULL
+            ORDER BY invocation_id DESC"""
+    )
+    return [Holder(*row) for row in rows]
+
+
+def close_dead(db: sqlite3.Connection, run: str) -> list[Holder]:
+    """Nobody has the run open; who had, and never said that it ended.
+
+    Only for whoever holds the run's lock: that a process has not ended in order is known by that.
+    Such an invocation ends when it is found out, with no exit code and the reason `died`.
+    """
+    dead = [who for who in holders(db) if who.run == run]
+    db.execute(
+        """UPDATE invocations SET ended_at = ?, reason = 'died'
+            WHERE run_id = ? AND ended_at IS NULL""",
+        (now(), run),
+    )
+    return dead

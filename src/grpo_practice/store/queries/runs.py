@@ -1,0 +1,136 @@
+"""Runs as a person asks for them: lists, look-ups, costs."""
+
+import re
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from grpo_practice.errors import ConfigError
+from grpo_practice.store.db import get_text
+from grpo_practice.store.records import RunRow
+
+_SELECT = """
+SELECT r.*, (SELECT count(*) FROM v_steps s WHERE s.run_id = r.run_id) AS steps,
+       (SELECT count(*) FROM v_steps s WHERE s.run_id = r.run_id
+           AND s.status IN ('closed', 'merge_failed')) AS steps_closed,
+       (SELECT count(*) FROM branches b WHERE b.run_id = r.run_id) AS branches
+  FROM runs r
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredConfig:
+    """The configuration a run's newest branch was made with."""
+
+    run: str
+    text: str
+    base_dir: str
+
+
+@dataclass(frozen=True, slots=True)
+class StageCost:
+    """What the calls of one stage took, over all branches of a run."""
+
+    stage: str
+    name: str
+    calls: int
+    tokens_in: int | None
+    tokens_cached: int | None
+    """Of those in; None where no reply says so."""
+    tokens_out: int | None
+    uncounted: int
+    """Calls without tokens: what is summed up is without theirs."""
+    usd: float | None
+    unpriced: int
+
+
+def every(db: sqlite3.Connection, *, children: bool = True) -> list[RunRow]:
+    """All runs, oldest first; without `children`, only those that no other run made."""
+    where = "" if children else "WHERE r.parent_run_id IS NULL"
+    return [_run(row) for row in db.execute(f"{_SELECT} {where} ORDER BY r.rowid")]
+
+
+def find(db: sqlite3.Connection, name: str) -> RunRow | None:
+    """The run of that name, or None."""
+    row = db.execute(f"{_SELECT} WHERE r.run_id = ?", (name,)).fetchone()
+    return _run(row) if row else None
+
+
+def get(db: sqlite3.Connection, name: str) -> RunRow:
+    """The run of that name.
+
+    Raises:
+        ConfigError: There is none; the hint names those there are.
+    """
+    run = find(db, name)
+    if run is None:
+        names = ", ".join(r.name for r in every(db)[-8:]) or "none yet"
+        raise ConfigError(f"there is no run {name!r}", hint=f"runs: {names}")
+    return run
+
+
+def latest(db: sqlite3.Connection, kinds: Sequence[str]) -> RunRow | None:
+    """The run, among those a person started, whose command ran last."""
+    marks = ",".join("?" * len(kinds))
+    row = db.execute(
+        f"""{_SELECT} WHERE r.kind IN ({marks}) AND r.role = ''
+             ORDER BY (SELECT max(invocation_id) FROM invocations i WHERE i.run_id = r.run_id) DESC,
+                      r.rowid DESC LIMIT 1""",
+        tuple(kinds),
+    ).fetchone()
+    return _run(row) if row else None
+
+
+def config(db: sqlite3.Connection, run: str) -> StoredConfig | None:
+    """The stored configuration of a run's newest branch."""
+    row = db.execute(
+        """SELECT b.config_sha, b.base_dir FROM runs r JOIN branches b
+             ON b.branch_id = r.head_branch WHERE r.run_id = ?""",
+        (run,),
+    ).fetchone()
+    return StoredConfig(run, get_text(db, row[0]), row[1]) if row else None
+
+
+def costs(db: sqlite3.Connection, run: str) -> list[StageCost]:
+    """By stage and model, all branches: money spent is spent."""
+    rows = db.execute(
+        """SELECT stage, name, sum(calls), sum(tokens_in),
+                  sum(CASE WHEN tries > 0 THEN tokens_cached END),  -- a tool is no request
+                  sum(tokens_out), sum((NOT counted) * calls), sum(cost_micro) / 1e6,
+                  sum((NOT priced) * calls)
+             FROM call_sums JOIN invocations USING (invocation_id)
+            WHERE run_id = ? GROUP BY stage, name ORDER BY min(step), stage""",
+        (run,),
+    )
+    return [StageCost(*row) for row in rows]
+
+
+def last_command(db: sqlite3.Connection, run: str) -> str:
+    """The command that worked on the run last, as typed but for what made it do only a part."""
+    row = db.execute(
+        """SELECT command FROM invocations WHERE run_id = ? AND branch_id IS NOT NULL
+            ORDER BY invocation_id DESC LIMIT 1""",
+        (run,),
+    ).fetchone()
+    return _PARTLY.sub("", row[0]) if row else ""
+
+
+_PARTLY = re.compile(r" --again\b| --(?:pilot|limit)[ =]\d+")
+
+
+def _run(row: sqlite3.Row) -> RunRow:
+    return RunRow(
+        name=row["run_id"],
+        exp_id=row["exp_id"],
+        kind=row["kind"],
+        role=row["role"],
+        parent_run=row["parent_run_id"],
+        parent_step=row["parent_step"],
+        head_branch=row["head_branch"],
+        status=row["status"],
+        simulated=bool(row["simulated"]),
+        created_at=row["created_at"],
+        steps=row["steps"],
+        steps_closed=row["steps_closed"],
+        branches=row["branches"],
+    )
