@@ -176,3 +176,17 @@ def test_a_signal_ends_in_order_what_a_notebook_waits_for(project: Project) -> N
 
     with pytest.raises(StoppedError):
         asyncio.run(cell())
+
+
+async def test_a_run_of_a_program_s_function_is_gone_on_with_from_that_program(
+    project: Project,
+) -> None:
+    def play(question: str, system: str, context: Any) -> str:
+        return "\\boxed{0}"
+
+    play.__module__ = "__main__"
+    await project.evaluate(agent=play)
+    with Store(project.db) as store, pytest.raises(ConfigError) as e:
+        project.eval_job(store, config=None)
+    assert "go on from that program" in str(e.value.hint)
+    assert (await project.evaluate(agent=play, config=None)).requests.new == 0

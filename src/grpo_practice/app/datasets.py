@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from grpo_practice.app.recorded_samples import samples_of_run
 from grpo_practice.config.schema.base import check_name
-from grpo_practice.data.download import Wanted, defaults, download
+from grpo_practice.data.download import DownloadRequest, defaults, download
 from grpo_practice.data.formats import FileSource, Row
 from grpo_practice.data.read import ReadResult, joined, read_rows, read_samples
 from grpo_practice.data.split import draw, split
@@ -140,7 +140,7 @@ class Datasets:
 
     def download(
         self,
-        wanted: Wanted,
+        wanted: DownloadRequest,
         name: str | None = None,
         *,
         replace: bool = False,
