@@ -12,7 +12,7 @@ from grpo_practice.config.reading.problems import keys_of
 from grpo_practice.config.schema.base import Effect
 from grpo_practice.config.schema.runs import PracticeConfig, VerifySpec
 from grpo_practice.errors import ConfigError
-from grpo_practice.store.resume import ADDED, diff
+from grpo_practice.store.bound_keys import LATER_KEYS, diff
 from tests.config.files import EVAL, PRACTICE, write
 
 
@@ -39,8 +39,8 @@ def test_a_key_whose_type_says_nothing_is_part_of_the_identity() -> None:
 
 def test_older_runs_have_a_value_for_every_key_that_came_later(tmp_path: Path) -> None:
     new = identity(tmp_path).keys() - first_identity()
-    assert new - ADDED.keys() == set(), (
-        "say in ADDED (store/resume.py) what was done before the key came"
+    assert new - LATER_KEYS.keys() == set(), (
+        "say in LATER_KEYS (store/bound_keys.py) what was done before the key came"
     )
 
 

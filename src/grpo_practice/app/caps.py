@@ -62,7 +62,7 @@ class _PriceBook:
         if (row.name, where) in self._asked:
             return self._asked[row.name, where]
         url = f"https://{where}/v1"
-        found = self._prices.of(row.name, url, simulated=where == host(SIM_URL))
+        found = self._prices.find(row.name, url, simulated=where == host(SIM_URL))
         return self._known(row.name, url, found)
 
     def dearest(self) -> int:

@@ -140,7 +140,7 @@ def endpoint_of(config: ModelConfig, prices: Prices = LISTED) -> tuple[dict[str,
         requests_per_minute=provider.requests_per_minute,
         tokens_per_minute=provider.tokens_per_minute,
         key_name=provider.key_origin or "agent.model.model_provider.api_key",
-        price=partial(prices.of, simulated=provider.simulated),
+        price=partial(prices.find, simulated=provider.simulated),
     )
     return params, endpoint
 

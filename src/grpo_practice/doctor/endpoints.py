@@ -113,7 +113,7 @@ async def _model(
     found.append(ok(role, f"model {where} answered; latency {reply.seconds:.1f} s"))
     found += [warning(role, text) for text in notices]
     found += [*_reply(role, provider.model, reply), called]
-    return [*found, _price(role, provider.model, prices.of(provider.model, url), key)]
+    return [*found, _price(role, provider.model, prices.find(provider.model, url), key)]
 
 
 async def _ask(client: Client, request: Request, *, limit_s: float, until: float) -> Reply:
