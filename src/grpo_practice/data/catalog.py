@@ -47,7 +47,7 @@ class Entry:
 
 def plain(rows: Rows, rng: Random) -> Prepared:
     """Take problem and answer, in the file's order."""
-    return [_converted(row, 0, _problem) for row in rows], []
+    return [_convert(row, 0, _problem) for row in rows], []
 
 
 def dapo(rows: Rows, rng: Random) -> Prepared:
@@ -58,7 +58,7 @@ def dapo(rows: Rows, rng: Random) -> Prepared:
     bad: list[Row | DataError] = []
     last: dict[str, Row] = {}
     read = bare = changed = 0
-    for row in _good(rows, _wrapped, bad):
+    for row in _published_rows(rows, _wrapped, bad):
         read += 1
         unwrapped, question = row.fields.pop("unwrapped"), row.fields["question"]
         if question in last:
@@ -79,7 +79,7 @@ def dapo(rows: Rows, rng: Random) -> Prepared:
 def afm(rows: Rows, rng: Random) -> Prepared:
     """Keep questions with exactly one answer, shuffled."""
     bad: list[Row | DataError] = []
-    read = list(_good(rows, _single, bad))
+    read = list(_published_rows(rows, _single, bad))
     found = [row for row in read if row.fields]
     rng.shuffle(found)
     others, total = len(read) - len(found), len(read) + len(bad)
@@ -91,7 +91,7 @@ def webwalker(rows: Rows, rng: Random) -> Prepared:
     """Shuffle each difficulty and deal out four easy, seven medium, six hard, and again."""
     bad: list[Row | DataError] = []
     piles: dict[str, list[Row]] = {level: [] for level in dict.fromkeys(TURNS)}
-    for row in _good(rows, _walk, bad):
+    for row in _published_rows(rows, _walk, bad):
         piles[row.fields["level"]].append(row)
     counts = ", ".join(f"{len(pile)} {level}" for level, pile in piles.items())
     for pile in piles.values():
@@ -129,17 +129,17 @@ def way_to(name: str) -> str:
     return f"grpo-practice data download {known}" + ("" if known == name else f" --name {name}")
 
 
-def _good(rows: Rows, convert: Convert, bad: list[Row | DataError]) -> Iterator[Row]:
+def _published_rows(rows: Rows, convert: Convert, bad: list[Row | DataError]) -> Iterator[Row]:
     """Yield the rows that are as published, converted; collect the others in `bad`."""
     for number, row in enumerate(rows, 1):
-        made = _converted(row, number, convert)
+        made = _convert(row, number, convert)
         if isinstance(made, Row):
             yield made
         else:
             bad.append(made)
 
 
-def _converted(row: Row | DataError, number: int, convert: Convert) -> Row | DataError:
+def _convert(row: Row | DataError, number: int, convert: Convert) -> Row | DataError:
     if isinstance(row, DataError):
         return row
     try:

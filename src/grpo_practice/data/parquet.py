@@ -36,7 +36,7 @@ def rows(path: Path, *, columns: Sequence[str] | None = None) -> Iterator[Row | 
         DataError: The file cannot be read; or the question or the answer would be left out.
         ConfigError: pyarrow is not installed.
     """
-    with _opened(path) as file:
+    with _open(path) as file:
         import pyarrow as pa
 
         kept = _readable(path, file, columns)
@@ -67,12 +67,12 @@ def left_out(path: Path) -> list[str]:
         DataError: The file cannot be read.
         ConfigError: pyarrow is not installed.
     """
-    with _opened(path) as file:
+    with _open(path) as file:
         why = [(field.name, _why_not(field)) for field in file.schema_arrow]
     return [f"{name!r} ({reason})" for name, reason in why if reason]
 
 
-def _opened(path: Path) -> "ParquetFile":
+def _open(path: Path) -> "ParquetFile":
     try:
         import pyarrow as pa
         from pyarrow.parquet import ParquetFile

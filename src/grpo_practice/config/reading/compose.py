@@ -156,6 +156,7 @@ def override(tree: Tree, overrides: Sequence[str], *, strip: str = "") -> Tree:
     Raises:
         ConfigError: An override has another form, or goes through a value that has no keys.
     """
+    # URLs first: one that changes takes the key before it away, and so must not come after a key.
     for text in sorted(overrides, key=lambda text: ".base_url=" not in text):
         name, equals, raw = text.partition("=")
         if not equals or not _KEY.fullmatch(name):

@@ -161,12 +161,12 @@ def parse_value(text: str, name: str) -> Any:
 
 def _parse(text: str, name: str) -> tuple[Any, dict[Key, Position]]:
     try:
-        _check_depth(text, name)
+        _check_depth(text, name)  # first: PyYAML composes recursively
         loader = _Loader(text)
         node = loader.get_single_node()
         if node is None:
             return None, {}
-        _check_repeats(node, name)
+        _check_repeats(node, name)  # before merge keys are expanded, which doubles what they name
         reader = _Reader(name, loader)
         return reader.value(node, ()), reader.places
     except yaml.MarkedYAMLError as e:
