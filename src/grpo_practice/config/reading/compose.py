@@ -146,7 +146,11 @@ def nest(tree: Tree, package: Sequence[str]) -> Tree:
     return Tree(data, {(*package, *key): place for key, place in tree.places.items()})
 
 
-def override(tree: Tree, overrides: Sequence[str], *, strip: str = "") -> Tree:
+Override = str | tuple[str, Any]
+"""`KEY=VALUE` as given to `--set`, or a dotted key and its typed value."""
+
+
+def override(tree: Tree, overrides: Sequence[Override], *, strip: str = "") -> Tree:
     """Set each `a.b=c` in the tree, in order; values are read as YAML scalars.
 
     A value in brackets, braces or quotes is read as YAML. `strip` is a first key that may be left
@@ -156,18 +160,22 @@ def override(tree: Tree, overrides: Sequence[str], *, strip: str = "") -> Tree:
     Raises:
         ConfigError: An override has another form, or goes through a value that has no keys.
     """
+    pairs = [_parsed(o) if isinstance(o, str) else o for o in overrides]
     # URLs first: one that changes takes the key before it away, and so must not come after a key.
-    for text in sorted(overrides, key=lambda text: ".base_url=" not in text):
-        name, equals, raw = text.partition("=")
-        if not equals or not _KEY.fullmatch(name):
-            raise ConfigError(f"--set {name}: not of the form key=value", hint="--set a.b=c")
-        key = tuple(name.split("."))
+    for name, value in sorted(pairs, key=lambda pair: not pair[0].endswith(".base_url")):
+        key, flag = tuple(name.split(".")), f"--set {name}"
         if strip and key[0] == strip and len(key) > 1:
             key = key[1:]
-        flag = f"--set {name}"
-        value = parse_value(raw, flag) if raw[:1] in "[{'\"" and raw else plain(raw)
         tree = _set(tree, key, value, flag)
     return tree
+
+
+def _parsed(text: str) -> tuple[str, Any]:
+    """Return the key and the value of `KEY=VALUE`."""
+    name, equals, raw = text.partition("=")
+    if not equals or not _KEY.fullmatch(name):
+        raise ConfigError(f"--set {name}: not of the form key=value", hint="--set a.b=c")
+    return name, parse_value(raw, f"--set {name}") if raw[:1] in tuple("[{'\"") else plain(raw)
 
 
 def _set(tree: Tree, key: tuple[str, ...], value: Any, flag: str) -> Tree:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Generic, TypeVar
 
-from grpo_practice.config.reading.compose import compose, lay_over, nest, override
+from grpo_practice.config.reading.compose import Override, compose, lay_over, nest, override
 from grpo_practice.config.reading.draft import ComposedConfig, Draft
 from grpo_practice.config.reading.env import Environment, as_environment
 from grpo_practice.config.reading.problems import Problem
@@ -39,13 +39,13 @@ class Loaded(Generic[C]):
 
 
 def load_practice(
-    path: Path | None, overrides: Sequence[str], env: Mapping[str, str]
+    path: Path | Tree | None, overrides: Sequence[Override], env: Mapping[str, str]
 ) -> Loaded[PracticeConfig]:
     """Load the practice config in a file, with `a.b=c` overrides laid over it.
 
     Args:
-        path: The file; None when everything is in the overrides.
-        overrides: As given to `--set`.
+        path: The file, or what one would hold; None when everything is in the overrides.
+        overrides: As given to `--set`, or keys with typed values.
         env: Where variables are looked up; see `read_environment`.
 
     Raises:
@@ -55,7 +55,7 @@ def load_practice(
 
 
 def load_practice_text(
-    text: str, base_dir: Path, env: Mapping[str, str], overrides: Sequence[str] = ()
+    text: str, base_dir: Path, env: Mapping[str, str], overrides: Sequence[Override] = ()
 ) -> Loaded[PracticeConfig]:
     """Load the practice config in a `Loaded.text`; a hidden key comes from `env`.
 
@@ -66,8 +66,8 @@ def load_practice_text(
 
 
 def load_eval(
-    path: Path | None,
-    overrides: Sequence[str],
+    path: Path | Tree | None,
+    overrides: Sequence[Override],
     env: Mapping[str, str],
     *,
     agent: Path | None = None,
@@ -88,7 +88,7 @@ def load_eval_text(
     text: str,
     base_dir: Path,
     env: Mapping[str, str],
-    overrides: Sequence[str] = (),
+    overrides: Sequence[Override] = (),
     *,
     agent: Path | None = None,
 ) -> Loaded[EvalConfig]:
@@ -100,9 +100,9 @@ def load_eval_text(
     return _eval(_from_text(text, base_dir, env), overrides, agent)
 
 
-def _from_file(path: Path | None, env: Mapping[str, str]) -> ComposedConfig:
-    if path is None:
-        return ComposedConfig(Tree({}), None, Path.cwd(), as_environment(env))
+def _from_file(path: Path | Tree | None, env: Mapping[str, str]) -> ComposedConfig:
+    if not isinstance(path, Path):
+        return ComposedConfig(path or Tree({}), None, Path.cwd(), as_environment(env))
     return ComposedConfig(compose(path), path, path.resolve().parent, as_environment(env))
 
 
@@ -116,7 +116,7 @@ def _is_practice(tree: Tree) -> bool:
     return "practice" in tree.data or "evaluation" in tree.data
 
 
-def _practice(source: ComposedConfig, overrides: Sequence[str]) -> Loaded[PracticeConfig]:
+def _practice(source: ComposedConfig, overrides: Sequence[Override]) -> Loaded[PracticeConfig]:
     tree = override(source.tree, overrides)
     if not _is_practice(tree) and tree.data.keys() & EvalConfig.model_fields.keys() - {"exp_id"}:
         raise ConfigError(
@@ -148,7 +148,7 @@ def _practice(source: ComposedConfig, overrides: Sequence[str]) -> Loaded[Practi
 
 
 def _eval(
-    source: ComposedConfig, overrides: Sequence[str], agent: Path | None
+    source: ComposedConfig, overrides: Sequence[Override], agent: Path | None
 ) -> Loaded[EvalConfig]:
     tree = source.tree
     if _is_practice(tree):
