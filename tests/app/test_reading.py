@@ -15,7 +15,7 @@ from grpo_practice.config import load_practice, read_environment
 from grpo_practice.errors import EndpointRefusedError, FingerprintError
 from grpo_practice.store import Store
 from grpo_practice.store.queries import spending
-from tests.agents.own.test_run import Own
+from tests.agents.custom.test_run import Own
 from tests.app.project import Hook, served
 from tests.fakes import completion
 

@@ -37,7 +37,7 @@ def fail_with(monkeypatch: pytest.MonkeyPatch) -> Fail:
         def raise_it(_: str) -> NoReturn:
             raise error
 
-        monkeypatch.setattr("grpo_practice.config.template.init_files", raise_it)
+        monkeypatch.setattr("grpo_practice.config.reading.discover.init_files", raise_it)
 
     return install
 

@@ -13,14 +13,17 @@ from typing import Any
 
 import pytest
 
+from grpo_practice.calls import ROLE_OF
 from grpo_practice.errors import DataError, RunFailedError, StoreError
+from grpo_practice.forecast import remaining_calls
 from grpo_practice.forecast.estimate import ASSUMED_SECONDS, Forecast, Line
 from grpo_practice.forecast.range import Range
 from grpo_practice.forecast.remaining_calls import forecast as forecast_of_job
 from grpo_practice.llm.budget import Account, Amount, Caps
 from grpo_practice.pilot import run_pilot
-from grpo_practice.store import Store, datasets
+from grpo_practice.store import Store, branches, datasets, steps
 from grpo_practice.store.scratch_copy import rehearsal
+from grpo_practice.types import Library
 from tests.app.project import Project, served
 
 PRICED = "evaluation.prices={sim: {input: 10, output: 20}}"
@@ -304,3 +307,27 @@ def test_the_door_of_a_session_is_the_one_the_forecast_looks_at(project: Project
     with rehearsal(project.db) as store:
         found = forecast_of_job(project.practice_job(store))
     assert found.document()["caps"] == [{"flag": "--max-requests", "cap": 10, "reached": "yes"}]
+
+
+def test_every_stage_that_asks_a_model_is_forecast(project: Project) -> None:
+    found = ahead(project, ALWAYS, "evaluation.verify=judge")
+    left_out = {*ROLE_OF} - {"tool"} - {line.stage for line in found.lines}
+    assert not left_out, (
+        f"{left_out}: say in `_practice_calls` (forecast/remaining_calls.py) how many calls there"
+        " are, and in ASSUMED (forecast/estimate.py) what one takes"
+    )
+
+
+async def test_the_attempts_of_a_group_are_those_that_were_planned(project: Project) -> None:
+    await pilot(project, 1)
+    with rehearsal(project.db) as store:
+        job = project.practice_job(store, ALWAYS)
+        more = job.config.practice.model_copy(update={"grpo_n": 50})
+        config = job.config.model_copy(update={"practice": more})
+        changed = replace(job, loaded=replace(job.loaded, config=config))
+        branch = store.read(branches.load, 1)
+        rows = store.read(steps.on_line, branch)
+        found = remaining_calls._practice_calls(
+            store, changed, branch, rows, Range(1, 1), remaining_calls._Learning(Library(), {}, 0.0)
+        )
+    assert {x.stage: x.calls.high for x in found}["summarise"] == 72

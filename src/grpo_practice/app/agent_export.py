@@ -105,10 +105,10 @@ def _evidence(known: KnownScore | None) -> Measured | None:
 
 def _check_prompt(store: Store, found: LibraryRef, instructions: str) -> None:
     """Raise unless the prompt of a rollout comes out again: what is shipped is what was played."""
-    told = store.read(references.told, found.branch)
+    played = store.read(references.told, found.branch)
     if (
-        told is not None
-        and system_prompt(instructions, store.read(libraries.load, told[1])) != told[0]
+        played is not None
+        and system_prompt(instructions, store.read(libraries.load, played[1])) != played[0]
     ):
         raise ConfigError(
             f"the instructions on record for {found.run} are not, byte for byte, what its "

@@ -95,13 +95,18 @@ class Models:
         if key not in self._clients:
             from grpo_practice.llm.client import Client
 
+            transport = None
+            if config.model_provider.simulated:
+                from grpo_practice.llm.sim import SimTransport
+
+                transport = SimTransport()
             limit = self._limits.setdefault((pool, endpoint.base_urls), Limit(self._most[pool]))
             client = Client(
                 endpoint,
                 limit,
                 notice=lambda text: self._emit(Notice(text)),
                 admission=self._admission,
-                transport=_transport(config),
+                transport=transport,
             )
             self._clients[key] = await self._stack.enter_async_context(client)
         return self._clients[key]
@@ -137,14 +142,6 @@ def endpoint_of(config: ModelConfig, prices: Prices = LISTED) -> tuple[dict[str,
         requests_per_minute=provider.requests_per_minute,
         tokens_per_minute=provider.tokens_per_minute,
         key_name=provider.key_origin or "agent.model.model_provider.api_key",
-        price=partial(prices.of, simulated=provider.simulated),
+        price=partial(prices.find, simulated=provider.simulated),
     )
     return params, endpoint
-
-
-def _transport(config: ModelConfig) -> Any:
-    if not config.model_provider.simulated:
-        return None
-    from grpo_practice.llm.sim import SimTransport
-
-    return SimTransport()

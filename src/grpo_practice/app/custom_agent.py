@@ -18,7 +18,7 @@ from grpo_practice.canonical import digest
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.errors import ConfigError
 from grpo_practice.text import LOOPBACK
-from grpo_practice.user_code import UserFunction
+from grpo_practice.user_code import UserFunction, find_file
 
 DISTRIBUTIONS = {"agents": "openai-agents"}
 """Distributions that have another name than the module that agents import."""
@@ -116,6 +116,11 @@ def _sha(path: Path) -> str:
 
 def _split(name: str) -> tuple[str, str]:
     where, colon, function = name.rpartition(":")
+    if where == "__main__" or "<locals>" in function:
+        raise ConfigError(
+            f"agent.function {name} is a function of the program that began this run",
+            hint="go on from that program, and pass the function as agent",
+        )
     if not colon or not where or not function.isidentifier():
         raise ConfigError(f"agent.function {name!r} names no function", hint=FORM)
     return where, function
@@ -125,8 +130,7 @@ def _file_of(name: str, folder: Path) -> Path | None:
     """Return the file that a function is in; None where its module has none."""
     where, _ = _split(name)
     if where.endswith(".py"):
-        places = (folder / Path(where).expanduser(), Path.cwd() / where)
-        found = next((place.resolve() for place in places if place.is_file()), None)
+        found = find_file(where, folder)
         if found is None:
             looked = f"looked in {folder} and {Path.cwd()}"
             raise ConfigError(f"agent.function {name}: there is no file {where}", hint=looked)
@@ -157,8 +161,9 @@ def _load(name: str, folder: Path) -> Callable[..., Any]:
     except KeyboardInterrupt:
         raise
     except BaseException as e:  # whatever the user's file raises
-        told = f"agent.function {name}: cannot load it: {type(e).__name__}: {e}"
-        raise ConfigError(told, hint=_missing(e)) from e
+        raise ConfigError(
+            f"agent.function {name}: cannot load it: {type(e).__name__}: {e}", hint=_missing(e)
+        ) from e
     if not callable(function):
         raise ConfigError(f"agent.function {name}: {attribute} is no function")
     check_call(name, function)

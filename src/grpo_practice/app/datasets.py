@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from grpo_practice.app.recorded_samples import samples_of_run
 from grpo_practice.config.schema.base import check_name
-from grpo_practice.data.download import Wanted, defaults, download
+from grpo_practice.data.download import DownloadRequest, defaults, download
 from grpo_practice.data.formats import FileSource, Row
 from grpo_practice.data.read import ReadResult, joined, read_rows, read_samples
 from grpo_practice.data.split import draw, split
@@ -140,7 +140,7 @@ class Datasets:
 
     def download(
         self,
-        wanted: Wanted,
+        request: DownloadRequest,
         name: str | None = None,
         *,
         replace: bool = False,
@@ -150,7 +150,7 @@ class Datasets:
         """Store a dataset of the hub or of the catalogue; no code of it is run.
 
         Args:
-            wanted: Which, and how much of it.
+            request: Which, and how much of it.
             name: What configs and commands call it (default: its own name).
             replace: Whether the name may hold other rows now.
             verify: Function that the answers are checked with (default: the catalogue's).
@@ -160,10 +160,10 @@ class Datasets:
             ConfigError: There is no such dataset, an extra is missing, or an option is wrong.
             DataError: The hub does not give it, its rows cannot be used, or the name holds others.
         """
-        usual = defaults(wanted)
+        usual = defaults(request)
         name, verify = name or usual.name, verify or usual.verify
         _check(name, verify)
-        found = download(wanted, tell=tell)
+        found = download(request, tell=tell)
         with self._store(create=True) as store:
             row, new = store.add_dataset(name, found.samples, origin=found.origin, replace=replace)
         read = ReadResult(found.samples, found.notes, found.skipped)

@@ -174,8 +174,8 @@ def following(job: EvalJob) -> EvalJob:
     if source is None or found is None or found.head_branch is None:
         return job
     judged = store.read(steps.on_line, store.read(branches.load, found.head_branch))
-    there = {row.plan: row.played_by or row.branch_id for row in store.read(steps.on_line, source)}
-    if not judged or {row.plan: row.played_by for row in judged} == there:
+    played = {row.plan: row.played_by or row.branch_id for row in store.read(steps.on_line, source)}
+    if not judged or {row.plan: row.played_by for row in judged} == played:
         return job
     job.session.notice(f"{source.run} has changed since it was scored as {found.name}: begun anew")
     return replace(job, session=replace(job.session, restart_step=0, again=True))

@@ -159,11 +159,11 @@ def _practice_run(store: Store, name: str) -> RunRow:
 
 
 def _branch_id(store: Store, run: RunRow, wanted: int | None) -> int:
-    there = store.read(references.branch_ids, run.name)
+    ids = store.read(references.branch_ids, run.name)
     if wanted is None:
-        return run.head_branch or there[-1]
-    if wanted not in there:
-        names = ", ".join(f"{run.name}@{i}" for i in there)
+        return run.head_branch or ids[-1]
+    if wanted not in ids:
+        names = ", ".join(f"{run.name}@{i}" for i in ids)
         raise ConfigError(f"{run.name} has no branch {wanted}", hint=f"its branches: {names}")
     return wanted
 

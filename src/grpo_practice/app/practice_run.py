@@ -40,9 +40,10 @@ from grpo_practice.practice.teacher import Teacher
 from grpo_practice.prompts import Prompt, load_prompts, prompts_from
 from grpo_practice.reports.run_reports import PracticeReport, practice_report
 from grpo_practice.store import branches, datasets, steps
+from grpo_practice.store.bound_keys import METHOD as METHOD_KEY
+from grpo_practice.store.bound_keys import diff
 from grpo_practice.store.queries import scores
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
-from grpo_practice.store.resume import diff
 from grpo_practice.store.run_names import eval_name, library_variant
 from grpo_practice.types import Library, PlannedStep
 from grpo_practice.verify.resolve import VerifyFunction, resolve
@@ -167,8 +168,8 @@ async def _run(job: PracticeJob) -> PracticeReport:
     spec, store = spec_of(job), job.session.store
     with open_run(job.session, spec, partial(planned, job)) as run:
         rows = store.read(steps.on_line, run.branch)
-        there = store.read(scores.there, run.branch)
-        done = sum(r.rollouts if r.closed else there.get(r.plan.step, 0) for r in rows)
+        settled = store.read(scores.there, run.branch)
+        done = sum(r.rollouts if r.closed else settled.get(r.plan.step, 0) for r in rows)
         total = sum(row.rollouts for row in rows)
         begun = RunStarted(run.branch.run, run.branch.id, len(rows), total, done, spec.simulated)
         with announced(job.session, begun):
@@ -227,8 +228,7 @@ def planned(
             f"practice.batch_size {settings.batch_size} with drop_last leaves no step to play",
             hint="make the batch smaller, or drop_last false",
         )
-    bound = {"practice.method": branch.identity["practice.method"]}
-    changed = diff(bound, {"practice.method": METHOD})
+    changed = diff({METHOD_KEY: branch.identity[METHOD_KEY]}, {METHOD_KEY: METHOD})
     if changed and len(plan) > sum(row.closed for row in rows):
         raise FingerprintError(
             f"{branch.run} was begun by an older version, which merges in another way",
@@ -293,9 +293,9 @@ async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
 def _guard(job: PracticeJob, branch: Branch) -> AnswerGuard:
     """Return the guard of the answers of the whole dataset that the run was started with."""
     agent, settings = job.config.evaluation.agent.agent, job.config.practice
-    told = [agent.instructions, settings.agent_objective, settings.learning_objective]
+    texts = [agent.instructions, settings.agent_objective, settings.learning_objective]
     answers = job.session.store.read(datasets.answers, branch.dataset_id)
-    return AnswerGuard(answers, "\n".join(filter(None, told)))
+    return AnswerGuard(answers, "\n".join(filter(None, texts)))
 
 
 def at_practice(config: PracticeConfig) -> ModelConfig:

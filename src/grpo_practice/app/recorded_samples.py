@@ -70,8 +70,8 @@ def _notes(n: int, repeated: int, silent: int, *, dedup: bool) -> list[str]:
 def _sample(run: str, talk: Conversation, agent: ServedAgent) -> Sample | None:
     """Return the conversation as a sample; None when no user says anything in it."""
     messages = agent.theirs(talk.messages)
-    asked = (_text(m) for m in messages if m.get("role") == "user")
-    question = next((text for text in asked if text.strip()), None)
+    texts = (_text(m) for m in messages if m.get("role") == "user")
+    question = next((text for text in texts if text.strip()), None)
     if question is None:
         return None
     meta: dict[str, Any] = {"conversation": messages, "response": _text(messages[-1])}

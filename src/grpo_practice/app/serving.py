@@ -24,12 +24,13 @@ from grpo_practice.llm.http import Http
 from grpo_practice.llm.prices import Prices
 from grpo_practice.llm.sim import SimTransport
 from grpo_practice.prompts.system import system_prompt
-from grpo_practice.serve.conversations import MOST, Conversations, Known
+from grpo_practice.serve.conversations import MOST, Conversations, RecordedCall
 from grpo_practice.serve.recorder import Recorder
 from grpo_practice.serve.served_agent import ServedAgent
 from grpo_practice.serve.service import Counts, Service
 from grpo_practice.serve.upstream import Upstream
 from grpo_practice.store import Store, recorded_runs
+from grpo_practice.store.bound_keys import agent_of
 from grpo_practice.store.recorded_runs import RecordedSpec
 from grpo_practice.text import is_loopback
 from grpo_practice.types import Library
@@ -127,7 +128,7 @@ def prepare(agent: Path, env: Environment) -> Prepared:
         config.model.model_provider.model,
         system_prompt(config.agent.instructions, Library()),
     )
-    identity = {k: v for k, v in identity_of(loaded.config).items() if k.startswith("agent.")}
+    identity = agent_of(identity_of(loaded.config))
     return Prepared(
         served,
         config,
@@ -246,7 +247,7 @@ def recording(
         branch = store.record(spec)
         with store.invocation(branch, command) as invocation_id:
             known = [
-                (a.request_hash, Known(a.slot, a.turn, a.nth, a.call_id))
+                (a.request_hash, RecordedCall(a.slot, a.turn, a.nth, a.call_id))
                 for a in store.read(recorded_runs.asked, branch.id, MOST)
             ]
             yield Recorder(

@@ -202,12 +202,12 @@ def download(
 
     Example: grpo-practice data download AIME24
     """
-    from grpo_practice.data.download import Wanted
+    from grpo_practice.data.download import DownloadRequest
 
     mapping = _mapping(map_ or [])
-    wanted = Wanted(what, split, revision, limit, seed, mapping, shape, dedup, skip_bad)
+    request = DownloadRequest(what, split, revision, limit, seed, mapping, shape, dedup, skip_bad)
     stored = workspace(db).datasets.download(
-        wanted, name, replace=replace, verify=verify, tell=note
+        request, name, replace=replace, verify=verify, tell=note
     )
     print_json(stored.document()) if json else view.stored(stored)
 

@@ -24,7 +24,7 @@ def init(
 
     Example: grpo-practice init my-task
     """
-    from grpo_practice.config.template import init_files
+    from grpo_practice.config.reading.discover import init_files
 
     files = {folder / name: text for name, text in init_files(exp_id).items()}
     there = [path.name for path in files if path.exists() or path.is_symlink()]

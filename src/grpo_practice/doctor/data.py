@@ -7,8 +7,8 @@ from pathlib import Path
 from string import ascii_letters
 from time import monotonic
 
-from grpo_practice.config.dataset_hint import way_to
 from grpo_practice.config.schema.runs import EvalConfig, RunConfig, is_data_file
+from grpo_practice.data.catalog import way_to
 from grpo_practice.data.read import read_samples
 from grpo_practice.data.split import folded
 from grpo_practice.doctor.diagnosis import Check, ok, problem, warning

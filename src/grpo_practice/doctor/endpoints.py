@@ -109,11 +109,12 @@ async def _model(
             text = f"{where} gave no answer in {clock() - until + WHOLE_S:.0f} s"
             return [*found, problem(role, EndpointRefusedError(text, hint="does the server run?"))]
         except (EndpointError, EndpointRefusedError) as e:
-            return [*found, problem(role, _refused(e))]
+            # Whatever the error, an endpoint that does not answer once would end a run.
+            return [*found, problem(role, EndpointRefusedError(str(e), hint=e.hint))]
     found.append(ok(role, f"model {where} answered; latency {reply.seconds:.1f} s"))
     found += [warning(role, text) for text in notices]
     found += [*_reply(role, provider.model, reply), called]
-    return [*found, _price(role, provider.model, prices.of(provider.model, url), key)]
+    return [*found, _price(role, provider.model, prices.find(provider.model, url), key)]
 
 
 async def _ask(client: Client, request: Request, *, limit_s: float, until: float) -> Reply:
@@ -122,33 +123,28 @@ async def _ask(client: Client, request: Request, *, limit_s: float, until: float
         return await client.send(request, limit_s=limit_s)
 
 
-def _refused(error: EndpointError | EndpointRefusedError) -> GrpoPracticeError:
-    """Return the error as one that ends a run: an endpoint that does not answer is a problem."""
-    return EndpointRefusedError(str(error), hint=error.hint)
-
-
-async def _called(role: str, asked: Coroutine[Any, Any, Reply], *, needed: bool) -> Check:
+async def _called(role: str, answer: Coroutine[Any, Any, Reply], *, needed: bool) -> Check:
     """Check that a request with a tool is answered: an agent with toolkits needs that."""
     try:
-        reply = await asked
+        reply = await answer
     except TimeoutError:
-        said = "did not answer a request with a tool in time"
+        text = "did not answer a request with a tool in time"
     except (EndpointError, EndpointRefusedError) as e:
-        said = f"refuses a request with a tool: {e}"
+        text = f"refuses a request with a tool: {e}"
     else:
         if reply.message.get("tool_calls"):
             return ok(role, "tool call works")
-        said = "did not call a tool that it was told to call"
+        text = "did not call a tool that it was told to call"
         if needed:
             hint = "where models are served, function calling may have to be switched on"
-            return warning(role, said, hint)
+            return warning(role, text, hint)
     if not needed:
-        return ok(role, f"{said}; no toolkit here needs it")
+        return ok(role, f"{text}; no toolkit here needs it")
     hint = "the agent has toolkits: use a model, or a server, with function calling"
-    return problem(role, EndpointRefusedError(said, hint=hint))
+    return problem(role, EndpointRefusedError(text, hint=hint))
 
 
-def _reply(role: str, asked: str, reply: Reply) -> list[Check]:
+def _reply(role: str, model: str, reply: Reply) -> list[Check]:
     usage, answered = reply.usage, reply.answered_by.rpartition("@")[0]
     found = []
     if usage.tokens_in is None or usage.tokens_out is None:
@@ -158,8 +154,8 @@ def _reply(role: str, asked: str, reply: Reply) -> list[Check]:
     if usage.tokens_reasoning:
         thought = f"{usage.tokens_reasoning} of {usage.tokens_out} tokens"
         found.append(ok(role, f"thinks before it answers ({thought}): leave max_tokens room"))
-    if answered != asked:
-        found.append(warning(role, f"was asked for {asked!r} and answers as {answered!r}"))
+    if answered != model:
+        found.append(warning(role, f"was asked for {model!r} and answers as {answered!r}"))
     if reply.seeded:
         found.append(ok(role, "seed accepted"))
     else:

@@ -25,7 +25,14 @@ NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "fuse
 
 def look_here(database: Path, env: Environment) -> list[Check]:
     """Return the checks that need no configuration."""
-    return [*_programs(), *_database(database), *_place(database.absolute().parent), *_dotenv(env)]
+    dotenv = f"{env.path} is read" if env.path is not None else "none here"
+    return [
+        *_programs(),
+        *_database(database),
+        *_place(database.absolute().parent),
+        ok(".env", dotenv),
+        *(warning(".env", text) for text in env.notices),
+    ]
 
 
 def _programs() -> list[Check]:
@@ -101,11 +108,11 @@ def _place(folder: Path) -> list[Check]:
         text = f"{folder} is on {kind}: a database can be damaged when two machines use it"
         found.append(warning("folder", text, "name a place on a local disk with --db"))
     free = shutil.disk_usage(folder).free
-    said = f"{free / 1e9:.1f} GB free in {folder}"
+    text = f"{free / 1e9:.1f} GB free in {folder}"
     if free < TOO_LITTLE_BYTES:
-        found.append(problem("disk", StoreError(said, hint="free some space, or use --db")))
+        found.append(problem("disk", StoreError(text, hint="free some space, or use --db")))
     else:
-        found.append(ok("disk", said) if free >= LITTLE_BYTES else warning("disk", said))
+        found.append(ok("disk", text) if free >= LITTLE_BYTES else warning("disk", text))
     return found
 
 
@@ -121,9 +128,3 @@ def file_system(folder: Path, mounts: Path = Path("/proc/mounts")) -> str | None
         kinds[Path(point.encode().decode("unicode_escape"))] = kind  # spaces stand as \040
     here = folder.resolve()
     return next((kinds[place] for place in (here, *here.parents) if place in kinds), None)
-
-
-def _dotenv(env: Environment) -> list[Check]:
-    if env.path is None:
-        return [ok(".env", "none here")]
-    return [ok(".env", f"{env.path} is read"), *(warning(".env", text) for text in env.notices)]

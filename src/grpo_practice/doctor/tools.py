@@ -39,7 +39,7 @@ async def look_at_tools(agent: AgentConfig, folder: Path) -> list[Check]:
         except GrpoPracticeError as e:
             found.append(problem(about, e))
             continue
-        found.append(ok(about, _said(given)))
+        found.append(ok(about, _by_place(given)))
         tools += given
     try:
         check_names(tools)
@@ -56,7 +56,7 @@ def _own(agent: AgentConfig, folder: Path) -> Check:
     return ok("agent", f"{agent.function or ' '.join(agent.command or ())} is there")
 
 
-def _said(tools: Sequence[Tool]) -> str:
+def _by_place(tools: Sequence[Tool]) -> str:
     """Return the tools as text, by where they run."""
     places = dict.fromkeys(tool.runs_in for tool in tools)
     named = {p: ", ".join(tool.name for tool in tools if tool.runs_in == p) for p in places}

@@ -9,8 +9,8 @@ from typing_extensions import override
 from grpo_practice.app.clients import endpoint_of
 from grpo_practice.calls import Stage, Usage
 from grpo_practice.config.schema.provider import ModelConfig
-from grpo_practice.forecast.range import ONE, Range, around
-from grpo_practice.forecast.requests_per_rollout import Turns
+from grpo_practice.forecast.range import ONE, Range, around, total
+from grpo_practice.forecast.requests_per_rollout import RolloutRequests
 from grpo_practice.llm.budget import FLAGS, Account
 from grpo_practice.llm.prices import Price, Prices
 from grpo_practice.reports.base import Report
@@ -37,7 +37,7 @@ ASSUMED: dict[Stage, tuple[Range, Range]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Remaining:
+class StageCalls:
     """Calls of one stage that are still to be made."""
 
     part: str
@@ -106,7 +106,7 @@ class Forecast(Report):
     """Most experiences that may yet be learnt; later prompts are longer by them."""
     experience_tokens: int = EXPERIENCE_TOKENS
     """Tokens assumed for each of these."""
-    turns: Turns | None = None
+    turns: RolloutRequests | None = None
     """Requests of a rollout; None where it takes one."""
     pilot: int | None = None
     """Questions to be played first, in a pilot."""
@@ -115,20 +115,12 @@ class Forecast(Report):
 
     def total(self, what: str) -> Range:
         """Return the sum over all stages of `calls`, `tokens_in` or `tokens_out`."""
-        found = Range()
-        for line in self.lines:
-            found = found.plus(getattr(line, what))
-        return found
+        return total(getattr(line, what) for line in self.lines)
 
     @property
     def usd(self) -> Range | None:
         """Dollars; None when one of the models has no price."""
-        if self.unpriced:
-            return None
-        found = Range()
-        for line in self.lines:
-            found = found.plus(line.usd or Range())
-        return found
+        return None if self.unpriced else total(line.usd or Range() for line in self.lines)
 
     @property
     def unpriced(self) -> list[str]:
@@ -139,19 +131,16 @@ class Forecast(Report):
     def seconds(self) -> Range:
         """Seconds in all; at most, every wait is for a call of each stage."""
         chain = sum(x.call_s.high * x.turns.high for x in self.lines if x.calls.high > 0)
-        work = Range()
-        for line in self.lines:
-            work = work.plus(line.seconds)
+        work = total(line.seconds for line in self.lines)
         return Range(work.low, work.high + self.waits * chain)
 
     @property
     def caps(self) -> list[tuple[str, float, str]]:
         """Flag, cap, and whether it would be reached: `no`, `maybe`, `yes`."""
-        tokens = self.total("tokens_in").plus(self.total("tokens_out"))
         usd = self.usd or Range()
         needs = {
             "requests": self.total("calls"),
-            "tokens": tokens,
+            "tokens": self.total("tokens_in").plus(self.total("tokens_out")),
             "cost_micro": Range(usd.low * 1e6, usd.high * 1e6),
         }
         found = list[tuple[str, float, str]]()
@@ -159,10 +148,9 @@ class Forecast(Report):
             cap = getattr(self.account.caps, name)
             if cap is None:
                 continue
-            left = cap - getattr(self.account.spent, name)
-            need = needs[name]
-            said = "yes" if need.low > left else "maybe" if need.high > left else "no"
-            found.append((flag, cap / 1e6 if name == "cost_micro" else cap, said))
+            left, need = cap - getattr(self.account.spent, name), needs[name]
+            reached = "yes" if need.low > left else "maybe" if need.high > left else "no"
+            found.append((flag, cap / 1e6 if name == "cost_micro" else cap, reached))
         return found
 
     @override
@@ -204,8 +192,10 @@ class Forecast(Report):
             if share is None
             else {"share": [round(x, 4) for x in share], "groups": self.groups},
             "learnable_experiences": self.learnable,
-            "rollout_requests": _turns_document(self.turns),
-            "caps": [{"flag": flag, "cap": cap, "reached": said} for flag, cap, said in self.caps],
+            "rollout_requests": None
+            if self.turns is None
+            else {"each": [round(x, 2) for x in self.turns.each], "rollouts": self.turns.rollouts},
+            "caps": [{"flag": flag, "cap": cap, "reached": yes} for flag, cap, yes in self.caps],
             "exit": 0,
         }
 
@@ -220,12 +210,6 @@ def _pilot_document(did: Piloted) -> dict[str, Any]:
         "tokens_out": did.usage.tokens_out,
         "cost_usd": None if micro is None else micro / 1e6,
     }
-
-
-def _turns_document(turns: Turns | None) -> dict[str, Any] | None:
-    if turns is None:
-        return None
-    return {"each": [round(x, 2) for x in turns.each], "rollouts": turns.rollouts}
 
 
 def _line_document(line: Line) -> dict[str, Any]:
@@ -243,7 +227,7 @@ def _line_document(line: Line) -> dict[str, Any]:
     }
 
 
-def forecast_line(store: Store, prices: Prices, run: str, left: Remaining) -> Line:
+def forecast_line(store: Store, prices: Prices, run: str, left: StageCalls) -> Line:
     """Return the forecast of one stage, from the calls so far that are most like those to come."""
     model = left.model.model_provider.model
     params, endpoint = endpoint_of(left.model, prices=prices)
@@ -277,7 +261,7 @@ def forecast_line(store: Store, prices: Prices, run: str, left: Remaining) -> Li
     )
 
 
-def _seen(known: Figures, left: Remaining) -> tuple[Range, Range, Range]:
+def _seen(known: Figures, left: StageCalls) -> tuple[Range, Range, Range]:
     """Return tokens in and out, and seconds, of one call as they were so far."""
     figures = (known.tokens_in, known.tokens_out, known.seconds)
     if known.of == "model" or known.calls < ENOUGH:  # prompts of another length, or too few
@@ -291,30 +275,27 @@ def _seen(known: Figures, left: Remaining) -> tuple[Range, Range, Range]:
     return tokens_in, tokens_out, seconds
 
 
-def _assumed(left: Remaining, max_tokens: object) -> tuple[Range, Range, Range]:
-    tokens_in, tokens_out = (
-        _by_text(left) if left.chars else _assumed_in(left),
-        ASSUMED[left.stage][1],
-    )
+def _assumed(left: StageCalls, max_tokens: object) -> tuple[Range, Range, Range]:
+    tokens_in = _by_text(left) if left.chars else _assumed_in(left)
+    tokens_out = ASSUMED[left.stage][1]
     if isinstance(max_tokens, int):
         tokens_out = Range(min(tokens_out.low, max_tokens), min(tokens_out.high, max_tokens))
     return tokens_in, tokens_out, ASSUMED_SECONDS
 
 
-def _assumed_in(left: Remaining) -> Range:
+def _assumed_in(left: StageCalls) -> Range:
     """Return the tokens of a prompt of which nothing is known; its transcripts may be short."""
     return ASSUMED[left.stage][0].plus(Range(0, left.reads))
 
 
 def transcript_tokens(agent: ModelConfig, turns: Range) -> float:
     """Return the tokens of one rollout's transcript, at most, where none is known."""
-    said = ASSUMED["play"][1].high
-    most = endpoint_of(agent)[0].get("max_tokens")
-    said = min(said, most) if isinstance(most, int) else said
-    return said * turns.high + TURN_TOKENS * (turns.high - 1)
+    reply, most = ASSUMED["play"][1].high, endpoint_of(agent)[0].get("max_tokens")
+    reply = min(reply, most) if isinstance(most, int) else reply
+    return reply * turns.high + TURN_TOKENS * (turns.high - 1)
 
 
-def _by_text(left: Remaining) -> Range:
+def _by_text(left: StageCalls) -> Range:
     longer = TURN_TOKENS * (left.turns.high - 1) / 2  # the mean over its requests
     return Range(left.chars / SPARSE_CHARS_PER_TOKEN, left.chars / DENSE_CHARS_PER_TOKEN + longer)
 

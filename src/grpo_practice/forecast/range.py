@@ -1,5 +1,7 @@
 """From the least to the most that is likely."""
 
+from collections.abc import Iterable
+from functools import reduce
 from math import sqrt
 from typing import NamedTuple
 
@@ -27,6 +29,11 @@ class Range(NamedTuple):
 
 
 ONE = Range(1, 1)
+
+
+def total(ranges: Iterable[Range]) -> Range:
+    """Return the range of the sum."""
+    return reduce(Range.plus, ranges, Range())
 
 
 def around(mean: float, spread: float, seen: int, to_come: float) -> Range:

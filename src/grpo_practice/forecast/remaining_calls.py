@@ -17,12 +17,12 @@ from grpo_practice.evaluate import unfinished
 from grpo_practice.forecast.estimate import (
     Forecast,
     Line,
-    Remaining,
+    StageCalls,
     forecast_line,
     transcript_tokens,
 )
 from grpo_practice.forecast.range import ONE, Range
-from grpo_practice.forecast.requests_per_rollout import Turns, turns_of
+from grpo_practice.forecast.requests_per_rollout import RolloutRequests, rollout_requests
 from grpo_practice.forecast.shares import reads_of, share_of, summarised_share
 from grpo_practice.llm.prices import Prices
 from grpo_practice.practice.group_policy import group_policy
@@ -58,7 +58,7 @@ def _of_practice(job: PracticeJob) -> Forecast:
     learning = _learning(store, job, branch, share)
     left = _practice_calls(store, job, branch, rows, share, learning)
     left += _evaluations(job, branch, learning)
-    turns = turns_of(store, spec, config.evaluation.agent, _plays(left))
+    turns = rollout_requests(store, spec, config.evaluation.agent, _plays(left))
     return Forecast(
         run=spec.name,
         simulated=spec.simulated,
@@ -79,11 +79,11 @@ def _of_eval(job: EvalJob) -> Forecast:
     rows = [row for row in evaluation_run.steps_of(job, branch) if unfinished(row)]
     played = sum(row.plan.rollouts for row in rows if row.played_by is not None)
     missing = _missing(store, branch, rows)
-    asked = 0 if played else missing
-    left = _scored(job.config, job.verify, Range(asked, asked), Range(missing, missing))
+    to_play = 0 if played else missing  # those of another run are only scored
+    left = _scored(job.config, job.verify, Range(to_play, to_play), Range(missing, missing))
     library = job.target.library
-    left = _told(store, job.dataset.id, job.config, library, len(library), left)
-    turns = turns_of(store, spec, job.config.agent, _plays(left))
+    left = _prompts(store, job.dataset.id, job.config, library, len(library), left)
+    turns = rollout_requests(store, spec, job.config.agent, _plays(left))
     return Forecast(
         run=spec.name,
         simulated=spec.simulated,
@@ -106,7 +106,7 @@ def _begun(session: Session, spec: RunSpec, plan: Plan) -> Branch:
     return branch
 
 
-def _plays(left: Sequence[Remaining]) -> float:
+def _plays(left: Sequence[StageCalls]) -> float:
     """Return the most rollouts that are still to be played."""
     return sum(x.calls.high for x in left if x.stage == "play")
 
@@ -115,19 +115,19 @@ def _lines(
     store: Store,
     config: EvalConfig,
     run: str,
-    left: Sequence[Remaining],
-    turns: Turns | None,
+    left: Sequence[StageCalls],
+    turns: RolloutRequests | None,
 ) -> list[Line]:
     """Return the forecast of each stage; until here, calls that play are one for each rollout."""
     each, prices = turns.each if turns else ONE, Prices(config.prices)
     long = transcript_tokens(config.agent.model, each)
-    told = (
+    with_turns = (
         replace(x, calls=x.calls.times(each), turns=each)
         if x.stage == "play"
         else replace(x, reads=min(x.reads, x.transcripts * long))
         for x in left
     )
-    return [forecast_line(store, prices, run, x) for x in told if x.calls.high > 0]
+    return [forecast_line(store, prices, run, x) for x in with_turns if x.calls.high > 0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ def _practice_calls(
     rows: Sequence[StepRow],
     share: Range,
     learning: _Learning,
-) -> list[Remaining]:
+) -> list[StageCalls]:
     """Return the calls of the steps that are not closed, without those that the ledger has.
 
     The plan of the branch says how many rollouts a group has: a run keeps the plan it began with.
@@ -183,7 +183,7 @@ def _practice_calls(
     left_out = group_policy(settings).most_left_out(undecided)
     played = Range(max(most - left_out * attempts, 0), most)
     student = practice_run.at_practice(config)
-    left = [Remaining("practice", "play", student, played, at_once)]
+    left = [StageCalls("practice", "play", student, played, at_once)]
     left += [
         replace(x, part="practice")
         for x in _scored(config.evaluation, job.verify, played)
@@ -198,50 +198,44 @@ def _practice_calls(
         "propose": Range(0, taught.high),  # a group that only confirms proposes nothing
         "merge": Range(0, len(rows)),  # nor is a merge asked for where nothing may pass
     }
-    made = _made(store, branch, rows)
+    numbers = [row.plan.step for row in rows]
+    made = Counter(store.read(spending.calls_at, [branch.id, *branch.reuses], numbers))
     teacher = config.teacher
     for stage, wanted in calls.items():
         new = Range(max(wanted.low - made[stage], 0.0), max(wanted.high - made[stage], 0.0))
-        x = Remaining("practice", stage, teacher, new, 1 if stage == "merge" else at_once)
+        x = StageCalls("practice", stage, teacher, new, 1 if stage == "merge" else at_once)
         if stage == "compare" and settings.summaries != "always":
             shown = max((n for row in rows for _, n in row.plan.slots), default=0)
             x = replace(x, transcripts=shown, reads=reads_of(config))
         left.append(x)
-    return _told(store, job.dataset.id, config.evaluation, learning.now, learning.shown, left)
-
-
-def _made(store: Store, branch: Branch, rows: Sequence[StepRow]) -> Counter[str]:
-    steps = [row.plan.step for row in rows]
-    return Counter(store.read(spending.calls_at, [branch.id, *branch.reuses], steps))
+    return _prompts(store, job.dataset.id, config.evaluation, learning.now, learning.shown, left)
 
 
 def _scored(
     config: EvalConfig, verify: VerifyFunction, rollouts: Range, judged: Range | None = None
-) -> list[Remaining]:
+) -> list[StageCalls]:
     """Return the calls that play rollouts, and those that judge them if a model does."""
     agent = config.agent.model
-    left = [Remaining("evaluation", "play", agent, rollouts, config.concurrency)]
+    left = [StageCalls("evaluation", "play", agent, rollouts, config.concurrency)]
     if verify.is_judge:
-        asked = judged or rollouts
-        least = asked.low if verify.kind == "judge" else 0.0  # a function of the user's may not ask
-        judged_range = Range(least, asked.high)
-        left.append(
-            Remaining("evaluation", "judge", config.judge, judged_range, config.judge_concurrency)
-        )
+        most = judged or rollouts
+        least = most.low if verify.kind == "judge" else 0.0  # a function of the user's may not ask
+        calls, at_once = Range(least, most.high), config.judge_concurrency
+        left.append(StageCalls("evaluation", "judge", config.judge, calls, at_once))
     return left
 
 
 def _missing(store: Store, branch: Branch, rows: Sequence[StepRow]) -> int:
     """Return how many of the rollouts that these steps plan, at most, are not settled yet."""
-    there = store.read(scores.there, branch)
-    return sum(row.rollouts - there.get(row.plan.step, 0) for row in rows)
+    settled = store.read(scores.there, branch)
+    return sum(row.rollouts - settled.get(row.plan.step, 0) for row in rows)
 
 
-def _evaluations(job: PracticeJob, branch: Branch, learning: _Learning) -> list[Remaining]:
+def _evaluations(job: PracticeJob, branch: Branch, learning: _Learning) -> list[StageCalls]:
     """Return the calls of evaluations of libraries, made and to come; none is made twice."""
     store, settings = job.session.store, job.config.practice
     rows = store.read(steps.on_line, branch)
-    left = list[Remaining]()
+    left = list[StageCalls]()
     if job.tests is not None:
         tested = practice_run.due(settings, rows)
         wanted = [row for row in rows if row.plan.step in tested]
@@ -260,17 +254,23 @@ def _on_the_way(
     rows: Sequence[StepRow],
     variants: Sequence[str],
     learning: _Learning,
-) -> list[Remaining]:
+) -> list[StageCalls]:
     """Return the calls that evaluate the start library, where wanted, and those of these steps.
 
     A step may leave the library as it was; then there is nothing to play.
     """
-    left = list[Remaining]()
+    left = list[StageCalls]()
     known = set[str]()
     prefix = eval_name(job.config.exp_id)
     evaluated = any(row.name.startswith(f"{prefix}/") for row in store.read(runs.every))
     wanted = [(start, float(len(start)))] if start is not None else []
-    made = [(_made_by(store, row), learning.after.get(row.plan.step, 0.0)) for row in rows]
+    made = [
+        (
+            store.read(libraries.load, row.library_out) if row.closed else None,
+            learning.after.get(row.plan.step, 0.0),
+        )
+        for row in rows
+    ]
     for library, most in [*wanted, *made]:
         shown = learning.now if library is None else library
         name = eval_name(job.config.exp_id, library_variant(shown), *variants)
@@ -284,13 +284,8 @@ def _on_the_way(
             most = len(library)
         known.add(name)
         scored = _scored(job.config, job.verify, new)
-        left += _told(store, job.dataset.id, job.config, shown, most, scored)
+        left += _prompts(store, job.dataset.id, job.config, shown, most, scored)
     return left
-
-
-def _made_by(store: Store, row: StepRow) -> Library | None:
-    """Return the library that the step made; None while it has not."""
-    return store.read(libraries.load, row.library_out) if row.closed else None
 
 
 def _of_evaluation(store: Store, job: EvalJob, name: str) -> int:
@@ -306,9 +301,9 @@ def _planned(job: EvalJob) -> int:
     return min(job.limit or job.dataset.n, job.dataset.n) * job.config.pass_k
 
 
-def _together(left: Sequence[Remaining]) -> list[Remaining]:
+def _together(left: Sequence[StageCalls]) -> list[StageCalls]:
     """Return one entry for each stage; its experiences are the mean over all its calls."""
-    found = dict[str, Remaining]()
+    found = dict[str, StageCalls]()
     for x in left:
         known = found.get(x.stage)
         if known is None:
@@ -321,19 +316,19 @@ def _together(left: Sequence[Remaining]) -> list[Remaining]:
     return list(found.values())
 
 
-def _told(
+def _prompts(
     store: Store,
     dataset_id: int,
     config: EvalConfig,
     library: Library,
     experiences: float,
-    left: Sequence[Remaining],
-) -> list[Remaining]:
+    left: Sequence[StageCalls],
+) -> list[StageCalls]:
     """Return the same with what is known of the prompts: how long they are and may get."""
     lengths = [len(s.question) for s in store.read(datasets.samples, dataset_id, most=SAMPLED)]
-    told = system_prompt(config.agent.agent.instructions, library)
-    chars = len(told) + sum(lengths) / max(len(lengths), 1)
-    system = text_sha(told)
+    prompt = system_prompt(config.agent.agent.instructions, library)
+    chars = len(prompt) + sum(lengths) / max(len(lengths), 1)
+    system = text_sha(prompt)
     return [
         replace(x, chars=chars, held=len(library), experiences=experiences, system=system)
         if x.stage == "play"

@@ -9,6 +9,7 @@ from grpo_practice.prompts.system import system_prompt
 from grpo_practice.reports.documents import score_document
 from grpo_practice.stats import Score
 from grpo_practice.store import Store, branches, datasets
+from grpo_practice.store.bound_keys import INSTRUCTIONS, scoring_of
 from grpo_practice.store.queries import references, runs, scores
 from grpo_practice.store.run_names import eval_name, library_variant
 from grpo_practice.types import Library
@@ -72,12 +73,6 @@ def measured_with(store: Store, branch_id: int, exp_id: str, library: Library) -
     return None
 
 
-INSTRUCTIONS = "agent.agent.instructions"
-"""Key of an identity that also tells one library from another."""
-
-
 def _scored(store: Store, branch_id: int) -> dict[str, object]:
     """Return the part of a branch's identity that says who is scored, and how."""
-    identity = store.read(references.record, branch_id).identity
-    keys = {key: key.removeprefix("evaluation.") for key in identity}
-    return {k: identity[key] for key, k in keys.items() if k.startswith(("agent.", "verify."))}
+    return scoring_of(store.read(references.record, branch_id).identity)
