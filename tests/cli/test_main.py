@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -24,6 +23,7 @@ from grpo_practice.errors import (
     StoreError,
 )
 from tests.cli.conftest import Gp, Ran
+from tests.processes import HANG_S, program, until
 
 Fail = Callable[[BaseException], None]
 GP = [sys.executable, "-m", "grpo_practice"]
@@ -152,18 +152,16 @@ def test_a_signal_stops_the_command_with_its_exit_code(tmp_path: Path, number: i
         "import asyncio, pathlib\n"
         "async def check(sample, **kwargs):\n"
         "    pathlib.Path('started').touch()\n"
-        "    await asyncio.sleep(30)\n"
+        "    await asyncio.sleep(1000)\n"
     )
     words = ["verify", "slow.py:check", "--answer", "1", "--response", "1"]
     env = {**os.environ, "UTU_LLM_MODEL": "sim"}
     with subprocess.Popen(
-        [*GP, *words], cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True
+        program(*words), cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True
     ) as process:
-        deadline = time.monotonic() + 20
-        while not (tmp_path / "started").exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        until((tmp_path / "started").exists, process)
         process.send_signal(number)
-        _, told = process.communicate(timeout=10)
+        _, told = process.communicate(timeout=HANG_S)
     assert process.returncode == 128 + number
     assert told == "stopped\n"
 
