@@ -13,12 +13,12 @@ import yaml
 from grpo_practice.app.evaluation_run import prepare_eval, run_eval
 from grpo_practice.app.request import EvalRequest, PracticeRequest
 from grpo_practice.app.session import Session
-from grpo_practice.app.shutdown import run_until_stopped, until_stopped
+from grpo_practice.app.shutdown import run_until_stopped
 from grpo_practice.config import load_practice
 from grpo_practice.errors import ConfigError, FingerprintError, StoppedError
 from grpo_practice.events import silent
 from grpo_practice.store import Store
-from tests.app.project import CONFIG, Project, served
+from tests.app.project import CONFIG, Project
 
 
 @pytest.fixture
@@ -147,22 +147,6 @@ def test_outside_the_main_thread_no_signal_is_touched(project: Project) -> None:
     thread.join()
     assert scored == [12]
     assert signal.getsignal(signal.SIGINT) is before
-
-
-async def test_a_signal_ends_in_order_what_is_awaited(project: Project) -> None:
-    def press(n: int, body: dict[str, Any]) -> None:
-        if n == 3:
-            signal.raise_signal(signal.SIGINT)
-
-    with Store(project.db) as store:
-        async with served(press) as endpoint:
-            job = project.eval_job(store, endpoint.override(), "concurrency=1")
-            with pytest.raises(StoppedError):
-                await until_stopped(job.session, run_eval(job))
-    assert project.query("SELECT count(*) FROM calls") == [(3,)]
-    assert project.query("SELECT exit_code, reason FROM invocations") == [
-        (130, "stopped by SIGINT")
-    ]
 
 
 def test_a_signal_ends_in_order_what_a_notebook_waits_for(project: Project) -> None:

@@ -52,7 +52,7 @@ def test_a_format_that_is_a_folder_is_written_below_the_output(
 def test_the_help_names_every_format(demo: Gp) -> None:
     ran = demo("export-agent", "--help")
     assert "|".join(FORMATS) in ran.out
-    assert "there are yaml, md, json" in demo("export-agent", "--format", "toml").err
+    assert f"there are {', '.join(FORMATS)}" in demo("export-agent", "--format", "toml").err
 
 
 def test_a_file_that_is_there_needs_force(demo: Gp) -> None:

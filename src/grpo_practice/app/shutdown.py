@@ -32,6 +32,7 @@ def run_until_stopped(session: Session, work: Coroutine[Any, Any, T]) -> T:
     their replies lead to without another request is stored; then everything is cancelled. A
     second signal cancels at once. What has queued for the database is written in any case.
 
+    Where a loop is running already, a notebook's, the work gets a thread with a loop of its own.
     Signals reach the main thread only; called in another one, the work runs to its end.
 
     Raises:
@@ -44,20 +45,8 @@ def run_until_stopped(session: Session, work: Coroutine[Any, Any, T]) -> T:
             asyncio.get_running_loop()
         except RuntimeError:
             return _run(stop, work)
-        with ThreadPoolExecutor(1) as thread:  # a notebook's loop occupies this one
+        with ThreadPoolExecutor(1) as thread:
             return thread.submit(_run, stop, work).result()
-
-
-async def until_stopped(session: Session, work: Coroutine[Any, Any, T]) -> T:
-    """Do what `run_until_stopped` does, on the loop that is running.
-
-    Raises:
-        StoppedError: A signal ended it.
-    """
-    await asyncio.to_thread(load_client)
-    stop = _Stop(session)
-    with stop.listening():
-        return await stop.over(work)
 
 
 def _run(stop: "_Stop", work: Coroutine[Any, Any, T]) -> T:
@@ -69,13 +58,14 @@ def _run(stop: "_Stop", work: Coroutine[Any, Any, T]) -> T:
 def _rare_collections() -> Iterator[None]:
     """Collect garbage rarely in the block: nearly all that is in flight is in use."""
     before = gc.get_threshold()
-    gc.freeze()  # what is imported stays: looking through it all again and again stalls the loop
+    # What is imported stays: looking through it all again and again stalls the loop. It is not
+    # unfrozen at the end, since the exit of the program would then look through it once more.
+    gc.freeze()
     gc.set_threshold(700, 10, 100)
     try:
         yield
     finally:
         gc.set_threshold(*before)
-        gc.unfreeze()
 
 
 class _Stop:

@@ -1,4 +1,4 @@
-"""The options that say what a run may cost, and what it would."""
+"""Options for the caps of a run, and for its forecast."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any

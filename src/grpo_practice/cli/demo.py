@@ -88,7 +88,7 @@ def demo(
 
 @contextmanager
 def _folder(keep: Path | None) -> Iterator[Path]:
-    """A new folder: a temporary one, or the one to keep.
+    """Make a new folder: a temporary one, or the one to keep.
 
     Raises:
         ConfigError: There is something in it already, or it cannot be made.

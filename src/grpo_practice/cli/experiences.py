@@ -1,4 +1,4 @@
-"""`experiences`: what was learnt, and where it comes from."""
+"""`experiences`: texts learnt from practice, and their origin."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated

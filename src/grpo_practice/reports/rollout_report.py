@@ -1,4 +1,4 @@
-"""A stored rollout: the question, what was played, and how it was scored."""
+"""A stored rollout: question, transcript, and score."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

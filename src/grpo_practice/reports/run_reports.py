@@ -1,4 +1,4 @@
-"""What a run came to, as one document: stable keys, unknown numbers null."""
+"""Reports of a run that was just worked on: stable keys, unknown numbers null."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ from grpo_practice.types import ALL_ROLLOUTS, Library
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """What one command has asked for."""
+    """Totals of one command."""
 
     id: int
     replayed: int
@@ -44,7 +44,7 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class EvalReport(Report):
-    """An evaluation, as it stands."""
+    """An evaluation as it stands."""
 
     run: str
     branch: Branch
@@ -59,11 +59,11 @@ class EvalReport(Report):
     failures: dict[str, int]
     """Error → how often, commonest first."""
     usage: Usage
-    """Of the whole run, all its invocations and branches."""
+    """Tokens and cost of the whole run, all its invocations and branches."""
     unpriced: Mapping[str, int]
     """Model → calls of which it is not known what they cost."""
     requests: Requests
-    """Of this invocation."""
+    """Requests of this invocation."""
     replayed: int
     seconds: float
     seconds_per_rollout: float | None
@@ -135,7 +135,7 @@ def _library_name(library: Library | None) -> str | None:
 def eval_report(
     store: Store, config: EvalConfig, branch: Branch, invocation: Invocation, *, simulated: bool
 ) -> EvalReport:
-    """The report of an evaluation that was just worked on."""
+    """Return the report of an evaluation that was just worked on."""
     questions = store.read(scores.questions, branch)
     mixed = config.data.type == "mixed"
     return EvalReport(
@@ -176,11 +176,11 @@ class PracticeReport(Report):
     after: KnownScore | None
     """The agent with the final library, where it was evaluated."""
     usage: Usage
-    """Of the whole run, and of the evaluations on its way."""
+    """Tokens and cost of the whole run, and of the evaluations on its way."""
     unpriced: Mapping[str, int]
     """Model → calls of which it is not known what they cost."""
     requests: Requests
-    """Of this invocation, and of the evaluations on its way."""
+    """Requests of this invocation, and of the evaluations on its way."""
     replayed: int
     seconds: float
     hashes: Mapping[int, str]
@@ -204,7 +204,7 @@ class PracticeReport(Report):
 
     @property
     def why_failed(self) -> list[str]:
-        """Why the run is not a success, a sentence each; empty when it is one."""
+        """Reasons why the run is not a success, a sentence each; empty when it is one."""
         named = ", ".join(map(str, self.merge_failed))
         merges = [f"the merge of step {named} failed"] if named else []
         return merges + [short.sentence for short in self.shortfalls if short.total]
@@ -217,7 +217,7 @@ class PracticeReport(Report):
 
     @property
     def next_command(self) -> str:
-        """What to type now."""
+        """Command to type now."""
         if self.merge_failed:
             return f"{PRACTISE} --restart-step {self.merge_failed[0]}"
         for short in self.shortfalls:
@@ -310,7 +310,7 @@ class PracticeReport(Report):
 def practice_report(
     store: Store, branch: Branch, invocation: Invocation, *, exp_id: str, simulated: bool
 ) -> PracticeReport:
-    """The report of a practice run that was just worked on."""
+    """Return the report of a practice run that was just worked on."""
     rows, tip = store.read(steps.on_line, branch), branch.id
     outs = {
         row.plan.step: store.read(libraries.load, row.library_out)

@@ -62,15 +62,15 @@ class Shortfall:
     reason: Reason
     """The commonest."""
     alone: bool
-    """True when there was no other reason."""
+    """Whether there was no other reason."""
     step: int
     """The first one concerned."""
     total: bool
-    """True when nothing was learnt from any, so that the run is a failure."""
+    """Whether nothing was learnt from any, so that the run is a failure."""
 
     @property
     def sentence(self) -> str:
-        """How many came to nothing, and why or mostly why."""
+        """Number that came to nothing, and the reason."""
         noun = self.of.removesuffix("s")
         share = f"{self.lost} of {count(self.all, noun)}"
         if self.lost == self.all:

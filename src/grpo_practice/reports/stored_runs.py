@@ -61,7 +61,7 @@ class RunReport(Report):
     health: Health | None
     """None for a run that was never begun."""
     played: Mapping[str, Any]
-    """How a practice run plays its groups: its policy and its overlap."""
+    """Policy and overlap that a practice run plays its groups with."""
     command: str
     """Command that worked on it last, to go on with."""
     traffic: Traffic | None = None

@@ -42,7 +42,7 @@ class Sent:
         """Yield the body as it comes.
 
         Raises:
-            BrokenError: It broke off.
+            BrokenError: The connection broke off.
         """
         try:
             async for chunk in self.response.chunks:
@@ -54,7 +54,7 @@ class Sent:
         """Return the body, read to its end.
 
         Raises:
-            BrokenError: It broke off.
+            BrokenError: The connection broke off.
         """
         return b"".join([chunk async for chunk in self.chunks()])
 

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from grpo_practice.workspace import Forecast, Line, Piloted, Range
 
 RESTS_ON = {"run": "this run", "prompt": "same prompt", "model": "other prompts"}
-"""In a forecast: whose calls its numbers rest on."""
+"""Calls that the numbers of a forecast rest on, in words."""
 
 
 def show_forecast(forecast: "Forecast") -> None:
-    """What a pilot did; what is left of a run by stage, in sum, and what the numbers rest on."""
+    """Print a pilot's result, and what is left of the run by stage and in sum."""
     if forecast.piloted is not None:
         say(f"pilot: {_piloted(forecast.piloted)}")
     if not forecast.lines:
@@ -49,7 +49,7 @@ def show_forecast(forecast: "Forecast") -> None:
 
 
 def goes_on(argv: Sequence[str]) -> str:
-    """The command without its dry run or pilot: the one that does what was forecast."""
+    """Return the command without its dry run or pilot: the one that does what was forecast."""
     words, left = list[str](), iter(argv)
     for word in left:
         if word == "--pilot":
@@ -60,7 +60,7 @@ def goes_on(argv: Sequence[str]) -> str:
 
 
 def _first(forecast: "Forecast") -> str:
-    """The pilot, where it tells most: nobody knows yet how many requests a rollout takes."""
+    """Return the pilot's flag while the number of requests of a rollout is unknown."""
     unknown = forecast.turns is not None and not forecast.turns.rollouts
     return " --pilot 1" if unknown and forecast.piloted is None else ""
 
@@ -97,7 +97,7 @@ def _row(line: "Line") -> list[str]:
 
 
 def _models(lines: Sequence["Line"]) -> str:
-    """The model; several each with the stages that ask it."""
+    """Return the model; of several, each with its stages."""
     stages = dict[str, list[str]]()
     for line in lines:
         stages.setdefault(line.model, []).append(_row(line)[0])
@@ -119,7 +119,7 @@ def _tokens(found: "Range") -> str:
 
 
 def _short(n: float) -> str:
-    """`950`, `1.2k`, `65.2k`, `218k`, `1.23M`: as few characters as tell it well."""
+    """Format a number in few characters: `950`, `1.2k`, `65.2k`, `218k`, `1.23M`."""
     if n < 1_000:
         return f"{n:.0f}"
     if n < 99_950:

@@ -1,4 +1,4 @@
-"""What an evaluation and a practice run came to, for a person."""
+"""Reports of evaluations and practice runs, for a person."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, islice
@@ -26,12 +26,12 @@ LINE = 160
 
 
 def simulated(is_so: bool) -> str:
-    """The mark behind whatever a simulated model had a part in."""
+    """Return the mark behind whatever a simulated model had a part in."""
     return " (simulated: says nothing about a real model)" if is_so else ""
 
 
 def show_eval(report: "EvalReport", *, next_command: str | None = None) -> None:
-    """The score with its interval, what it rests on, what went wrong, what it cost, what next."""
+    """Print the score with its interval, failures, costs, and the next command."""
     library = report.library
     taught = f" with {count(len(library), 'experience')} (L{library.id})" if library else ""
     say(f"{report.run}{simulated(report.simulated)}", style="bold")
@@ -66,14 +66,14 @@ def show_eval(report: "EvalReport", *, next_command: str | None = None) -> None:
 
 
 def interval(score: "Score") -> str:
-    """`0.764 to 0.835`, or why there is none."""
+    """Format the interval: `0.764 to 0.835`, or why there is none."""
     if score.ci95 is None:
         return "none: too few questions"
     return f"{score.ci95[0]:.3f} to {score.ci95[1]:.3f}"
 
 
 def coverage(score: "Score") -> str:
-    """The share of the planned rollouts that the score rests on: `99.5 %`."""
+    """Format the share of the planned rollouts that the score rests on: `99.5 %`."""
     return f"{100 * score.coverage:.1f} %"
 
 
@@ -95,7 +95,7 @@ def _scores(score: "Score", k: int) -> list[tuple[str, str]]:
 def show_practice(
     report: "PracticeReport", *, next_line: bool = True, limit: int | None = SHOWN
 ) -> None:
-    """The steps, before and after, up to `limit` of the library, what it cost, what next."""
+    """Print the steps, the scores, up to `limit` experiences, costs, and the next command."""
     say(f"{report.run}{simulated(report.simulated)}", style="bold")
     show_steps(report.steps, {step: known.score for step, known in report.evals.items()})
     for row in report.steps:
@@ -184,7 +184,7 @@ def _shortened(sums: "Distillation") -> str:
 def _quarantined(
     steps: Sequence["StepRow"], run: str, rules: Mapping[Any, int] | None = None
 ) -> str:
-    """How many texts were kept out of the library, and where to see them; '' when none was."""
+    """Return how many texts were kept out of the library, and where to see them; '' for none."""
     n = sum((row.stats or {}).get("quarantined") or 0 for row in steps)
     look = f"{PROGRAM} experiences list --quarantined --run {run}"
     why = f" ({_kinds(rules)})" if rules else ""
@@ -192,7 +192,7 @@ def _quarantined(
 
 
 def say_shortfalls(found: Sequence["Shortfall"], run: str, practise: str | None = None) -> None:
-    """Say of what too much came to nothing, what to change, and what to type then."""
+    """Print which work came to nothing, what to change, and what to type then."""
     from grpo_practice.reports.shortfalls import PRACTISE
 
     for short in found:
@@ -202,7 +202,7 @@ def say_shortfalls(found: Sequence["Shortfall"], run: str, practise: str | None 
 
 
 def _why_nothing(report: "PracticeReport") -> str:
-    """Why a run learnt nothing, as far as its steps tell."""
+    """Return why a run learnt nothing, as far as its steps tell."""
     stats = [row.stats or {} for row in report.steps]
     if report.merge_failed:
         return "a merge failed, so that what its step proposed is not in the library"
@@ -223,7 +223,7 @@ def _why_nothing(report: "PracticeReport") -> str:
 
 
 def show_steps(steps: Sequence["StepRow"], scores: Mapping[int, "Score"]) -> None:
-    """A row for each step; `scores` of the libraries that were evaluated, by step."""
+    """Print a row for each step; `scores` of the libraries that were evaluated, by step."""
     headers = [
         "step",
         "epoch",
@@ -247,7 +247,7 @@ def show_steps(steps: Sequence["StepRow"], scores: Mapping[int, "Score"]) -> Non
 
 
 def _counted(steps: Sequence["StepRow"]) -> dict[str, list[int]]:
-    """Which steps have a mean reward that is not simply that of all rollouts, by what it is of."""
+    """Return the steps whose mean reward is not over all rollouts, by what it is over."""
     found = dict[str, list[int]]()
     for row in steps:
         if row.closed and row.stats:
@@ -258,7 +258,7 @@ def _counted(steps: Sequence["StepRow"]) -> dict[str, list[int]]:
 
 
 def steps_named(steps: Sequence[int]) -> str:
-    """`step 6`, or `steps 6 to 11` where these follow each other."""
+    """Name steps: `step 6`, or `steps 6 to 11` where these follow each other."""
     first, last = steps[0], steps[-1]
     if first == last:
         return f"step {first}"
