@@ -31,6 +31,12 @@ class DatasetList(Report):
     datasets: Sequence[DatasetRow]
 
     @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return name, size and revision of each dataset."""
+        rows = [(d.name, f"{d.n} rows", f"revision {d.revision}") for d in self.datasets]
+        return [("datasets",), *rows]
+
+    @override
     def document(self) -> dict[str, Any]:
         """Return what `data list --json` prints."""
         documents = [dataset_document(row) for row in self.datasets]
@@ -45,6 +51,12 @@ class DatasetReport(Report):
     rows: Sequence[Sample]
     verify: str
     """Verify function that can use every answer of the dataset."""
+
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return the first rows: question and answer."""
+        title = (f"{self.dataset.name}: {self.dataset.n} rows",)
+        return [title, *((s.question, str(s.answer)) for s in self.rows)]
 
     @override
     def document(self) -> dict[str, Any]:
@@ -87,6 +99,13 @@ class StoredDataset(Report):
     """Row number, from 1, → why `verify` cannot use its answer."""
     next_verify: str
     """Verify function that can use every answer."""
+
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return how many rows the name holds, and what was found in them."""
+        title = (f"{self.dataset.name} holds {self.dataset.n} rows",)
+        unusable = ("unusable", f"{len(self.unusable)} answers, by verify {self.verify}")
+        return [title, *(("note", text) for text in self.notes), unusable]
 
     @override
     def document(self) -> dict[str, Any]:
