@@ -66,6 +66,7 @@ class World:
     scored: int = 0
     """Answers that were scored; all that follows of one but for the writing is done at once."""
     _news: asyncio.Condition = field(default_factory=asyncio.Condition)
+    _emitted: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         with Store(self.folder / "p.db") as store:
@@ -84,6 +85,17 @@ class World:
             for a, who, _ in self.asked
             if a.stage == stage and who.startswith(by)
         ]
+
+    def emit(self, event: Event) -> None:
+        self.events.append(event)
+        self._emitted.set()
+
+    async def until_emitted(self, true: Callable[[], bool]) -> None:
+        """Return once the events say so."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not true():
+                self._emitted.clear()
+                await self._emitted.wait()
 
     async def until(self, true: Callable[[], bool]) -> None:
         """Return once it is so."""
@@ -133,7 +145,7 @@ class World:
                 def chats(by: str) -> Callable[[Scope], AgentChat]:
                     def opened(scope: Scope) -> AgentChat:
                         model = Model("m", {}, partial(self._send, scope=scope, by=by))
-                        return ledgered(model, ledger, self.events.append)(scope)
+                        return ledgered(model, ledger, self.emit)(scope)
 
                     return opened
 
@@ -143,7 +155,7 @@ class World:
                 job = Practice(
                     branch=branch,
                     store=store,
-                    emit=self.events.append,
+                    emit=self.emit,
                     player=player("player"),
                     later=player("later"),
                     teacher=Teacher(
@@ -369,9 +381,7 @@ async def test_early_groups_are_reported_as_they_are_played(world: World) -> Non
 
     merge = world.hold(0, -1, -1, "merge")
     async with running(world):
-        async with asyncio.timeout(PATIENCE_S):
-            while told(1).count(GroupFinished) < 2:
-                await asyncio.sleep(0)
+        await world.until_emitted(lambda: told(1).count(GroupFinished) == 2)
         assert told(1).count(RolloutStarted) == told(1).count(RolloutFinished) == len(EARLY)
         assert StepStarted not in told(1)
         merge.set()
