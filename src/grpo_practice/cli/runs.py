@@ -140,12 +140,12 @@ class _Found:
 
 
 def _look_up(store: "Store", name: str) -> _Found:
-    from grpo_practice.calls import ROLE_OF
     from grpo_practice.reports.run_reports import known_score
+    from grpo_practice.stages import STAGES
     from grpo_practice.store import branches, recorded_runs, steps
     from grpo_practice.store.queries import history, references, run_health, runs, scores
 
-    run, stages = store.read(runs.get, name), list[str](ROLE_OF)
+    run, stages = store.read(runs.get, name), list[str](STAGES)
     branch = store.read(branches.load, run.head_branch) if run.head_branch else None
     evals = [r for r in store.read(runs.every) if r.kind == "eval"]
     shown = evals if run.kind == "practice" else [r for r in evals if r.name == name]

@@ -10,7 +10,6 @@ from grpo_practice.app import evaluation_run, practice_run
 from grpo_practice.app.evaluation_run import EvalJob
 from grpo_practice.app.practice_run import PracticeJob
 from grpo_practice.app.session import Plan, Session
-from grpo_practice.calls import Stage
 from grpo_practice.canonical import text_sha
 from grpo_practice.config.schema.runs import EvalConfig
 from grpo_practice.evaluate import unfinished
@@ -29,6 +28,7 @@ from grpo_practice.llm.prices import Prices
 from grpo_practice.practice.group_policy import group_policy
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.reports.run_reports import EvalReport, PracticeReport
+from grpo_practice.stages import STAGES
 from grpo_practice.store import Store, branches, datasets, libraries, steps
 from grpo_practice.store.queries import runs, scores, spending
 from grpo_practice.store.records import Branch, RunSpec, StepRow
@@ -226,19 +226,21 @@ def _practice_calls(
     ]
     groups = sum(row.groups for row in rows)
     taught = share.times(Range(groups - left_out, groups))
-    calls: dict[Stage, Range] = {
-        "summarise": taught.times(Range(settings.grpo_n, settings.grpo_n)).times(
-            summarised_share(store, branch, settings)
-        ),
-        "compare": taught,
-        "propose": Range(0, taught.high),  # a group that only confirms proposes nothing
-        "merge": Range(0, len(rows)),  # nor is a merge asked for where nothing may pass
+    units = {
+        "attempt": taught.times(Range(settings.grpo_n, settings.grpo_n)),
+        "group": taught,
+        "step": Range(len(rows), len(rows)),
     }
     made = _made(store, branch, rows)
-    teacher = config.teacher
-    for stage, wanted in calls.items():
+    for stage, spec in STAGES.items():
+        if spec.role != "teacher":
+            continue
+        wanted = units[spec.per] if spec.always else Range(0, units[spec.per].high)
+        if stage == "summarise":
+            wanted = wanted.times(summarised_share(store, branch, settings))
         new = Range(max(wanted.low - made[stage], 0.0), max(wanted.high - made[stage], 0.0))
-        x = Remaining("practice", stage, teacher, new, 1 if stage == "merge" else at_once)
+        together = 1 if spec.per == "step" else at_once
+        x = Remaining("practice", stage, config.teacher, new, together)
         if stage == "compare" and settings.summaries != "always":
             x = replace(x, transcripts=settings.grpo_n, reads=reads_of(config))
         left.append(x)

@@ -7,7 +7,6 @@ is learnt here says nothing about a real model; it shows that the machinery work
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from grpo_practice.calls import Stage
 from grpo_practice.sim.judge import grade
 from grpo_practice.sim.librarian import merge, propose
 from grpo_practice.sim.material import stage_of as stage_shown
@@ -18,6 +17,7 @@ from grpo_practice.sim.teacher import compare, summarise
 from grpo_practice.sim.tool_student import plays_with_tools, turn
 from grpo_practice.sim.tool_turns import Turn
 from grpo_practice.sim.world import World
+from grpo_practice.stages import Stage
 from grpo_practice.text import CHARS_PER_TOKEN
 
 __all__ = ["DEFAULT", "MODEL", "World", "answer", "stage_of"]
@@ -25,7 +25,7 @@ __all__ = ["DEFAULT", "MODEL", "World", "answer", "stage_of"]
 MODEL = "sim"
 DEFAULT = World()
 
-_SPEAK: Mapping[Stage, Callable[[Asked, World], str]] = {
+VOICES: Mapping[Stage, Callable[[Asked, World], str]] = {
     "play": play,
     "summarise": summarise,
     "compare": compare,
@@ -34,6 +34,7 @@ _SPEAK: Mapping[Stage, Callable[[Asked, World], str]] = {
     "judge": lambda asked, _world: grade(asked),
     "tool": lambda asked, _world: read_page(asked),
 }
+"""Function that answers at each stage."""
 
 
 def answer(body: Any, world: World = DEFAULT) -> dict[str, Any]:
@@ -72,7 +73,9 @@ def _said(asked: Asked, world: World) -> Turn:
     stage = stage_shown(asked)
     if stage == "play" and plays_with_tools(asked):
         return turn(asked, world)
-    return Turn(_SPEAK[stage](asked, world))
+    if stage not in VOICES:
+        raise NotImplementedError(f"the simulated endpoint does not speak at {stage!r}: sim.VOICES")
+    return Turn(VOICES[stage](asked, world))
 
 
 def _message(said: Turn, asked: Asked) -> dict[str, Any]:

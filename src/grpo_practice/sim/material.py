@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from grpo_practice.calls import Stage
 from grpo_practice.sim.lore import MARKER, named
 from grpo_practice.sim.questions import find
 from grpo_practice.sim.request import FENCE, Asked, Fence
+from grpo_practice.stages import STAGES, Stage
 from grpo_practice.types import OpKind
 
 REPORT = "The attempt read the task and took one decision."
@@ -74,16 +74,14 @@ _AGAINST = (
 """How many questions stand behind an experience or speak against it, in either order."""
 _DECIDED = re.compile(r"(?im)^\s*It (stays|goes)\b")
 
-_SIGNS: tuple[tuple[Stage, str, str], ...] = (
-    ("judge", "## The answer to grade", "reference"),
-    ("tool", "## The page at ", "web"),
-    ("merge", "## The proposals", "proposal"),
-    ("propose", "## The lessons", "lesson"),
-    ("compare", "## The attempts", "summary"),
-    ("summarise", "## The attempt\n", ""),
+_SIGNED: tuple[Stage, ...] = tuple(
+    sorted(
+        (stage for stage in reversed(list(STAGES)) if STAGES[stage].heading),
+        key=lambda stage: STAGES[stage].role == "teacher",
+    )
 )
-"""By stage: a heading outside all fences, and the name of a fence. The shipped prompts have one of
-them even where there is nothing to show; no prompt needs them."""
+"""Stages that are known by a heading or a fence. The shipped prompts have one of them even where
+there is nothing to show; no prompt needs them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +125,8 @@ def stage_of(asked: Asked) -> Stage:
     A page that is to be read for a tool is of stage `tool`.
     """
     names, frame = {fence.name for fence in asked.fences}, asked.frame
-    for stage, heading, name in _SIGNS:
-        if heading in frame or name in names:
+    for stage in _SIGNED:
+        if STAGES[stage].heading in frame or STAGES[stage].fence in names:
             return stage
     text = material(asked)
     question = find(text)

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 
 from grpo_practice import __version__
-from grpo_practice.calls import ROLE_OF, Address, Entry, Reply, Stage
+from grpo_practice.calls import Address, Entry, Reply
 from grpo_practice.canonical import canon, text_sha
 from grpo_practice.errors import EndpointError
 from grpo_practice.redact import redactor
+from grpo_practice.stages import STAGES, Stage
 from grpo_practice.store.db import explained, now, put_text
 from grpo_practice.store.rollouts import unpack, usage_of
 from grpo_practice.store.writer import Writer
@@ -207,7 +208,7 @@ def _call(entry: Entry) -> tuple[object, ...]:
         entry.nth,
         entry.turn,
         entry.prev_call_id,
-        ROLE_OF[a.stage],
+        STAGES[a.stage].role,
         entry.name,
         reply.answered_by,
         reply.finish,
