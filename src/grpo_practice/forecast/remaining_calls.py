@@ -51,7 +51,7 @@ def forecast_practice(session: Session, job: PracticeJob) -> Forecast:
     spec = practice_run.spec_of(job)
     branch = _begun(session, spec, partial(practice_run.planned, session, job))
     rows = [row for row in store.read(steps.on_line, branch) if not row.closed]
-    share, groups = share_of(store, branch.run, truth=config.practice.given_ground_truth)
+    share, groups = share_of(store, branch, truth=config.practice.given_ground_truth)
     learning = _learning(store, job, branch, share)
     left = _practice_calls(store, job, branch, rows, share, learning)
     left += _evaluations(session, job, branch, learning)
