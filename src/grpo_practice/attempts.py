@@ -6,7 +6,7 @@ from grpo_practice.events import Emit, RolloutFinished, RolloutStarted, span
 from grpo_practice.failure_limit import FailureLimit
 from grpo_practice.rollout import UNSCORED, AttemptKey, Player
 from grpo_practice.store import Store
-from grpo_practice.store.records import Branch, RolloutPrompt
+from grpo_practice.store.records import Branch, RolloutPrompt, Unscored
 from grpo_practice.types import Library, Rollout, Verdict
 
 
@@ -57,9 +57,9 @@ class Attempts:
         with span(self.emit, self._started(key)):
             scored = await player.score(rollout, player.scope(key))
         self._finished(key.step, scored)  # as in `play`, before the row is queued
-        verdict: Verdict | str | None = scored.verdict
+        verdict: Verdict | Unscored | None = scored.verdict
         if verdict is None and scored.played.reason in UNSCORED:
-            verdict = f"{scored.played.reason}: {scored.played.error}"
+            verdict = Unscored(scored.played.reason, scored.played.error or "")
         if verdict is not None:
             await self.store.save_verdict(self.branch, rollout_id, verdict)
         await self.limit.see(scored)

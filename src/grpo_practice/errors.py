@@ -77,11 +77,32 @@ class FingerprintError(ConfigError):
         self.diff = diff
 
 
+ConnectionFault = Literal["tls", "proxy", "connect", "cut", "deadline"]
+"""Ways in which a request gets no whole HTTP answer.
+
+`tls`: no secure connection; `proxy`: the proxy refused or is not there; `connect`: nobody answers
+at that address; `cut`: the connection broke after it stood; `deadline`: our own limit for one
+request ended it.
+"""
+
+
 class EndpointRefusedError(GrpoPracticeError):
-    """The endpoint refused us for good, or nothing answers there."""
+    """The endpoint refused us for good, or nothing answers there.
+
+    Args:
+        message: What happened, with the endpoint's own words.
+        hint: What to change.
+        broken: How the connection broke; None for an HTTP answer.
+    """
 
     exit_code = 3
     kind = "endpoint"
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, broken: ConnectionFault | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.broken = broken
 
 
 class DataError(GrpoPracticeError):
@@ -143,14 +164,22 @@ class EndpointError(StepError):
             complete request timed out).
         tries: How often it was sent.
         status: The last HTTP status, if any.
+        broken: How the connection broke; None for an HTTP answer.
     """
 
     kind = "provider"
 
     def __init__(
-        self, message: str, *, maybe_paid: bool = False, tries: int = 1, status: int | None = None
+        self,
+        message: str,
+        *,
+        maybe_paid: bool = False,
+        tries: int = 1,
+        status: int | None = None,
+        broken: ConnectionFault | None = None,
     ) -> None:
         super().__init__(message)
+        self.broken = broken
         self.maybe_paid = maybe_paid
         self.tries = tries
         self.status = status
@@ -211,6 +240,14 @@ class ReplyError(StepError):
 def is_transient(status: int) -> bool:
     """Return True for an HTTP status after which the same request may succeed later."""
     return status in (408, 409, 425, 429) or status >= 500
+
+
+def unanswered(error: StepError | None) -> bool:
+    """Return True for a stage that failed because a request got no answer.
+
+    Asked again, it may get one; a reply that cannot be read would come again.
+    """
+    return error is not None and not isinstance(error, ReplyError)
 
 
 @contextmanager

@@ -271,10 +271,6 @@ class Operation:
     """Finding of the lesson behind it about `target`; None when it names no experience."""
     why: str | None = None
     """Reason for a removal that no merge asked for."""
-    number: int | None = None
-    """Number of a proposal in the merge prompt (3: `P3`); None for one that is not shown there."""
-    label: int | None = None
-    """Label of the experience that it makes, rewrites or removes, once it is applied (3: `E3`)."""
 
     @property
     def applies(self) -> bool:
@@ -296,6 +292,23 @@ class Operation:
     def set_aside(self, why: Quarantine) -> Operation:
         """Return the operation as refused for what its text holds."""
         return replace(self, refused=why.sentence, rule=why.rule)
+
+
+ProposalKey = tuple[int, int]
+"""A proposal of a step: its group's slot, and its place among the group's operations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A merged operation with all that was decided about it. See `practice.merge.edits`."""
+
+    operation: Operation
+    label: int | None = None
+    """Label of the experience that it makes, rewrites or removes; None when it changes nothing."""
+    behind: tuple[ProposalKey, ...] = ()
+    """Proposals that it stands for."""
+    pruned: bool = False
+    """True for a removal that no merge asked for."""
 
 
 def one_vote(votes: int) -> int:
@@ -322,7 +335,9 @@ class Distilled:
     failed: str | None = None
     """Why it taught nothing; None when it was distilled."""
     failed_kind: TeacherFailure | None = None
-    """The kind of that failure."""
+    """Kind of that failure."""
+    unanswered: bool = False
+    """True when it failed because a request got no answer."""
     unread: tuple[str, ...] = ()
     """Why attempts could not be summarised, one reason for each; the others were compared."""
     shortened: int = 0

@@ -17,6 +17,7 @@ from grpo_practice.reports.run_reports import EvalReport
 from grpo_practice.sim import stage_of
 from grpo_practice.store import Store, datasets
 from grpo_practice.store.queries import runs
+from grpo_practice.store.records import Unscored
 from grpo_practice.types import Verdict
 from tests.app.project import Project, served
 from tests.fakes import cancelling, completion
@@ -209,7 +210,7 @@ async def test_a_reward_is_never_replaced(project: Project) -> None:
     with Store(project.db) as store:
         for rollout_id in range(1, 13):
             await store.save_verdict(report.branch, rollout_id, Verdict(1.0, "better"))
-            await store.save_verdict(report.branch, rollout_id, "verify: worse")
+            await store.save_verdict(report.branch, rollout_id, Unscored("verify", "worse"))
     assert project.query("SELECT * FROM verdicts ORDER BY 1, 2") == before
 
 

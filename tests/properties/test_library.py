@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from grpo_practice.calls import Reply
 from grpo_practice.errors import ReplyError
-from grpo_practice.practice.merge import apply
+from grpo_practice.practice.merge import apply, edited, edits
 from grpo_practice.practice.replies import read_lessons, read_operations, read_summary
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.store import Store
@@ -165,10 +165,11 @@ async def _closed(store: Store, start: Library, bodies: list[dict[str, Any]]) ->
     for step, body in enumerate(bodies):
         reply = Reply({"role": "assistant", "content": json.dumps(body)})
         merged = read_operations(reply, library, limit=9)
-        after = apply(library, merged)
+        made = edits(library, merged)
+        after = edited(library, made)
         await store.open_step(branch, step, library.id)
-        made = await store.close_practice(branch, step, StepResult((), (), merged, after, {}))
-        stored = store.read(load, made)
+        result = StepResult((), (), made, after, {})
+        stored = store.read(load, await store.close_practice(branch, step, result))
         assert (stored.experiences, stored.next_label) == (after.experiences, after.next_label)
         new = {e.label for e in after.experiences} - {e.label for e in library.experiences}
         assert not new & given_away

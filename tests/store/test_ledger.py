@@ -3,13 +3,12 @@
 import asyncio
 import sqlite3
 from pathlib import Path
-from typing import Literal
 
 import pytest
 
 from grpo_practice.calls import Address, Chat, Message, Reply, Request, Scope, Usage
 from grpo_practice.canonical import canon
-from grpo_practice.errors import ContextOverflowError, EndpointError
+from grpo_practice.errors import ConnectionFault, ContextOverflowError, EndpointError
 from grpo_practice.events import CallFinished, Event
 from grpo_practice.llm.http_response import ConnectionFailure
 from grpo_practice.llm.ledgered import Model, ledgered
@@ -172,14 +171,22 @@ async def test_an_unanswered_request_is_on_record_and_asked_again(run: Run) -> N
     assert len(run.endpoint.seen) == 2
 
 
-def broken(kind: Literal["tls", "proxy", "connect", "cut", "deadline"]) -> EndpointError:
+def broken(kind: ConnectionFault) -> EndpointError:
+    """Return what is filed for a connection that broke, in other words than any version's."""
     error = decide_broken(ConnectionFailure(kind, "why", "http://h/v1"), answered=True).error
-    return error if isinstance(error, EndpointError) else ended("endpoint", str(error))
+    if isinstance(error, EndpointError):
+        return EndpointError("reworded", broken=error.broken)
+    return ended("endpoint", "reworded", broken=error.broken)
 
 
-def ended(kind: str, message: str = "", status: int | None = None) -> EndpointError:
+def ended(
+    kind: str,
+    message: str = "",
+    status: int | None = None,
+    broken: ConnectionFault | None = None,
+) -> EndpointError:
     """The record of a request that another exception ended."""
-    error = EndpointError(message, status=status)
+    error = EndpointError(message, status=status, broken=broken)
     error.kind = kind
     return error
 
@@ -196,6 +203,7 @@ def ended(kind: str, message: str = "", status: int | None = None) -> EndpointEr
         (broken("proxy"), "refused"),
         (broken("tls"), "refused"),
         (ended("endpoint", "http://h/v1 refused the API key", 401), "HTTP 401"),
+        (EndpointError("the connection broke: so says the answer's body"), "no usable answer"),
         (ContextOverflowError("too long", status=400), "context overflow"),
         (ended("TimeoutError", "no answer within 5 s"), "deadline"),
         (ended("CancelledError", "it was cancelled", 503), "cancelled"),

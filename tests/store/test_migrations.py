@@ -25,8 +25,10 @@ SCHEMAS = Path(__file__).parent / "schemas"
 OLD = sorted(SCHEMAS.glob("v*.db.gz"))
 WORLD = "2972f09c18dd217eeda660e8a6fc0a852c72c99c5585bb325e93019b4d61a37d"
 NEWER = "8bacd9e27ac2492011e9081a1aa79674247d03bf9951c0aa7f3b8b960055be3d"
-RESULTS = {"v1": WORLD, "v2": WORLD, "v3": NEWER, "v4": NEWER}
+VOTED = "9a1ce6ef5d9f8fd9c745ec67d6585ac19261b7bc7be895ca08cc6a959f4964c8"
+RESULTS = {"v1": WORLD, "v2": WORLD, "v3": NEWER, "v4": NEWER, "v5": VOTED}
 """`Project.results()` of each, by the code that made it."""
+EARLIER_METHOD = [name for name in RESULTS if name != "v5"]
 
 
 def unpacked(old: Path, folder: Path) -> Path:
@@ -51,10 +53,10 @@ def rows(path: Path) -> dict[str, list[Any]]:
         sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '%sqlite_%'"
         names = [row[0] for row in it.execute(sql) if row[0] != "call_sums"]
         added = {"price", "seeded", "going_on", "left_out", "wave", "sums", "domains"}
-        added |= {"finding", "rule"}
+        added |= {"finding", "rule", "broken", "unanswered"}
         found = {}
         for name in names:
-            own = added | ({"library_id"} if name == "groups" else set())
+            own = added | {"groups": {"library_id"}, "verdicts": {"reason"}}.get(name, set())
             columns = [c[1] for c in it.execute(f"PRAGMA table_info({name})") if c[1] not in own]
             selected = it.execute(f"SELECT {', '.join(columns)} FROM {name}").fetchall()
             found[name] = sorted(selected, key=repr)
@@ -177,7 +179,7 @@ def test_1_63_one_that_may_not_be_written_is_a_sentence(old: Path) -> None:
 REFUSED = "was begun by an older version|was started with another configuration"
 
 
-@pytest.mark.parametrize("name", RESULTS)
+@pytest.mark.parametrize("name", EARLIER_METHOD)
 async def test_a_run_that_was_merged_in_another_way_is_not_gone_on_with(
     tmp_path: Path, name: str
 ) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from grpo_practice.errors import Change, ConfigError, FingerprintError
+from grpo_practice.store.bound_keys import diff
 from grpo_practice.store.resume import (
     Head,
     Rebind,
@@ -12,8 +13,7 @@ from grpo_practice.store.resume import (
     Resume,
     ResumeDecision,
     Start,
-    decide,
-    diff,
+    resume_decision,
 )
 
 SAME = {"a": 1}
@@ -61,12 +61,12 @@ def head(
 def test_decision(
     now: Head | None, restart: int | None, again: bool, expected: type[ResumeDecision]
 ) -> None:
-    assert isinstance(decide("r", now, SAME, restart_step=restart, again=again), expected)
+    assert isinstance(resume_decision("r", now, SAME, restart_step=restart, again=again), expected)
 
 
 def test_a_changed_configuration_is_refused_with_each_key() -> None:
     with pytest.raises(FingerprintError) as e:
-        decide("r", head(), {"a": 2, "b": None}, restart_step=None)
+        resume_decision("r", head(), {"a": 2, "b": None}, restart_step=None)
     assert [(c.key, c.was, c.now) for c in e.value.diff] == [("a", 1, 2)]
     assert e.value.hint is not None
     assert "--restart-step" in e.value.hint
@@ -75,7 +75,7 @@ def test_a_changed_configuration_is_refused_with_each_key() -> None:
 def test_the_way_out_names_the_step_to_go_on_from() -> None:
     def hint(now: Head, *, whole: bool = False) -> str:
         with pytest.raises(FingerprintError) as e:
-            decide("r", now, {"a": 2}, restart_step=None, whole=whole)
+            resume_decision("r", now, {"a": 2}, restart_step=None, whole=whole)
         return str(e.value.hint)
 
     assert "--restart-step 3 to keep the steps before it" in hint(head())
@@ -88,7 +88,7 @@ def test_what_the_user_did_not_change_is_undone_by_setting_it() -> None:
         bound = SAME if was is None else SAME | {"practice.teacher_context": was}
         with pytest.raises(FingerprintError) as e:
             later = SAME | {"practice.teacher_context": now} | more
-            decide("r", replace(head(), identity=bound), later, restart_step=None)
+            resume_decision("r", replace(head(), identity=bound), later, restart_step=None)
         return str(e.value.hint)
 
     assert hint(8192, 16_384).startswith(
@@ -119,20 +119,20 @@ def test_a_changed_program_is_named_and_not_its_hash(
 
 def test_before_any_step_is_closed_the_configuration_may_change() -> None:
     now = head(recorded=0, own_closed=0)
-    assert isinstance(decide("r", now, {"a": 2}, restart_step=None), Rebind)
+    assert isinstance(resume_decision("r", now, {"a": 2}, restart_step=None), Rebind)
     restarted = head("restart", 2, 2, 0)
-    assert isinstance(decide("r", restarted, {"a": 2}, restart_step=None), Rebind)
+    assert isinstance(resume_decision("r", restarted, {"a": 2}, restart_step=None), Rebind)
 
 
 def test_a_restart_may_change_the_configuration() -> None:
-    assert decide("r", head(), {"a": 2}, restart_step=2) == Restart(2)
-    assert decide("r", head("restart", 2, 3, 1), {"a": 2}, restart_step=2) == Restart(2)
+    assert resume_decision("r", head(), {"a": 2}, restart_step=2) == Restart(2)
+    assert resume_decision("r", head("restart", 2, 3, 1), {"a": 2}, restart_step=2) == Restart(2)
 
 
 @pytest.mark.parametrize(("now", "n"), [(head(), 4), (None, 1)])
 def test_a_restart_beyond_what_is_recorded_is_refused(now: Head | None, n: int) -> None:
     with pytest.raises(ConfigError, match="recorded"):
-        decide("r", now, SAME, restart_step=n)
+        resume_decision("r", now, SAME, restart_step=n)
 
 
 def test_a_key_that_a_later_version_added_is_what_was_done_before() -> None:
@@ -152,9 +152,9 @@ def test_a_key_that_a_later_version_added_is_what_was_done_before() -> None:
 def test_a_run_that_ended_before_a_key_was_there_stays_as_it_is() -> None:
     """It asks its teacher nothing any more; one that has steps left would go on otherwise."""
     later = SAME | {"practice.summaries": "auto", "practice.teacher_context": 9_000}
-    assert decide("r", head(finished=True), later, restart_step=None) == Resume()
+    assert resume_decision("r", head(finished=True), later, restart_step=None) == Resume()
     with pytest.raises(FingerprintError):
-        decide("r", head(), later, restart_step=None)
+        resume_decision("r", head(), later, restart_step=None)
     bound = replace(head(finished=True), identity=SAME | {"practice.summaries": "always"})
     with pytest.raises(FingerprintError):
-        decide("r", bound, later, restart_step=None)
+        resume_decision("r", bound, later, restart_step=None)

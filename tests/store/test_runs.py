@@ -1,13 +1,18 @@
 """A run's life: begun, closed step by step, restarted, restarted again, deleted."""
 
 import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from grpo_practice.errors import ConfigError, DataError, FingerprintError
-from grpo_practice.practice.merge import apply
+from grpo_practice.errors import ConfigError, DataError, FingerprintError, StoreError
+from grpo_practice.practice.merge import edited, edits
+from grpo_practice.prompts.system import library_sha
 from grpo_practice.store import Store, datasets, libraries, rollouts, steps
+from grpo_practice.store.check import check
 from grpo_practice.store.queries import runs
 from grpo_practice.store.records import Branch, GroupRow, StepResult
 from grpo_practice.types import (
@@ -25,12 +30,12 @@ from tests.store.helpers import planned, plans, spec, upload
 
 def result(library: Library, *merged: Operation, failed: str | None = None) -> StepResult:
     group = GroupRow(0, 1, 2, 2, 2, 2, 0.5, True, "distilled")
-    after = apply(library, merged)
+    made = edits(library, merged)
     return StepResult(
         groups=[group],
         distilled=[Distilled(0, operations=tuple(merged))],
-        merged=merged,
-        library=after,
+        edits=made,
+        library=edited(library, made),
         stats={"mean_reward": 0.5},
         failed=failed,
     )
@@ -71,7 +76,7 @@ async def test_a_failed_closing_leaves_nothing(tmp_path: Path) -> None:
         twice = StepResult(
             groups=[*broken.groups, *broken.groups],
             distilled=broken.distilled,
-            merged=broken.merged,
+            edits=broken.edits,
             library=broken.library,
             stats={},
         )
@@ -80,6 +85,56 @@ async def test_a_failed_closing_leaves_nothing(tmp_path: Path) -> None:
         assert not store.read(steps.on_line, branch)[0].closed
         count = store.read(lambda db: db.execute("SELECT count(*) FROM experiences").fetchone()[0])
         assert count == 0
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda it: replace(it, experiences=it.experiences[:1]),
+        lambda it: replace(it, experiences=(*it.experiences, Experience(9, "c"))),
+        lambda it: replace(it, experiences=(it.experiences[0], Experience(2, "B"))),
+        lambda it: replace(it, experiences=it.experiences[::-1]),
+        lambda it: replace(it, next_label=9),
+    ],
+    ids=["dropped", "slipped in", "reworded", "reordered", "label lost"],
+)
+async def test_a_step_is_not_closed_over_a_library_that_its_operations_do_not_make(
+    tmp_path: Path, spoil: Callable[[Library], Library]
+) -> None:
+    """What edits a library between the merge and here is told so before anything is stored."""
+    with Store(tmp_path / "s.db") as store:
+        data, ids = upload(store)
+        branch = store.begin(spec(data), plan=planned(plans(ids, 1)))
+        await store.open_step(branch, 0, branch.library.id)
+        good = result(branch.library, add("a"), add("b"))
+        bad = replace(good, library=spoil(good.library))
+        with pytest.raises(StoreError, match="step 0 is not closed") as refused:
+            await store.close_practice(branch, 0, bad)
+        assert "has to change the edits, too" in (refused.value.hint or "")
+        assert not store.read(steps.on_line, branch)[0].closed
+        assert store.read(libraries.load, await store.close_practice(branch, 0, good)) == (
+            good.library
+        )
+
+
+async def test_db_check_finds_a_library_that_does_not_follow_from_its_operations(
+    tmp_path: Path,
+) -> None:
+    with Store(tmp_path / "s.db") as store:
+        data, ids = upload(store)
+        branch = store.begin(spec(data), plan=planned(plans(ids, 2)))
+        await close(store, branch, 0, add("a"), add("b"))
+        last = await close(store, branch, 1, add("c"), Operation("DELETE", target="E1"))
+        assert [e.id for e in last.experiences] == ["E2", "E3"]
+    assert [text for look in check(tmp_path / "s.db") for text in look.wrong if "L" in text] == []
+    with closing(sqlite3.connect(tmp_path / "s.db")) as db:
+        db.execute("DELETE FROM library_items WHERE library_id = ? AND position = 0", (last.id,))
+        kept = Library(last.experiences[1:], last.next_label)
+        values = (1, library_sha(kept), last.id)
+        db.execute("UPDATE libraries SET n = ?, sha256 = ? WHERE library_id = ?", values)
+        db.commit()
+    wrong = [text for look in check(tmp_path / "s.db") for text in look.wrong if "library" in text]
+    assert wrong == [f"library L{last.id} does not follow from the operations of step 1"]
 
 
 async def test_nested_restarts_keep_what_stands_before_them(tmp_path: Path) -> None:
@@ -228,6 +283,19 @@ def test_how_an_invocation_ended_is_on_record(tmp_path: Path) -> None:
             lambda db: [tuple(r) for r in db.execute("SELECT exit_code, reason FROM invocations")]
         )
         assert codes == [(4, "bad"), (0, None)]
+
+
+def test_a_library_is_not_evaluated_before_it_has_a_version(tmp_path: Path) -> None:
+    candidate = Library((Experience(1, "a"), Experience(2, "b")), 3)
+    with Store(tmp_path / "s.db") as store:
+        data, _ = upload(store)
+        with pytest.raises(StoreError, match="E1, E2 that is not stored") as refused:
+            store.begin(spec(data, "r/eval", library=candidate, kind="eval"))
+        assert "close the step that makes it" in (refused.value.hint or "")
+        assert store.read(runs.every) == []
+        versioned = store.begin(spec(data, library=candidate)).library
+        branch = store.begin(spec(data, "r/eval", library=versioned, kind="eval"))
+        assert branch.library.id == versioned.id
 
 
 def test_unknown_names_are_named(tmp_path: Path) -> None:

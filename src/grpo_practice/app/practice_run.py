@@ -33,9 +33,10 @@ from grpo_practice.practice.teacher import Teacher
 from grpo_practice.prompts import Prompt, load_prompts, prompts_from
 from grpo_practice.reports.run_reports import PracticeReport, practice_report
 from grpo_practice.store import branches, datasets, steps
+from grpo_practice.store.bound_keys import METHOD as METHOD_KEY
+from grpo_practice.store.bound_keys import diff
 from grpo_practice.store.queries import scores
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
-from grpo_practice.store.resume import diff
 from grpo_practice.store.run_names import eval_name, library_variant
 from grpo_practice.types import Library, PlannedStep
 from grpo_practice.verify.resolve import VerifyFunction, resolve
@@ -206,8 +207,7 @@ def planned(
             f"practice.batch_size {settings.batch_size} with drop_last leaves no step to play",
             hint="make the batch smaller, or drop_last false",
         )
-    bound = {"practice.method": branch.identity["practice.method"]}
-    changed = diff(bound, {"practice.method": METHOD})
+    changed = diff({METHOD_KEY: branch.identity[METHOD_KEY]}, {METHOD_KEY: METHOD})
     if changed and len(plan) > sum(row.closed for row in rows):
         raise FingerprintError(
             f"{branch.run} was begun by an older version, which merges in another way",

@@ -29,6 +29,7 @@ from grpo_practice.serve.served_agent import ServedAgent
 from grpo_practice.serve.service import Counts, Service
 from grpo_practice.serve.upstream import Upstream
 from grpo_practice.store import Store, recorded_runs
+from grpo_practice.store.bound_keys import agent_of
 from grpo_practice.store.recorded_runs import RecordedSpec
 from grpo_practice.text import is_loopback
 from grpo_practice.types import Library
@@ -75,7 +76,7 @@ def prepare(agent: Path, env: Environment) -> Prepared:
         config.model.model_provider.model,
         system_prompt(config.agent.instructions, Library()),
     )
-    identity = {k: v for k, v in identity_of(loaded.config).items() if k.startswith("agent.")}
+    identity = agent_of(identity_of(loaded.config))
     return Prepared(
         served,
         config,

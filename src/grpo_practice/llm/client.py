@@ -325,7 +325,8 @@ class Client:
 
     def _raise_refusal(self) -> None:
         if self._refusal is not None:
-            raise EndpointRefusedError(str(self._refusal), hint=self._refusal.hint)
+            refusal = self._refusal
+            raise EndpointRefusedError(str(refusal), hint=refusal.hint, broken=refusal.broken)
 
 
 def _written(body: dict[str, Any]) -> bytes:
@@ -357,6 +358,7 @@ def _lost(error: BaseException, call: _Call) -> EndpointError:
         maybe_paid=call.maybe_paid or call.under_way,
         tries=call.sent,
         status=call.status,
+        broken=error.broken if isinstance(error, EndpointRefusedError) else None,
     )
     lost.kind = error.kind if isinstance(error, GrpoPracticeError) else type(error).__name__
     return lost

@@ -4,9 +4,10 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from grpo_practice.canonical import clean_json
+from grpo_practice.errors import ConnectionFault
 from grpo_practice.redact import redactor
 from grpo_practice.text import brief
 
@@ -30,14 +31,9 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionFailure:
-    """No HTTP answer, or only a part of one.
+    """No HTTP answer, or only a part of one."""
 
-    `tls`: no secure connection; `proxy`: the proxy refused or is not there; `connect`: nobody
-    answers at that address; `cut`: it broke after the connection stood; `deadline`: our own
-    limit for one request ended it.
-    """
-
-    kind: Literal["tls", "proxy", "connect", "cut", "deadline"]
+    kind: ConnectionFault
     text: str
     url: str
 

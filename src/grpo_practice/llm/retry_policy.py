@@ -127,20 +127,22 @@ def decide_broken(broken: ConnectionFailure, *, answered: bool) -> Retry | Fail:
                     f"no secure connection to {said}",
                     hint="for a private certificate authority, set SSL_CERT_FILE to its file; "
                     "for a server without TLS, write http:// in base_url",
+                    broken=broken.kind,
                 )
             )
         case "cut":
-            return Retry(EndpointError(f"the connection broke: {said}"))
+            return Retry(EndpointError(f"the connection broke: {said}", broken=broken.kind))
         case "deadline":
-            return Retry(EndpointError(f"no complete answer in time: {said}"))
+            return Retry(EndpointError(f"no complete answer in time: {said}", broken=broken.kind))
         case "connect" | "proxy":
             what, where = "cannot reach", "base_url, and that the server runs"
             if broken.kind == "proxy":
                 what = "the proxy lets nothing through to"
                 where = "HTTP_PROXY, HTTPS_PROXY and NO_PROXY"
             if answered:
-                return Retry(EndpointError(f"{what} {said}"))
-            return Retry(EndpointRefusedError(f"{what} {said}", hint=f"check {where}"))
+                return Retry(EndpointError(f"{what} {said}", broken=broken.kind))
+            hint = f"check {where}"
+            return Retry(EndpointRefusedError(f"{what} {said}", hint=hint, broken=broken.kind))
 
 
 def _unusable(answer: Response) -> Retry | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeVar, get_args
 
 from grpo_practice.calls import Chat, Message, Reply
-from grpo_practice.errors import ContextOverflowError, StepError
+from grpo_practice.errors import ContextOverflowError, StepError, unanswered
 from grpo_practice.practice.informative import status_of
 from grpo_practice.practice.reading import chars_in, chars_of, shortened
 from grpo_practice.practice.replies import read_lessons, read_operations, read_summary
@@ -90,7 +90,7 @@ async def distil(
         done = replace(done, operations=confirmations(lessons))
         asked = await propose(teacher, group.sample, lessons, library, at)
     except StepError as e:
-        return replace(done, failed=_said(e), failed_kind=_kind(e))
+        return replace(done, failed=_said(e), failed_kind=_kind(e), unanswered=unanswered(e))
     return replace(done, operations=(*done.operations, *asked))
 
 

@@ -93,6 +93,7 @@ def group_row(
         informative=status == "scored",
         status=("failed" if done.failed else "distilled") if done else status,
         reason=done.failed if done else None,
+        unanswered=bool(done and done.failed and done.unanswered),
         library_id=library_id,
     )
 

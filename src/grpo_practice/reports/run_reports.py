@@ -20,6 +20,7 @@ from grpo_practice.reports.reproducibility import health_document, truncated_sha
 from grpo_practice.reports.shortfalls import PRACTISE, Shortfall, counted_steps, shortfalls
 from grpo_practice.stats import Score
 from grpo_practice.store import Store, branches, datasets, libraries, steps
+from grpo_practice.store.bound_keys import INSTRUCTIONS, scoring_of
 from grpo_practice.store.distillation import DISTILLATION, Distillation
 from grpo_practice.store.queries import references, run_health, runs, scores
 from grpo_practice.store.queries.run_health import Health
@@ -332,14 +333,9 @@ def measured_with(store: Store, branch_id: int, exp_id: str, library: Library) -
     return None
 
 
-INSTRUCTIONS = "agent.agent.instructions"
-
-
 def _scored(store: Store, branch_id: int) -> dict[str, object]:
-    """The part of a branch's identity that says who is scored, and how."""
-    identity = store.read(references.record, branch_id).identity
-    keys = {key: key.removeprefix("evaluation.") for key in identity}
-    return {k: identity[key] for key, k in keys.items() if k.startswith(("agent.", "verify."))}
+    """Return the part of a branch's identity that says who is scored, and how."""
+    return scoring_of(store.read(references.record, branch_id).identity)
 
 
 def practice_report(

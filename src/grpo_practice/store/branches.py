@@ -2,15 +2,14 @@
 
 import json
 import sqlite3
-from collections.abc import Mapping
-from typing import Any
 
 from grpo_practice.canonical import digest, text_sha
-from grpo_practice.errors import Change, ConfigError, FingerprintError
+from grpo_practice.errors import Change, ConfigError, FingerprintError, StoreError
 from grpo_practice.store import libraries
-from grpo_practice.store.db import get_text, now, put_text
+from grpo_practice.store.bound_keys import complete, diff
+from grpo_practice.store.db import get_text, insert, now, put_text
 from grpo_practice.store.records import Branch, JudgeRecord, RunSpec, Segment
-from grpo_practice.store.resume import ADDED, Head, Rebind, Restart, Resume, decide, diff
+from grpo_practice.store.resume import Head, Rebind, Restart, Resume, resume_decision
 from grpo_practice.types import Library
 
 ENDLESS = 1 << 30
@@ -22,8 +21,8 @@ def begin(
     """The branch to work on; the run, the branch and its head exist afterwards.
 
     Raises:
-        FingerprintError: see `lineage.decide`.
-        ConfigError: see `lineage.decide`; or the name is that of a recorded run.
+        FingerprintError: See `resume.resume_decision`.
+        ConfigError: See `resume.resume_decision`; or the name is that of a recorded run.
     """
     run = db.execute("SELECT * FROM runs WHERE run_id = ?", (spec.name,)).fetchone()
     if run and run["kind"] == "recorded":
@@ -34,7 +33,7 @@ def begin(
     head_row = _branch_row(db, run["head_branch"]) if run and run["head_branch"] else None
     head = _head(db, spec.name, head_row) if head_row is not None else None
     whole = spec.kind == "eval"
-    decision = decide(
+    decision = resume_decision(
         spec.name, head, spec.identity, restart_step=restart_step, again=again, whole=whole
     )
     if run is None:
@@ -86,7 +85,7 @@ def load(db: sqlite3.Connection, branch_id: int, notices: tuple[str, ...] = ()) 
         dataset_id=row["dataset_id"] or 0,
         library=library,
         prompts=prompts,
-        identity=ADDED | json.loads(row["identity"]),
+        identity=complete(json.loads(row["identity"])),
         reuses=_reuses(db, row),
         notices=notices,
     )
@@ -108,10 +107,9 @@ def line(db: sqlite3.Connection, branch_id: int) -> tuple[Segment, ...]:
 def put_judge(db: sqlite3.Connection, judge: JudgeRecord) -> int:
     """The row of a verify function as it is; made when there is none."""
     source = put_text(db, judge.source, text_sha(judge.source)) if judge.source else None
-    db.execute(
-        "INSERT OR IGNORE INTO judges (sha256, name, spec, source) VALUES (?, ?, ?, ?)",
-        (judge.sha, judge.name, json.dumps(dict(judge.spec), sort_keys=True), source),
-    )
+    made = {"sha256": judge.sha, "name": judge.name, "source": source}
+    made["spec"] = json.dumps(dict(judge.spec), sort_keys=True)
+    insert(db, "judges", made, more="ON CONFLICT DO NOTHING")
     row = db.execute("SELECT judge_id FROM judges WHERE sha256 = ?", (judge.sha,)).fetchone()
     return int(row[0])
 
@@ -159,20 +157,18 @@ def _head(db: sqlite3.Connection, run: str, row: sqlite3.Row) -> Head:
 
 
 def _insert_run(db: sqlite3.Connection, spec: RunSpec) -> None:
-    db.execute(
-        """INSERT INTO runs (run_id, exp_id, kind, role, parent_run_id, parent_step, status,
-             simulated, created_at) VALUES (?,?,?,?,?,?,'new',?,?)""",
-        (
-            spec.name,
-            spec.exp_id,
-            spec.kind,
-            spec.role,
-            spec.parent_run,
-            spec.parent_step,
-            int(spec.simulated),
-            now(),
-        ),
-    )
+    row = {
+        "run_id": spec.name,
+        "exp_id": spec.exp_id,
+        "kind": spec.kind,
+        "role": spec.role,
+        "parent_run_id": spec.parent_run,
+        "parent_step": spec.parent_step,
+        "status": "new",
+        "simulated": int(spec.simulated),
+        "created_at": now(),
+    }
+    insert(db, "runs", row)
 
 
 def _insert_branch(
@@ -187,7 +183,7 @@ def _insert_branch(
     library_id = _start_library(db, spec, parent, from_step)
     restarted = parent is not None and spec.cause == "start"
     cause = rebound["cause"] if rebound else "restart" if restarted else spec.cause
-    row: Mapping[str, Any] = {
+    row = {
         "run_id": spec.name,
         "parent_id": parent,
         "from_step": from_step,
@@ -204,9 +200,7 @@ def _insert_branch(
         "dataset_id": spec.dataset_id,
         "created_at": now(),
     }
-    columns, marks = ", ".join(row), ", ".join(f":{k}" for k in row)
-    cursor = db.execute(f"INSERT INTO branches ({columns}) VALUES ({marks})", row)
-    branch_id = int(cursor.lastrowid or 0)
+    branch_id = insert(db, "branches", row)
     db.execute(
         "UPDATE runs SET head_branch = ?, simulated = ? WHERE run_id = ?",
         (branch_id, int(spec.simulated), spec.name),
@@ -222,7 +216,16 @@ def _start_library(
     A practice run restarted at 0 starts from what its configuration says now.
     """
     if spec.kind == "eval":
-        return spec.library.id if spec.library and spec.library.id else None
+        library = spec.library or Library()
+        # Without a version the score would be filed under no library, for ever.
+        if library.experiences and not library.id:
+            names = ", ".join(e.id for e in library.experiences)
+            raise StoreError(
+                f"{spec.name}: a library with {names} that is not stored cannot be evaluated",
+                hint="close the step that makes it, and evaluate the library that the store"
+                " then has (close_practice returns its id, libraries.load reads it)",
+            )
+        return library.id or None
     if parent is None or from_step == 0:
         return libraries.start(db, spec.name, spec.library)
     held = next(s for s in line(db, parent) if s.first <= from_step - 1 < s.end)

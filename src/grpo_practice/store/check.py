@@ -119,10 +119,34 @@ def _steps(db: sqlite3.Connection) -> Iterator[str | None]:
 
 
 def _libraries(db: sqlite3.Connection) -> Iterator[str | None]:
-    for library_id, sha, n in db.execute("SELECT library_id, sha256, n FROM libraries"):
-        library = libraries.load(db, library_id)
-        whole = len(library) == n and library_sha(library) == sha
-        yield None if whole else f"library L{library_id} is not the one that was made"
+    """Look whether each is the one that was made, and follows from its step's operations."""
+    for row in db.execute("SELECT * FROM libraries"):
+        library = libraries.load(db, row["library_id"])
+        name = f"library L{row['library_id']}"
+        if len(library) != row["n"] or library_sha(library) != row["sha256"]:
+            yield f"{name} is not the one that was made"
+        elif row["cause"] in ("merge", "prune") and not _follows(db, row):
+            yield f"{name} does not follow from the operations of step {row['step']}"
+        else:
+            yield None
+
+
+def _follows(db: sqlite3.Connection, library: sqlite3.Row) -> bool:
+    """Return True when the applied operations make the library's items of its parent's."""
+    made = {eid: version for _, eid, version in libraries.items(db, library["parent_id"])}
+    operations = db.execute(
+        """SELECT o.op, o.target_id, o.result_id, t.version FROM operations o
+             LEFT JOIN experience_texts t ON t.op_id = o.op_id
+            WHERE o.branch_id = ? AND o.step = ? AND o.status = 'applied' ORDER BY o.op_id""",
+        (library["branch_id"], library["step"]),
+    )
+    for op in operations:
+        if op["op"] == "DELETE":
+            made.pop(op["target_id"], None)
+        else:
+            made[op["result_id"]] = op["version"]
+    held = libraries.items(db, library["library_id"])
+    return list(made.items()) == [(eid, version) for _, eid, version in held]
 
 
 def _calls(db: sqlite3.Connection) -> Iterator[str | None]:

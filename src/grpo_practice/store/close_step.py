@@ -2,34 +2,43 @@
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 
+from grpo_practice.errors import StoreError
 from grpo_practice.store import libraries, step_totals
-from grpo_practice.store.db import now
-from grpo_practice.store.records import Branch, GroupRow, StepResult
-from grpo_practice.types import Operation
+from grpo_practice.store.db import Row, insert, insert_all, now
+from grpo_practice.store.records import Branch, StepResult
+from grpo_practice.types import Edit, Experience, Library, Operation, ProposalKey
+
+MERGED = -1
+"""Slot of the operations that no group proposed."""
 
 
 def close(db: sqlite3.Connection, branch: Branch, step: int, result: StepResult) -> int:
-    """Groups, lessons, operations, experiences, the library and the step's end, all or nothing.
+    """Write a step's groups, lessons, operations, experiences, library and end, all or nothing.
 
     Returns:
         The id of the library the next step is played with.
+
+    Raises:
+        StoreError: The library is not the one that the edits make of the step's own.
     """
-    library_in = int(
-        db.execute(
-            "SELECT library_in FROM steps WHERE branch_id = ? AND step = ?", (branch.id, step)
-        ).fetchone()[0]
+    row = db.execute(
+        "SELECT library_in FROM steps WHERE branch_id = ? AND step = ?", (branch.id, step)
+    ).fetchone()
+    library_in: int = row["library_in"]
+    _check_library(libraries.load(db, library_in), result, step)
+    insert_all(
+        db, "groups", [{"branch_id": branch.id, "step": step, **asdict(g)} for g in result.groups]
     )
-    held = {f"E{label}": (eid, v) for label, eid, v in libraries.items(db, library_in)}
-    _put_groups(db, branch.id, step, result.groups)
-    closing = _Closing(db, branch, step, {label: eid for label, (eid, _) in held.items()})
-    proposed = closing.put_proposals(result)
+    held = {label: (eid, version) for label, eid, version in libraries.items(db, library_in)}
+    closing = _Closing(db, branch, step, {f"E{label}": eid for label, (eid, _) in held.items()})
+    proposals = closing.put_proposals(result)
     library_out = library_in
-    merged = any(_changes(op) for op in result.merged)
-    if merged or result.pruned:
-        library_out = libraries.insert(
+    if any(edit.label for edit in result.edits):
+        merged = any(edit.label and not edit.pruned for edit in result.edits)
+        library_out = libraries.add_version(
             db,
             branch.run,
             result.library,
@@ -37,70 +46,54 @@ def close(db: sqlite3.Connection, branch: Branch, step: int, result: StepResult)
             parent_id=library_in,
             made_in=(branch.id, step),
         )
-    closing.put_merged(result, library_out, held, proposed)
+    for n, edit in enumerate(result.edits):
+        closing.put_edit(n, edit, library_out, held, proposals)
     if library_out != library_in:
         for position, e in enumerate(result.library.experiences):
-            libraries.add_item(db, library_out, position, *held[e.id])
+            libraries.add_item(db, library_out, position, *held[e.label])
     db.execute(
-        """UPDATE steps SET status = ?, library_out = ?, stats = ?, closed_at = ?
-            WHERE branch_id = ? AND step = ?""",
-        (
-            "merge_failed" if result.failed else "closed",
-            library_out,
-            json.dumps(dict(result.stats)),
-            now(),
-            branch.id,
-            step,
-        ),
+        """UPDATE steps SET status = :status, library_out = :library_out, stats = :stats,
+             unanswered = :unanswered, closed_at = :closed_at
+            WHERE branch_id = :branch_id AND step = :step""",
+        {
+            "status": "merge_failed" if result.failed else "closed",
+            "library_out": library_out,
+            "stats": json.dumps(dict(result.stats)),
+            "unanswered": int(result.unanswered),
+            "closed_at": now(),
+            "branch_id": branch.id,
+            "step": step,
+        },
     )
     step_totals.keep(db, branch.id, step)
     db.execute("UPDATE branches SET tip_library = ? WHERE branch_id = ?", (library_out, branch.id))
     return library_out
 
 
-def _changes(op: Operation) -> bool:
-    """True when the operation was taken and does something."""
-    return op.refused is None and op.op != "NONE"
+def _check_library(before: Library, result: StepResult, step: int) -> None:
+    """Raise unless the library is what the edits make of the one before.
 
-
-def _put_groups(
-    db: sqlite3.Connection, branch_id: int, step: int, groups: Sequence[GroupRow]
-) -> None:
-    db.executemany(
-        "INSERT INTO groups VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
-        (
-            (
-                branch_id,
-                step,
-                g.slot,
-                g.sample_id,
-                g.planned,
-                g.played,
-                g.scored,
-                g.teachable,
-                g.mean_reward,
-                int(g.informative),
-                g.status,
-                g.reason,
-                g.library_id,
-            )
-            for g in groups
-        ),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """What a merged operation stands for, and what it wrote."""
-
-    stands_for: Sequence[int] = ()
-    """op_ids of proposals."""
-    experience_id: int | None = None
-    library_id: int | None = None
-    pruned: bool = False
-
-
-_NOTHING = _Made()
+    Labels are decided by the merge and arrive with the edits. An experience that is lost between
+    there and here would otherwise stay in the library that is shown, and be in no prompt.
+    """
+    texts = {e.label: e.text for e in before.experiences}
+    next_label = before.next_label
+    for edit in result.edits:
+        if edit.label is None:
+            continue
+        if edit.operation.op == "DELETE":
+            del texts[edit.label]
+        else:
+            texts[edit.label] = edit.operation.text or ""
+            next_label = max(next_label, edit.label + 1)
+    made = Library(tuple(Experience(*item) for item in texts.items()), next_label)
+    if made != result.library:
+        shown = [", ".join(e.id for e in it.experiences) or "none" for it in (made, result.library)]
+        raise StoreError(
+            f"step {step} is not closed: its operations make a library of {shown[0]}, and it was"
+            f" given one of {shown[1]}",
+            hint="what changes the library after the merge has to change the edits, too",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,92 +106,73 @@ class _Closing:
     targets: Mapping[str, int]
     """`E12` → experience_id, for what the step's library holds."""
 
-    def put_proposals(self, result: StepResult) -> list[int]:
-        """Lessons and proposals; the op_ids in the order the merge prompt numbered them."""
-        op_ids = list[int]()
+    def put_proposals(self, result: StepResult) -> dict[ProposalKey, int]:
+        """Insert lessons and proposals; return the op_id of each proposal."""
+        op_ids = dict[ProposalKey, int]()
         for group in result.distilled:
             for n, lesson in enumerate(group.lessons):
-                self.db.execute(
-                    """INSERT INTO lessons (branch_id, step, slot, ordinal, text, call_id)
-                       VALUES (?,?,?,?,?,?)""",
-                    (self.branch.id, self.step, group.slot, n, lesson.text, lesson.call_id),
-                )
+                row: Row = {"branch_id": self.branch.id, "step": self.step, "slot": group.slot}
+                row |= {"ordinal": n, "text": lesson.text, "call_id": lesson.call_id}
+                insert(self.db, "lessons", row)
             for n, op in enumerate(group.operations):
-                op_id = self._insert(op, (group.slot, n), "proposed")
-                if _changes(op):
-                    op_ids.append(op_id)
+                op_ids[group.slot, n] = self._insert(op, (group.slot, n), {"source": "propose"})
         return op_ids
 
-    def put_merged(
+    def put_edit(
         self,
-        result: StepResult,
+        n: int,
+        edit: Edit,
         library_out: int,
-        held: dict[str, tuple[int, int]],
-        proposed: Sequence[int],
+        held: dict[int, tuple[int, int]],
+        proposals: Mapping[ProposalKey, int],
     ) -> None:
-        """The merged operations, and the new experiences and texts they make.
+        """Insert the n-th edit, and the experience or the text that it makes.
 
-        `held` (`E12` → experience_id, version) then describes the new library.
+        `held` (label → experience_id, version) then describes the new library.
         """
-        texts = {e.id: e.text for e in result.library.experiences}
-        added = iter(e.id for e in result.library.experiences if e.id not in held)
-        for n, op in enumerate([*result.merged, *result.pruned]):
-            behind = [proposed[i] for i in op.from_ops if i < len(proposed)]
-            label, made = None, _Made(behind, pruned=n >= len(result.merged))
-            if _changes(op) and op.op != "DELETE":
-                if op.op == "ADD":
-                    label = next(added)
-                    held[label] = (self._born(label, library_out), 1)
-                else:
-                    label = op.target or ""
-                    held[label] = (held[label][0], self._next_version(held[label][0]))
-                made = replace(made, experience_id=held[label][0], library_id=library_out)
-            op_id = self._insert(op, (-1, n), "applied" if _changes(op) else "proposed", made)
-            if label is not None:
-                libraries.add_text(self.db, *held[label], texts[label], op_id)
+        op, label = edit.operation, edit.label
+        row: Row = {
+            "source": "prune" if edit.pruned else "merge",
+            "from_ops": json.dumps([proposals[key] for key in edit.behind]),
+        }
+        if label is not None:
+            row["status"] = "applied"
+        if label is None or op.op == "DELETE":
+            self._insert(op, (MERGED, n), row)
+            return
+        if op.op == "ADD":
+            born = libraries.add_experience(self.db, self.branch.run, label, library_out)
+            held[label] = (born, 1)
+        else:
+            held[label] = (held[label][0], self._next_version(held[label][0]))
+        row |= {"result_id": held[label][0], "library_id": library_out}
+        op_id = self._insert(op, (MERGED, n), row)
+        libraries.add_text(self.db, *held[label], op.text or "", op_id)
 
-    def _insert(
-        self, op: Operation, place: tuple[int, int], status: str, made: _Made = _NOTHING
-    ) -> int:
-        """The operation's row at `place`: (slot, ordinal); slot -1 is the merge."""
-        slot, ordinal = place
+    def _insert(self, op: Operation, place: tuple[int, int], more: Row) -> int:
+        """Insert the operation's row at `place`: (slot, ordinal)."""
+        status = "proposed"
         if op.refused is not None:
             status = "quarantined" if op.quarantined else "refused"
-        cursor = self.db.execute(
-            """INSERT INTO operations (branch_id, step, slot, ordinal, source, op, target_id, text,
-                 status, reason, call_id, from_ops, result_id, library_id, domains, finding, rule)
-               VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)""",
-            (
-                self.branch.id,
-                self.step,
-                slot,
-                ordinal,
-                "prune" if made.pruned else "merge" if slot < 0 else "propose",
-                op.op,
-                self.targets.get(op.target or ""),
-                op.text,
-                status,
-                op.refused or op.why,
-                op.call_id or None,
-                json.dumps(made.stands_for),
-                made.experience_id,
-                made.library_id,
-                json.dumps(op.domains),
-                op.finding,
-                op.rule,
-            ),
-        )
-        return int(cursor.lastrowid or 0)
-
-    def _born(self, label: str, library_id: int) -> int:
-        cursor = self.db.execute(
-            "INSERT INTO experiences (run_id, label, born_in) VALUES (?,?,?)",
-            (self.branch.run, int(label[1:]), library_id),
-        )
-        return int(cursor.lastrowid or 0)
+        row: Row = {
+            "branch_id": self.branch.id,
+            "step": self.step,
+            "slot": place[0],
+            "ordinal": place[1],
+            "op": op.op,
+            "target_id": self.targets.get(op.target or ""),
+            "text": op.text,
+            "status": status,
+            "reason": op.refused or op.why,
+            "call_id": op.call_id or None,
+            "domains": json.dumps(op.domains),
+            "finding": op.finding,
+            "rule": op.rule,
+        }
+        return insert(self.db, "operations", row | more)
 
     def _next_version(self, experience_id: int) -> int:
-        """Versions are counted over all branches: two branches may each rewrite one."""
+        """Return the next number of a text, over all branches: two may each rewrite one."""
         row = self.db.execute(
             "SELECT max(version) + 1 FROM experience_texts WHERE experience_id = ?",
             (experience_id,),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from grpo_practice.canonical import digest
 from grpo_practice.errors import DataError
 from grpo_practice.redact import redactor
-from grpo_practice.store.db import Connection, now
+from grpo_practice.store.db import Connection, insert, insert_all, now
 from grpo_practice.store.records import DatasetRow
 from grpo_practice.types import Answer, PlannedStep, Sample
 
@@ -38,17 +38,23 @@ def add(
             " can also --append",
         )
     last = db.execute("SELECT max(revision) FROM datasets WHERE name = ?", (name,)).fetchone()[0]
-    cursor = db.execute(
-        """INSERT INTO datasets (name, revision, sha256, n, origin, created_at)
-           VALUES (?,?,?,?,?,?)""",
-        (name, (last or 0) + 1, sha, len(samples), origin, now()),
+    row = {
+        "name": name,
+        "revision": (last or 0) + 1,
+        "sha256": sha,
+        "n": len(samples),
+        "origin": origin,
+        "created_at": now(),
+    }
+    dataset_id = insert(db, "datasets", row)
+    insert_all(
+        db,
+        "dataset_rows",
+        [
+            {"dataset_id": dataset_id, "position": n, "sample_id": _put_sample(db, sample)}
+            for n, sample in enumerate(samples)
+        ],
     )
-    dataset_id = int(cursor.lastrowid or 0)
-    for position, sample in enumerate(samples):
-        db.execute(
-            "INSERT INTO dataset_rows (dataset_id, position, sample_id) VALUES (?,?,?)",
-            (dataset_id, position, _put_sample(db, sample)),
-        )
     added = find(db, name)
     assert added is not None
     return added, True
@@ -79,13 +85,16 @@ def _refuse_secrets(name: str, samples: Sequence[Sample]) -> None:
 
 def _put_sample(db: sqlite3.Connection, s: Sample) -> int:
     sha = bytes.fromhex(s.sha)
-    answer = None if s.answer is None else json.dumps(s.answer, ensure_ascii=False)
-    meta = json.dumps(dict(s.meta), ensure_ascii=False)
-    db.execute(
-        """INSERT OR IGNORE INTO samples (sha256, question, answer, source, level, cluster, meta)
-           VALUES (?,?,?,?,?,?,?)""",
-        (sha, s.question, answer, s.source, s.level, s.cluster, meta),
-    )
+    row = {
+        "sha256": sha,
+        "question": s.question,
+        "answer": None if s.answer is None else json.dumps(s.answer, ensure_ascii=False),
+        "source": s.source,
+        "level": s.level,
+        "cluster": s.cluster,
+        "meta": json.dumps(dict(s.meta), ensure_ascii=False),
+    }
+    insert(db, "samples", row, more="ON CONFLICT DO NOTHING")
     row = db.execute("SELECT sample_id FROM samples WHERE sha256 = ?", (sha,)).fetchone()
     return int(row[0])
 

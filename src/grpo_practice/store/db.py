@@ -3,7 +3,7 @@
 import os
 import sqlite3
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,9 @@ from grpo_practice.redact import redactor
 
 APPLICATION_ID = 0x47525043
 """`GRPC`: says whose file it is."""
-VERSION = 5
+MIGRATIONS = ("initial", "prices", "waves", "domains", "votes", "kinds")
+"""Names of the schema's versions: `schema/1.sql` is the first one's."""
+VERSION = len(MIGRATIONS)
 
 PARTS = ("-wal", "-shm", "-journal", ".lock")
 """What follows a database's name in the names of the files that belong to it."""
@@ -247,9 +249,31 @@ _MEANINGS: tuple[tuple[str, str, str], ...] = (
 )
 
 
+Row = dict[str, Any]
+"""Column → value. Values reach the database by the column's name, never by their place."""
+
+
+def insert(db: sqlite3.Connection, table: str, row: Row, *, more: str = "") -> int:
+    """Insert a row and return its rowid; `more` is what follows, as in ON CONFLICT."""
+    return int(db.execute(insertion(table, row, more=more), row).lastrowid or 0)
+
+
+def insert_all(db: sqlite3.Connection, table: str, rows: Sequence[Row], *, more: str = "") -> None:
+    """Insert rows that all have the columns of the first one."""
+    if rows:
+        db.executemany(insertion(table, rows[0], more=more), rows)
+
+
+def insertion(table: str, columns: Iterable[str], *, more: str = "") -> str:
+    """Return the INSERT of a row with these columns, each value bound by its column's name."""
+    names = list(columns)
+    marks = ", ".join(f":{name}" for name in names)
+    return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks}) {more}"
+
+
 def put_text(db: sqlite3.Connection, body: str, sha: bytes) -> bytes:
     """The text is stored under its hash; the hash."""
-    db.execute("INSERT OR IGNORE INTO texts (sha256, body) VALUES (?, ?)", (sha, body))
+    insert(db, "texts", {"sha256": sha, "body": body}, more="ON CONFLICT DO NOTHING")
     return sha
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from grpo_practice.store.db import now
+from grpo_practice.store.db import insert, now
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,16 @@ def open_invocation(
 ) -> int:
     """This process is the run's holder, and the run is running; the invocation's id."""
     db.execute("UPDATE runs SET status = 'running' WHERE run_id = ?", (run,))
-    cursor = db.execute(
-        """INSERT INTO invocations (run_id, branch_id, version, command, pid, host, started_at)
-           VALUES (?,?,?,?,?,?,?)""",
-        (run, branch_id, version, command, os.getpid(), socket.gethostname(), now()),
-    )
-    return int(cursor.lastrowid or 0)
+    row = {
+        "run_id": run,
+        "branch_id": branch_id,
+        "version": version,
+        "command": command,
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "started_at": now(),
+    }
+    return insert(db, "invocations", row)
 
 
 def close_invocation(
@@ -73,10 +77,10 @@ def holder(db: sqlite3.Connection, run: str) -> Holder | None:
 def holders(db: sqlite3.Connection) -> list[Holder]:
     """Every invocation that has not ended, newest first; also of processes that were killed."""
     rows = db.execute(
-        """SELECT run_id, pid, host, started_at FROM invocations WHERE ended_at IS NULL
+        """SELECT run_id AS run, pid, host, started_at FROM invocations WHERE ended_at IS NULL
             ORDER BY invocation_id DESC"""
     )
-    return [Holder(*row) for row in rows]
+    return [Holder(**row) for row in rows]
 
 
 def close_dead(db: sqlite3.Connection, run: str) -> list[Holder]:

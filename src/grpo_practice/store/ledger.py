@@ -4,6 +4,7 @@ import sqlite3
 import zlib
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import asdict
 
 from grpo_practice import __version__
 from grpo_practice.calls import Address, Entry, Reply
@@ -11,7 +12,7 @@ from grpo_practice.canonical import canon, text_sha
 from grpo_practice.errors import EndpointError
 from grpo_practice.redact import redactor
 from grpo_practice.stages import STAGES, Stage
-from grpo_practice.store.db import explained, now, put_text
+from grpo_practice.store.db import Row, explained, insert, insert_all, now, put_text
 from grpo_practice.store.rollouts import unpack, usage_of
 from grpo_practice.store.writer import Writer
 
@@ -72,20 +73,14 @@ class SqlLedger:
         return asked is None or (a.slot, a.attempt, a.stage) in asked
 
     def _found(self, address: Address, request_hash: bytes, nth: int) -> Reply | None:
+        asked = {**asdict(address), "request_hash": request_hash, "nth": nth}
         for branch_id in (address.branch_id, *self._reuses.get(address.branch_id, ())):
             row = self._reads.execute(
                 """SELECT c.*, b.reply, b.codec FROM calls c JOIN call_bodies b USING (call_id)
-                    WHERE branch_id = ? AND step = ? AND slot = ? AND attempt = ? AND stage = ?
-                      AND request_hash = ? AND nth = ?""",
-                (
-                    branch_id,
-                    address.step,
-                    address.slot,
-                    address.attempt,
-                    address.stage,
-                    request_hash,
-                    nth,
-                ),
+                    WHERE branch_id = :branch_id AND step = :step AND slot = :slot
+                      AND attempt = :attempt AND stage = :stage AND request_hash = :request_hash
+                      AND nth = :nth""",
+                {**asked, "branch_id": branch_id},
             ).fetchone()
             if row is not None:
                 return _reply(row)
@@ -115,24 +110,18 @@ class SqlLedger:
 
         It is not waited for, so that a cancellation is not either.
         """
-        row = (
-            self._invocation_id,
-            address.branch_id,
-            address.step,
-            address.slot,
-            address.attempt,
-            address.stage,
-            error.kind,
-            error.status,
-            str(error),
-            error.tries,
-            int(error.maybe_paid),
-            now(),
-        )
-        sql = """INSERT INTO failures (invocation_id, branch_id, step, slot, attempt, stage, kind,
-                   http_status, message, tries, maybe_paid, created_at)
-                 VALUES (?,?,?,?,?,?,?,?,?,?,?,?)"""
-        self._writer.submit(lambda db: db.execute(sql, row).rowcount)
+        row = {
+            "invocation_id": self._invocation_id,
+            **asdict(address),
+            "kind": error.kind,
+            "http_status": error.status,
+            "broken": error.broken,
+            "message": str(error),
+            "tries": error.tries,
+            "maybe_paid": int(error.maybe_paid),
+            "created_at": now(),
+        }
+        self._writer.submit(lambda db: insert(db, "failures", row))
 
 
 def _resumed(db: sqlite3.Connection, invocation_id: int) -> bool:
@@ -176,59 +165,47 @@ def _unused(
 
 
 def _insert(db: sqlite3.Connection, entries: Sequence[Entry], invocation_id: int) -> range:
-    """The calls and their bodies are there; their ids, in order."""
+    """Insert the calls and their bodies; return their ids, in order."""
     first = db.execute("SELECT coalesce(max(call_id), 0) + 1 FROM calls").fetchone()[0]
-    ids, at = range(first, first + len(entries)), now()
-    db.executemany(
-        """INSERT INTO calls (call_id, branch_id, step, slot, attempt, stage, request_hash, nth,
-             turn, prev_call_id, role, name, answered_by, finish, tokens_in, tokens_cached,
-             tokens_out, tokens_reasoning, cost_micro, price, seeded, tries, seconds,
-             invocation_id, created_at)
-           VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)""",
-        [(i, *_call(entry), invocation_id, at) for i, entry in zip(ids, entries, strict=True)],
-    )
+    calls = dict(zip(range(first, first + len(entries)), entries, strict=True))
+    made = {"invocation_id": invocation_id, "created_at": now()}
+    insert_all(db, "calls", [{"call_id": i, **_call(e), **made} for i, e in calls.items()])
     heads = {entry.head: entry.head.decode() for entry in entries}
     params = {head: put_text(db, text, text_sha(text)) for head, text in heads.items()}
-    db.executemany(
-        "INSERT INTO call_bodies (call_id, params, request, reply, codec) VALUES (?,?,?,?,?)",
-        [(i, params[entry.head], *_bodies(entry)) for i, entry in zip(ids, entries, strict=True)],
-    )
-    return ids
+    bodies = [{"call_id": i, "params": params[e.head], **_body(e)} for i, e in calls.items()]
+    insert_all(db, "call_bodies", bodies)
+    return range(first, first + len(entries))
 
 
-def _call(entry: Entry) -> tuple[object, ...]:
-    a, reply, usage = entry.address, entry.reply, entry.reply.usage
-    return (
-        a.branch_id,
-        a.step,
-        a.slot,
-        a.attempt,
-        a.stage,
-        entry.request_hash,
-        entry.nth,
-        entry.turn,
-        entry.prev_call_id,
-        STAGES[a.stage].role,
-        entry.name,
-        reply.answered_by,
-        reply.finish,
-        usage.tokens_in,
-        usage.tokens_cached,
-        usage.tokens_out,
-        usage.tokens_reasoning,
-        usage.cost_micro,
-        reply.price,
-        int(reply.seeded),
-        reply.tries,
-        reply.seconds,
-    )
+def _call(entry: Entry) -> Row:
+    reply = entry.reply
+    return {
+        **asdict(entry.address),
+        "request_hash": entry.request_hash,
+        "nth": entry.nth,
+        "turn": entry.turn,
+        "prev_call_id": entry.prev_call_id,
+        "role": STAGES[entry.address.stage].role,
+        "name": entry.name,
+        "answered_by": reply.answered_by,
+        "finish": reply.finish,
+        **asdict(reply.usage),
+        "price": reply.price,
+        "seeded": int(reply.seeded),
+        "tries": reply.tries,
+        "seconds": reply.seconds,
+    }
 
 
-def _bodies(entry: Entry) -> tuple[bytes, bytes, int]:
-    """Request, reply and codec, without secrets."""
+def _body(entry: Entry) -> Row:
+    """Return request, reply and codec, without secrets."""
     message = canon(entry.reply.message)
     codec = int(len(entry.messages) + len(message) >= COMPRESS_FROM)
-    return _pack(entry.messages, codec), _pack(message, codec), codec
+    return {
+        "request": _pack(entry.messages, codec),
+        "reply": _pack(message, codec),
+        "codec": codec,
+    }
 
 
 def _pack(body: bytes, codec: int) -> bytes:

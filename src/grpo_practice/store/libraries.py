@@ -1,10 +1,10 @@
-"""Library versions: read, started, and made by closing a step. A tree of immutable rows."""
+"""Library versions: a tree of immutable rows, made by starting a run or closing a step."""
 
 import sqlite3
 
 from grpo_practice.errors import ConfigError
 from grpo_practice.prompts.system import library_sha
-from grpo_practice.store.db import now
+from grpo_practice.store.db import insert, now
 from grpo_practice.types import Experience, Library
 
 
@@ -33,22 +33,19 @@ def load(db: sqlite3.Connection, library_id: int | None) -> Library:
 
 
 def start(db: sqlite3.Connection, run: str, source: Library | None) -> int:
-    """The first library of a run: empty, or a copy of `source` under the same labels."""
+    """Insert the first library of a run: empty, or a copy of `source` under the same labels."""
     if source is None or not source.experiences:
-        return insert(db, run, Library(), cause="empty")
-    library_id = insert(db, run, source, cause="import", parent_id=source.id or None)
+        return add_version(db, run, Library(), cause="empty")
+    library_id = add_version(db, run, source, cause="import", parent_id=source.id or None)
     origin = {label: eid for label, eid, _ in items(db, source.id)} if source.id else {}
     for position, e in enumerate(source.experiences):
-        born = db.execute(
-            "INSERT INTO experiences (run_id, label, born_in, origin_id) VALUES (?,?,?,?)",
-            (run, e.label, library_id, origin.get(e.label)),
-        ).lastrowid
-        add_text(db, int(born or 0), 1, e.text, None)
-        add_item(db, library_id, position, int(born or 0), 1)
+        born = add_experience(db, run, e.label, library_id, origin_id=origin.get(e.label))
+        add_text(db, born, 1, e.text, None)
+        add_item(db, library_id, position, born, 1)
     return library_id
 
 
-def insert(
+def add_version(
     db: sqlite3.Connection,
     run: str,
     library: Library,
@@ -57,28 +54,24 @@ def insert(
     parent_id: int | None = None,
     made_in: tuple[int, int] | None = None,
 ) -> int:
-    """The row of a version, without its items. `made_in`: the (branch_id, step) that made it."""
+    """Insert a version, without its items. `made_in`: the (branch_id, step) that made it."""
     branch_id, step = made_in or (None, None)
-    cursor = db.execute(
-        """INSERT INTO libraries (run_id, branch_id, step, parent_id, cause, sha256, n, next_label,
-             created_at) VALUES (?,?,?,?,?,?,?,?,?)""",
-        (
-            run,
-            branch_id,
-            step,
-            parent_id,
-            cause,
-            library_sha(library),
-            len(library),
-            library.next_label,
-            now(),
-        ),
-    )
-    return int(cursor.lastrowid or 0)
+    row = {
+        "run_id": run,
+        "branch_id": branch_id,
+        "step": step,
+        "parent_id": parent_id,
+        "cause": cause,
+        "sha256": library_sha(library),
+        "n": len(library),
+        "next_label": library.next_label,
+        "created_at": now(),
+    }
+    return insert(db, "libraries", row)
 
 
 def items(db: sqlite3.Connection, library_id: int) -> list[tuple[int, int, int]]:
-    """(label, experience_id, version) of each entry, in order."""
+    """Return (label, experience_id, version) of each entry, in order."""
     rows = db.execute(
         """SELECT e.label, i.experience_id, i.version FROM library_items i
              JOIN experiences e USING (experience_id) WHERE i.library_id = ? ORDER BY i.position""",
@@ -87,21 +80,25 @@ def items(db: sqlite3.Connection, library_id: int) -> list[tuple[int, int, int]]
     return [(row[0], row[1], row[2]) for row in rows]
 
 
+def add_experience(
+    db: sqlite3.Connection, run: str, label: int, library_id: int, *, origin_id: int | None = None
+) -> int:
+    """Insert an experience that first stands in this library version; return its id."""
+    row = {"run_id": run, "label": label, "born_in": library_id, "origin_id": origin_id}
+    return insert(db, "experiences", row)
+
+
 def add_text(
     db: sqlite3.Connection, experience_id: int, version: int, text: str, op_id: int | None
 ) -> None:
-    """One version of an experience's text."""
-    db.execute(
-        "INSERT INTO experience_texts (experience_id, version, text, op_id) VALUES (?,?,?,?)",
-        (experience_id, version, text, op_id),
-    )
+    """Insert one version of an experience's text."""
+    row = {"experience_id": experience_id, "version": version, "text": text, "op_id": op_id}
+    insert(db, "experience_texts", row)
 
 
 def add_item(
     db: sqlite3.Connection, library_id: int, position: int, experience_id: int, version: int
 ) -> None:
-    """An entry of a library version."""
-    db.execute(
-        "INSERT INTO library_items (library_id, position, experience_id, version) VALUES (?,?,?,?)",
-        (library_id, position, experience_id, version),
-    )
+    """Insert an entry of a library version."""
+    row = {"library_id": library_id, "position": position}
+    insert(db, "library_items", row | {"experience_id": experience_id, "version": version})

@@ -4,44 +4,22 @@ Apart from `db`, which needs it once in a database's life: what it imports takes
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import resources
 
 from sqlite_utils import Database, Migrations
 
-from grpo_practice.store.db import APPLICATION_ID
-
-migrations = Migrations("grpo-practice")
-
-
-@migrations(name="1_initial")
-def _initial(db: Database) -> None:
-    _run(db, 1)
-    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-
-
-@migrations(name="2_prices")
-def _prices(db: Database) -> None:
-    _run(db, 2)
-
-
-@migrations(name="3_waves")
-def _waves(db: Database) -> None:
-    _run(db, 3)
-
-
-@migrations(name="4_domains")
-def _domains(db: Database) -> None:
-    _run(db, 4)
-
-
-@migrations(name="5_votes")
-def _votes(db: Database) -> None:
-    _run(db, 5)
+from grpo_practice.store.db import APPLICATION_ID, MIGRATIONS
 
 
 def migrate(db: sqlite3.Connection) -> None:
-    """The schema is this version's. The caller's transaction makes it all of it or nothing."""
+    """Bring the schema to this version; the caller's transaction makes it all of it or nothing."""
+    migrations = Migrations("grpo-practice")
+    for version, name in enumerate(MIGRATIONS, 1):
+        # The name is on record in databases: it never changes.
+        step: Callable[[Database], None] = partial(_run, version=version)
+        migrations(name=f"{version}_{name}")(step)
     migrations.apply(Database(db))
 
 
@@ -49,6 +27,7 @@ def _run(db: Database, version: int) -> None:
     script = resources.files(__package__).joinpath("schema", f"{version}.sql").read_text("utf-8")
     for statement in _statements(script):
         db.execute(statement)
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     db.execute(f"PRAGMA user_version = {version}")
 
 

@@ -11,9 +11,9 @@ from grpo_practice.calls import Message
 from grpo_practice.canonical import digest, text_sha
 from grpo_practice.errors import ConfigError, FingerprintError
 from grpo_practice.store import branches
-from grpo_practice.store.db import now, put_text
+from grpo_practice.store.bound_keys import diff
+from grpo_practice.store.db import insert, now, put_text
 from grpo_practice.store.records import Branch
-from grpo_practice.store.resume import diff
 from grpo_practice.store.rollouts import unpack
 
 SYSTEM = "served"
@@ -94,25 +94,26 @@ def begin(db: sqlite3.Connection, spec: RecordedSpec) -> Branch:
 
 def _insert(db: sqlite3.Connection, spec: RecordedSpec) -> int:
     created, identity = now(), dict(spec.identity)
-    db.execute(
-        """INSERT INTO runs (run_id, exp_id, kind, status, simulated, created_at)
-           VALUES (?, ?, 'recorded', 'new', ?, ?)""",
-        (spec.name, spec.name, int(spec.simulated), created),
-    )
-    cursor = db.execute(
-        """INSERT INTO branches (run_id, cause, identity_sha, identity, config_sha, prompts,
-             base_dir, created_at) VALUES (?, 'start', ?, ?, ?, ?, ?, ?)""",
-        (
-            spec.name,
-            digest(identity),
-            json.dumps(identity, ensure_ascii=False, sort_keys=True),
-            put_text(db, spec.config_text, text_sha(spec.config_text)),
-            json.dumps({SYSTEM: put_text(db, spec.system, text_sha(spec.system)).hex()}),
-            str(spec.base_dir),
-            created,
-        ),
-    )
-    branch_id = int(cursor.lastrowid or 0)
+    run = {
+        "run_id": spec.name,
+        "exp_id": spec.name,
+        "kind": "recorded",
+        "status": "new",
+        "simulated": int(spec.simulated),
+        "created_at": created,
+    }
+    branch = {
+        "run_id": spec.name,
+        "cause": "start",
+        "identity_sha": digest(identity),
+        "identity": json.dumps(identity, ensure_ascii=False, sort_keys=True),
+        "config_sha": put_text(db, spec.config_text, text_sha(spec.config_text)),
+        "prompts": json.dumps({SYSTEM: put_text(db, spec.system, text_sha(spec.system)).hex()}),
+        "base_dir": str(spec.base_dir),
+        "created_at": created,
+    }
+    insert(db, "runs", run)
+    branch_id = insert(db, "branches", branch)
     db.execute("UPDATE runs SET head_branch = ? WHERE run_id = ?", (branch_id, spec.name))
     return branch_id
 
@@ -124,7 +125,7 @@ def asked(db: sqlite3.Connection, branch_id: int, most: int) -> list[RecordedReq
             ORDER BY call_id DESC LIMIT ?""",
         (branch_id, most),
     ).fetchall()
-    return [RecordedRequest(*row) for row in reversed(rows)]
+    return [RecordedRequest(**row) for row in reversed(rows)]
 
 
 def reply(db: sqlite3.Connection, call_id: int) -> Message:
@@ -137,12 +138,12 @@ def reply(db: sqlite3.Connection, call_id: int) -> Message:
 def traffic(db: sqlite3.Connection, branch_id: int) -> Traffic:
     """How much the branch holds."""
     row = db.execute(
-        """SELECT count(*), count(DISTINCT slot),
-             (SELECT count(*) FROM failures f WHERE f.branch_id = :branch)
+        """SELECT count(*) AS requests, count(DISTINCT slot) AS conversations,
+             (SELECT count(*) FROM failures f WHERE f.branch_id = :branch) AS failed
              FROM calls WHERE branch_id = :branch""",
         {"branch": branch_id},
     ).fetchone()
-    return Traffic(*row)
+    return Traffic(**row)
 
 
 def conversations(db: sqlite3.Connection, branch_id: int) -> Iterator[Conversation]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from grpo_practice.types import Distilled, Library, Operation, PlannedStep
+from grpo_practice.types import Distilled, Edit, Library, PlannedStep
 
 RunKind = Literal["practice", "eval"]
 Cause = Literal["start", "restart", "rejudge"]
@@ -139,6 +139,15 @@ class RolloutPrompt:
 
 
 @dataclass(frozen=True, slots=True)
+class Unscored:
+    """Why a verify function gave no verdict."""
+
+    reason: str
+    """`verify` or `judge`."""
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class GroupRow:
     """What became of one group, for the record."""
 
@@ -152,6 +161,8 @@ class GroupRow:
     informative: bool
     status: Literal["scored", "distilled", "uniform", "too_few", "failed"]
     reason: str | None = None
+    unanswered: bool = False
+    """True when it failed because a request of the teacher's got no answer."""
     library_id: int | None = None
     """The library its attempts were shown; None means that the step began with."""
 
@@ -188,13 +199,15 @@ class StepResult:
 
     groups: Sequence[GroupRow]
     distilled: Sequence[Distilled]
-    merged: Sequence[Operation]
+    edits: Sequence[Edit]
+    """Merged operations, refused ones too, then removals that no merge asked for."""
     library: Library
+    """The library before with exactly these edits, or the step is not closed."""
     stats: Mapping[str, Any]
-    pruned: Sequence[Operation] = ()
-    """Removals that no merge asked for: what more questions speak against than for."""
     failed: str | None = None
     """Why the merge failed; `library` is then the one the step began with."""
+    unanswered: bool = False
+    """True when it failed because its request got no answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,12 @@
 Pure, so that every case is a row of a test.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from grpo_practice.errors import Change, ConfigError, FingerprintError
+from grpo_practice.store.bound_keys import can_be_undone, diff, is_later_default, undoing_hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,59 +54,7 @@ class Restart:
 ResumeDecision = Start | Resume | Rebind | Restart
 
 
-ADDED: dict[str, Any] = {
-    "agent.sha256": None,
-    "practice.overlap": 0.0,
-    "practice.summaries": "always",
-    "practice.teacher_context": 32_768,
-    "practice.method": 1,
-    "practice.answer_guard": True,
-    **{f"{at}agent.stop_at_tool_names": [] for at in ("", "evaluation.")},
-    **{f"{at}agent.function": None for at in ("", "evaluation.")},
-    **{f"{at}agent.command": None for at in ("", "evaluation.")},
-}
-"""Keys that came with a later version, and what was done before."""
-TEACHING = frozenset({"practice.summaries", "practice.teacher_context"})
-"""Such of them as have a default that does otherwise than before: they matter to the teacher."""
-_METHODS = {1: "1 (every merged proposal passes)", 2: "2 (what is outvoted does not pass)"}
-"""`practice.METHOD` in words."""
-REMOVED: Mapping[str, Any] = {"practice.group_policy": "adaptive"}
-"""Values that a stored run may be bound to and no configuration can have any more."""
-
-
-def diff(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
-    """The keys whose values differ, in order of their names."""
-    was, now = {**ADDED, **was}, {**ADDED, **now}
-    keys = sorted(was.keys() | now.keys())
-    return [_change(k, was, now) for k in keys if was.get(k) != now.get(k)]
-
-
-def _change(key: str, was: Mapping[str, Any], now: Mapping[str, Any]) -> Change:
-    """What a person can read: of a file that has changed its name, not two hashes."""
-    if key == "practice.method":
-        return Change(key, *(_METHODS.get(of[key], of[key]) for of in (was, now)))
-    if key != "agent.sha256":
-        return Change(key, was.get(key), now.get(key))
-    before, after = (_program(identity) for identity in (was, now))
-    return Change(key, before, f"{after}, which has changed" if after == before else after)
-
-
-def _only_later(change: Change, was: Mapping[str, Any]) -> bool:
-    """Return True when a later version made this change: a run that has ended asks nothing."""
-    return change.key == "practice.method" or (change.key in TEACHING and change.key not in was)
-
-
-def _program(identity: Mapping[str, Any]) -> str | None:
-    """The file of the agent, or the command that names some; None where it is no program."""
-    for at in ("", "evaluation."):
-        if function := identity.get(f"{at}agent.function"):
-            return str(function).rpartition(":")[0]
-        if command := identity.get(f"{at}agent.command"):
-            return f"a file of {' '.join(command)}"
-    return None
-
-
-def decide(
+def resume_decision(
     run: str,
     head: Head | None,
     identity: Mapping[str, Any],
@@ -114,13 +63,13 @@ def decide(
     again: bool = False,
     whole: bool = False,
 ) -> ResumeDecision:
-    """What to do, given how the run stands.
+    """Return what to do, given how the run stands.
 
     Args:
-        run: Its name.
-        head: Its newest branch; None for a run that is not there yet.
-        identity: What the command would bind it to.
-        restart_step: As the command says.
+        run: Name of the run.
+        head: Newest branch of the run; None for a run that is not there yet.
+        identity: Keys that the command would bind it to.
+        restart_step: Step that the command names.
         again: Whether a restart that is under way is begun anew.
         whole: Whether the run can only be restarted as a whole: an evaluation.
 
@@ -140,7 +89,7 @@ def decide(
     changes = diff(head.identity, identity)
     if restart_step is not None:
         return _restart(head, restart_step, changes, again=again)
-    if not changes or (head.finished and all(_only_later(c, head.identity) for c in changes)):
+    if not changes or (head.finished and all(is_later_default(c, head.identity) for c in changes)):
         return Resume()
     if head.own_closed == 0:
         keys = ", ".join(c.key for c in changes)
@@ -151,19 +100,12 @@ def decide(
         afresh = "--restart-step N to play from step N on afresh"
     else:
         afresh = f"--restart-step {recorded} to keep the steps before it and go on from there"
-    beyond = any(c.key == "practice.method" or REMOVED.get(c.key) == c.was for c in changes)
-    undo = "" if beyond else f"undo the change{_by_hand(changes)}, "
+    undo = f"undo the change{undoing_hint(changes)}, " if can_be_undone(changes) else ""
     raise FingerprintError(
         f"{run} was started with another configuration",
         changes,
         hint=f"{undo}give the run another exp_id, or add {afresh}",
     )
-
-
-def _by_hand(changes: Sequence[Change]) -> str:
-    """Say how to undo a change that nobody made: the listed context of a model may be another."""
-    was = next((c.was for c in changes if c.key == "practice.teacher_context"), None)
-    return f" (set practice.teacher_context: {was})" if was is not None else ""
 
 
 def _restart(head: Head, step: int, changes: list[Change], *, again: bool) -> ResumeDecision:

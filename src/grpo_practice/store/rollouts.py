@@ -4,32 +4,27 @@ import json
 import sqlite3
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from grpo_practice.calls import Message, Turn, Usage, conversations, ended_by_tool
 from grpo_practice.canonical import text_sha
 from grpo_practice.errors import StoreError
 from grpo_practice.store import datasets
-from grpo_practice.store.db import now, put_text
-from grpo_practice.store.records import Branch, RolloutPrompt, StepRow
+from grpo_practice.store.bound_keys import has_own_agent
+from grpo_practice.store.db import Row, insert, insert_all, now, put_text
+from grpo_practice.store.records import Branch, RolloutPrompt, StepRow, Unscored
 from grpo_practice.types import Rollout, Sample, Trajectory, Verdict
 
 HEAD = 160
 """Characters of a response kept in the narrow row."""
 
-_COLUMNS = (
-    "sample_id, seed, library_id, system_sha, outcome, reason, error, strikes, turns, tool_calls,"
-    " tokens_in, tokens_cached, tokens_out, tokens_reasoning, cost_micro, model_ms, head,"
-    " finished_at"
-)
-
 JUDGED = """
   CASE WHEN v.error IS NOT NULL THEN 'error' WHEN r.outcome = 'error' AND v.reward IS NOT NULL
     THEN 'ok' ELSE r.outcome END AS judged_outcome,
-  CASE WHEN v.error IS NOT NULL THEN substr(v.error, 1, instr(v.error, ': ') - 1)
+  CASE WHEN v.error IS NOT NULL THEN v.reason
     WHEN r.outcome = 'error' AND v.reward IS NOT NULL THEN NULL ELSE r.reason END AS judged_reason,
-  CASE WHEN v.error IS NOT NULL THEN substr(v.error, instr(v.error, ': ') + 2)
+  CASE WHEN v.error IS NOT NULL THEN v.error
     WHEN r.outcome = 'error' AND v.reward IS NOT NULL THEN NULL ELSE r.error END AS judged_error"""
 """How a rollout `r` ended, for the function whose verdict `v` is.
 
@@ -42,50 +37,52 @@ not score is none.
 class Save:
     """An attempt to be recorded, and where."""
 
-    at: tuple[int, int]
-    """(branch_id, step)."""
+    branch_id: int
+    step: int
     rollout: Rollout
-    told: RolloutPrompt
+    prompt: RolloutPrompt
     judge_id: int
 
     @property
-    def place(self) -> tuple[int, int, int, int]:
-        """What the row is found by."""
-        return (*self.at, self.rollout.slot, self.rollout.attempt)
+    def key(self) -> Row:
+        """The columns that a rollout is found by."""
+        return {
+            "branch_id": self.branch_id,
+            "step": self.step,
+            "slot": self.rollout.slot,
+            "attempt": self.rollout.attempt,
+        }
 
 
-_PLACE = "branch_id = ? AND step = ? AND slot = ? AND attempt = ?"
-_ROW = f"""
-INSERT INTO rollouts (branch_id, step, slot, attempt, {_COLUMNS})
-VALUES ({", ".join("?" * (4 + _COLUMNS.count(",") + 1))})
-ON CONFLICT DO UPDATE SET {", ".join(f"{c} = excluded.{c}" for c in _COLUMNS.split(", "))}"""
-_BODY = f"""
-INSERT INTO rollout_bodies (rollout_id, response)
-SELECT rollout_id, ? FROM rollouts WHERE {_PLACE}
+_OF_KEY = """FROM rollouts WHERE branch_id = :branch_id AND step = :step AND slot = :slot
+  AND attempt = :attempt"""
+_BODY = f"""INSERT INTO rollout_bodies (rollout_id, response) SELECT rollout_id, :response {_OF_KEY}
 ON CONFLICT DO UPDATE SET response = excluded.response"""
-_STANDS = """
-ON CONFLICT DO UPDATE SET reward = excluded.reward, critique = excluded.critique,
-  extracted = excluded.extracted, error = excluded.error WHERE reward IS NULL"""
-"""The first reward stands; an error only until there is one."""
-_VERDICT = f"""
-INSERT INTO verdicts (rollout_id, judge_id, reward, critique, extracted, error)
-SELECT rollout_id, ?, ?, ?, ?, ? FROM rollouts WHERE {_PLACE} {_STANDS}"""
+_VERDICT_COLUMNS = "judge_id, reward, critique, extracted, reason, error"
+# The first reward stands; an error only until there is one. INSERT OR REPLACE would delete the row.
+_FIRST_STANDS = """ON CONFLICT DO UPDATE SET reward = excluded.reward, critique = excluded.critique,
+  extracted = excluded.extracted, reason = excluded.reason, error = excluded.error
+  WHERE reward IS NULL"""
+_VERDICT = f"""INSERT INTO verdicts (rollout_id, {_VERDICT_COLUMNS})
+SELECT rollout_id, :{_VERDICT_COLUMNS.replace(", ", ", :")} {_OF_KEY} {_FIRST_STANDS}"""
 
 
 def save(db: sqlite3.Connection, saves: Sequence[Save]) -> Sequence[None]:
-    """Each attempt's row, its response, and its verdict where it has one.
+    """Insert each attempt's row, its response, and its verdict where it has one.
 
     A row that has no verdict (a failed attempt) is brought up to date; one that has is left.
     """
-    texts = {save.told.system for save in saves}
+    texts = {save.prompt.system for save in saves}
     systems = {text: put_text(db, text, text_sha(text)) for text in texts}
     at = now()
-    db.executemany(_ROW, [(*s.place, *_values(s, systems[s.told.system]), at) for s in saves])
-    db.executemany(_BODY, [(s.rollout.played.response, *s.place) for s in saves])
+    rows = [save.key | _columns(save, systems[save.prompt.system], at) for save in saves]
+    changed = ", ".join(f"{c} = excluded.{c}" for c in rows[0] if c not in saves[0].key)
+    insert_all(db, "rollouts", rows, more=f"ON CONFLICT DO UPDATE SET {changed}")
+    db.executemany(_BODY, [s.key | {"response": s.rollout.played.response} for s in saves])
     db.executemany(
         _VERDICT,
         [
-            (s.judge_id, *_said(s.rollout.verdict), *s.place)
+            s.key | _verdict_columns(s.judge_id, s.rollout.verdict)
             for s in saves
             if s.rollout.verdict is not None
         ],
@@ -93,46 +90,40 @@ def save(db: sqlite3.Connection, saves: Sequence[Save]) -> Sequence[None]:
     return [None] * len(saves)
 
 
-def _values(save: Save, system_sha: bytes) -> tuple[object, ...]:
-    rollout, told = save.rollout, save.told
-    p, u = rollout.played, rollout.played.usage
-    return (
-        rollout.sample.id,
-        told.seed,
-        told.library_id,
-        system_sha,
-        p.outcome,
-        p.reason,
-        p.error,
-        rollout.strikes,
-        p.turns,
-        p.tool_calls,
-        u.tokens_in,
-        u.tokens_cached,
-        u.tokens_out,
-        u.tokens_reasoning,
-        u.cost_micro,
-        round(p.model_s * 1000),
-        p.response[:HEAD],
-    )
+def _columns(save: Save, system_sha: bytes, finished_at: str) -> Row:
+    """Return what a rollout's row says of the rollout, by column."""
+    rollout, played = save.rollout, save.rollout.played
+    return {
+        "sample_id": rollout.sample.id,
+        "seed": save.prompt.seed,
+        "library_id": save.prompt.library_id,
+        "system_sha": system_sha,
+        "outcome": played.outcome,
+        "reason": played.reason,
+        "error": played.error,
+        "strikes": rollout.strikes,
+        "turns": played.turns,
+        "tool_calls": played.tool_calls,
+        **asdict(played.usage),
+        "model_ms": round(played.model_s * 1000),
+        "head": played.response[:HEAD],
+        "finished_at": finished_at,
+    }
 
 
-def _said(verdict: Verdict | str) -> tuple[object, ...]:
-    """Reward, critique, extracted, error."""
-    if isinstance(verdict, Verdict):
-        return (float(verdict.reward), verdict.critique, verdict.extracted, None)
-    return (None, None, None, verdict)
+def _verdict_columns(judge_id: int, verdict: Verdict | Unscored) -> Row:
+    row: Row = dict.fromkeys(_VERDICT_COLUMNS.split(", ")) | {"judge_id": judge_id}
+    if isinstance(verdict, Unscored):
+        return row | {"reason": verdict.reason, "error": verdict.error}
+    return row | asdict(verdict) | {"reward": float(verdict.reward)}
 
 
 def put_verdict(
-    db: sqlite3.Connection, rollout_id: int, judge_id: int, verdict: Verdict | str
+    db: sqlite3.Connection, rollout_id: int, judge_id: int, verdict: Verdict | Unscored
 ) -> None:
-    """What a verify function said of a rollout, or (a text `reason: error`) why it could not."""
-    db.execute(
-        f"""INSERT INTO verdicts (rollout_id, judge_id, reward, critique, extracted, error)
-            VALUES (?,?,?,?,?,?) {_STANDS}""",
-        (rollout_id, judge_id, *_said(verdict)),
-    )
+    """Insert the verdict of a verify function on a rollout, or why there is none."""
+    row = {"rollout_id": rollout_id} | _verdict_columns(judge_id, verdict)
+    insert(db, "verdicts", row, more=_FIRST_STANDS)
 
 
 def stored(
@@ -184,8 +175,7 @@ def _rollout(row: sqlite3.Row, sample: Sample, messages: Sequence[Message]) -> R
 
 def usage_of(row: sqlite3.Row) -> Usage:
     """The tokens and the cost in a row of `rollouts` or `calls`."""
-    names = ("tokens_in", "tokens_cached", "tokens_out", "tokens_reasoning", "cost_micro")
-    return Usage(*(row[name] for name in names))
+    return Usage(**{f.name: row[f.name] for f in fields(Usage)})
 
 
 def transcript(
@@ -229,14 +219,8 @@ def _turn(row: sqlite3.Row) -> Turn:
 
 
 def _own_agent(db: sqlite3.Connection, branch_id: int) -> bool:
-    """True when the rollouts of a branch are played by an agent of the user's own."""
-    row = db.execute(
-        """SELECT coalesce(json_extract(identity, '$."agent.type"'),
-                           json_extract(identity, '$."evaluation.agent.type"'))
-             FROM branches WHERE branch_id = ?""",
-        (branch_id,),
-    ).fetchone()
-    return row[0] in ("python", "command")
+    row = db.execute("SELECT identity FROM branches WHERE branch_id = ?", (branch_id,)).fetchone()
+    return has_own_agent(json.loads(row["identity"]))
 
 
 def unpack(blob: bytes, codec: int) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from grpo_practice.store import step_totals
-from grpo_practice.store.db import now
+from grpo_practice.store.db import Row, insert, insert_all, now
 from grpo_practice.store.records import Branch, StepRow
 from grpo_practice.types import PlannedStep
 
@@ -20,16 +20,12 @@ def plan(db: sqlite3.Connection, branch: Branch, steps: Iterable[PlannedStep]) -
     for step in steps:
         if step.step < branch.from_step:
             continue
-        text = json.dumps([list(slot) for slot in step.slots])
+        text = json.dumps(step.slots)
         row = db.execute(
             "SELECT plan FROM steps WHERE branch_id = ? AND step = ?", (branch.id, step.step)
         ).fetchone()
         if row is None:
-            db.execute(
-                """INSERT INTO steps (branch_id, step, epoch, batch, plan, status)
-                   VALUES (?,?,?,?,?,'planned')""",
-                (branch.id, step.step, step.epoch, step.batch, text),
-            )
+            insert(db, "steps", _planned(branch, step))
         elif row[0] != text:
             db.execute(
                 """UPDATE steps SET plan = ?, status = 'open', stats = NULL, sums = NULL
@@ -42,14 +38,19 @@ def play_elsewhere(
     db: sqlite3.Connection, branch: Branch, steps: Iterable[tuple[PlannedStep, int]]
 ) -> None:
     """Steps whose rollouts another branch holds: only verdicts are made here."""
-    db.executemany(
-        """INSERT OR IGNORE INTO steps (branch_id, step, epoch, batch, plan, played_by, status)
-           VALUES (?,?,?,?,?,?,'planned')""",
-        (
-            (branch.id, s.step, s.epoch, s.batch, json.dumps([list(x) for x in s.slots]), held)
-            for s, held in steps
-        ),
-    )
+    rows = [{**_planned(branch, step), "played_by": held_by} for step, held_by in steps]
+    insert_all(db, "steps", rows, more="ON CONFLICT DO NOTHING")
+
+
+def _planned(branch: Branch, step: PlannedStep) -> Row:
+    return {
+        "branch_id": branch.id,
+        "step": step.step,
+        "epoch": step.epoch,
+        "batch": step.batch,
+        "plan": json.dumps(step.slots),
+        "status": "planned",
+    }
 
 
 def on_line(db: sqlite3.Connection, branch: Branch) -> list[StepRow]:

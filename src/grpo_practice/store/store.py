@@ -37,6 +37,7 @@ from grpo_practice.store.records import (
     RunSpec,
     StepResult,
     StepRow,
+    Unscored,
 )
 from grpo_practice.store.writer import Writer
 from grpo_practice.types import PlannedStep, Rollout, Sample, Verdict
@@ -264,22 +265,20 @@ class Store:
         )
 
     async def save_rollout(
-        self, branch: Branch, step: int, rollout: Rollout, told: RolloutPrompt
+        self, branch: Branch, step: int, rollout: Rollout, prompt: RolloutPrompt
     ) -> None:
         """The attempt is queued to be recorded, with its verdict where it has one.
 
         It is on disk once anything written after it is, such as the end of its step. Should it
         fail, whoever waits for the next write is told.
         """
-        at = (branch.holder(step), step)
-        save = rollouts.Save(at, rollout, told, branch.judge_id)
+        save = rollouts.Save(branch.holder(step), step, rollout, prompt, branch.judge_id)
         await self._writer.row_soon(rollouts.save, save)
 
-    async def save_verdict(self, branch: Branch, rollout_id: int, verdict: Verdict | str) -> None:
-        """What this branch's verify function said of a rollout that another branch played.
-
-        A text says why it could not: `verify: …` or `judge: …`.
-        """
+    async def save_verdict(
+        self, branch: Branch, rollout_id: int, verdict: Verdict | Unscored
+    ) -> None:
+        """Store what this branch's verify function gave a rollout that another branch played."""
         await self._write_soon(
             lambda db: rollouts.put_verdict(db, rollout_id, branch.judge_id, verdict)
         )

@@ -201,8 +201,8 @@ def _change(db: sqlite3.Connection, name: str, op: OpKind, step: int, *told: Any
 def quarantined(db: sqlite3.Connection, branch: int, *, until: int) -> list[Quarantined]:
     """Return what was kept out of the libraries of a branch's line, up to the step `until`."""
     rows = db.execute(
-        f"""SELECT o.step, o.source, nullif(o.slot, -1), s.question, o.op, 'E' || e.label, o.text,
-                  o.reason
+        f"""SELECT o.step, o.source, nullif(o.slot, -1) AS slot, s.question, o.op,
+                  'E' || e.label AS target, o.text, o.reason
              FROM operations o
              LEFT JOIN groups g USING (branch_id, step, slot)
              LEFT JOIN samples s ON s.sample_id = g.sample_id
@@ -211,7 +211,7 @@ def quarantined(db: sqlite3.Connection, branch: int, *, until: int) -> list[Quar
             ORDER BY o.step, o.op_id""",
         {"line": _line(db, branch, until)},
     )
-    return [Quarantined(*row) for row in rows]
+    return [Quarantined(**row) for row in rows]
 
 
 def _proposals(db: sqlite3.Connection, op_ids: Sequence[int]) -> tuple[Proposal, ...]:

@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from grpo_practice.store import branches, libraries
+from grpo_practice.store.bound_keys import counts_votes
+from grpo_practice.store.queries import references
 from grpo_practice.store.records import Branch, Past, Play
 from grpo_practice.types import Library, Operation, one_vote, sharpens
 
@@ -31,10 +33,6 @@ _SHOWN = """SELECT i.library_id FROM library_items i JOIN experience_texts t
     USING (experience_id, version)
   WHERE i.experience_id = :experience AND (i.version = :version
     OR t.op_id IN (SELECT value FROM json_each(:ops)) OR (:imported AND t.op_id IS NULL))"""
-_COUNTS = """SELECT coalesce(json_extract(identity, '$."practice.method"'), 1) >= 2 FROM branches
-  WHERE branch_id = ?"""
-"""Before votes were counted, no proposal said what it found of the experience it named."""
-
 Votes = dict[int, int]
 """Sample id → its votes for an experience less those against it; one a step."""
 
@@ -95,7 +93,8 @@ def _votes(
 ) -> dict[str, Votes]:
     """Return the votes on each experience of the library; fill `shown` with who held which."""
     imported: Mapping[str, Votes] | None = None
-    counted = [segment for segment in line if db.execute(_COUNTS, segment[:1]).fetchone()[0]]
+    # Before votes were counted, no proposal said what it found of the experience it named.
+    counted = [s for s in line if counts_votes(references.record(db, s[0]).identity)]
     found = dict[str, Votes]()
     for label, experience_id, version in libraries.items(db, library.id):
         name, meaning = f"E{label}", _meaning(db, line, experience_id)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from grpo_practice.store.bound_keys import complete
 from grpo_practice.store.db import get_text
-from grpo_practice.store.resume import ADDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def record(db: sqlite3.Connection, branch_id: int) -> BranchRecord:
 
 def played(db: sqlite3.Connection, branch_id: int) -> dict[str, Any]:
     """How a branch of a practice run plays its groups: its policy, and what runs ahead."""
-    bound = {**ADDED, **record(db, branch_id).identity}
+    bound = complete(record(db, branch_id).identity)
     return {name: bound[f"practice.{name}"] for name in ("group_policy", "overlap")}
 
 

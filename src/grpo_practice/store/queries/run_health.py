@@ -65,7 +65,7 @@ def of(db: sqlite3.Connection, branch: Branch, *, children: bool = False) -> Hea
     return replace(
         _requests(db, branch.run, children=children),
         mute=ended["mute"],
-        shrunk=[Shrunk(*row) for row in _over(db, branch, _SHRUNK)],
+        shrunk=[Shrunk(**row) for row in _over(db, branch, _SHRUNK)],
         timed_out=ended["late"],
         lost=ended["lost"],
         untaught=sum(n for (n,) in _over(db, branch, _UNTAUGHT)),
@@ -81,14 +81,13 @@ SELECT coalesce(sum(r.outcome = 'truncated' AND r.head = ''), 0),
 {UNSUMMED}"""
 
 _SHRUNK = """
-SELECT step, planned, scored, count(*) FROM groups
+SELECT step, planned, scored, count(*) AS groups FROM groups
  WHERE branch_id = ? AND step >= ? AND step < ? AND scored < planned
  GROUP BY 1, 2, 3 ORDER BY 1, 3 DESC"""
 
 _UNTAUGHT = """
-SELECT (SELECT count(*) FROM groups g WHERE g.branch_id = s.branch_id AND g.step = s.step
-          AND g.status = 'failed' AND g.reason NOT LIKE 'ReplyError:%')
-       + coalesce(s.stats ->> 'merge_failed' NOT LIKE 'ReplyError:%', 0)
+SELECT s.unanswered + (SELECT count(*) FROM groups g
+                         WHERE g.branch_id = s.branch_id AND g.step = s.step AND g.unanswered)
   FROM steps s WHERE s.branch_id = ? AND s.step >= ? AND s.step < ?"""
 """A reply that cannot be read would come again; a request without an answer need not."""
 
@@ -141,15 +140,13 @@ def _requests(db: sqlite3.Connection, run: str, *, children: bool) -> Health:
 
 
 _KIND = """CASE
-  WHEN f.kind = 'TimeoutError' THEN 'deadline'
+  WHEN f.kind = 'TimeoutError' OR f.broken = 'deadline' THEN 'deadline'
   WHEN f.kind IN ('CancelledError', 'KeyboardInterrupt', 'SystemExit', 'interrupted')
     THEN 'cancelled'
   WHEN f.kind <> lower(f.kind) THEN 'internal'
   WHEN f.kind NOT IN ('provider', 'endpoint') THEN replace(f.kind, '_', ' ')
   WHEN f.http_status >= 300 THEN 'HTTP ' || f.http_status
-  WHEN f.message LIKE 'the connection broke%' THEN 'cut'
-  WHEN f.message LIKE 'no complete answer in time%' THEN 'deadline'
-  WHEN f.message LIKE 'cannot reach%' OR f.message LIKE 'the proxy lets nothing through%'
-    OR f.message LIKE 'no secure connection%' THEN 'refused'
+  WHEN f.broken = 'cut' THEN 'cut'
+  WHEN f.broken IN ('tls', 'proxy', 'connect') THEN 'refused'
   ELSE 'no usable answer' END"""
 """How a failure on record is said. One that another exception ended has that one's class name."""

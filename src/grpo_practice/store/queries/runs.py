@@ -94,15 +94,16 @@ def config(db: sqlite3.Connection, run: str) -> StoredConfig | None:
 def costs(db: sqlite3.Connection, run: str) -> list[StageCost]:
     """By stage and model, all branches: money spent is spent."""
     rows = db.execute(
-        """SELECT stage, name, sum(calls), sum(tokens_in),
-                  sum(CASE WHEN tries > 0 THEN tokens_cached END),  -- a tool is no request
-                  sum(tokens_out), sum((NOT counted) * calls), sum(cost_micro) / 1e6,
-                  sum((NOT priced) * calls)
+        """SELECT stage, name, sum(calls) AS calls, sum(tokens_in) AS tokens_in,
+                  -- a tool is no request
+                  sum(CASE WHEN tries > 0 THEN tokens_cached END) AS tokens_cached,
+                  sum(tokens_out) AS tokens_out, sum((NOT counted) * calls) AS uncounted,
+                  sum(cost_micro) / 1e6 AS usd, sum((NOT priced) * calls) AS unpriced
              FROM call_sums JOIN invocations USING (invocation_id)
             WHERE run_id = ? GROUP BY stage, name ORDER BY min(step), stage""",
         (run,),
     )
-    return [StageCost(*row) for row in rows]
+    return [StageCost(**row) for row in rows]
 
 
 def last_command(db: sqlite3.Connection, run: str) -> str:

@@ -12,7 +12,7 @@ from grpo_practice.stats import Question
 from grpo_practice.store import step_totals
 from grpo_practice.store.queries.spending import OF_RUN
 from grpo_practice.store.records import Branch
-from grpo_practice.store.rollouts import JUDGED
+from grpo_practice.store.rollouts import JUDGED, usage_of
 from grpo_practice.store.step_totals import TALLY, UNSUMMED
 from grpo_practice.types import STRIKES
 
@@ -150,12 +150,12 @@ def usage(db: sqlite3.Connection, run: str, *, children: bool = False) -> Usage:
     """
     columns = ("tokens_in", "tokens_cached", "tokens_out", "tokens_reasoning")
     # A tool, which is no request, has 0 tokens: they would make 0 of what no endpoint told.
-    tokens = ", ".join(f"sum(CASE WHEN tries > 0 THEN {c} END)" for c in columns)
+    tokens = ", ".join(f"sum(CASE WHEN tries > 0 THEN {c} END) AS {c}" for c in columns)
     row = db.execute(
-        f"""SELECT {tokens}, sum(cost_micro) FROM call_sums {OF_RUN}""",
+        f"SELECT {tokens}, sum(cost_micro) AS cost_micro FROM call_sums {OF_RUN}",
         {"run": run, "children": children},
     ).fetchone()
-    return Usage(*row)
+    return usage_of(row)
 
 
 def unpriced(db: sqlite3.Connection, run: str, *, children: bool = False) -> dict[str, int]:

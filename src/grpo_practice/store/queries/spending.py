@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from grpo_practice.calls import Usage
+from grpo_practice.store.bound_keys import agent_of
+from grpo_practice.store.rollouts import usage_of
 
 OF_RUN = """JOIN invocations USING (invocation_id) JOIN runs USING (run_id)
             WHERE (run_id = :run OR (:children AND parent_run_id = :run))"""
@@ -82,27 +84,30 @@ class Piloted:
 def spent(db: sqlite3.Connection, run: str) -> list[Spent]:
     """The answered calls of a run and of the runs it made."""
     columns = ("tokens_in", "tokens_cached", "tokens_out", "tokens_reasoning")
-    sums = ", ".join(f"sum(CASE WHEN counted THEN {c} END)" for c in columns)
-    unpriced = ", ".join(f"sum(CASE WHEN counted AND NOT priced THEN {c} END)" for c in columns)
+    sums = ", ".join(f"sum(CASE WHEN counted THEN {c} END) AS {c}" for c in columns)
+    unpriced = ", ".join(
+        f"sum(CASE WHEN counted AND NOT priced THEN {c} END) AS unpriced_{c}" for c in columns
+    )
     rows = db.execute(
-        f"""SELECT stage, name, answered_by, sum(tries), {sums}, sum(cost_micro),
-              sum((NOT counted) * calls), {unpriced}, max(most_tokens), max(most_out),
-              max(most_micro)
+        f"""SELECT stage, name, answered_by, sum(tries) AS tries, {sums},
+              sum(cost_micro) AS cost_micro, sum((NOT counted) * calls) AS uncounted, {unpriced},
+              max(most_tokens) AS most_tokens, max(most_out) AS most_out,
+              max(most_micro) AS most_micro
              FROM call_sums {OF_RUN} GROUP BY 1, 2, 3""",
         {"run": run, "children": True},
-    ).fetchall()
+    )
     return [
         Spent(
-            stage=row[0],
-            name=row[1],
-            answered_by=row[2],
-            tries=row[3],
-            usage=Usage(*row[4:9]),
-            uncounted=row[9],
-            unpriced=Usage(*row[10:14]),
-            most_tokens=row[14],
-            most_out=row[15],
-            most_micro=row[16],
+            stage=row["stage"],
+            name=row["name"],
+            answered_by=row["answered_by"],
+            tries=row["tries"],
+            usage=usage_of(row),
+            uncounted=row["uncounted"],
+            unpriced=Usage(**{c: row[f"unpriced_{c}"] for c in columns}),
+            most_tokens=row["most_tokens"],
+            most_out=row["most_out"],
+            most_micro=row["most_micro"],
         )
         for row in rows
     ]
@@ -111,10 +116,11 @@ def spent(db: sqlite3.Connection, run: str) -> list[Spent]:
 def lost(db: sqlite3.Connection, run: str) -> list[Lost]:
     """The requests of a run, and of the runs it made, that gave no usable answer."""
     rows = db.execute(
-        f"SELECT stage, sum(tries), sum(tries * maybe_paid) FROM failures {OF_RUN} GROUP BY stage",
+        f"""SELECT stage, sum(tries) AS tries, sum(tries * maybe_paid) AS maybe_paid
+             FROM failures {OF_RUN} GROUP BY stage""",
         {"run": run, "children": True},
     )
-    return [Lost(*row) for row in rows]
+    return [Lost(**row) for row in rows]
 
 
 def figures(
@@ -149,10 +155,11 @@ def _figures(
     db: sqlite3.Connection, of: Likeness, which: str, asked: dict[str, object]
 ) -> Figures | None:
     columns = ("tokens_in", "tokens_out", "seconds")
-    parts = ", ".join(f"avg({c}), avg({c} * {c} * 1.0)" for c in columns)
+    parts = ", ".join(f"avg({c}) AS {c}, avg({c} * {c} * 1.0) AS {c}_squared" for c in columns)
     row = db.execute(
-        f"""SELECT count(*), {parts}, coalesce(sum(tokens_cached), 0) * 1.0 / sum(tokens_in),
-              avg(coalesce(libraries.n, 0))
+        f"""SELECT count(*) AS calls, {parts},
+              coalesce(sum(tokens_cached), 0) * 1.0 / sum(tokens_in) AS cached_share,
+              avg(coalesce(libraries.n, 0)) AS experiences
              FROM calls JOIN branches USING (branch_id) JOIN runs ON runs.run_id = branches.run_id
              LEFT JOIN steps ON steps.branch_id = calls.branch_id AND steps.step = calls.step
              LEFT JOIN libraries
@@ -161,10 +168,18 @@ def _figures(
               AND tokens_out IS NOT NULL AND ({which})""",
         asked,
     ).fetchone()
-    if not row[0]:
+    if not row["calls"]:
         return None
-    means = [(row[i], max(row[i + 1] - row[i] ** 2, 0.0) ** 0.5) for i in (1, 3, 5)]
-    return Figures(of, row[0], means[0], means[1], means[2], row[7] or 0.0, row[8])
+    spreads = {c: max(row[f"{c}_squared"] - row[c] ** 2, 0.0) ** 0.5 for c in columns}
+    return Figures(
+        of=of,
+        calls=row["calls"],
+        tokens_in=(row["tokens_in"], spreads["tokens_in"]),
+        tokens_out=(row["tokens_out"], spreads["tokens_out"]),
+        seconds=(row["seconds"], spreads["seconds"]),
+        cached_share=row["cached_share"] or 0.0,
+        experiences=row["experiences"],
+    )
 
 
 def newest(db: sqlite3.Connection) -> tuple[int, int]:
@@ -187,13 +202,13 @@ def since(db: sqlite3.Connection, run: str, mark: tuple[int, int]) -> Piloted:
     ).fetchone()
     columns = ("tokens_in", "tokens_cached", "tokens_out", "tokens_reasoning", "cost_micro")
     sums = ", ".join(
-        f"CASE WHEN count({c}) = count(*) THEN coalesce(sum({c}), 0) END" for c in columns
+        f"CASE WHEN count({c}) = count(*) THEN coalesce(sum({c}), 0) END AS {c}" for c in columns
     )
     row = db.execute(
         f"SELECT {sums} FROM calls {OF_RUN} AND call_id > :call",
         {"run": run, "children": True, "call": call},
     ).fetchone()
-    return Piloted(questions, rollouts, reward, Usage(*row))
+    return Piloted(questions, rollouts, reward, usage_of(row))
 
 
 def informative(db: sqlite3.Connection, run: str) -> tuple[int, int]:
@@ -228,9 +243,9 @@ def turns(db: sqlite3.Connection, identity: Mapping[str, Any]) -> tuple[int, flo
 
     Those that an error ended are left out.
     """
-    wanted = _agent_of(json.loads(json.dumps(dict(identity))))
+    wanted = agent_of(json.loads(json.dumps(dict(identity))))
     found = db.execute("SELECT branch_id, identity FROM branches").fetchall()
-    alike = [row[0] for row in found if _agent_of(json.loads(row[1])) == wanted]
+    alike = [row[0] for row in found if agent_of(json.loads(row[1])) == wanted]
     n, mean, squares = 0, 0.0, 0.0
     for branch in alike:
         row = db.execute(
@@ -243,12 +258,6 @@ def turns(db: sqlite3.Connection, identity: Mapping[str, Any]) -> tuple[int, flo
         return 0, 0.0, 0.0
     mean /= n
     return n, mean, max(squares / n - mean**2, 0.0) ** 0.5
-
-
-def _agent_of(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """What an identity says of the agent, whether the run practises or evaluates it."""
-    keys = {key.removeprefix("evaluation."): value for key, value in identity.items()}
-    return {key: value for key, value in keys.items() if key.startswith("agent.")}
 
 
 def calls_at(

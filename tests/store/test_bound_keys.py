@@ -1,0 +1,52 @@
+"""One module knows what the keys of a stored identity mean."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from grpo_practice.store.bound_keys import LATER_KEYS, agent_of, counts_votes, has_own_agent
+
+ROOT = Path(__file__).parents[2] / "src/grpo_practice"
+READERS = [
+    path
+    for room in ("store", "reports")
+    for path in sorted((ROOT / room).rglob("*.py"))
+    if path.name not in ("bound_keys.py", "shortfalls.py")  # the latter's are advice for a person
+]
+KEY = re.compile(r"(evaluation\.)?(agent|practice|verify)\.[a-z_.0-9]*")
+
+
+def keys(source: str) -> list[str]:
+    """Return every key of an identity that stands in a source text."""
+    return [
+        node.value
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if KEY.fullmatch(node.value.strip("$.\"'"))
+    ]
+
+
+@pytest.mark.parametrize("path", READERS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_other_module_reads_a_key_of_an_identity(path: Path) -> None:
+    found = keys(path.read_text("utf-8"))
+    assert found == [], "give store/bound_keys.py a function that says what the key means"
+
+
+def test_a_key_is_seen() -> None:
+    assert keys("identity['practice.method']") == ["practice.method"]
+
+
+@pytest.mark.parametrize("at", ["", "evaluation."])
+def test_an_agent_is_the_same_in_a_practice_run_and_in_its_evaluation(at: str) -> None:
+    identity = {f"{at}agent.type": "python", f"{at}agent.function": "a.py:f", "practice.epochs": 1}
+    assert agent_of(identity) == {"agent.type": "python", "agent.function": "a.py:f"}
+    assert has_own_agent(identity)
+    assert not has_own_agent({f"{at}agent.type": "simple"})
+
+
+def test_what_was_stored_before_a_key_existed_is_known_of_it() -> None:
+    assert not counts_votes({})
+    assert counts_votes({"practice.method": 2})
+    assert LATER_KEYS["practice.overlap"] == 0.0
