@@ -149,11 +149,11 @@ def _show_quarantined(found: "Sequence[Quarantined]") -> None:
 
 
 def _show(found: "ExperienceHistory", evidence: "Evidence | None") -> None:
-    from grpo_practice.practice.evidence import told
+    from grpo_practice.practice.evidence import evidence_text
 
     say(f"{found.id} of {found.run}", style="bold")
     say(found.text or "(removed)")
-    facts([("evidence", told(evidence) if evidence else "")])
+    facts([("evidence", evidence_text(evidence) if evidence else "")])
     if found.imported is not None:
         facts([("at the start", f"from another run: {found.imported}")])
     for change in found.changes:

@@ -79,7 +79,7 @@ def supported(
     known = set[Phrase]().union(*map(phrases, own))
     wanted = [phrases(op.text or "") - known for op in merged]
     texts = {text for pages in proposed for said in pages.values() for text in said}
-    found = _found(texts, set[Phrase]().union(*wanted))
+    found = _phrases_in(texts, set[Phrase]().union(*wanted))
     return tuple(
         _checked(op, _behind(op, proposed), sorted(said), found)
         for op, said in zip(merged, wanted, strict=True)
@@ -112,7 +112,7 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(text.casefold())
 
 
-def _found(texts: Iterable[str], wanted: Set[Phrase]) -> dict[str, set[Phrase]]:
+def _phrases_in(texts: Iterable[str], wanted: Set[Phrase]) -> dict[str, set[Phrase]]:
     """Return text → which of the phrases stand in it."""
     first = {phrase[0] for phrase in wanted}
     found = {}

@@ -328,14 +328,14 @@ def show_library(
     if not experiences:
         say(f"no experiences ({name} is empty)")
         return
-    from grpo_practice.practice.evidence import told
+    from grpo_practice.practice.evidence import evidence_text
 
     say(f"{count(len(experiences), 'experience')} in {name}:")
     rows = list[tuple[str, str]]()
     for e in experiences[:limit]:
         rows.append((e.id, e.text))
         if evidence:
-            rows.append(("", told(evidence[e.id])))
+            rows.append(("", evidence_text(evidence[e.id])))
     facts(rows)
     if limit is not None and len(experiences) > limit:
         say(f"  and {len(experiences) - limit} more: {PROGRAM} experiences list --run {run}")
