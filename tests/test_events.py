@@ -10,7 +10,6 @@ from typing import get_args
 
 import pytest
 
-from grpo_practice.app.configs import EvalFlags
 from grpo_practice.calls import Entry
 from grpo_practice.errors import PausedError
 from grpo_practice.events import (
@@ -152,7 +151,7 @@ async def test_a_run_that_goes_on_reports_what_it_replays_as_such(project: Proje
 async def test_a_run_scored_again_starts_and_finishes_its_rollouts(project: Project) -> None:
     await project.evaluate()
     project.events.clear()
-    await project.evaluate(flags=EvalFlags(verify="contains"))
+    await project.evaluate(verify="contains")
     started = [e for e in project.events if isinstance(e, RolloutStarted)]
     assert len(started) == 12
     assert not unended(project.events)

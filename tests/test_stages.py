@@ -73,7 +73,7 @@ stages.STAGES["reflect"] = stages.StageSpec(
 from grpo_practice import sim
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.errors import ConfigError
-from grpo_practice.forecast.estimate import Remaining, forecast_line
+from grpo_practice.forecast.estimate import StageCalls, forecast_line
 from grpo_practice.forecast.range import Range
 from grpo_practice.llm.prices import Prices
 from grpo_practice.prompts import SLOTS, load_prompts
@@ -95,7 +95,7 @@ for name, ask in {
         said[name] = str(e)
 model = ModelConfig.model_validate({"model_provider": {"model": "sim"}})
 with Store(Path(sys.argv[1])) as store:
-    left = Remaining("practice", "reflect", model, Range(3, 3), 1)
+    left = StageCalls("practice", "reflect", model, Range(3, 3), 1)
     line = forecast_line(store, Prices({}), "r", left)
 said["forecast"] = [line.stage, list(line.tokens_in), list(line.tokens_out)]
 print(json.dumps(said))
