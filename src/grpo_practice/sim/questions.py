@@ -36,7 +36,7 @@ class Topic:
     """Numbers for a question; not every draw gives a usable one."""
     answer: Sum
     slips: tuple[Sum, Sum]
-    """What two common mistakes come to."""
+    """Answers that two common mistakes lead to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Question:
     """A question of this world, read from a text."""
 
     text: str
-    """Its own words, without what stands around them."""
+    """The question's own words, without the text around them."""
     topic: str
     answer: int | str
     slips: tuple[int | str, int | str]
