@@ -45,7 +45,7 @@ class RunStarted(_Timed):
     rollouts: int
     """Planned over all steps."""
     done: int
-    """Of these, settled before: stored, and not to be played again."""
+    """Rollouts among these that are stored already, and not played again."""
     simulated: bool = False
 
 

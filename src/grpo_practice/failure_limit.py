@@ -23,7 +23,7 @@ class FailureLimit:
     step: int = 0
     """The one it can be restarted at; 0 also for an evaluation."""
     _reasons: Counter[str] = field(default_factory=Counter)
-    """Of each kind: how many."""
+    """Message kind → number of errors."""
     _first: dict[str, str] = field(default_factory=dict)
     """Of each kind: the first one as it was said."""
 

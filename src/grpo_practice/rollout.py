@@ -131,7 +131,7 @@ class GroupJob:
     attempts: int
     """May grow once these have ended: the job can then be played again, for the others."""
     stored: Mapping[int, Rollout] = field(default_factory=dict)
-    """Attempt → rollout. What is not settled is played again."""
+    """Attempt → rollout; one that is not settled is played again."""
     done: dict[int, Rollout] = field(default_factory=dict)
 
     def open_attempts(self) -> Iterator[AttemptKey]:
@@ -164,7 +164,7 @@ async def play_groups(
     """Play every attempt of every job, `concurrency` at once, starting in order.
 
     `jobs` is read as it is needed, so it may be as long as it likes. `on_group` is awaited once
-    per job, in the order the groups end. What `play` or `on_group` raises stops all of it.
+    per job, in the order the groups end. An error of `play` or `on_group` stops all of it.
     """
     feed = _attempts(jobs)
 

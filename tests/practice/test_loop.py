@@ -1,6 +1,7 @@
 """Which group is played when, and with what: the loop against models whose answers can be held."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from grpo_practice.events import (
     StepFinished,
     StepStarted,
 )
-from grpo_practice.practice import gates
+from grpo_practice.practice import gates, step
 from grpo_practice.store import Store
 from grpo_practice.types import Group
 from tests.fakes import cancelling
@@ -222,3 +223,20 @@ async def test_2_28_what_a_group_read_on_one_site_alone_is_kept_out(
     rows = world.query("SELECT slot, status, reason, domains FROM operations WHERE slot < 0")
     alone = "it is distilled from pages of one site alone: evil.example"
     assert set(rows) == {(-1, "quarantined", alone, '["evil.example"]')}
+
+
+async def test_what_the_last_gate_refuses_enters_no_library(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse_all(step: gates.Merge, change: gates.Change) -> gates.Change:
+        assert step.proposed
+        refused = [replace(op, refused="no", rule="outvoted") for op in change.merged]
+        return gates.Change(tuple(refused))
+
+    await world.run()
+    assert world.query("SELECT count(*) FROM experiences") == [(2,)]
+    other = World(world.folder / "other")
+    monkeypatch.setattr(step, "GATES", [*gates.GATES, refuse_all])
+    await other.run()
+    assert other.query("SELECT count(*) FROM experiences") == [(0,)]
+    assert other.query("SELECT DISTINCT status FROM operations WHERE slot < 0") == [("refused",)]

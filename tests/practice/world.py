@@ -56,6 +56,7 @@ class World:
     _emitted: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
+        self.folder.mkdir(exist_ok=True)
         with Store(self.folder / "p.db") as store:
             upload(store, GROUPS)
 

@@ -11,7 +11,7 @@ from typing import Literal, TypeVar, get_args
 
 from grpo_practice.calls import Chat, Message, Reply
 from grpo_practice.errors import ContextOverflowError, StepError, unanswered
-from grpo_practice.practice.informative import status_of
+from grpo_practice.practice.informative import group_advantages, status_of
 from grpo_practice.practice.reading import chars_in, chars_of, shortened
 from grpo_practice.practice.replies import read_lessons, read_operations, read_summary
 from grpo_practice.practice.teacher import GroupKey, Teacher
@@ -25,7 +25,6 @@ from grpo_practice.practice.transcript import (
 )
 from grpo_practice.prompts.system import experience_lines
 from grpo_practice.rollout import task_group
-from grpo_practice.stats import advantages
 from grpo_practice.types import (
     Answer,
     Distilled,
@@ -51,9 +50,9 @@ class Task:
     teacher: Teacher
     group: Group
     library: Library
-    """What is edited."""
+    """The library that is edited."""
     shown: Library
-    """What the attempts were played with; an earlier one where the group was played early."""
+    """Library the attempts were played with; an earlier one for an early group."""
     at: GroupKey
 
 
@@ -289,14 +288,13 @@ def _ranked(
 
     Equal ones keep their order. A summary has taken up the judgement, a transcript has not.
     """
-    rewards = [rollout.reward or 0.0 for rollout in rollouts]
-    found = advantages(rewards)
-    order = sorted(range(len(found)), key=lambda i: -found[i])
+    worth = group_advantages(rollouts)
+    order = sorted(range(len(worth)), key=lambda i: -worth[i])
     return [
         {
             **attempts[i],
-            "reward": f"{rewards[i]:g}",
-            "rank": 1 + sum(a > found[i] for a in found),
+            "reward": f"{rollouts[i].reward or 0.0:g}",
+            "rank": 1 + sum(other > worth[i] for other in worth),
             "judgement": judgement(rollouts[i]) if attempts[i]["kind"] == "attempt" else None,
         }
         for i in order
@@ -306,7 +304,7 @@ def _ranked(
 def judgement(rollout: Rollout) -> str | None:
     """Say why an attempt has its reward, as far as the verify function does.
 
-    Of one that was cut off before it answered no function was asked: the reason on record is
+    No function was asked about one that was cut off before it answered: the reason on record is
     written for the user, and may name settings.
     """
     if not rollout.played.answered:
@@ -326,7 +324,7 @@ def confirmations(lessons: Iterable[Lesson]) -> tuple[Operation, ...]:
 async def propose(
     teacher: Teacher, sample: Sample, lessons: Sequence[Lesson], library: Library, at: GroupKey
 ) -> tuple[Operation, ...]:
-    """Ask which edits the lessons call for. Where they only confirm something, no call.
+    """Ask which edits the lessons call for; make no call where they only confirm something.
 
     Raises:
         ReplyError: No reply could be read.

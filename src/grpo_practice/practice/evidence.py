@@ -21,7 +21,7 @@ REWARD_WEIGHT = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What speaks for one experience, and what against it."""
+    """Evidence for one experience, and against it."""
 
     votes: Mapping[int, int] = field(default_factory=dict)
     """Sample id → its votes for the experience less those against it."""

@@ -20,16 +20,16 @@ def status_of(group: Group, *, truth: bool) -> Status:
     teachable = group.teachable
     if len(teachable) < 2:
         return "too_few"
-    differ = _rewards_differ(teachable) if truth else _answers_differ(teachable)
+    if truth:
+        differ = any(group_advantages(teachable))
+    else:
+        differ = len({answer_given(r) for r in teachable}) > 1
     return "scored" if differ else "uniform"
 
 
-def _rewards_differ(rollouts: Sequence[Rollout]) -> bool:
-    return any(advantages([r.reward or 0.0 for r in rollouts]))
-
-
-def _answers_differ(rollouts: Sequence[Rollout]) -> bool:
-    return len({answer_given(r) for r in rollouts}) > 1
+def group_advantages(rollouts: Sequence[Rollout]) -> list[float]:
+    """Return the advantage of each rollout over its group: what teaches, and how it is ranked."""
+    return advantages([rollout.reward or 0.0 for rollout in rollouts])
 
 
 def answer_given(rollout: Rollout) -> str:

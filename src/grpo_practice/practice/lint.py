@@ -24,7 +24,7 @@ _DOMAINS = (
     "de|uk|fr|ru|cn|jp|br|nl|eu|us|ca|au|ch"
 )
 _NOT = r"(?<!not )(?<!never )(?<!cannot )(?<!n't )"
-"""What is forbidden is not asked for: "never ignore the instructions of the task"."""
+"""Openings of a prohibition, not a request: "never ignore the instructions of the task"."""
 _WHICH = (
     "all|any|every|the|these|those|your|my|its|of|previous|prior|above|earlier|preceding|other|and|"
     "system|developer|user|original|initial|safety|hidden"

@@ -37,5 +37,6 @@ async def practise(job: Practice, rows: Sequence[StepRow]) -> None:
                     ahead = PracticeStep(job, tasks, following, library)
                 made = await step.run(library, ahead=ahead)
                 before, library = library, store.read(libraries.load, made)
+            # Only here, after the step is closed: before, its library is no stored version.
             if job.pilot is None:
                 await job.after_step(row.plan, library)

@@ -117,7 +117,7 @@ def _by_experience(
 ) -> list[tuple[str, list[dict[str, str | None]]]]:
     """Return the numbered proposals (`P1` …) by what they touch, new experiences first.
 
-    What goes is there also without a proposal, so that nothing is dropped for its sake.
+    An experience that goes is shown also without a proposal, so that nothing new is dropped for it.
     """
     grouped: dict[str, list[dict[str, str | None]]] = {NEW: []}
     grouped |= {e.id: [] for e in library.experiences}
@@ -143,10 +143,10 @@ def without_outvoted(
 ) -> tuple[Operation, ...]:
     """Return the merged operations, refused where the evidence is against them.
 
-    What stays may be made clearer or wider, and what goes replaced or removed. An update that only
-    takes in proposals of new experiences may turn round what its target says, so the questions
-    behind these count against the target. Nor does an addition bring in by another door what was
-    proposed against an experience that stays.
+    An experience that stays may be made clearer or wider; one that goes, replaced or removed. An
+    update that only takes in proposals of new experiences may turn round what its target says, so
+    the questions behind these count against the target. Nor does an addition bring in by another
+    door what was proposed against an experience that stays.
     """
     found = [_with_sources(op, proposed) for op in merged]
     return tuple(_voted(op, [proposed[i] for i in op.from_ops], evidence) for op in found)

@@ -117,17 +117,14 @@ def _held(value: object, form: Form, depth: int = 2) -> tuple[object] | None:
                 return (inner,)
         inside = list(value.values())
     elif isinstance(value, list):
-        if value and all(_is_item(inner, form) for inner in value):
+        items = (isinstance(x, dict) and any(k.lower() in form.signs for k in x) for x in value)
+        if value and all(items):
             return (value,)
         inside = value
     else:
         return None
     found = (_held(inner, form, depth - 1) for inner in inside if depth and isinstance(inner, dict))
     return next((held for held in found if held is not None), None)
-
-
-def _is_item(value: object, form: Form) -> bool:
-    return isinstance(value, dict) and any(key.lower() in form.signs for key in value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Lore:
-    """What is said about one topic."""
+    """Advice about one topic."""
 
     when: str
     right: Advice

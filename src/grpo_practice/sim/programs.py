@@ -1,4 +1,4 @@
-"""What the simulated student computes with a Python tool: the sum of its way, as a program."""
+"""Programs that the simulated student runs with a Python tool: the sum of its way."""
 
 from collections.abc import Mapping
 

@@ -38,7 +38,7 @@ def unit(*parts: object) -> float:
 
 
 class _Strict:
-    """What a world file may hold: the fields below, and nothing else."""
+    """The fields that a world file may hold, and nothing else."""
 
     __slots__ = ()
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -54,7 +54,7 @@ class Difficulty(_Strict):
 
 @dataclass(frozen=True, slots=True)
 class Rule(_Strict):
-    """What an experience does when the world's table does not say."""
+    """Effect of an experience that the world's table does not list."""
 
     p_help: float = 0.4
     p_null: float = 0.3

@@ -1,4 +1,4 @@
-"""What each experience of a library is really worth in a world, and which are worth having."""
+"""The true worth of each experience of a library in a world, and the best ones to have."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ SUBSETS = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What each experience is worth, in mean score (0.01 is one point). Shape of both: [m]."""
+    """Worth of each experience, in mean score (0.01 is one point). Shape of both: [m]."""
 
     keys: tuple[str, ...]
     leave_one_out: tuple[float, ...]
