@@ -9,7 +9,7 @@ from time import monotonic
 class Clock:
     """A stopwatch of a program's own time, beginning now.
 
-    It stands still while requests are in flight. Each then adds the seconds that its answer took;
+    The clock stands still while requests are in flight. Each then adds the seconds of its answer;
     a stored answer adds the seconds it once took. Simultaneous requests count once.
     """
 

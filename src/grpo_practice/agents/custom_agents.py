@@ -31,7 +31,7 @@ GRACE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ProgramContext:
-    """What a program is given besides question and system prompt."""
+    """The model, attempt and time limit, given to a program besides question and system prompt."""
 
     base_url: str
     """OpenAI-compatible address of its model, for this rollout only."""
@@ -51,7 +51,7 @@ class Program(Protocol):
     """The user's code, as it is called.
 
     Raises:
-        AgentError: It failed. Whatever it started has ended.
+        AgentError: The program failed. Whatever it started has ended.
     """
 
     async def __call__(self, question: str, system: str, context: ProgramContext) -> str:
@@ -62,7 +62,7 @@ class Program(Protocol):
 class CustomAgent:
     """An `Agent` that runs a program, until the rollout's time is over.
 
-    What the program asks at its address goes through the chat of the rollout.
+    The program's requests at its address go through the chat of the rollout.
 
     Args:
         program: Program to run.

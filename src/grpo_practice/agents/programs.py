@@ -110,7 +110,7 @@ class FunctionProgram:
 class CommandProgram:
     """A `Program` that runs a command for each rollout: JSON on its stdin, JSON on its stdout.
 
-    The command and all that it started end with the rollout. Its environment has an address and a
+    The command and all that it started end with the rollout. The environment has an address and a
     key that serve this rollout, and no other key.
 
     Args:

@@ -12,7 +12,7 @@ from grpo_practice.export.enhanced_agent import ExportedAgent, Measured, Provena
 from grpo_practice.export.render import Files, render, render_files
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.redact import REDACTED
-from grpo_practice.reports.run_reports import KnownScore, measured, measured_with
+from grpo_practice.reports.known_scores import KnownScore, measured, measured_with
 from grpo_practice.store import Store, libraries
 from grpo_practice.store.queries import references, runs
 from grpo_practice.store.run_names import eval_name

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from grpo_practice.errors import ConfigError
-from grpo_practice.reports.run_reports import measured
+from grpo_practice.reports.known_scores import measured
 from grpo_practice.store import Store, branches, libraries, steps
 from grpo_practice.store.queries import references, runs
 from grpo_practice.store.records import RunRow, StepRow

@@ -4,7 +4,7 @@ import asyncio
 import gc
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,12 @@ from urllib.parse import urlsplit
 from grpo_practice.app.clients import SIM_URL, endpoint_of
 from grpo_practice.app.specs import simulated
 from grpo_practice.chat_server.server import listening
-from grpo_practice.config import Environment, load_eval
+from grpo_practice.config import Environment, load_eval, read_environment
 from grpo_practice.config.identity import identity_of
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.base import check_name
 from grpo_practice.errors import ConfigError
+from grpo_practice.events import Emit, Notice
 from grpo_practice.llm.endpoint import Endpoint, shown_url
 from grpo_practice.llm.http import Http
 from grpo_practice.llm.prices import Prices
@@ -31,7 +32,7 @@ from grpo_practice.serve.upstream import Upstream
 from grpo_practice.store import Store, recorded_runs
 from grpo_practice.store.bound_keys import agent_of
 from grpo_practice.store.recorded_runs import RecordedSpec
-from grpo_practice.text import is_loopback
+from grpo_practice.text import LOOPBACK, is_loopback
 from grpo_practice.types import Library
 
 CONNECTIONS = 512
@@ -59,6 +60,57 @@ class Prepared:
         if urls == (SIM_URL,):
             return "the simulated endpoint in this program"
         return ", ".join(map(shown_url, urls))
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """An agent that is being served."""
+
+    url: str
+    prepared: Prepared
+    counts: Counts
+    """Totals of what has passed so far."""
+    recorder: Recorder | None
+    """Recorder of what passes; None where nothing is kept."""
+
+
+async def serve_agent(
+    agent: Path,
+    port: int,
+    record: tuple[Store, str, str] | None,
+    *,
+    on_ready: Callable[[Served], None],
+    emit: Emit,
+) -> None:
+    """Serve the agent in a file until this call is cancelled.
+
+    Args:
+        agent: File, as `export-agent` writes it.
+        port: 0 takes any free one.
+        record: Database, run and command to keep all that passes under.
+        on_ready: Called once requests are answered.
+        emit: Told what a person should know.
+
+    Raises:
+        ConfigError: As `prepare`, `recording` and `serve` do.
+    """
+
+    def notice(text: str) -> None:
+        emit(Notice(text))
+
+    prepared = prepare(agent, read_environment(os.environ))
+    for text in prepared.notices:
+        notice(text)
+    with ExitStack() as stack:
+        recorder = None
+        if record is not None:
+            store, run, command = record
+            recorder = stack.enter_context(recording(store, run, prepared, command, notice))
+
+        def ready(bound: int, counts: Counts) -> None:
+            on_ready(Served(f"http://{LOOPBACK}:{bound}/v1", prepared, counts, recorder))
+
+        await serve(prepared, port, recorder=recorder, on_ready=ready, notice=notice)
 
 
 def prepare(agent: Path, env: Environment) -> Prepared:

@@ -32,7 +32,7 @@ class _Repeats:
 class Relay:
     """The requests that a program makes in one play of a scope.
 
-    What the program sets goes before the configured settings, but the seed is always the scope's;
+    The program's settings go before the configured ones, but the seed is always the scope's;
     where it repeats a request, it gets another sample. A request that it gave up and makes again
     is the same one, and is paid once.
 
@@ -50,10 +50,10 @@ class Relay:
     async def __call__(self, request: ChatRequest, *, limit_s: float | None = None) -> Reply:
         """Return the stored reply, or a new one that is committed.
 
-        Where the caller is cancelled, the request goes on and its reply is kept.
+        If the caller is cancelled, the request goes on and its reply is kept.
 
         Raises:
-            RequestError: It cannot be asked as it is written.
+            RequestError: The request cannot be asked as it is written.
             TimeoutError: `limit_s` was reached.
             EndpointError, EndpointRefusedError, PausedError: As from any `Chat`.
         """
@@ -71,7 +71,7 @@ class Relay:
             task.add_done_callback(lambda task: self._done(repeats, r, task))
             self._tasks.add(task)
         try:
-            return await asyncio.shield(task)
+            return await asyncio.shield(task)  # a caller that goes must not take a paid reply along
         except asyncio.CancelledError:
             if not task.cancelled():
                 repeats.abandoned[r] = task

@@ -32,7 +32,7 @@ class RequestError(Exception):
     """An error answer in the form of the OpenAI API.
 
     Args:
-        message: What is wrong. Secrets in it are replaced.
+        message: Sentence that says what is wrong. Secrets in it are replaced.
         status: HTTP status.
         kind: `type` of the error.
         param: Body key that is wrong.
@@ -81,7 +81,7 @@ def read_request(raw: bytes) -> ChatRequest:
     """Return what the body of a chat completion asks for, lone surrogates replaced.
 
     Raises:
-        RequestError: It is no such body; the error names the key that is wrong.
+        RequestError: The body is another one; the error names the key that is wrong.
     """
     body = _body(raw)
     stream, options = body.pop("stream", None), body.pop("stream_options", None) or {}
@@ -109,7 +109,7 @@ def one_reply(request: ChatRequest) -> ChatRequest:
     """Return the request without `n` and `logprobs`, where it asks for one plain reply.
 
     Raises:
-        RequestError: It asks for several choices, or for log-probabilities, which are not kept.
+        RequestError: Several choices are asked for, or log-probabilities, which are not kept.
     """
     n = request.settings.get("n", 1)
     if n != 1 or isinstance(n, bool):

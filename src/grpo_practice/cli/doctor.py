@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from grpo_practice.cli.options import ConfigOption, DbOption, JsonOption, SetOption, database
-from grpo_practice.cli.terminal.formatting import count, note, print_json, say
+from grpo_practice.cli.options import ConfigOption, DbOption, JsonOption, SetOption, workspace
+from grpo_practice.cli.terminal.formatting import count, print_json, say, tell
 
 if TYPE_CHECKING:
-    from grpo_practice.doctor.diagnosis import Diagnosis
+    from grpo_practice.workspace import Diagnosis
 
 STYLES = {"ok": None, "warning": "yellow", "problem": "red"}
 
@@ -27,12 +27,7 @@ def doctor(
 
     Example: grpo-practice doctor --config practice.yaml
     """
-    import asyncio
-
-    from grpo_practice.doctor.diagnose import DoctorRequest, diagnose
-
-    request = DoctorRequest(database=database(db), config=config, overrides=set_ or [])
-    diagnosis = asyncio.run(diagnose(request, note))
+    diagnosis = workspace(db).doctor(config, sets=set_ or [], on_event=tell)
     if json:
         print_json(diagnosis.document())
     else:

@@ -1,7 +1,7 @@
 """`eval`: play and score every question of a dataset."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,10 +11,8 @@ from grpo_practice.cli.cap_options import (
     MaxRequestsOption,
     MaxTokensOption,
     PilotOption,
-    caps,
+    forecast_only,
     given,
-    show_forecast,
-    working_store,
 )
 from grpo_practice.cli.options import (
     AgainOption,
@@ -24,9 +22,12 @@ from grpo_practice.cli.options import (
     RestartOption,
     SetOption,
     VerboseOption,
-    as_typed,
+    workspace,
 )
 from grpo_practice.cli.terminal.formatting import print_json
+
+if TYPE_CHECKING:
+    from grpo_practice.workspace import EvalOptions
 
 
 def evaluate(
@@ -76,16 +77,9 @@ def evaluate(
 
     Example: grpo-practice eval --model gpt-4o-mini --dataset mine --verify math -k 4
     """
-    from grpo_practice.app.evaluation_run import prepare_eval, run_eval
-    from grpo_practice.app.request import EvalRequest
-    from grpo_practice.app.session import Session
-    from grpo_practice.app.shutdown import run_until_stopped
+    from grpo_practice.cli.terminal.forecast_view import show_forecast
     from grpo_practice.cli.terminal.progress_view import progress
     from grpo_practice.cli.terminal.reports_view import show_eval, show_transcripts
-    from grpo_practice.forecast.estimate import Forecast
-    from grpo_practice.forecast.remaining_calls import forecast
-    from grpo_practice.pilot import run_pilot
-    from grpo_practice.reports.run_reports import EvalReport
 
     flags = {
         "exp_id": exp_id,
@@ -94,35 +88,34 @@ def evaluate(
         "pass_k": pass_k,
         "concurrency": concurrency,
     }
-    request = EvalRequest(
-        config=config,
-        agent=agent,
-        model=model,
-        verify=verify,
-        sets=set_ or [],
-        values=given(flags),
-        caps=caps(max_cost, max_tokens, max_requests),
-        restart_step=restart_step,
-        again=again,
-        limit=limit,
-        rejudge=rejudge,
-        run=run,
-    )
-    report: EvalReport | Forecast
-    with working_store(db, dry_run=dry_run, pilot=pilot) as store:
-        with progress(json=json) as emit:
-            job = prepare_eval(Session(store, emit, as_typed(), verbose), request)
-            if dry_run:
-                report = forecast(job)
-            elif pilot is not None:
-                report = run_until_stopped(job.session, run_pilot(job, pilot))
-            else:
-                report = run_until_stopped(job.session, run_eval(job))
-        if show and not json and not isinstance(report, Forecast):
-            show_transcripts(store, report, limit or 3)
+    ws, forecast = workspace(db), forecast_only(dry_run=dry_run, pilot=pilot)
+    with progress(json=json) as emit:
+        options: EvalOptions = {
+            "agent": agent,
+            "model": model,
+            "verify": verify,
+            "limit": limit,
+            "rejudge": rejudge,
+            "run": run,
+            "sets": set_ or [],
+            "overrides": given(flags),
+            "max_cost": max_cost,
+            "max_tokens": max_tokens,
+            "max_requests": max_requests,
+            "restart_step": restart_step,
+            "again": again,
+            "verbose": verbose,
+            "on_event": emit,
+        }
+        if forecast:
+            left = ws.forecast_evaluation(config, pilot=pilot, **options)
+        else:
+            report = ws.evaluate(config, **options)
     if json:
-        print_json(report.document())
-    elif isinstance(report, Forecast):
-        show_forecast(report)
+        print_json(left.document() if forecast else report.document())
+    elif forecast:
+        show_forecast(left)
     else:
+        if show:
+            show_transcripts(ws.rollouts(report.run), limit or 3)
         show_eval(report)

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from grpo_practice.cli.export import write_file
 from grpo_practice.cli.options import PROGRAM
 from grpo_practice.cli.terminal.formatting import say
 from grpo_practice.errors import ConfigError
+from grpo_practice.export.files import write_file
 
 
 def init(

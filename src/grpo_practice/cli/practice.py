@@ -1,6 +1,6 @@
 """`practice`: play, compare, distil, merge; step by step until the plan is done."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,10 +10,8 @@ from grpo_practice.cli.cap_options import (
     MaxRequestsOption,
     MaxTokensOption,
     PilotOption,
-    caps,
+    forecast_only,
     given,
-    show_forecast,
-    working_store,
 )
 from grpo_practice.cli.options import (
     AgainOption,
@@ -23,9 +21,12 @@ from grpo_practice.cli.options import (
     RestartOption,
     SetOption,
     VerboseOption,
-    as_typed,
+    workspace,
 )
 from grpo_practice.cli.terminal.formatting import print_json
+
+if TYPE_CHECKING:
+    from grpo_practice.workspace import PracticeOptions
 
 
 def practice(
@@ -62,16 +63,9 @@ def practice(
 
     Example: grpo-practice practice --config math.yaml
     """
-    from grpo_practice.app.practice_run import prepare_practice, run_practice
-    from grpo_practice.app.request import PracticeRequest
-    from grpo_practice.app.session import Session
-    from grpo_practice.app.shutdown import run_until_stopped
+    from grpo_practice.cli.terminal.forecast_view import show_forecast
     from grpo_practice.cli.terminal.progress_view import progress
     from grpo_practice.cli.terminal.reports_view import show_practice
-    from grpo_practice.forecast.estimate import Forecast
-    from grpo_practice.forecast.remaining_calls import forecast
-    from grpo_practice.pilot import run_pilot
-    from grpo_practice.reports.run_reports import PracticeReport
 
     flags = {
         "exp_id": exp_id,
@@ -82,32 +76,29 @@ def practice(
         "practice.rollout_concurrency": concurrency,
         "practice.rollout_data_truncate": truncate,
     }
-    request = PracticeRequest(
-        config=config,
-        sets=set_ or [],
-        values=given(flags),
-        caps=caps(max_cost, max_tokens, max_requests),
-        restart_step=restart_step,
-        again=again,
-        start=start_from,
-    )
-    report: PracticeReport | Forecast
-    with (
-        working_store(db, dry_run=dry_run, pilot=pilot) as store,
-        progress(json=json) as emit,
-    ):
-        job = prepare_practice(Session(store, emit, as_typed(), verbose), request)
-        if dry_run:
-            report = forecast(job)
-        elif pilot is not None:
-            report = run_until_stopped(job.session, run_pilot(job, pilot))
+    ws, forecast = workspace(db), forecast_only(dry_run=dry_run, pilot=pilot)
+    with progress(json=json) as emit:
+        options: PracticeOptions = {
+            "start": start_from,
+            "sets": set_ or [],
+            "overrides": given(flags),
+            "max_cost": max_cost,
+            "max_tokens": max_tokens,
+            "max_requests": max_requests,
+            "restart_step": restart_step,
+            "again": again,
+            "verbose": verbose,
+            "on_event": emit,
+        }
+        if forecast:
+            left = ws.forecast_practice(config, pilot=pilot, **options)
         else:
-            report = run_until_stopped(job.session, run_practice(job))
+            report = ws.practise(config, **options)
     if json:
-        print_json(report.document())
-    elif isinstance(report, Forecast):
-        show_forecast(report)
+        print_json(left.document() if forecast else report.document())
+    elif forecast:
+        show_forecast(left)
     else:
         show_practice(report)
-    if not isinstance(report, Forecast) and report.why_failed:
+    if not forecast and report.why_failed:
         raise typer.Exit(1)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from grpo_practice.app.any_config import load_config
 from grpo_practice.app.specs import teacher_context_text
-from grpo_practice.config import Environment, PracticeConfig, read_environment
+from grpo_practice.config import Environment, EvalConfig, PracticeConfig, read_environment
 from grpo_practice.config.reading.env import as_environment
 from grpo_practice.doctor.data import look_at_questions, look_at_verify, samples_of
 from grpo_practice.doctor.diagnosis import Check, Diagnosis, ok, problem, warning
@@ -82,8 +82,11 @@ async def _check_config(
     checks += [*lacking, *look_at_questions(data)]
     checks += await look_at_verify(config, data, folder)
     checks += await look_at_tools(evaluation.agent, folder)
-    if isinstance(config, PracticeConfig):
-        checks.append(ok("teacher", f"is given {teacher_context_text(config)}"))
+    match config:
+        case PracticeConfig():
+            checks.append(ok("teacher", f"is given {teacher_context_text(config)}"))
+        case EvalConfig():
+            pass
     models = models_of(config)
     requests = asked_for(models)
     if requests:

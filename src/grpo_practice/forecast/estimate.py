@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from typing_extensions import override
+
 from grpo_practice.app.clients import endpoint_of
 from grpo_practice.calls import Stage, Usage
 from grpo_practice.config.schema.provider import ModelConfig
@@ -11,6 +13,7 @@ from grpo_practice.forecast.range import ONE, Range, around, total
 from grpo_practice.forecast.requests_per_rollout import RolloutRequests
 from grpo_practice.llm.budget import FLAGS, Account
 from grpo_practice.llm.prices import Price, Prices
+from grpo_practice.reports.base import Report
 from grpo_practice.store import Store
 from grpo_practice.store.queries import spending
 from grpo_practice.store.queries.spending import ENOUGH, Figures, Likeness, Piloted
@@ -84,8 +87,8 @@ class Line:
     """Calls that follow each other in one rollout."""
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+@dataclass(frozen=True, slots=True, repr=False)
+class Forecast(Report):
     """The rest of a run, by stage and in sum."""
 
     run: str
@@ -101,6 +104,8 @@ class Forecast:
     """Groups that the share was counted in; 0: it is assumed."""
     learnable: int = 0
     """Most experiences that may yet be learnt; later prompts are longer by them."""
+    experience_tokens: int = EXPERIENCE_TOKENS
+    """Tokens assumed for each of these."""
     turns: RolloutRequests | None = None
     """Requests of a rollout; None where it takes one."""
     pilot: int | None = None
@@ -148,6 +153,23 @@ class Forecast:
             found.append((flag, cap / 1e6 if name == "cost_micro" else cap, reached))
         return found
 
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return what is left by stage, and in sum."""
+        usd = self.usd
+        cost = "unknown" if usd is None else f"${usd.low:.4f} to ${usd.high:.4f}"
+        seconds = self.seconds
+        return [
+            (f"{self.run}: left to do{' (simulated)' if self.simulated else ''}",),
+            *(
+                (line.stage, f"{line.calls.low:.0f} to {line.calls.high:.0f} calls")
+                for line in self.lines
+            ),
+            ("cost", cost),
+            ("time", f"{seconds.low:.0f} to {seconds.high:.0f} s"),
+        ]
+
+    @override
     def document(self) -> dict[str, Any]:
         """Return the JSON document `grpo-practice.forecast/1`."""
         usd, share = self.usd, self.share

@@ -1,4 +1,4 @@
-"""Which requests may still be sent: all within the caps, until the command is to stop."""
+"""The gate of all requests: sent within the caps, until the command is to stop."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -66,7 +66,7 @@ class Admission:
         """Count as in flight for the block, which notes on the `Try` what it came to.
 
         Raises:
-            PausedError: It does not fit into a cap, and nothing in flight could change that.
+            PausedError: A cap is too small for it, and nothing in flight could change that.
         """
         if self.stopped is not None:
             self._finished()

@@ -146,7 +146,7 @@ class Client:
             EndpointError: This request got no usable answer.
             EndpointRefusedError: No request will.
 
-        Where anything but an `EndpointError` ends a request that was sent, a cancellation too, its
+        If anything but an `EndpointError` ends a request that was sent, a cancellation too, its
         cause is an `EndpointError` with what is known of the tries.
         """
         if limit_s is not None and limit_s <= 0:

@@ -28,7 +28,7 @@ class Limit:
 
     A waiter that is cancelled holds nothing and delays nobody.
 
-    The window finds out how much the endpoint takes. It doubles every `GROWTH_S` while somebody
+    The window finds out how much the endpoint takes, and doubles every `GROWTH_S` while somebody
     waits, up to `n`, until a server says "too many" and `cut` halves it. The capacity then lies
     between the half and the whole, so it grows by one, once `PROOF` requests have come back: a
     slow or small server is overstepped rarely and by one request, and a fast one that says "too

@@ -59,7 +59,7 @@ class OpenResponse:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """What is equal for every request to one URL."""
+    """The equal part of every request to one URL."""
 
     where: str
     """URL as it is shown."""
@@ -113,7 +113,7 @@ class Http:
         """Send it and read the answer to its end, secrets replaced; assemble a streamed one.
 
         Returns:
-            What came back, and whether a 2xx began to arrive, which may have been billed.
+            Response or failure, and whether a 2xx began to arrive, which may have been billed.
         """
         line = self._line(url)
         begun, streamed, raw = False, False, bytearray()

@@ -83,7 +83,7 @@ class AgentChat(Chat, Protocol):
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """Its configured settings by canonical name, the seed left out."""
+        """Configured settings by canonical name, the seed left out."""
         ...
 
     def with_model(self, name: str, params: Mapping[str, Any], play: Play) -> Chat:
@@ -135,7 +135,7 @@ class LedgeredChat:
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """Its settings, the seed left out."""
+        """Settings of the model, the seed left out."""
         return self._model.params
 
     async def __call__(

@@ -117,7 +117,7 @@ def decide_broken(broken: ConnectionFailure, *, answered: bool) -> Retry | Fail:
     """Decide what a failed connection leads to.
 
     Args:
-        broken: How it broke.
+        broken: Kind of failure.
         answered: True when this endpoint has ever answered anything.
     """
     said = f"{broken.url}: {shown(broken.text)}"

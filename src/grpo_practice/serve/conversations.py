@@ -30,7 +30,7 @@ class RecordedCall:
     nth: int
     """Number of times the same request had been made in its conversation."""
     row: "int | asyncio.Task[int]"
-    """Its `call_id`, or the task that writes it."""
+    """`call_id`, or the task that writes the call."""
     reply: Message | None = None
     """Reply; None once it is in the database."""
 

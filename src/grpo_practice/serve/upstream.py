@@ -38,11 +38,16 @@ class Sent:
         """URL as it is shown."""
         return shown_url(self.url)
 
+    def read(self, text: str, body: Any) -> Response:
+        """Return the answer once its body was read."""
+        headers = {name.lower(): value for name, value in self.response.headers.items()}
+        return Response(self.response.status, headers, text, body, self.where)
+
     async def chunks(self) -> AsyncGenerator[bytes]:
         """Yield the body as it comes.
 
         Raises:
-            BrokenError: It broke off.
+            BrokenError: The connection broke off.
         """
         try:
             async for chunk in self.response.chunks:
@@ -54,7 +59,7 @@ class Sent:
         """Return the body, read to its end.
 
         Raises:
-            BrokenError: It broke off.
+            BrokenError: The connection broke off.
         """
         return b"".join([chunk async for chunk in self.chunks()])
 
@@ -127,10 +132,7 @@ class Upstream:
 
     def _adapt(self, sent: Sent, theirs: Mapping[str, Any], raw: bytes) -> bool:
         """Change a setting of ours that the answer complains about; return False for any other."""
-        text, body = read_json(raw)
-        headers = {name.lower(): value for name, value in sent.response.headers.items()}
-        answer = Response(sent.response.status, headers, text, body, sent.where)
-        match decide(answer, sent.body, self._endpoint.key_name):
+        match decide(sent.read(*read_json(raw)), sent.body, self._endpoint.key_name):
             case Adapt(name, to) if theirs.get(name) is None and sent.body.get(name) is not None:
                 value = self._settings.pop(name, None)
                 if to is not None and value is not None:

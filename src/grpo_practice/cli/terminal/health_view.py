@@ -1,4 +1,4 @@
-"""What a report says of failures, of money, and of how far its numbers can be trusted."""
+"""The parts of a report on failures, on money, and on how far its numbers can be trusted."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -8,8 +8,8 @@ from grpo_practice.cli.terminal.formatting import cached_share, count, say, toke
 from grpo_practice.text import brief
 
 if TYPE_CHECKING:
+    from grpo_practice.reports.reproducibility import Health
     from grpo_practice.reports.run_reports import EvalReport, PracticeReport
-    from grpo_practice.store.queries.run_health import Health
 
 LINE = 160
 """Characters of an error."""
@@ -20,7 +20,7 @@ MANY = 0.02
 
 
 def trouble(report: "EvalReport | PracticeReport") -> list[tuple[str, str]]:
-    """How rollouts ended that are not simply answered, why, and what to do about it."""
+    """Return how the other rollouts ended, why, and what to do about it."""
     return [
         ("outcomes", _outcomes(report.outcomes)),
         ("errors", _errors(report.failures)),
@@ -47,30 +47,30 @@ def _advice(report: "EvalReport | PracticeReport") -> list[str]:
     from grpo_practice.reports.reproducibility import truncated_share
 
     share, mute = truncated_share(report.outcomes) or 0.0, report.health.mute
-    said = []
+    parts = []
     if share >= MANY:
-        said.append(f"{100 * share:.0f} % of the answers ran out of tokens: raise max_tokens")
+        parts.append(f"{100 * share:.0f} % of the answers ran out of tokens: raise max_tokens")
     if mute:
         never = f"{count(mute, 'answer')} never began"
-        said.append(f"{never}, since reasoning used all tokens: raise max_tokens")
-    return said
+        parts.append(f"{never}, since reasoning used all tokens: raise max_tokens")
+    return parts
 
 
 def retries(health: "Health") -> str:
-    """What it took to get the answers, and the requests that never got one."""
-    said = []
+    """Return how many requests took several tries, and how many never got an answer."""
+    parts = []
     if health.retried:
-        said.append(f"{count(health.retried, 'request')} answered only at a later try")
+        parts.append(f"{count(health.retried, 'request')} answered only at a later try")
     if health.unanswered:
         kinds = ", ".join(f"{n} {brief(kind, LINE)}" for kind, n in health.unanswered.items())
         billed = f", {health.maybe_paid} of them perhaps billed" if health.maybe_paid else ""
         given_up = count(sum(health.unanswered.values()), "request")
-        said.append(f"{given_up} given up ({kinds}){billed}")
-    return "; ".join(said)
+        parts.append(f"{given_up} given up ({kinds}){billed}")
+    return "; ".join(parts)
 
 
 def shrunk_groups(health: "Health") -> str:
-    """`3 of 5 attempts count in 4 groups`, for each size that groups came to."""
+    """Return `3 of 5 attempts count in 4 groups` for each size of group."""
     sizes = dict[tuple[int, int], int]()
     for s in health.shrunk:
         sizes[s.planned, s.scored] = sizes.get((s.planned, s.scored), 0) + s.groups
@@ -81,13 +81,13 @@ def shrunk_groups(health: "Health") -> str:
 
 
 def costs(report: "EvalReport | PracticeReport") -> list[tuple[str, str]]:
-    """Requests, tokens and dollars; what is not known is said to be unknown."""
+    """Return requests, tokens and dollars; unknown ones as such."""
     usage, requests = report.usage, report.requests
     asked = usage != NO_USAGE or report.unpriced
     tokens_in, tokens_out = (usage.tokens_in, usage.tokens_out) if asked else (0, 0)
     share = cached_share(usage.tokens_in, usage.tokens_cached)
     cached = f" ({tokens(usage.tokens_cached)} cached, {share})" if share else ""
-    thought = f" ({tokens(usage.tokens_reasoning)} reasoning)" if usage.tokens_reasoning else ""
+    thinking = f" ({tokens(usage.tokens_reasoning)} reasoning)" if usage.tokens_reasoning else ""
     return [
         (
             "requests",
@@ -96,7 +96,7 @@ def costs(report: "EvalReport | PracticeReport") -> list[tuple[str, str]]:
         ),
         (
             "in all",
-            f"{tokens(tokens_in)} tokens in{cached}, {tokens(tokens_out)} out{thought},"
+            f"{tokens(tokens_in)} tokens in{cached}, {tokens(tokens_out)} out{thinking},"
             " this command and earlier ones",
         ),
         ("cost", _cost(report)),
@@ -123,19 +123,19 @@ def _cost(report: "EvalReport | PracticeReport") -> str:
 
 
 def dollars(micro: int) -> str:
-    """`$2.90`; below a cent as many digits as it takes, so that money spent never reads $0.00."""
+    """Format money: `$2.90`; below a cent with more digits, so that it never reads $0.00."""
     return f"${micro / 1e6:.2f}" if micro >= 10_000 or micro == 0 else f"${micro / 1e6:.6f}"
 
 
 def stage_cost(usd: float | None, unpriced: int) -> str:
-    """The dollars of some calls; `unknown` where none of them has a price."""
+    """Format the dollars of some calls; `unknown` where none of them has a price."""
     if usd is None:
         return "unknown"
     return dollars(round(usd * 1e6)) + (" and more" if unpriced else "")
 
 
 def say_reproducible(health: "Health") -> None:
-    """Why the numbers need not come again, and who really answered; silent when all is well."""
+    """Print why a second run may differ, and who really answered, where that is of note."""
     from grpo_practice.reports.reproducibility import notes, voided_by
 
     reasons = voided_by(health)
