@@ -76,17 +76,20 @@ async def test_an_answer_is_kept_out_unless_the_guard_is_off(project: Project) -
 async def test_a_merged_operation_has_the_questions_of_the_proposals_it_stands_for(
     project: Project,
 ) -> None:
-    n = len(UNIQUE) + len(LABELS)
-    kept = [
-        bool(await learnt(project, merging(FIRST, f"P{i + 1}"), f"exp_id=only{i}"))
-        for i in range(n)
-    ]
+    async def kept(slot: int) -> bool:
+        proposal = merging(FIRST, f"P{slot + 1}")
+        return bool(await learnt(project, proposal, f"exp_id=only{slot}"))
+
+    kept_first = await kept(0)
     own = project.query(
         """SELECT s.answer = '"vanadium sulphide"' FROM groups g JOIN samples s USING (sample_id)
             WHERE g.informative AND g.branch_id = 1 ORDER BY g.slot"""
     )
-    assert kept == [not is_own for (is_own,) in own]
-    assert kept.count(False) == 1
+    assert (len(own), own.count((1,))) == (len(UNIQUE) + len(LABELS), 1)
+    its = own.index((1,))
+    assert kept_first is (its != 0)
+    assert not await kept(its)
+    assert await kept(its - 1 if its else 1)
 
 
 async def test_what_stands_in_the_instructions_is_no_secret(project: Project) -> None:

@@ -40,12 +40,10 @@ def sometimes(sample, timeout_score=0, how="raise", **kwargs):
 async def coroutine():
     return {"reward": 1}
 
-BAD = {"none": None, "text": {"reward": "1"}, "nan": {"reward": float("nan")},
-       "inf": {"reward": float("inf")}, "much": {"reward": 1.7}, "empty": {},
-       "bool": {"reward": True}, "said": {"reward": 1, "reasoning": 5}}
+BAD = {"none": None, "nan": {"reward": float("nan")}}
 
 def talks(sample, **kwargs):
-    return {"reward": 1.0, "reasoning": "r" * 50_000_000, "extracted": "e" * 1_000_000}
+    return {"reward": 1.0, "reasoning": "r" * 5_000_000, "extracted": "e" * 1_000_000}
 """
 
 
@@ -70,9 +68,7 @@ def by_row(project: Project, run: str) -> list[tuple[Any, ...]]:
     )
 
 
-@pytest.mark.parametrize(
-    "how", ["raise", "none", "text", "nan", "inf", "much", "empty", "bool", "said", "base", "exit"]
-)
+@pytest.mark.parametrize("how", ["raise", "none", "nan", "base", "exit"])
 async def test_1_54_and_1_55_a_verify_function_that_misbehaves_gives_no_reward(
     project: Project, how: str
 ) -> None:
@@ -90,10 +86,10 @@ async def test_1_54_and_1_55_a_verify_function_that_misbehaves_gives_no_reward(
 async def test_1_56_a_verify_function_that_hangs_is_ended_and_gives_no_reward(
     project: Project,
 ) -> None:
-    report = await project.evaluate(verify("hang", 0.5), "pass_k=3")
+    report = await project.evaluate(verify("hang", 3), "pass_k=1")
     failed = report.outcomes["error.verify"]
-    assert (report.score.planned, report.score.scored) == (36, 36 - failed)
-    assert all("took longer than 0.5 s" in error for error in report.failures)
+    assert (report.score.planned, report.score.scored) == (12, 12 - failed)
+    assert all("took longer than 3 s" in error for error in report.failures)
 
 
 async def test_1_54_groups_shrink_and_the_summary_says_by_how_much(
@@ -160,13 +156,17 @@ async def test_1_59_a_judge_without_a_verdict_gives_no_reward(project: Project) 
     assert project.query("SELECT DISTINCT status, scored FROM groups") == [("too_few", 0)]
 
 
-@pytest.mark.parametrize("stage", ["compare", "propose", "merge"])
+PROSE = "I would add that one should be careful."
+
+
 @pytest.mark.parametrize(
-    "said",
+    ("stage", "said"),
     [
-        "I would add that one should be careful.",
-        '{"lessons": "x", "operations": "y"}',
-        "{" * 50_000,
+        ("compare", PROSE),
+        ("propose", PROSE),
+        ("merge", PROSE),
+        ("propose", '{"lessons": "x", "operations": "y"}'),
+        ("merge", "{" * 50_000),
     ],
 )
 async def test_1_60_a_teacher_that_cannot_be_read_leaves_the_library_as_it_was(
