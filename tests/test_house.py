@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1] / "src/grpo_practice"
 LAYERS = [
     {"redact"},
-    {"errors", "canonical", "text"},
+    {"errors", "canonical", "text", "stages"},
     {"calls"},
     {"types"},
     {"stats"},
