@@ -52,7 +52,7 @@ def removed(gp: Gp, run: str) -> list[dict[str, Any]]:
 
 def test_a_removed_experience_is_shown_as_removed(demo: Gp) -> None:
     """Which seed removes one, with more against it than for it, follows from the prompts' texts."""
-    for seed in range(40):
+    for seed in (17, *range(40)):
         run, sets = f"seed{seed}", (f"practice.seed={seed}", "practice.do_eval=false")
         words = ("practice", "--config", "practice.yaml", "--exp-id", run)
         assert demo(*words, "--set", sets[0], "--set", sets[1]).code == 0
