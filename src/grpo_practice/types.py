@@ -73,8 +73,12 @@ Our own deadline (`limit` with the reason `time`) gives none: how far an attempt
 on how busy the endpoint is.
 """
 
-ALL_ROLLOUTS = "all rollouts"
-"""Rollouts that the mean reward of a step is over, unless groups were left out."""
+MeanOver = Literal["all", "weighted", "first_two"]
+"""Rollouts that the mean reward of a step is over.
+
+`weighted`: all, twice those of groups that might have been left out; `first_two` of each group, by
+a policy of an older version.
+"""
 
 STRIKES = 3
 """How often our own deadline may end a rollout before that is final."""

@@ -24,7 +24,6 @@ from grpo_practice.practice.merge import (
 )
 from grpo_practice.practice.step_rollouts import Playing
 from grpo_practice.practice.step_stats import (
-    counted,
     distillation,
     group_row,
     mean_reward,
@@ -99,7 +98,7 @@ class Step:
         counts = distillation(distilled, merged, removed, len(after))
         stats = step_stats(groups, rows) | {
             "mean_reward": mean,
-            "mean_reward_over": counted(skip_uniform=self._job.skip_uniform),
+            "mean_reward_over": "weighted" if self._job.skip_uniform else "all",
             "experiences": len(after),
             "quarantined": sum(counts.quarantined.values()),
             "merge_failed": _said(failed) if failed else None,

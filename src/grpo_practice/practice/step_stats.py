@@ -9,7 +9,6 @@ from grpo_practice.stats import correct
 from grpo_practice.store.distillation import HARMLESS, Distillation, frequencies
 from grpo_practice.store.records import GroupRow
 from grpo_practice.types import (
-    ALL_ROLLOUTS,
     QUARANTINE,
     Distilled,
     Group,
@@ -129,13 +128,6 @@ def mean_reward(
     ]
     weights = sum(w for w, _ in scoring)
     return sum(w * reward for w, reward in scoring) / weights if scoring else None
-
-
-def counted(*, skip_uniform: bool) -> str:
-    """Return what a mean reward is the mean of."""
-    if skip_uniform:
-        return f"{ALL_ROLLOUTS}, twice those of groups that might have been left out"
-    return ALL_ROLLOUTS
 
 
 def _rewards(rollouts: Sequence[Rollout]) -> list[float]:

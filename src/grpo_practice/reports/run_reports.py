@@ -27,7 +27,14 @@ from grpo_practice.store.queries.run_health import Health
 from grpo_practice.store.queries.scores import Requests
 from grpo_practice.store.records import Branch, DatasetRow, StepRow
 from grpo_practice.store.run_names import eval_name, library_variant
-from grpo_practice.types import ALL_ROLLOUTS, Library
+from grpo_practice.types import Library, MeanOver
+
+MEAN_OVER: Mapping[MeanOver, str] = {
+    "all": "all rollouts",
+    "weighted": "all rollouts, twice those of groups that might have been left out",
+    "first_two": "the first 2 rollouts of each group",
+}
+"""Names of the rollouts that a mean reward is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +281,7 @@ class PracticeReport:
                 "outcomes": stats.get("outcomes", {}),
             },
             "mean_reward": stats.get("mean_reward"),
-            "mean_reward_over": stats.get("mean_reward_over", ALL_ROLLOUTS),
+            "mean_reward_over": MEAN_OVER[row.mean_over],
             "status": row.status,
             "reason": stats.get("merge_failed"),
             "cost_usd": usd(self.costs.get(row.plan.step)),

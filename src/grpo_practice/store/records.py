@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from grpo_practice.types import Distilled, Edit, Library, PlannedStep
+from grpo_practice.types import Distilled, Edit, Library, MeanOver, PlannedStep
 
 RunKind = Literal["practice", "eval"]
 Cause = Literal["start", "restart", "rejudge"]
@@ -84,6 +84,14 @@ class Branch:
         return next(s.branch_id for s in self.line if s.first <= step < s.end)
 
 
+_MEAN_OVER_BEFORE_6: Mapping[str, MeanOver] = {
+    "all rollouts": "all",
+    "all rollouts, twice those of groups that might have been left out": "weighted",
+    "the first 2 rollouts of each group": "first_two",
+}
+"""Sentences that schemas 1 to 5 stored in place of the value; leave them when words change."""
+
+
 @dataclass(frozen=True, slots=True)
 class StepRow:
     """A step as it stands."""
@@ -120,6 +128,12 @@ class StepRow:
             return 0
         stopped = self.going_on is not None and slot not in self.going_on
         return STOPPED if stopped else self.plan.slots[slot][1]
+
+    @property
+    def mean_over(self) -> MeanOver:
+        """Rollouts that the step's mean reward is over."""
+        stored = (self.stats or {}).get("mean_reward_over", "all")
+        return _MEAN_OVER_BEFORE_6.get(stored, stored)
 
     @property
     def closed(self) -> bool:
