@@ -1,7 +1,7 @@
 """Runs the benchmarks and prints the table: `python -m bench [NAME …] [--runs 5] [--tiny]`.
 
-Each NAME is a module of this folder with `rows(runs, tiny=…)`; all of them without a name. What
-they found lies in `bench/results/NAME.json`.
+Each NAME is a module of this folder with `rows(runs, tiny=…)`; all of them without a name. The
+results lie in `bench/results/NAME.json`.
 """
 
 import argparse
@@ -26,7 +26,7 @@ NAMES = (
 
 
 def line(row: Row) -> str:
-    """The row as Markdown: what, target, median, spread, whether it is reached."""
+    """Return the row as Markdown: what, target, median, spread, whether it is reached."""
     low, high = min(row.values), max(row.values)
     spread = f"{low:.4g} to {high:.4g}" if len(row.values) > 1 else ""
     return f"| {row.name} | {row.target} | {row.median:.4g} | {spread} | {row.verdict} |"

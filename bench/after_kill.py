@@ -19,7 +19,7 @@ K = 8
 
 
 def rows(runs: int, *, tiny: bool) -> list[Row]:
-    """Seconds to the first new request."""
+    """Measure the seconds to the first new request."""
     rollouts = 320 if tiny else 100_000
     with endpoint(size=300) as url, folder() as here:
         write_tasks(here / "tasks.jsonl", rollouts // K)

@@ -37,10 +37,10 @@ class Size(NamedTuple):
     """How much of everything there is."""
 
     questions: int
-    """Of the evaluation; 64 make a step."""
+    """Rollouts of the evaluation; 64 make a step."""
     k: int
     groups: int
-    """Of a step of the practice run, which is an epoch of it."""
+    """Size of a step of the practice run; a step is an epoch."""
     g: int
     epochs: int
 
@@ -49,7 +49,7 @@ FULL, TINY = Size(12_500, 64, 50, 8, 500), Size(256, 4, 4, 2, 10)
 
 
 def rows(runs: int, *, tiny: bool) -> list[Row]:
-    """Seconds until the first request of a resumed run, and until pages are there."""
+    """Measure the seconds until a resumed run's first request, and until pages are there."""
     size = TINY if tiny else FULL
     with folder() as here, endpoint() as url:
         built = _build(here, url, size)
@@ -72,7 +72,7 @@ def _seconds(here: Path, page: str) -> float:
 
 
 def _build(here: Path, url: str, size: Size) -> int:
-    """The database is there; how many rollouts it holds."""
+    """Make the database unless it is there; return how many rollouts it holds."""
     for name, n in (("tasks", size.questions), ("practice", size.groups)):
         write_tasks(here / f"{name}.jsonl", n)
         cli(here, "data", "upload", f"{name}.jsonl", "--name", name)
@@ -103,7 +103,7 @@ def _configure(here: Path, url: str, size: Size, *, epochs: int) -> None:
 
 
 def _copy_step(db: sqlite3.Connection, run: str, step: int) -> None:
-    """The steps after this one, but the last, are closed with rows like its own."""
+    """Close the steps after this one, but the last, with rows like its own."""
     (branch,) = db.execute("SELECT head_branch FROM runs WHERE run_id = ?", (run,)).fetchone()
     for table in _TABLES:  # what the pilot left
         db.execute(f"DELETE FROM {table} AS old WHERE {_of(table, '>')}", (branch, step))
@@ -155,7 +155,7 @@ def _of(table: str, sign: str) -> str:
 
 
 def _taken(column: str, strides: dict[str, int]) -> str:
-    """Where the copy of a row takes a column from."""
+    """Return the expression from which the copy of a row takes a column."""
     if column == "step":
         return "others.step"
     if column == "sample_id":

@@ -1,4 +1,4 @@
-"""What the benchmark endpoint draws for a request: how long it takes, and whether it is right.
+"""Draws of the benchmark endpoint for a request: how long it takes, and whether it is right.
 
 Everything follows from the seed of the endpoint and the `seed` in the request alone, so that
 whoever knows a request's address knows its latency: `ideal` computes the same times.
@@ -20,7 +20,7 @@ class Latency:
 
     @classmethod
     def read(cls, text: str) -> "Latency":
-        """The distribution of that spelling.
+        """Parse a distribution.
 
         Raises:
             ValueError: It is none.
@@ -34,7 +34,7 @@ class Latency:
         return cls(kind, args)
 
     def seconds(self, draw: random.Random) -> float:
-        """One draw."""
+        """Draw one number."""
         if self.kind == "fixed":
             return self.args[0]
         if self.kind == "uniform":
@@ -45,7 +45,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """What is drawn, from one seed for a whole endpoint."""
+    """All draws of an endpoint, from one seed."""
 
     seed: int
     latency: Latency
@@ -55,12 +55,12 @@ class Draws:
     """The share of attempts whose answer takes a verifier all the time it has."""
 
     def latency_s(self, request_seed: int) -> float:
-        """Seconds until the reply to the request with that `seed`."""
+        """Draw the seconds until the reply to the request with that `seed`."""
         if self.latency.kind == "fixed":
             return self.latency.args[0]
         return self.latency.seconds(random.Random(self.seed << 32 | request_seed))
 
     def fate(self, request_seed: int) -> tuple[bool, bool]:
-        """Whether the answer is right, and whether it is hostile."""
+        """Draw whether the answer is right, and whether it is hostile."""
         draw = random.Random(~self.seed << 32 | request_seed)
         return draw.random() < self.right, draw.random() < self.hostile

@@ -2,9 +2,9 @@
 
     python -m bench.endpoint [--port 0] [--latency lognormal:0.3,0.8,5] [--size 2048]
 
-It prints its port, and answers until it is ended. What it says is made for these benchmarks: a
-question carries its answer (`#answer 42#`), a teacher's stage is known by the headings of its
-prompt, and replies are padded to `--size` bytes. `GET /stats` counts.
+The program prints its port, and answers until it is ended. The answers are made for these
+benchmarks: a question carries its answer (`#answer 42#`), a teacher's stage is known by
+the headings of its prompt, and replies are padded to `--size` bytes. `GET /stats` counts.
 """
 
 import argparse
@@ -50,7 +50,7 @@ class Speaker:
         """When the first request came after `PAUSE_S` without any, and the last one."""
 
     def reply(self, body: bytes) -> tuple[float, bytes]:
-        """Seconds it takes, and the whole HTTP answer."""
+        """Return the seconds it takes, and the whole HTTP answer."""
         found = _SEED.search(body)
         seed = int(found[1]) if found else 0
         stage = next((stage for sign, stage in _STAGES if sign in body), "play")
@@ -70,7 +70,7 @@ class Speaker:
         return self.draws.latency_s(seed), answer(told)
 
     def stats(self) -> dict[str, float]:
-        """Requests by stage, all of them, and when the latest burst began (seconds since 1970)."""
+        """Return requests by stage, their total, and when the latest burst began (Unix seconds)."""
         asked = sum(self.counts.values())
         return {**self.counts, "asked": asked, "burst_at": self.burst_at}
 
@@ -110,13 +110,13 @@ class Speaker:
 
 
 def answer(content: bytes) -> bytes:
-    """The HTTP answer with that JSON."""
+    """Return the HTTP answer with that JSON."""
     head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
     return head % len(content) + content
 
 
 def streamed(text: str) -> bytes:
-    """The HTTP answer with that text (as JSON) as a stream of few events."""
+    """Return the HTTP answer with that text (as JSON) as a stream of few events."""
     piece = '{"index":0,"delta":{"content":%s},"finish_reason":null}'
     end = '{"index":0,"delta":{},"finish_reason":"stop"}'
     events = "".join(f'data: {{"choices":[{choice}]}}\n\n' for choice in (piece % text, end))

@@ -1,4 +1,4 @@
-"""What an evaluation costs as it grows: CPU, wall and memory at 1,000, 10,000, 100,000 rollouts.
+"""Costs of an evaluation as it grows: CPU, wall and memory at 1,000, 10,000, 100,000 rollouts.
 
 Answers have 2 KB. An exponent is the slope of log cost over log rollouts, by least squares; 1 is
 linear, and less than 1 means that the start weighs on small runs.
@@ -26,7 +26,7 @@ SIZES, TINY = (1_000, 10_000, 100_000), (40, 80, 160)
 
 
 def evaluation(rollouts: int) -> Run:
-    """One evaluation with `exact`, eight rollouts of each question, 64 at once."""
+    """Run one evaluation with `exact`, eight rollouts of each question, 64 at once."""
     with endpoint(size=2048) as url, folder() as here:
         write_tasks(here / "tasks.jsonl", rollouts // K)
         cli(here, "data", "upload", "tasks.jsonl", "--name", "tasks")
@@ -36,7 +36,7 @@ def evaluation(rollouts: int) -> Run:
 
 
 def exponent(costs: Mapping[int, float]) -> float:
-    """The slope of log cost over log size."""
+    """Return the slope of log cost over log size."""
     sizes = [math.log(size) for size in costs]
     slope = statistics.linear_regression(sizes, [math.log(c) for c in costs.values()]).slope
     return float(slope)
@@ -47,7 +47,7 @@ def _median(runs: Sequence[Run], name: str) -> float:
 
 
 def rows(runs: int, *, tiny: bool) -> list[Row]:
-    """The exponents, and the driver's memory at the two larger sizes; the largest runs once."""
+    """Measure the exponents, and memory at the two larger sizes; the largest runs once."""
     sizes = TINY if tiny else SIZES
     done = {n: [evaluation(n) for _ in range(1 if n == sizes[-1] else runs)] for n in sizes}
     found = list[Row]()

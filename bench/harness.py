@@ -1,4 +1,4 @@
-"""What every benchmark is made of: an endpoint, a folder, a command under the probe, a row."""
+"""Parts of every benchmark: an endpoint, a folder, a command under the probe, a row."""
 
 import json
 import os
@@ -23,13 +23,13 @@ RESULTS = ROOT / "bench" / "results"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one command used, and what it said. See `probe` for the figures."""
+    """Resources that one command used, and its output. See `probe` for the figures."""
 
     figures: Mapping[str, Any]
     document: Mapping[str, Any]
 
     def __getattr__(self, name: str) -> float:
-        """A figure by its name."""
+        """Return a figure by its name."""
         return float(self.figures[name])
 
 
@@ -41,12 +41,12 @@ class Row:
     target: str
     values: list[float]
     reached: Callable[[float], bool] | None = None
-    """Of the median; None where a figure is only told."""
+    """Target of the median; None for a figure that is only told."""
     notes: dict[str, Any] = field(default_factory=dict)
 
     @property
     def median(self) -> float:
-        """Of all runs."""
+        """Values of all runs."""
         return statistics.median(self.values)
 
     @property
@@ -55,24 +55,24 @@ class Row:
         return "" if self.reached is None else "yes" if self.reached(self.median) else "no"
 
     def as_dict(self) -> dict[str, Any]:
-        """For the JSON results."""
+        """Return the row as JSON."""
         told = asdict(self) | {"median": self.median, "verdict": self.verdict}
         del told["reached"]
         return told
 
 
 def at_least(least: float) -> Callable[[float], bool]:
-    """Reached by that much or more."""
+    """Set a target that is reached by that much or more."""
     return lambda value: value >= least
 
 
 def at_most(most: float) -> Callable[[float], bool]:
-    """Reached by that much or less."""
+    """Set a target that is reached by that much or less."""
     return lambda value: value <= most
 
 
 def stalls(name: str, runs: Sequence[Run]) -> list[Row]:
-    """How long the event loop stood still in these runs."""
+    """Summarise how long the event loop stood still in these runs."""
     p999 = [run.stall_p999_ms for run in runs]
     return [
         Row(f"{name}: stall p99.9, ms", "≤ 50", p999, at_most(50)),
@@ -82,7 +82,7 @@ def stalls(name: str, runs: Sequence[Run]) -> list[Row]:
 
 @contextmanager
 def endpoint(**options: object) -> Iterator[str]:
-    """A benchmark endpoint with these options, in a process of its own; its base URL."""
+    """Run a benchmark endpoint in a process of its own; yield its base URL."""
     given = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     command = [sys.executable, "-m", "bench.endpoint", *given]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
@@ -95,13 +95,13 @@ def endpoint(**options: object) -> Iterator[str]:
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """An empty folder that is gone afterwards."""
+    """Yield an empty folder; remove it afterwards."""
     with tempfile.TemporaryDirectory(prefix="grpo-bench-", ignore_cleanup_errors=True) as name:
         yield Path(name)
 
 
 def write_tasks(path: Path, n: int, pairs: Sequence[tuple[str, str, str]] | None = None) -> None:
-    """A dataset of `n` questions, each carrying its answer for the endpoint.
+    """Make a dataset of `n` questions, each carrying its answer for the endpoint.
 
     `pairs`: (gold, a right answer, a wrong one), taken in turn; integers when there are none.
     """
@@ -113,7 +113,7 @@ def write_tasks(path: Path, n: int, pairs: Sequence[tuple[str, str, str]] | None
 
 
 def write_config(path: Path, url: str, **sections: Mapping[str, Any]) -> None:
-    """A configuration for the endpoint at `url`; `practice`, `evaluation`, … are merged in."""
+    """Write a config for the endpoint at `url`, with `practice`, `evaluation`, … merged in."""
     model = {"model": "bench", "base_url": url, "api_key": "EMPTY"}
     instructions = "Solve the task. Put the answer in \\boxed{}."
     agent = {
@@ -131,7 +131,7 @@ def write_config(path: Path, url: str, **sections: Mapping[str, Any]) -> None:
 
 
 def run(cwd: Path, *words: str, timeout_s: float = 3600) -> Run:
-    """The command under the probe, in that folder.
+    """Run the command under the probe, in that folder.
 
     Raises:
         RuntimeError: It failed; with what it said.
@@ -154,7 +154,7 @@ def run(cwd: Path, *words: str, timeout_s: float = 3600) -> Run:
 def kill_after(
     cwd: Path, url: str, requests: int, *words: str, timeout_s: float = 3600
 ) -> tuple[float, float]:
-    """The command was killed once it had made so many requests; when it began, and its first one.
+    """Kill the command after so many requests; return when it began, and when its first came.
 
     Seconds since 1970.
 
@@ -181,20 +181,20 @@ def kill_after(
 
 
 def seconds_to_first_request(cwd: Path, url: str, *words: str) -> float:
-    """From the start of the command's process to its first request; it is then killed."""
+    """Measure from the start of the command's process to its first request; then kill it."""
     begun, first = kill_after(cwd, url, 1, *words)
     return first - begun
 
 
 def _asked(url: str) -> tuple[int, float]:
-    """How many requests the endpoint has had, and when the first one after a pause came."""
+    """Return how many requests came, and when the first one after a pause did."""
     with urlopen(url.removesuffix("/v1") + "/stats") as reply:
         told = json.load(reply)
     return int(told["asked"]), float(told["burst_at"])
 
 
 def cli(cwd: Path, *words: str) -> str:
-    """What a command printed on stdout."""
+    """Return stdout of a command."""
     command = [sys.executable, "-m", "grpo_practice", *words]
     done = subprocess.run(
         command, cwd=cwd, env=environment(), capture_output=True, text=True, check=False
@@ -205,12 +205,12 @@ def cli(cwd: Path, *words: str) -> str:
 
 
 def environment() -> dict[str, str]:
-    """What the commands of a benchmark are started with."""
+    """Return the environment of a benchmark's commands."""
     return os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "COLUMNS": "100"}
 
 
 def machine() -> str:
-    """The machine these figures are of."""
+    """Describe the machine."""
     cpu = next(
         (
             line.partition(":")[2].strip()
@@ -223,7 +223,7 @@ def machine() -> str:
 
 
 def save(name: str, rows: Sequence[Row]) -> None:
-    """The rows of one benchmark as JSON, for `table`."""
+    """Write the rows of one benchmark as JSON, for `table`."""
     RESULTS.mkdir(exist_ok=True)
     told = {"machine": machine(), "rows": [row.as_dict() for row in rows]}
     (RESULTS / f"{name}.json").write_text(json.dumps(told, indent=1), "utf-8")

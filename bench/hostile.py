@@ -1,4 +1,4 @@
-"""What answers cost that take a verifier all the time it has: one in a hundred of the symbolic mix.
+"""Costs of answers that take a verifier all the time it has: one in a hundred of the symbolic mix.
 
 Such an answer keeps one worker busy until its time limit ends it. Target: the wall time without
 them, plus what they take of the workers' time, times 1.1.
@@ -28,7 +28,7 @@ WORKERS = 2
 
 
 def _evaluation(pairs: list[Pair], share: float) -> tuple[Run, int]:
-    """One evaluation with that share of hostile answers, and how many they were."""
+    """Run one evaluation with that share of hostile answers; return how many they were."""
     with endpoint(size=300, hostile=share) as url, folder() as here:
         write_tasks(here / "tasks.jsonl", len(pairs), pairs)
         cli(here, "data", "upload", "tasks.jsonl", "--name", "tasks")
@@ -41,7 +41,7 @@ def _evaluation(pairs: list[Pair], share: float) -> tuple[Run, int]:
 
 
 def rows(runs: int, *, tiny: bool) -> list[Row]:
-    """Wall time with hostile answers, beside what it may be and what it is without them."""
+    """Compare the wall time with hostile answers with its floor and with none of them."""
     share = 0.05 if tiny else SHARE
     # A word is compared at once, also with something hostile.
     pairs = [pair for pair in mix(40 if tiny else 4_000) if not pair[0].isalpha()]

@@ -70,7 +70,7 @@ def makespan(
     overlap: float = 0.0,
     ramp: tuple[int, float] | None = None,
 ) -> Makespan:
-    """How long these steps take with so many requests in flight at once.
+    """Compute how long these steps take with so many requests in flight at once.
 
     Args:
         steps: What has to be done.
@@ -126,7 +126,7 @@ class _Endpoint:
             then()
 
     def run(self) -> None:
-        """Until nothing waits and nothing is in flight."""
+        """Run until nothing waits and nothing is in flight."""
         self._let_in()
         while self.events:
             self.now, _, happen = heapq.heappop(self.events)
@@ -164,7 +164,7 @@ class _Group:
     work: Work
     asked: bool = False
     there: bool = False
-    """Its rollouts have ended."""
+    """True once the rollouts of the group have ended."""
 
 
 class _Run:
@@ -221,12 +221,12 @@ class _Run:
 
 
 def plain_floor(steps: Sequence[Step], concurrency: int) -> float:
-    """Seconds of all requests together, divided by how many may be in flight."""
+    """Return the seconds of all requests together, divided by how many may be in flight."""
     return makespan(steps, 1).seconds / concurrency
 
 
 def recorded(database: Path, draws: Draws, run_seed: int = 0) -> list[Step]:
-    """The calls of a database's practice run, each with the seconds the endpoint draws for it.
+    """Read the calls of a practice run, each with the seconds the endpoint draws for it.
 
     Raises:
         ValueError: A call was asked for again, and its seconds are not known.

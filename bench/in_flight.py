@@ -72,24 +72,24 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What one evaluation came to."""
+    """Figures of one evaluation."""
 
     run: Run
     per_second: float
     in_flight: float
     """Requests under way, on average over the window."""
     added_ms: Sequence[float]
-    """Of each call, sorted."""
+    """Times of each call, sorted."""
     failed: int
     """Requests without an answer, and those that were sent again."""
 
     def added(self, share: float) -> float:
-        """What the client added to that share of the calls, at most."""
+        """Return the most that the client added to that share of the calls."""
         return self.added_ms[min(len(self.added_ms) - 1, int(share * len(self.added_ms)))]
 
 
 def held(size: Size) -> Held:
-    """One evaluation of that size."""
+    """Run one evaluation of that size."""
     with endpoint(latency=size.latency, size=300) as url, folder() as here:
         write_tasks(here / "tasks.jsonl", size.rollouts // K)
         cli(here, "data", "upload", "tasks.jsonl", "--name", "tasks")
@@ -135,7 +135,7 @@ def _looked_at(done: Run, database: Path, size: Size) -> Held:
 
 
 def _rows(size: Size, runs: int, share: float) -> tuple[str, list[Held], list[Row]]:
-    """What holds for every size, first the rate: at least that share of what is possible."""
+    """Return the rows of every size, first the rate: at least that share of what is possible."""
     name = f"{size.n:,} in flight, {size.latency_s:g} s"
     found = [held(size) for _ in range(runs)]
     least = share * size.per_second
@@ -155,7 +155,7 @@ def _rows(size: Size, runs: int, share: float) -> tuple[str, list[Held], list[Ro
 
 
 def rows(runs: int, *, tiny: bool) -> list[Row]:
-    """256 at once and 2,000 at once."""
+    """Measure 256 at once and 2,000 at once."""
     few = Size(8, 0.05, 0.2) if tiny else Size(256, 1.0)
     many = Size(24, 0.1, 0.2) if tiny else Size(2_000, 10.0)
     few_name, few_found, few_rows = _rows(few, runs, 0.95)

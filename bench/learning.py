@@ -40,7 +40,7 @@ OTHERS = {
     "fixed, G 4": Policy(attempts=4),
     "fixed, 80 questions": Policy(questions=80),
 }
-"""What could be done instead, for fewer rollouts or for as many."""
+"""An alternative, for fewer rollouts or for as many."""
 WORLDS: Mapping[str, Mapping[str, Any]] = {
     "default": {},
     "easier": {"difficulty": Difficulty(1.2, 0.4)},
@@ -60,7 +60,7 @@ Outcomes = Mapping[str, Sequence[Outcome]]
 
 
 def rows(runs: int, *, tiny: bool) -> list[Row]:
-    """Rollouts and gain of each policy against `fixed`; the toy against the client."""
+    """Compare rollouts and gain of each policy with `fixed`, and the toy with the client."""
     n = 3 if tiny else SEEDS
     found = list[Row]()
     for world, changes in WORLDS.items():
@@ -80,7 +80,7 @@ def rows(runs: int, *, tiny: bool) -> list[Row]:
 def practised(
     n: int, changes: Mapping[str, Any], policies: Mapping[str, Policy]
 ) -> dict[str, list[Outcome]]:
-    """Every policy in each of `n` worlds."""
+    """Play every policy in each of `n` worlds."""
     done: dict[str, list[Outcome]] = {name: [] for name in policies}
     for seed in range(n):
         toy = Toy(World(seed=seed, **changes))
@@ -90,7 +90,7 @@ def practised(
 
 
 def _against_fixed(world: str, policy: str, done: Outcomes) -> list[Row]:
-    """What the policy saves, and the difference it makes in the same worlds."""
+    """Return what the policy saves, and the difference it makes in the same worlds."""
     ours, fixed = done[policy], done["fixed"]
     what = f"{world} world, {policy}"
     share = 100 * fmean(o.rollouts for o in ours) / fmean(o.rollouts for o in fixed)
@@ -118,7 +118,7 @@ def _against_fixed(world: str, policy: str, done: Outcomes) -> list[Row]:
 
 
 def _through_the_client(n: int, *, tiny: bool) -> list[Row]:
-    """The same policies through the command's own code: does the toy say what the program does?"""
+    """Play the same policies through the program's own code, to check the toy."""
     q = 10 if tiny else FIXED.questions
     policies: dict[str, tuple[dict[str, Any], Policy]] = {
         "fixed": ({}, Policy(questions=q)),
@@ -159,7 +159,7 @@ def _through_the_client(n: int, *, tiny: bool) -> list[Row]:
 
 
 def through_the_client(toy: Toy, policy: Policy, practice: Mapping[str, Any]) -> Outcome:
-    """One practice run in the toy's world as the command makes it, on the simulated endpoint."""
+    """Practise in the toy's world as the command does, on the simulated endpoint."""
     practice = {"batch_size": policy.questions // 2, "grpo_n": policy.attempts, **practice}
     run = practised_in(toy.world, asked()[: policy.questions], practice)
     return Outcome(
@@ -229,7 +229,7 @@ def _keys(library: Library) -> list[str]:
 
 
 def paired(differences: Sequence[float]) -> tuple[float, float]:
-    """Their mean, and its standard error."""
+    """Return their mean, and its standard error."""
     return fmean(differences), stdev(differences) / sqrt(len(differences))
 
 
@@ -238,7 +238,7 @@ def _gain(outcomes: Sequence[Outcome]) -> float:
 
 
 def _error(outcomes: Sequence[Outcome]) -> float:
-    """Standard error of the mean gain."""
+    """Return the standard error of the mean gain."""
     return paired([outcome.gains[-1] for outcome in outcomes])[1]
 
 

@@ -29,7 +29,7 @@ RIGHT = 0.88
 """The share of right attempts that leaves 47 % of the groups mixed: about 2,500 requests."""
 OVERLAPS = (0.0, 0.25, 0.5, 1.0)
 OVERLAP = 0.5
-"""What is measured with, beside 0."""
+"""Latency that is measured beside 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Size:
 
     @property
     def rollouts(self) -> int:
-        """Of the whole run."""
+        """Seconds of the whole run."""
         return self.questions * self.attempts * self.epochs
 
 
@@ -59,12 +59,12 @@ class Practised:
 
     @property
     def seconds(self) -> float:
-        """Of the run, without start-up."""
+        """Seconds of the run without start-up."""
         return float(self.run.document["seconds"])
 
 
 def practised(size: Size, latency: str, **settings: Any) -> Practised:
-    """One practice run on an endpoint with that latency; its ideal is that at `size.latency`."""
+    """Run practice on an endpoint with that latency; its ideal is that at `size.latency`."""
     draws = Draws(0, Latency.read(size.latency), RIGHT)
     with endpoint(latency=latency, right=RIGHT, size=300) as url, folder() as here:
         write_tasks(here / "tasks.jsonl", size.questions)
@@ -91,7 +91,7 @@ def practised(size: Size, latency: str, **settings: Any) -> Practised:
 
 
 def rows(runs: int, *, tiny: bool) -> list[Row]:
-    """Wall against the ideal, CPU of a rollout, stalls; and what starting early shortens."""
+    """Measure wall against the ideal, CPU of a rollout, stalls, and what starting early saves."""
     size = Size(4, 3, 1, "uniform:0,0.02") if tiny else Size()
     slow = [practised(size, size.latency) for _ in range(runs)]
     found = [*_walls(slow, 0.0), *stalls("practice, log-normal", [p.run for p in slow])]
@@ -109,7 +109,7 @@ def rows(runs: int, *, tiny: bool) -> list[Row]:
 
 
 def _walls(done: list[Practised], overlap: float) -> list[Row]:
-    """The walls of runs with that overlap, against the ideal of the same policy."""
+    """Compare the walls of runs with that overlap with the ideal of the same policy."""
     first, what = done[0], f"practice, log-normal, overlap {overlap:g}"
     ideal, busy = first.ideal[overlap], first.ideal[overlap].busy_s
     notes: dict[str, Any] = {
@@ -134,7 +134,7 @@ def _walls(done: list[Practised], overlap: float) -> list[Row]:
 
 
 def _early(done: Practised) -> Row:
-    """How much shorter the ideal itself is when groups may start before their step."""
+    """Compute how much shorter the ideal is when groups may start before their step."""
     least = done.ideal[0.0].seconds
     notes = {
         f"overlap {share:g}": f"{ideal.seconds:.2f} s, {ideal.in_flight:.1f} in flight"

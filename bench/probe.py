@@ -35,7 +35,7 @@ def _rss(pid: int | str = "self", field: str = "VmRSS:") -> float:
 
 
 def _family(pid: int) -> list[int]:
-    """Its children, and theirs."""
+    """Return its children, and theirs."""
     try:
         tasks = list(Path(f"/proc/{pid}/task").glob("*/children"))
         children = [int(word) for task in tasks for word in task.read_text("utf-8").split()]
@@ -45,7 +45,7 @@ def _family(pid: int) -> list[int]:
 
 
 def _cpu_s(pid: int) -> float:
-    """What the process used, and those of its children that ended."""
+    """Return what the process used, and those of its children that ended."""
     try:
         told = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""What `serve` adds to a request, beside asking its upstream directly: 64 at once.
+"""Time that `serve` adds to a request, beside asking its upstream directly: 64 at once.
 
 Upstream, `serve` and the client each have a process of their own. Blocks of requests go straight
 to the upstream and through `serve` in turn, so that both see the same machine.
@@ -21,14 +21,14 @@ from bench.harness import Row, at_most, endpoint, environment, folder
 
 CONCURRENCY = 64
 LATENCY = "uniform:0.2,0.3"
-"""Of the upstream, in seconds: 64 at once are then 256 requests a second, and no crowd arrives."""
+"""Latency of the upstream, in seconds: 64 at once are 256 requests a second, without crowds."""
 PROMPT = "Solve the task. " + "[E1] Look twice: a case that comes up again is another case. " * 100
 QUESTION = "Question 1: find x. #answer 1# " + "There is more to it. " * 40
 
 
 @contextmanager
 def serving(url: str, here: Path, *more: str) -> Iterator[tuple[str, int]]:
-    """An agent that is asked at `url` is served; where, and by which process."""
+    """Serve an agent that is asked at `url`; yield its address and its process."""
     provider = {"model": "bench", "base_url": url, "api_key": "bench-key-0123456789"}
     agent = {"model": {"model_provider": provider}, "agent": {"name": "b", "instructions": PROMPT}}
     (here / "a.yaml").write_text(json.dumps(agent), "utf-8")
@@ -47,13 +47,13 @@ def serving(url: str, here: Path, *more: str) -> Iterator[tuple[str, int]]:
 
 
 def cpu_ms(pid: int) -> float:
-    """What the process has used of a processor so far."""
+    """Return the processor time of the process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
     return 1000 * (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def block(session: aiohttp.ClientSession, url: str, n: int, *, stream: bool) -> list[float]:
-    """The milliseconds that each of `n` requests took, 64 at once."""
+    """Measure the milliseconds of each of `n` requests, 64 at once."""
     body = {"messages": [{"role": "user", "content": QUESTION}], "stream": stream}
     left, took = iter(range(n)), list[float]()
 
@@ -71,7 +71,7 @@ async def block(session: aiohttp.ClientSession, url: str, n: int, *, stream: boo
 
 
 async def added(direct: str, served: str, requests: int, *, stream: bool) -> tuple[float, float]:
-    """Milliseconds that going through `serve` adds: to the median, and to the 99th percentile."""
+    """Measure the milliseconds that `serve` adds: to the median, and to the 99th percentile."""
     took: dict[str, list[float]] = {direct: [], served: []}
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector) as session:
@@ -85,7 +85,7 @@ async def added(direct: str, served: str, requests: int, *, stream: bool) -> tup
 
 
 def rows(runs: int, *, tiny: bool) -> list[Row]:
-    """What it adds, in one piece and streamed, and while it records."""
+    """Measure what `serve` adds, in one piece and streamed, and while it records."""
     requests, latency = (64, "0.01") if tiny else (2560, LATENCY)
     through_it = requests + 2 * CONCURRENCY
     found = list[Row]()

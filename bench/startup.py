@@ -41,14 +41,14 @@ app()
 
 
 class Took(NamedTuple):
-    """What one process took."""
+    """Figures of one process."""
 
     cpu_s: float
     wall_s: float
 
 
 def took(here: Path, *command: str) -> Took:
-    """One run of the command, which has to end well."""
+    """Run the command, which has to end well."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run(
         [sys.executable, *command], cwd=here, env=environment(), capture_output=True, check=True
@@ -58,7 +58,7 @@ def took(here: Path, *command: str) -> Took:
 
 
 def in_turn(runs: int, here: Path, commands: Mapping[str, Sequence[str]]) -> dict[str, list[Took]]:
-    """Each command that often, one after the other; the first time of each is not counted."""
+    """Run each command that often, one after the other; the first time of each is not counted."""
     found: dict[str, list[Took]] = {name: [] for name in commands}
     for n in range(runs + 1):
         for name, command in commands.items():
@@ -69,7 +69,7 @@ def in_turn(runs: int, here: Path, commands: Mapping[str, Sequence[str]]) -> dic
 
 
 def project(here: Path) -> None:
-    """A folder with a dataset, a configuration, and a run that has begun."""
+    """Make a folder with a dataset, a configuration, and a run that has begun."""
     write_tasks(here / "tasks.jsonl", QUESTIONS)
     cli(here, "data", "upload", "tasks.jsonl", "--name", "tasks")
     with endpoint() as url:
@@ -80,7 +80,7 @@ def project(here: Path) -> None:
 
 
 def first_request(runs: int) -> list[float]:
-    """Seconds from the start of an evaluation to its first request, over plain HTTP."""
+    """Measure from the start of an evaluation to its first request, over plain HTTP."""
     with folder() as here, endpoint(latency=60) as url:
         write_tasks(here / "tasks.jsonl", QUESTIONS)
         cli(here, "data", "upload", "tasks.jsonl", "--name", "tasks")
@@ -90,7 +90,7 @@ def first_request(runs: int) -> list[float]:
 
 
 def rows(runs: int, *, tiny: bool) -> list[Row]:
-    """`--help` beside a bare application's, a forecast, and the first request of an evaluation."""
+    """Measure `--help` beside a bare application's, a forecast, an evaluation's first request."""
     runs = 1 if tiny else 4 * runs
     ours = ("-m", "grpo_practice")
     with folder() as here:

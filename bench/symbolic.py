@@ -1,6 +1,6 @@
 """An evaluation with `math` on a mix of answers, most of which need computer algebra to compare.
 
-Of twenty questions eight have an integer for an answer, four a fraction or a decimal, three an
+Eight of twenty questions have an integer for an answer, four a fraction or a decimal, three an
 expression with roots and π, two a polynomial or an equation, two a set, an interval or a tuple,
 one a matrix or a word. Half of the answers are right, most of them in another notation than the
 gold. Every question is asked once, so that no comparison is made twice; asked eight times, as a
@@ -116,21 +116,21 @@ _MIX: Sequence[tuple[int, Callable[[random.Random], Pair]]] = (
 
 
 def mix(n: int) -> list[Pair]:
-    """`n` questions of the mix, the same each time."""
+    """Make `n` questions of the mix, the same each time."""
     draw = random.Random(7)
     made = [make for count, make in _MIX for _ in range(count)]
     return [made[i % len(made)](draw) for i in range(n)]
 
 
 def at_once_share(pairs: Sequence[Pair]) -> float:
-    """The share of right and wrong answers that need no computer algebra."""
+    """Return the share of right and wrong answers that need no computer algebra."""
     said = [(gold, text) for gold, right, wrong in pairs for text in (right, wrong)]
     found = [at_once([gold], rf"\boxed{{{text}}}") for gold, text in said]
     return sum(isinstance(f, Verdict) for f in found) / len(found)
 
 
 def evaluation(pairs: Sequence[Pair], *, pass_k: int = 1, **options: object) -> Run:
-    """One evaluation of these questions with `math`."""
+    """Run one evaluation of these questions with `math`."""
     with endpoint(size=300, **options) as url, folder() as here:
         write_tasks(Path(here) / "tasks.jsonl", len(pairs), pairs)
         cli(here, "data", "upload", "tasks.jsonl", "--name", "tasks")
@@ -140,7 +140,7 @@ def evaluation(pairs: Sequence[Pair], *, pass_k: int = 1, **options: object) -> 
 
 
 def rows(runs: int, *, tiny: bool) -> list[Row]:
-    """Rollouts a second of the mix, what each cost, and how many took the fast path."""
+    """Measure rollouts a second of the mix, what each cost, and how many took the fast path."""
     n = 60 if tiny else 4_000
     pairs = mix(n)
     found = list[Row]()

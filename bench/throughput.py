@@ -25,7 +25,7 @@ Pairs = Sequence[tuple[str, str, str]]
 
 
 def evaluation(verify: str, rollouts: int, pairs: Pairs | None = None) -> Run:
-    """One evaluation of that many rollouts, eight of each question."""
+    """Run one evaluation of that many rollouts, eight of each question."""
     with endpoint(size=300) as url, folder() as here:
         write_tasks(here / "tasks.jsonl", rollouts // K, pairs)
         cli(here, "data", "upload", "tasks.jsonl", "--name", "tasks")
@@ -35,7 +35,7 @@ def evaluation(verify: str, rollouts: int, pairs: Pairs | None = None) -> Run:
 
 
 def rows(runs: int, *, tiny: bool) -> list[Row]:
-    """Rollouts a second by verify function, and what each cost the driver."""
+    """Measure rollouts a second by verify function, and what each cost the driver."""
     rollouts = 160 if tiny else 16_000
     found = list[Row]()
     for verify, least in (("exact", 800), ("math", 600)):

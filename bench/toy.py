@@ -1,8 +1,8 @@
 """Practice in the simulated world without client, prompts or store: hundreds of runs in a minute.
 
-What the student, the teacher and the librarian of `grpo_practice.sim` decide, on keys instead of
-texts. The draws of a place (epoch, question, attempt) are the same under every policy, so that two
-policies are compared on the same luck.
+The model follows what student, teacher and librarian of `grpo_practice.sim` decide, on keys instead
+of texts. The draws of a place (epoch, question, attempt) are the same under every policy, so that
+two policies are compared on the same luck.
 """
 
 from collections import Counter, defaultdict
@@ -22,7 +22,7 @@ from grpo_practice.practice.plan import plan_practice
 from grpo_practice.sim.questions import TOPICS, questions
 from grpo_practice.sim.world import Difficulty, Kind, Teaching, World, topic_of, unit
 from grpo_practice.store.records import Past, Play
-from grpo_practice.types import Experience, Operation, Sample
+from grpo_practice.types import Distilled, Experience, Operation, Sample
 from grpo_practice.types import Library as Stored
 
 Library = Mapping[int, str]
@@ -32,9 +32,9 @@ Counting = Literal["nothing", "votes", "votes and rewards"]
 
 EPOCHS, MOST, TESTED = 3, 150, 200
 STEPS = 2
-"""Of an epoch."""
+"""Steps of an epoch."""
 LESSONS = 2
-"""Of one group, at most."""
+"""Most lessons of one group."""
 SECOND = 0.5
 """The chance of the second of two slips, or of two platitudes."""
 KINDS: tuple[Kind, ...] = ("help", "null", "harm")
@@ -59,7 +59,7 @@ class Policy:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a practice run came to."""
+    """Outcome of a practice run."""
 
     rollouts: int = 0
     gains: list[float] = field(default_factory=list)
@@ -106,7 +106,7 @@ class Luck:
 
     @classmethod
     def of(cls, seed: int) -> "Luck":
-        """Independent of the difficulties of the world with that seed."""
+        """Draw independently of the difficulties of the world with that seed."""
         draw = np.random.default_rng((seed, 1))
         places = (EPOCHS, MOST)
         right, slip, lesson, wrong = (draw.random((*places, n)) for n in (5, 5, 3, 1))
@@ -117,19 +117,19 @@ class Luck:
 
 
 def _again(sample: Sample, epoch: int, seed: int) -> float:
-    """The program's own draw, so that toy and client leave out the same."""
+    """Use the program's own draw, so that toy and client leave out the same."""
     return derive_seed(seed, "skip", sample.sha, epoch, 0, 0) / 2**31
 
 
 @cache
 def asked() -> list[Sample]:
-    """The questions of every world: those that may be practised on, then those tested on."""
+    """Return the questions of every world: those to practise on, then those to test on."""
     return questions(MOST + TESTED, 0)
 
 
 @cache
 def _keys(world: World) -> dict[tuple[str, Kind, int], str]:
-    """What the world's people say about a topic: the first and the second of each kind."""
+    """Return what the world's people say about a topic: the first and the second of each kind."""
     return {
         (topic, kind, nth): world.key(topic, kind, nth)
         for topic in TOPICS
@@ -157,7 +157,7 @@ class Toy:
         self._before = float(self.p(self._tested, ()).mean())
 
     def p(self, asked: NDArray[np.int64], keys: Iterable[str]) -> NDArray[np.float64]:
-        """`World.truth` of these questions under these experiences."""
+        """Return `World.truth` of these questions under these experiences."""
         logit, topic = self._theta[asked], self._topic[asked]
         for key in keys:
             known = self._known[key]
@@ -166,7 +166,7 @@ class Toy:
         return chance
 
     def gain(self, keys: Iterable[str]) -> float:
-        """What these experiences are worth on the test questions, in points."""
+        """Return what these experiences are worth on the test questions, in points."""
         return 100 * (float(self.p(self._tested, keys).mean()) - self._before)
 
     def practise(self, policy: Policy) -> Outcome:
@@ -211,13 +211,13 @@ class Toy:
         return outcome
 
     def kinds(self, keys: Iterable[str | None]) -> Counter[str]:
-        """How many of them are of each kind; `none` is no experience."""
+        """Count them by kind; `none` is no experience."""
         return Counter(self._known[key].kind if key else "none" for key in keys)
 
     def _attempts(
         self, place: tuple[int, int], rights: Sequence[bool], shown: Library
     ) -> list[Attempt]:
-        """A group's attempts: each follows the first experience of its topic and its fate."""
+        """Play a group's attempts: each follows the first experience of its topic and its fate."""
         topic = self._topics[place[1]]
         follows = dict[Kind, tuple[int | None, str]]()
         for label, key in shown.items():
@@ -314,7 +314,8 @@ class _Run:
         )
         if self.counting == "nothing":
             evidence = {name: Evidence({0: -1}) for name in evidence}
-        cast = [merge.Proposal(op, n, q) for n, (q, op) in enumerate(proposed)]
+        groups = [Distilled(n, operations=(op,)) for n, (_, op) in enumerate(proposed)]
+        cast = merge.votes(merge.numbered(groups), [q for q, _ in proposed])
         changes = merge.changes(cast)
         asked = merged(self.world, now, changes, evidence, step)
         passed = merge.without_outvoted(asked, changes, evidence)

@@ -4,12 +4,13 @@ import asyncio
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
 
-from grpo_practice.calls import Message, Reply
+from grpo_practice.calls import Message, Reply, Turn
+from grpo_practice.llm.ledgered import Play
 
 Answer = str | Message | httpx.Response | Exception
 Script = Callable[[dict[str, Any]], Answer | Awaitable[Answer]]
@@ -109,13 +110,19 @@ class FakeSleep:
 
 @dataclass
 class FakeChat:
-    """A `Chat` that answers from a function of the messages; keeps what it was asked."""
+    """An `AgentChat` that answers from a function of the messages; keeps what it was asked."""
 
     script: Callable[[list[Message]], str | Reply | Exception]
     seen: list[list[Message]] = field(default_factory=list)
     """The messages of each call, in the order asked."""
     options: list[dict[str, Any]] = field(default_factory=list)
     """`tools`, `r` and `limit_s` of each call."""
+    model: str = "m"
+    params: Mapping[str, Any] = field(default_factory=dict)
+    play: Play = field(default_factory=Play)
+
+    def with_model(self, name: str, params: Mapping[str, Any], play: Play) -> "FakeChat":
+        return replace(self, model=name, params=params, play=play)
 
     async def __call__(
         self,
@@ -131,6 +138,9 @@ class FakeChat:
         answer = self.script(list(messages))
         if isinstance(answer, Exception):
             raise answer
-        if isinstance(answer, Reply):
-            return answer
-        return Reply({"role": "assistant", "content": answer}, finish="stop")
+        if not isinstance(answer, Reply):
+            answer = Reply({"role": "assistant", "content": answer}, finish="stop")
+        n = len(self.seen)
+        turn = Turn(n, None, (n, b"", 0), [*messages, answer.message])
+        self.play.answered(turn, b"%d" % n, len(messages) + 1)
+        return answer

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1] / "src/grpo_practice"
 LAYERS = [
     {"redact"},
-    {"errors", "canonical", "text", "__init__"},
+    {"errors", "canonical", "text"},
     {"calls"},
     {"types"},
     {"stats"},
@@ -23,6 +23,7 @@ LAYERS = [
     {"reports"},
     {"agents", "tools", "export", "serve"},
     {"rollout", "failure_limit"},
+    {"attempts"},
     {"evaluate"},
     {"practice"},
     {"app"},
@@ -30,7 +31,7 @@ LAYERS = [
     {"doctor"},
     {"workspace"},
     {"cli"},
-    {"__main__"},
+    {"__main__", "__init__"},
 ]
 RANK = {name: i for i, layer in enumerate(LAYERS) for name in layer}
 FILES = sorted(ROOT.rglob("*.py"))

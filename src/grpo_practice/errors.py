@@ -245,6 +245,11 @@ def unanswered(error: StepError | None) -> bool:
     return error is not None and not isinstance(error, ReplyError)
 
 
+def is_transient(status: int) -> bool:
+    """Return True for an HTTP status after which the same request may succeed later."""
+    return status in (408, 409, 425, 429) or status >= 500
+
+
 @contextmanager
 def boundary(error: type[StepError], what: str) -> Iterator[None]:
     """Give anything that escapes the block the type of the boundary it crossed.

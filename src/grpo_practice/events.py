@@ -5,22 +5,37 @@ Because `emit` runs in the task that does the work, a tracing sink can attach a 
 run, losing a line on the screen must not.
 
 The event of something stored is emitted first, with no `await` before its row is queued: a row is
-written though whoever waits for it is cancelled, and an event that came after would be lost.
+written though whoever waits for it is cancelled, and an event that came after would be lost. So
+there is one `…Finished` for each stored call, tool call and rollout, also in a run that is
+cancelled.
+
+Each `CallStarted`, `ToolStarted` and `RolloutStarted` is followed by its `…Finished`, or by
+`Aborted` where an error or a cancellation ends it and nothing is stored. Each `RunStarted` is
+followed by `RunFinished`. A step has no such end: one that is not finished stays open, and a later
+command starts it again.
 """
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Self
 
-from grpo_practice.calls import Stage, Usage
+from grpo_practice.calls import Address, Stage, Usage
 from grpo_practice.types import Outcome, Rollout
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class RunStarted:
+class _Timed:
+    at: float = field(default_factory=time.time, compare=False, kw_only=True)
+    """Unix time in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted(_Timed):
     """A command begins, or goes on with, the work of a run."""
 
     run: str
@@ -34,8 +49,17 @@ class RunStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class StepStarted:
-    """A practice step begins."""
+class RunFinished(_Timed):
+    """A command ends its work on a run, whatever the reason."""
+
+    run: str
+    error: str | None = None
+    """Why it ended early; None when all that was asked for is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepStarted(_Timed):
+    """A practice step begins; events of its early groups may have come before."""
 
     step: int
     epoch: int
@@ -50,28 +74,62 @@ class StepStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class CallFinished:
+class CallStarted(_Timed):
+    """A model is called; the ledger or the endpoint will answer."""
+
+    address: Address
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallFinished(_Timed):
     """A model call was answered, by the endpoint or by the ledger."""
 
-    stage: Stage
+    address: Address
+    model: str
     usage: Usage
     seconds: float
     replayed: bool
 
+    @property
+    def stage(self) -> Stage:
+        """The stage that made the call."""
+        return self.address.stage
+
 
 @dataclass(frozen=True, slots=True)
-class ToolFinished:
-    """A tool was called, or its result found in the ledger."""
+class ToolStarted(_Timed):
+    """A tool is called, or its result looked up in the ledger."""
 
+    address: Address
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished(_Timed):
+    """A tool gave a result, or the ledger had it."""
+
+    address: Address
     name: str
     seconds: float
     replayed: bool
 
 
 @dataclass(frozen=True, slots=True)
-class RolloutFinished:
+class RolloutStarted(_Timed):
+    """One attempt begins, or one that is stored is scored again."""
+
+    run: str
+    step: int
+    slot: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutFinished(_Timed):
     """One attempt ended, well or badly."""
 
+    run: str
     step: int
     slot: int
     attempt: int
@@ -79,22 +137,19 @@ class RolloutFinished:
     reward: float | None
     error: str | None = None
     stored: bool = False
-    """True when it was settled before, and is counted in `done` already."""
+    """True for one that an earlier command settled: no `RolloutStarted` came before it, and it is
+    counted in `done` already."""
     weight: float = 1.0
     """How often its reward counts in a mean: it may stand for groups that are left out."""
 
     @classmethod
-    def of(
-        cls,
-        step: int,
-        rollout: Rollout,
-        *,
-        stored: bool = False,
-        weight: float = 1.0,
+    def from_rollout(
+        cls, run: str, step: int, rollout: Rollout, *, stored: bool = False, weight: float = 1.0
     ) -> Self:
-        """The event for a rollout."""
+        """Return the event of a rollout."""
         played = rollout.played
         return cls(
+            run,
             step,
             rollout.slot,
             rollout.attempt,
@@ -107,7 +162,15 @@ class RolloutFinished:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupFinished:
+class Aborted(_Timed):
+    """An error or a cancellation ended what was started; nothing of it is stored."""
+
+    started: CallStarted | ToolStarted | RolloutStarted
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFinished(_Timed):
     """All attempts of a group are scored, and it is known whether it teaches."""
 
     step: int
@@ -116,7 +179,7 @@ class GroupFinished:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupDistilled:
+class GroupDistilled(_Timed):
     """An informative group became proposals, or failed to."""
 
     step: int
@@ -127,7 +190,7 @@ class GroupDistilled:
 
 
 @dataclass(frozen=True, slots=True)
-class StepFinished:
+class StepFinished(_Timed):
     """A practice step is closed and its library saved."""
 
     step: int
@@ -139,18 +202,23 @@ class StepFinished:
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
-    """Something a person should know, said once."""
+class Notice(_Timed):
+    """A sentence that a person should read, emitted once."""
 
     text: str
 
 
 Event = (
     RunStarted
+    | RunFinished
     | StepStarted
+    | CallStarted
     | CallFinished
+    | ToolStarted
     | ToolFinished
+    | RolloutStarted
     | RolloutFinished
+    | Aborted
     | GroupFinished
     | GroupDistilled
     | StepFinished
@@ -177,3 +245,20 @@ def tee(*sinks: Emit) -> Emit:
                 _log.warning("a sink failed at %s", type(event).__name__, exc_info=True)
 
     return emit
+
+
+@contextmanager
+def span(emit: Emit, event: CallStarted | ToolStarted | RolloutStarted) -> Iterator[None]:
+    """Emit the event, and `Aborted` where the block raises; the block's caller emits the rest."""
+    emit(event)
+    try:
+        yield
+    except BaseException as e:
+        emit(Aborted(event, reason(e)))
+        raise
+
+
+def reason(error: BaseException) -> str:
+    """Return an error as one sentence."""
+    said = str(error)
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

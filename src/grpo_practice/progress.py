@@ -6,16 +6,21 @@ from time import monotonic
 
 from grpo_practice.calls import Usage
 from grpo_practice.events import (
+    Aborted,
     CallFinished,
+    CallStarted,
     Event,
     GroupDistilled,
     GroupFinished,
     Notice,
     RolloutFinished,
+    RolloutStarted,
+    RunFinished,
     RunStarted,
     StepFinished,
     StepStarted,
     ToolFinished,
+    ToolStarted,
 )
 
 
@@ -94,6 +99,7 @@ class Tally:
     replayed: int = 0
     tools: int = 0
     """Calls of tools that were made now."""
+    _early: list[RolloutFinished | GroupFinished] = field(default_factory=list)
 
     @property
     def left_s(self) -> float | None:
@@ -103,6 +109,12 @@ class Tally:
 
     def see(self, event: Event) -> None:
         """Take an event into account."""
+        if isinstance(event, RolloutFinished | GroupFinished) and self._is_early(event):
+            self._early.append(event)
+            return
+        self._count(event)
+
+    def _count(self, event: Event) -> None:
         match event:
             case RunStarted():
                 self._run_started(event)
@@ -122,7 +134,14 @@ class Tally:
                 self.undistilled += event.failed is not None
             case StepFinished():
                 self.steps_closed += 1
-            case Notice():
+            case (
+                CallStarted()
+                | ToolStarted()
+                | RolloutStarted()
+                | Aborted()
+                | RunFinished()
+                | Notice()
+            ):
                 pass
 
     def _call(self, event: CallFinished) -> None:
@@ -146,6 +165,15 @@ class Tally:
             self.run.planned -= event.spared
         name = f"step {event.step}"
         self.part = Part(name, event.rollouts, event.done, started=self.clock())
+        early, self._early = self._early, []
+        for finished in early:
+            self._count(finished)
+
+    def _is_early(self, event: RolloutFinished | GroupFinished) -> bool:
+        """Return True for an early group: it counts when its step begins, so that sums agree."""
+        if isinstance(event, RolloutFinished) and (self.run is None or event.run != self.run.name):
+            return False  # an evaluation on the way numbers its own steps
+        return self.step is not None and event.step > self.step.step
 
     def _rollout(self, event: RolloutFinished) -> None:
         if self.part is not None:

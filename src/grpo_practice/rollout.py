@@ -15,6 +15,7 @@ from grpo_practice.errors import (
     boundary,
 )
 from grpo_practice.llm.concurrency import AT_ONCE
+from grpo_practice.llm.ledgered import AgentChat
 from grpo_practice.text import cut
 from grpo_practice.types import OWN_FAILURES, Group, Rollout, Sample, Trajectory, Verdict
 
@@ -32,7 +33,7 @@ class Player:
     """Everything a rollout needs but its question."""
 
     agent: Agent
-    student: Callable[[Scope], Chat]
+    student: Callable[[Scope], AgentChat]
     judge: Callable[[Scope], Chat]
     verify: Verify
     run_seed: int

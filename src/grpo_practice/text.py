@@ -1,14 +1,20 @@
 """Text from outside: what of it is an answer, and how it is shown so that nothing in it acts."""
 
+import ipaddress
 import re
 import unicodedata
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 CHARS_PER_TOKEN = 4
-"""Ratio for common English text."""
+"""Ratio for common English text; also UTF-8 bytes per token of most languages."""
 DENSE_CHARS_PER_TOKEN = 3
-"""Ratio for formulas and code; of other writing, so many UTF-8 bytes."""
+"""Ratio for formulas and code, and UTF-8 bytes per token of JSON: an upper bound of tokens."""
+SPARSE_CHARS_PER_TOKEN = 5
+"""Ratio for any text: a lower bound of tokens."""
+
+LOOPBACK = "127.0.0.1"
+"""Address that our own servers listen on: only this machine reaches it."""
 
 CJK = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 """Ranges of a character class: writing without spaces, where each character counts as a word."""
@@ -21,6 +27,14 @@ def is_web_address(url: str) -> bool:
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def is_loopback(host: str) -> bool:
+    """Return True for a host name or address of this machine: nothing sent there leaves it."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 

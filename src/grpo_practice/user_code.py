@@ -4,35 +4,27 @@ The contract is that of the method's reference implementation:
 `verify_func(sample, timeout_score=0, **kwargs) -> {"reward": float, "reasoning": str | None}`.
 """
 
+import asyncio
+import contextvars
 import hashlib
 import importlib.util
 import inspect
 import json
+import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 LOAD_S = 60.0
 """Seconds a file may take to load."""
-_REHEARSAL = """
-import json, os, sys
-report = os.dup(1)
-os.dup2(2, 1)
-sys.path, path, func, text = json.loads(sys.stdin.buffer.read())
-from pathlib import Path
-from grpo_practice.user_code import UserFunction
-try:
-    UserFunction(Path(path), func, text).load()
-except BaseException:
-    pass
-os.write(report, b"alive")
-os._exit(0)
-"""
 
 
 @dataclass
@@ -103,7 +95,7 @@ class UserFunction:
         told = json.dumps([sys.path, str(self.path), self.func, self.text]).encode()
         try:
             done = subprocess.run(
-                [sys.executable, "-c", _REHEARSAL],
+                [sys.executable, "-m", "grpo_practice.user_code"],
                 input=told,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -115,6 +107,12 @@ class UserFunction:
         if done.stdout.endswith(b"alive"):
             return None
         return f"its process ended while it was loaded (exit code {done.returncode})"
+
+
+def find_file(name: str, base_dir: Path) -> Path | None:
+    """Return the file of that name beside the config, else in the current folder; None if none."""
+    places = (base_dir / Path(name).expanduser(), Path.cwd() / name)
+    return next((place.resolve() for place in places if place.is_file()), None)
 
 
 @contextmanager
@@ -138,11 +136,10 @@ def _surroundings(folder: Path) -> Iterator[None]:
             sys.modules.pop(name, None)
 
 
-def accepts(function: Callable[..., Any], params: Mapping[str, Any], *, llm: bool) -> str | None:
-    """Why the function cannot be called with these parameters; None when it can."""
-    given = {**params, "llm": None} if llm else dict(params)
+def accepts(function: Callable[..., Any], params: Mapping[str, Any]) -> str | None:
+    """Return why the function cannot be called with these parameters; None when it can."""
     try:
-        inspect.signature(function).bind(EvaluationSample(), **given)
+        inspect.signature(function).bind(EvaluationSample(), **params)
     except TypeError as e:
         return str(e)
     except ValueError:  # a builtin without a signature
@@ -155,3 +152,47 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004 - its kind is asked, not its presence
     )
+
+
+async def in_thread(call: Callable[[], T]) -> T:
+    """Return what a blocking call returns, made on a thread of its own.
+
+    Cancelling stops the wait, not the call: a thread cannot be stopped.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if not done.done():
+            done.set_result((result, error))
+
+    def work() -> None:
+        try:
+            outcome: tuple[T | None, BaseException | None] = (call(), None)
+        except BaseException as e:  # noqa: BLE001 - raised where the result is awaited
+            outcome = (None, e)
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, *outcome)
+
+    # A daemon, unlike the threads of asyncio.to_thread: the exit of the program waits for those.
+    run = contextvars.copy_context().run
+    threading.Thread(target=run, args=(work,), daemon=True).start()
+    result, error = await done
+    if error is not None:
+        raise error
+    return result  # type: ignore[return-value]  # a call without an error has a result
+
+
+def _rehearse_stdin() -> None:
+    """Load the function described on stdin; report on stdout that this process outlived it."""
+    report = os.dup(1)
+    os.dup2(2, 1)
+    sys.path, path, func, text = json.loads(sys.stdin.buffer.read())
+    with suppress(BaseException):  # load() raises again where the file is loaded for good
+        UserFunction(Path(path), func, text).load()
+    os.write(report, b"alive")
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    _rehearse_stdin()

@@ -1,21 +1,44 @@
 """The public Python API: a database of runs, datasets and experiences, and what is done with it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from grpo_practice.store import Store
+from typing_extensions import override
+
+from grpo_practice.errors import ConfigError
+
+if TYPE_CHECKING:
+    from grpo_practice.store import Store
+
+DATABASE = "grpo-practice.db"
+"""Name of the database where none is given."""
 
 
 class Workspace:
-    """One database, open; a context manager.
+    """A database, and what is done with it; also a context manager, sync or async.
+
+    Each call opens the file and closes it again, so that a workspace may be kept for as long as
+    one likes, and be used by several threads, event loops and processes.
 
     Args:
-        path: The SQLite file; made where there is none.
+        path: SQLite file; made by the first call that writes.
+        command: Command to put on record for runs; None names the method that was called.
+        signals: Whether a blocking call stops in order at SIGINT, SIGTERM or SIGHUP and raises
+            StoppedError. Only for a program's main thread; else Ctrl-C is a KeyboardInterrupt.
     """
 
-    def __init__(self, path: str | Path = "grpo-practice.db") -> None:
-        self._store = Store(Path(path))
+    def __init__(
+        self, path: str | Path = DATABASE, *, command: str | None = None, signals: bool = False
+    ) -> None:
+        self.path = Path(path)
+        self._command, self._signals, self._closed = command, signals, False
+
+    @override
+    def __repr__(self) -> str:
+        return f"Workspace({str(self.path)!r})"
 
     def __enter__(self) -> Self:
         return self
@@ -28,6 +51,44 @@ class Workspace:
     ) -> None:
         self.close()
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
     def close(self) -> None:
-        """Write what is queued, and close the database."""
-        self._store.close()
+        """Refuse further calls; everything of earlier ones is on disk already."""
+        self._closed = True
+
+    @contextmanager
+    def _store(self, *, create: bool = False, scratch: bool = False) -> "Iterator[Store]":
+        """Open the database for one call.
+
+        Args:
+            create: Make the file where there is none.
+            scratch: Open a copy instead, which is gone afterwards.
+
+        Raises:
+            ConfigError: There is no such file, or the workspace is closed.
+            StoreError: The file cannot be used.
+        """
+        # Imported here, as everything below is by the method that needs it: `import grpo_practice`
+        # and `grpo-practice --help` must not wait for what a run needs.
+        from grpo_practice.store import Store
+        from grpo_practice.store.scratch_copy import rehearsal
+
+        if self._closed:
+            raise ConfigError(f"{self!r} is closed", hint="open another one")
+        if not (create or scratch or self.path.exists()):
+            raise ConfigError(
+                f"there is no database {self.path} yet",
+                hint="name another with --db, or begin: grpo-practice data upload FILE --name NAME",
+            )
+        with rehearsal(self.path) if scratch else Store(self.path) as store:
+            yield store

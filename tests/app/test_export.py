@@ -15,7 +15,7 @@ from grpo_practice.config import load_eval
 from grpo_practice.config.identity import identity_of
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.errors import ConfigError
-from grpo_practice.export import render
+from grpo_practice.export.render import render
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.store import Store
 from grpo_practice.store.run_names import eval_name, library_variant

@@ -14,8 +14,8 @@ from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from urllib.parse import quote
 
-from grpo_practice.cli.common import DATABASE
 from grpo_practice.cli.main import run
+from grpo_practice.cli.options import DATABASE
 from grpo_practice.llm import client
 from grpo_practice.llm.client import Client
 from grpo_practice.redact import Redactor, redactor

@@ -8,6 +8,8 @@ import yaml
 
 from grpo_practice.cli.export import write_file
 from grpo_practice.errors import ConfigError
+from grpo_practice.export.enhanced_agent import ExportedAgent
+from grpo_practice.export.render import FORMATS, Format
 from tests.cli.conftest import Gp
 
 
@@ -29,6 +31,28 @@ def test_the_step_decides_which_experiences_go_along(demo: Gp) -> None:
     assert first["schema"] == last["schema"] == "grpo-practice.agent/1"
     assert first["experiences"] != last["experiences"]
     assert demo("export-agent", "--format", "md").out.startswith("# ")
+
+
+def test_a_format_that_is_a_folder_is_written_below_the_output(
+    demo: Gp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bundle(agent: ExportedAgent) -> dict[str, str]:
+        return {"prompt.md": agent.system_prompt, "notes/model.txt": agent.model}
+
+    monkeypatch.setitem(FORMATS, "bundle", Format(bundle))
+    ran = demo("export-agent", "--format", "bundle", "-o", "made")
+    assert (ran.code, ran.out, ran.err) == (0, "", "wrote made\n")
+    assert "[E1]" in Path("made/prompt.md").read_text()
+    assert Path("made/notes/model.txt").read_text()
+    assert demo("export-agent", "--format", "bundle", "-o", "made").code == 2
+    assert demo("export-agent", "--format", "bundle", "-o", "made", "--force").code == 0
+    assert "is a folder" in demo("export-agent", "--format", "bundle").err
+
+
+def test_the_help_names_every_format(demo: Gp) -> None:
+    ran = demo("export-agent", "--help")
+    assert "|".join(FORMATS) in ran.out
+    assert "there are yaml, md, json" in demo("export-agent", "--format", "toml").err
 
 
 def test_a_file_that_is_there_needs_force(demo: Gp) -> None:

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 from typing_extensions import override
 
-from grpo_practice.calls import Usage
+from grpo_practice.calls import Address, Usage
 from grpo_practice.cli.terminal.progress_view import Lines, block, progress
 from grpo_practice.events import (
     CallFinished,
@@ -25,10 +25,16 @@ from grpo_practice.progress import Tally
 HOSTILE = "\x1b]0;owned\x07 [red]x[/red] [/INST]\u202e"
 
 
-def rollout(slot: int, reward: float | None = 1.0, *, stored: bool = False) -> RolloutFinished:
+ASKED = Address(1, 0, 0, 0, "play")
+
+
+def rollout(
+    slot: int, reward: float | None = 1.0, *, stored: bool = False, step: int = 0
+) -> RolloutFinished:
     if reward is None:
-        return RolloutFinished(0, slot, 0, "error", None, f"HTTP 503 {HOSTILE}", stored)
-    return RolloutFinished(0, slot, 0, "ok", reward, None, stored)
+        error = f"HTTP 503 {HOSTILE}"
+        return RolloutFinished("math", step, slot, 0, "error", None, error, stored)
+    return RolloutFinished("math", step, slot, 0, "ok", reward, None, stored)
 
 
 def practised() -> list[Event]:
@@ -37,9 +43,9 @@ def practised() -> list[Event]:
         RunStarted("math", 1, steps=2, rollouts=8, done=0, simulated=True),
         StepStarted(0, 0, groups=2, rollouts=4, experiences=0),
         rollout(0),
-        CallFinished("play", Usage(100, 0, 20), 1.0, replayed=False),
+        CallFinished(ASKED, "m", Usage(100, 0, 20), 1.0, replayed=False),
         rollout(0, 0.0),
-        CallFinished("play", Usage(900, 0, 90), 1.0, replayed=True),
+        CallFinished(ASKED, "m", Usage(900, 0, 90), 1.0, replayed=True),
         GroupFinished(0, 0, informative=True),
         GroupDistilled(0, 0, lessons=1, operations=0, failed=f"no JSON {HOSTILE}"),
         rollout(1, None),
@@ -138,11 +144,11 @@ def test_the_block_shows_step_rewards_groups_failures_and_tokens() -> None:
 def test_tokens_are_none_before_the_first_answer_and_unknown_after_one_without_a_count() -> None:
     tally = Tally(clock=Clock())
     tally.see(RunStarted("e", 1, steps=1, rollouts=2, done=0, simulated=False))
-    tally.see(CallFinished("play", Usage(900, 0, 90), 1.0, replayed=True))
+    tally.see(CallFinished(ASKED, "m", Usage(900, 0, 90), 1.0, replayed=True))
     assert "tokens 0 in, 0 out   requests 0 new, 1 replayed" in drawn(tally)
-    tally.see(CallFinished("play", Usage(), 1.0, replayed=False))
+    tally.see(CallFinished(ASKED, "m", Usage(), 1.0, replayed=False))
     assert "tokens unknown in, unknown out   requests 1 new" in drawn(tally)
-    tally.see(CallFinished("play", Usage(7, 0, 2), 1.0, replayed=False))
+    tally.see(CallFinished(ASKED, "m", Usage(7, 0, 2), 1.0, replayed=False))
     assert "tokens 7 in, 2 out   requests 2 new" in drawn(tally)
 
 

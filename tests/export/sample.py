@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from grpo_practice.export import ExportedAgent, Measured, Provenance
+from grpo_practice.export.enhanced_agent import ExportedAgent, Measured, Provenance
 from grpo_practice.stats import Question, score
 from grpo_practice.types import Experience, Library
 

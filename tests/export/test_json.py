@@ -4,7 +4,7 @@ import json
 
 from hypothesis import given, settings
 
-from grpo_practice.export import render
+from grpo_practice.export.render import render
 from grpo_practice.prompts.system import library_sha
 from tests.export.sample import AGENT, HOSTILE, LIBRARY, agent
 

@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from grpo_practice.config import AgentConfig
-from grpo_practice.export import render
 from grpo_practice.export.enhanced_agent import ExportedAgent, Provenance
+from grpo_practice.export.render import render
 from grpo_practice.redact import Redactor, redactor
 from grpo_practice.types import Experience, Library
 from tests.config.files import agent_in

@@ -10,7 +10,15 @@ from grpo_practice.calls import Message, Reply, Scope
 from grpo_practice.practice.distil import distil
 from grpo_practice.practice.evidence import evidence_on
 from grpo_practice.practice.informative import status_of
-from grpo_practice.practice.merge import apply, changes, merge, pruned, votes, without_outvoted
+from grpo_practice.practice.merge import (
+    apply,
+    changes,
+    merge,
+    numbered,
+    pruned,
+    votes,
+    without_outvoted,
+)
 from grpo_practice.practice.teacher import GroupKey, Teacher
 from grpo_practice.prompts import SLOTS, Prompt, compile_prompt, load_prompts
 from grpo_practice.prompts.system import system_prompt
@@ -85,7 +93,7 @@ class Rehearsal:
             if status_of(group, truth=self.truth) == "scored":
                 at = GroupKey(1, step, step // 2, slot)
                 done.append(await distil(teacher, group, self.library, at))
-        cast = votes(done, [sample.id for sample in batch])
+        cast = votes(numbered(done), [sample.id for sample in batch])
         named = [(p.sample_id, p.operation) for p in cast]
         evidence = evidence_on(self.library, Past(), named)
         proposed = changes(cast)

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from grpo_practice.calls import Chat, Scope
+from grpo_practice.calls import Scope
+from grpo_practice.llm.ledgered import AgentChat
 from grpo_practice.types import Trajectory
 
 
@@ -11,7 +12,7 @@ from grpo_practice.types import Trajectory
 class RolloutContext:
     """What a rollout is played with."""
 
-    chat: Chat
+    chat: AgentChat
     """The agent's model."""
     scope: Scope
     """Where its calls are addressed."""

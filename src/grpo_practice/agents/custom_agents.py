@@ -18,8 +18,8 @@ from grpo_practice.errors import (
     ContentFilterError,
     ContextOverflowError,
     EndpointError,
+    is_transient,
 )
-from grpo_practice.llm.ledgered import LedgeredChat
 from grpo_practice.redact import redactor
 from grpo_practice.types import Trajectory
 
@@ -59,7 +59,7 @@ class Program(Protocol):
         ...
 
 
-class OwnAgent:
+class CustomAgent:
     """Plays a rollout by running a program (an `Agent`).
 
     What the program asks at its address goes through the ledger. It ends with the rollout's time.
@@ -80,15 +80,14 @@ class OwnAgent:
         Raises:
             GrpoPracticeError: Why no request of it was answered any more; the run stops.
         """
-        assert isinstance(context.chat, LedgeredChat), "programs speak to the ledger's own chat"
         relay = Relay(context.chat)
         game = _Game(relay, context.limit_s)
         try:
-            with self._proxy.address(Guest(relay.model, game.ask)) as url:
+            with self._proxy.address(Guest(context.chat.model, game.ask)) as url:
                 told = ProgramContext(
                     base_url=url,
                     api_key=API_KEY,
-                    model=relay.model,
+                    model=context.chat.model,
                     attempt=context.scope.address.attempt,
                     seed=context.scope.seed(),
                     limit_s=context.limit_s,
@@ -145,7 +144,7 @@ class _Game:
             raise
         except EndpointError as e:
             self._lost = e
-            raise _told(e) from None
+            raise _request_error(e) from None
         except Exception as e:  # noqa: BLE001 - whatever it is, the program is not to blame
             if not self.stopped.done():
                 self.stopped.set_result(e)
@@ -174,13 +173,13 @@ class _Game:
         return replace(ended, response=response, transcript=said, tool_calls=tools)
 
 
-def _told(error: EndpointError) -> RequestError:
+def _request_error(error: EndpointError) -> RequestError:
     """Why a request got no answer, as its library knows such things."""
     if isinstance(error, ContextOverflowError):
         return RequestError(str(error), param="messages", code="context_length_exceeded")
     if isinstance(error, ContentFilterError):
         return RequestError(str(error), code="content_filter")
     status = error.status or 502
-    if 400 <= status < 500 and status not in (408, 409, 425, 429):
+    if status >= 400 and not is_transient(status):
         return RequestError(str(error), status=status)
     return RequestError(str(error), status=502, kind="server_error")

@@ -8,7 +8,8 @@ from grpo_practice.config.reading.yaml_reader import parse_yaml
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.tools import Toolkit
 from grpo_practice.errors import ConfigError
-from grpo_practice.export import ExportedAgent, Format, Measured, Provenance, render
+from grpo_practice.export.enhanced_agent import ExportedAgent, Measured, Provenance
+from grpo_practice.export.render import Files, render, render_files
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.redact import REDACTED
 from grpo_practice.reports.run_reports import KnownScore, measured, measured_with
@@ -19,16 +20,26 @@ from grpo_practice.store.run_names import eval_name
 _AGENT = "evaluation.agent."
 
 
-def export_agent(store: Store, ref: str | None, step: str, format: Format) -> str:
-    """The agent with the library that `ref` and `step` name (see `library_of`), as a file.
+def export_agent(store: Store, ref: str | None, step: str, format: str) -> str:
+    """Return the agent with the library that `ref` and `step` name, as the text of one file.
+
+    Raises:
+        ConfigError: The format is a folder, or as `export_files`.
+    """
+    return render(exported(store, library_of(store, ref, step)), format)
+
+
+def export_files(store: Store, ref: str | None, step: str, format: str) -> Files:
+    """Return the agent with the library that `ref` and `step` name (see `library_of`).
 
     It is read from the identity its branch was recorded with: every variable is filled in as it
     was when the agent played, and no key or URL is needed to export it.
 
     Raises:
-        ConfigError: There is no such library, or its agent is not on record as it was played.
+        ConfigError: There is no such format or library, or its agent is not on record as it was
+            played.
     """
-    return render(exported(store, library_of(store, ref, step)), format)
+    return render_files(exported(store, library_of(store, ref, step)), format)
 
 
 def exported(store: Store, found: LibraryRef) -> ExportedAgent:

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from grpo_practice.app.clients import SIM_URL, endpoint_of
 from grpo_practice.calls import Usage
-from grpo_practice.config.schema.provider import ModelConfig
-from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig
+from grpo_practice.config.schema.runs import RunConfig
 from grpo_practice.errors import ConfigError
 from grpo_practice.llm.admission import Admission
 from grpo_practice.llm.budget import ASSUMED_OUT, Account, Amount, Caps
@@ -19,9 +18,7 @@ UNKNOWN = Usage(ASSUMED_OUT, None, ASSUMED_OUT)
 """What a call is taken for whose tokens nobody counted, where no other call can stand for it."""
 
 
-def admission(
-    store: Store, run: str, config: PracticeConfig | EvalConfig, caps: Caps, command: str
-) -> Admission:
+def admission(store: Store, run: str, config: RunConfig, caps: Caps, command: str) -> Admission:
     """The door of a command on this run: with what was spent on it, if there are caps.
 
     What earlier commands spent counts, over all branches, and that of the runs it made. A call
@@ -43,14 +40,6 @@ def admission(
     return Admission(Account(caps, already, largest=largest, command=command))
 
 
-def asked(config: PracticeConfig | EvalConfig) -> list[ModelConfig]:
-    """The models that a run of this configuration may ask: student, teacher, judge."""
-    evaluation = config if isinstance(config, EvalConfig) else config.evaluation
-    teacher = None if isinstance(config, EvalConfig) else config.practice.teacher_model
-    judge = evaluation.judge_model if evaluation.verify.may_ask else None
-    return [m for m in (evaluation.agent.model, teacher, judge) if m is not None]
-
-
 class _PriceBook:
     """The prices of everything that a run asks or has asked.
 
@@ -58,11 +47,10 @@ class _PriceBook:
         ConfigError: A model that it may ask has no price.
     """
 
-    def __init__(self, config: PracticeConfig | EvalConfig) -> None:
-        evaluation = config if isinstance(config, EvalConfig) else config.evaluation
-        self._prices = Prices(evaluation.prices)
+    def __init__(self, config: RunConfig) -> None:
+        self._prices = Prices(config.evaluation.prices)
         self._asked = dict[tuple[str, str], Price]()
-        for model in asked(config):
+        for model in config.models.values():
             _, endpoint = endpoint_of(model, prices=self._prices)
             for url in endpoint.base_urls:
                 name = model.model_provider.model

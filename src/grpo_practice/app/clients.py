@@ -7,14 +7,14 @@ from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from grpo_practice.calls import Chat, Ledger, Scope
+from grpo_practice.calls import Ledger, Scope
 from grpo_practice.config.schema.provider import DEFAULT_TIMEOUT_S, ModelConfig
 from grpo_practice.config.schema.runs import ModelPrice
 from grpo_practice.events import Emit, Notice
 from grpo_practice.llm.admission import Admission
 from grpo_practice.llm.concurrency import FIRST, LATER, STUDENT, Limit
 from grpo_practice.llm.endpoint import Endpoint
-from grpo_practice.llm.ledgered import Model, ledgered
+from grpo_practice.llm.ledgered import AgentChat, Model, ledgered
 from grpo_practice.llm.params import canonical_params
 from grpo_practice.llm.prices import Prices
 
@@ -73,7 +73,7 @@ class Models:
 
     async def chats(
         self, config: ModelConfig, caller: Caller, *, later: bool = False
-    ) -> Callable[[Scope], Chat]:
+    ) -> Callable[[Scope], AgentChat]:
         """Opens a conversation with this model at a scope, with the ledger behind it.
 
         `later`: its requests wait for all others.

@@ -17,6 +17,7 @@ from grpo_practice.agents import Agent
 from grpo_practice.canonical import digest
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.errors import ConfigError
+from grpo_practice.text import LOOPBACK
 from grpo_practice.user_code import UserFunction
 
 DISTRIBUTIONS = {"agents": "openai-agents"}
@@ -41,7 +42,7 @@ async def open_own(
     Raises:
         ConfigError: The program cannot be had.
     """
-    from grpo_practice.agents.custom_agents import OwnAgent, Program
+    from grpo_practice.agents.custom_agents import CustomAgent, Program
     from grpo_practice.agents.programs import CommandProgram, FunctionProgram
     from grpo_practice.chat_server.proxy import Proxy
 
@@ -55,7 +56,7 @@ async def open_own(
             program = CommandProgram(_command(config, folder), folder)
         proxy = Proxy()
         async with proxy.served():
-            yield OwnAgent(program, proxy, notice)
+            yield CustomAgent(program, proxy, notice)
 
 
 @contextmanager
@@ -64,7 +65,7 @@ def _no_detour() -> Iterator[None]:
     before = {name: os.environ.get(name) for name in ("NO_PROXY", "no_proxy")}
     known = [text for text in before.values() if text]
     for name in before:
-        os.environ[name] = ",".join([*known, "127.0.0.1"])
+        os.environ[name] = ",".join([*known, LOOPBACK])
     try:
         yield
     finally:

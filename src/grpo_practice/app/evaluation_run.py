@@ -2,18 +2,16 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 
-from grpo_practice.agents import Agent
-from grpo_practice.agents.simple import play_simple
-from grpo_practice.app.agents import open_agent
 from grpo_practice.app.clients import Models, endpoint_of
 from grpo_practice.app.custom_agent import check_own
+from grpo_practice.app.player import PlayerSpec, open_player
 from grpo_practice.app.preflight import check_golds, check_plan, check_texts, eval_dataset
-from grpo_practice.app.session import OpenRun, PilotOverError, Session, open_run, to_the_end
+from grpo_practice.app.session import OpenRun, PilotOverError, Session, announced, open_run
 from grpo_practice.app.specs import EvalRequest, eval_spec
 from grpo_practice.config.schema.runs import EvalConfig
 from grpo_practice.errors import Change, FingerprintError
@@ -21,13 +19,11 @@ from grpo_practice.evaluate import Evaluation, evaluate, plan_eval, unfinished
 from grpo_practice.events import Notice, RunStarted
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.reports.run_reports import EvalReport, eval_report
-from grpo_practice.rollout import Player
 from grpo_practice.store import Store, branches, datasets, steps
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
 from grpo_practice.types import PlannedStep
 from grpo_practice.verify.resolve import VerifyFunction, resolve
-from grpo_practice.verify.verifier import Verifier
 
 FEWER = "pass_k"
 """The key of a diff that says fewer rollouts are asked for."""
@@ -61,9 +57,8 @@ def prepare_eval(session: Session, chosen: EvalRequest, *, limit: int | None = N
     config, folder = chosen.config, chosen.source.base_dir
     if chosen.rejudge is None:
         check_own(config.agent, folder)
-    for model in (config.agent.model, config.judge_model):
-        if model is not None:
-            endpoint_of(model)  # what is wrong with it is said before anything is recorded
+    for model in config.models.values():
+        endpoint_of(model)  # what is wrong with it is said before anything is recorded
     verify = resolve(config.verify.name, config.verify.params, config.verify.timeout_s, folder)
     check_texts({f"the file of verify {verify.name}": verify.source})
     dataset = eval_dataset(session, config.data, folder)
@@ -96,25 +91,25 @@ async def run_eval(session: Session, job: EvalJob) -> EvalReport:
     over = suppress(PilotOverError) if job.pilot is None else nullcontext()
     with over, open_run(session, spec, partial(planned, session, job)) as run:
         rows = steps_of(session, job, run.branch)
-        _announce(session, run, rows, simulated=spec.simulated)
-        left = any(unfinished(row) for row in rows)
-        if left:
-            await _play(session, job, run, rows)
-        if left and job.pilot is not None:
-            raise PilotOverError
-        # In a thread: it imports numpy and scipy, which takes a while.
-        reports.append(
-            await asyncio.to_thread(
-                eval_report,
-                session.store,
-                job.config,
-                run.branch,
-                run.invocation,
-                simulated=spec.simulated,
+        with announced(session, _begun(session, run, rows, simulated=spec.simulated)):
+            left = any(unfinished(row) for row in rows)
+            if left:
+                await _play(session, job, run, rows)
+            if left and job.pilot is not None:
+                raise PilotOverError
+            # In a thread: it imports numpy and scipy, which takes a while.
+            reports.append(
+                await asyncio.to_thread(
+                    eval_report,
+                    session.store,
+                    job.config,
+                    run.branch,
+                    run.invocation,
+                    simulated=spec.simulated,
+                )
             )
-        )
-        if job.limit and not all(row.closed for row in steps_of(session, job, run.branch)):
-            raise PilotOverError  # the other questions that were planned are left
+            if job.limit and not all(row.closed for row in steps_of(session, job, run.branch)):
+                raise PilotOverError  # the other questions that were planned are left
     return reports[0]
 
 
@@ -200,10 +195,12 @@ def steps_of(session: Session, job: EvalJob, branch: Branch) -> list[StepRow]:
     return session.store.read(steps.on_line, branch)
 
 
-def _announce(session: Session, run: OpenRun, rows: Sequence[StepRow], *, simulated: bool) -> None:
+def _begun(
+    session: Session, run: OpenRun, rows: Sequence[StepRow], *, simulated: bool
+) -> RunStarted:
     total = sum(row.plan.rollouts for row in rows)
     done = sum(session.store.read(scores.there, run.branch).values())
-    session.emit(RunStarted(run.branch.run, run.branch.id, len(rows), total, done, simulated))
+    return RunStarted(run.branch.run, run.branch.id, len(rows), total, done, simulated)
 
 
 async def _play(session: Session, job: EvalJob, run: OpenRun, rows: Sequence[StepRow]) -> None:
@@ -215,25 +212,22 @@ async def _play(session: Session, job: EvalJob, run: OpenRun, rows: Sequence[Ste
         admission=session.admission,
         prices=config.prices,
     )
-    async with (
-        models,
-        Verifier(job.verify) as verifier,
-        _plays(job, models, run) as agent,
-    ):
-        judge = config.judge_model or config.agent.model
-        player = Player(
-            agent=agent,
-            student=await models.chats(config.agent.model, "student"),
-            judge=await models.chats(judge, "judge"),
-            verify=to_the_end(session, verifier),
-            run_seed=config.seed,
-            task_timeout_s=job.chosen.limits.task_timeout,
-        )
+    spec = PlayerSpec(
+        agent=config.agent,
+        base_dir=job.chosen.source.base_dir,
+        student=config.student,
+        judge=config.judge,
+        verify=job.verify,
+        run_seed=config.seed,
+        task_timeout_s=job.chosen.limits.task_timeout,
+        only_scores=job.chosen.rejudge is not None,
+    )
+    async with models, open_player(spec, session, run, models) as (player, _):
         evaluation = Evaluation(
             branch=run.branch,
             player=player,
             system=system_prompt(config.agent.agent.instructions, job.chosen.target.library),
-            library_id=job.chosen.target.library.id or None,
+            library=job.chosen.target.library,
             concurrency=config.concurrency,
             max_failed_share=job.chosen.limits.max_failed_share,
             land=session.admission.land,
@@ -241,10 +235,3 @@ async def _play(session: Session, job: EvalJob, run: OpenRun, rows: Sequence[Ste
             limit=job.limit,
         )
         await evaluate(evaluation, session.store, rows, run.emit)
-
-
-def _plays(job: EvalJob, models: Models, run: OpenRun) -> AbstractAsyncContextManager[Agent]:
-    """Who plays; where rollouts are only scored again nobody does, so no tool is opened."""
-    if job.chosen.rejudge is not None:
-        return nullcontext(play_simple)
-    return open_agent(job.config.agent, models, run, job.chosen.source.base_dir)

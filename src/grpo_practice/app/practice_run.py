@@ -6,19 +6,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from grpo_practice.app.agents import open_agent
 from grpo_practice.app.clients import Models, endpoint_of
 from grpo_practice.app.custom_agent import check_own
 from grpo_practice.app.evaluation_run import FEWER, EvalJob, prepare_eval, run_eval
+from grpo_practice.app.player import PlayerSpec, open_player
 from grpo_practice.app.preflight import LOST, check_golds, check_plan, check_texts, dataset_of
-from grpo_practice.app.session import OpenRun, PilotOverError, Session, open_run, to_the_end
+from grpo_practice.app.session import OpenRun, PilotOverError, Session, announced, open_run
 from grpo_practice.app.specs import (
     ConfigSource,
     EvalRequest,
     EvalTarget,
     practice_spec,
     teacher_context,
-    teacher_of,
 )
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.runs import PracticeConfig, PracticeSettings
@@ -33,7 +32,6 @@ from grpo_practice.practice.reading import room_of
 from grpo_practice.practice.teacher import Teacher
 from grpo_practice.prompts import Prompt, load_prompts, prompts_from
 from grpo_practice.reports.run_reports import PracticeReport, practice_report
-from grpo_practice.rollout import Player
 from grpo_practice.store import branches, datasets, steps
 from grpo_practice.store.bound_keys import METHOD as METHOD_KEY
 from grpo_practice.store.bound_keys import diff
@@ -42,7 +40,6 @@ from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
 from grpo_practice.store.run_names import eval_name, library_variant
 from grpo_practice.types import Library, PlannedStep
 from grpo_practice.verify.resolve import VerifyFunction, resolve
-from grpo_practice.verify.verifier import Verifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +77,8 @@ def prepare_practice(
     dataset = dataset_of(session, config.data.practice_dataset_name, source.base_dir)
     samples = session.store.read(datasets.samples, dataset.id)[: settings.rollout_data_truncate]
     check_golds(samples, verify, dataset.name)
-    for model in (config.evaluation.agent.model, settings.teacher_model):
-        if model is not None:
-            endpoint_of(model)  # what is wrong with it is said before anything is recorded
+    for model in config.models.values():
+        endpoint_of(model)  # what is wrong with it is said before anything is recorded
     folder = source.base_dir / Path(settings.prompts_dir) if settings.prompts_dir else None
     if start is None:  # a run that began with a library goes on without naming it again
         start = session.store.read(branches.start_library, config.exp_id)
@@ -156,21 +152,22 @@ async def _run(session: Session, job: PracticeJob) -> PracticeReport:
         there = session.store.read(scores.there, run.branch)
         done = sum(r.rollouts if r.closed else there.get(r.plan.step, 0) for r in rows)
         total = sum(row.rollouts for row in rows)
-        run.emit(RunStarted(run.branch.run, run.branch.id, len(rows), total, done, spec.simulated))
-        left = any(not row.closed for row in rows)
-        if left or job.tests or job.selects:
-            await _work(session, job, run, rows)
-        if left and job.pilot is not None:
-            raise PilotOverError
-        report = practice_report(
-            session.store,
-            run.branch,
-            run.invocation,
-            exp_id=config.exp_id,
-            simulated=spec.simulated,
-        )
-        if report.why_failed:
-            raise NotLearntError(report)
+        begun = RunStarted(run.branch.run, run.branch.id, len(rows), total, done, spec.simulated)
+        with announced(session, begun):
+            left = any(not row.closed for row in rows)
+            if left or job.tests or job.selects:
+                await _work(session, job, run, rows)
+            if left and job.pilot is not None:
+                raise PilotOverError
+            report = practice_report(
+                session.store,
+                run.branch,
+                run.invocation,
+                exp_id=config.exp_id,
+                simulated=spec.simulated,
+            )
+            if report.why_failed:
+                raise NotLearntError(report)
     return report
 
 
@@ -224,8 +221,6 @@ def planned(
 async def _work(session: Session, job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
     left = any(not row.closed for row in rows)  # a finished run may have an older version's prompts
     config, settings = job.config, job.config.practice
-    agent, judge = config.evaluation.agent, config.evaluation.judge_model
-    distils = teacher_of(config)
     models = Models(
         run.ledger,
         run.emit,
@@ -233,35 +228,28 @@ async def _work(session: Session, job: PracticeJob, run: OpenRun, rows: list[Ste
         admission=session.admission,
         prices=config.evaluation.prices,
     )
-    async with (
-        models,
-        Verifier(job.verify) as verifier,
-        open_agent(agent, models, run, job.source.base_dir) as plays,
-    ):
-        player = Player(
-            agent=plays,
-            student=await models.chats(at_practice(config), "student"),
-            judge=await models.chats(judge or agent.model, "judge"),
-            verify=to_the_end(session, verifier),
-            run_seed=settings.seed,
-            task_timeout_s=settings.task_timeout,
-        )
-        later = replace(
-            player,
-            student=await models.chats(at_practice(config), "student", later=True),
-            judge=await models.chats(judge or agent.model, "judge", later=True),
-        )
+    spec = PlayerSpec(
+        agent=config.evaluation.agent,
+        base_dir=job.source.base_dir,
+        student=at_practice(config),
+        judge=config.judge,
+        verify=job.verify,
+        run_seed=settings.seed,
+        task_timeout_s=settings.task_timeout,
+    )
+    async with models, open_player(spec, session, run, models) as (player, later):
+        reply = endpoint_of(config.teacher)[0].get("max_tokens")
         teacher = Teacher(
-            chat=await models.chats(distils, "teacher"),
+            chat=await models.chats(config.teacher, "teacher"),
             prompts=prompts_from(run.branch.prompts) if left else {},
             agent_objective=settings.agent_objective,
             learning_objective=settings.learning_objective,
             truth=settings.given_ground_truth,
             limit=settings.num_experiences_per_query,
             run_seed=settings.seed,
-            instructions=agent.agent.instructions,
+            instructions=config.evaluation.agent.agent.instructions,
             summaries=settings.summaries,
-            room=room_of(teacher_context(config), endpoint_of(distils)[0].get("max_tokens")),
+            room=room_of(teacher_context(config), reply),
         )
         practice = Practice(
             branch=run.branch,
@@ -270,12 +258,9 @@ async def _work(session: Session, job: PracticeJob, run: OpenRun, rows: list[Ste
             player=player,
             later=later,
             teacher=teacher,
-            concurrency=settings.rollout_concurrency,
-            max_failed_share=settings.max_failed_share,
+            settings=settings,
             land=session.admission.land,
             after_step=_after_step(session, job, rows),
-            skip_uniform=skips(settings),
-            overlap=settings.overlap,
             guard=_guard(session, run.branch, job) if settings.answer_guard else None,
             pilot=job.pilot,
         )
@@ -292,14 +277,9 @@ def _guard(session: Session, branch: Branch, job: PracticeJob) -> AnswerGuard:
 
 def at_practice(config: PracticeConfig) -> ModelConfig:
     """The agent's model at the practice temperature; evaluation keeps the agent's own."""
-    model = config.evaluation.agent.model
+    model = config.student
     warm = {"temperature": config.practice.rollout_temperature}
     return model.model_copy(update={"model_settings": model.model_settings.model_copy(update=warm)})
-
-
-def skips(settings: PracticeSettings) -> bool:
-    """True when later epochs leave out half of what taught nothing."""
-    return settings.group_policy == "skip_uniform"
 
 
 def due(settings: PracticeSettings, rows: Sequence[StepRow]) -> set[int]:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from grpo_practice.app.clients import SIM_URL, endpoint_of
 from grpo_practice.app.specs import simulated
-from grpo_practice.chat_server.server import LOOPBACK, listening
+from grpo_practice.chat_server.server import listening
 from grpo_practice.config import Environment, load_eval
 from grpo_practice.config.identity import identity_of
 from grpo_practice.config.schema.agent import AgentConfig
@@ -31,6 +31,7 @@ from grpo_practice.serve.upstream import Upstream
 from grpo_practice.store import Store, recorded_runs
 from grpo_practice.store.bound_keys import agent_of
 from grpo_practice.store.recorded_runs import RecordedSpec
+from grpo_practice.text import is_loopback
 from grpo_practice.types import Library
 
 CONNECTIONS = 512
@@ -147,7 +148,7 @@ async def serve(
 
 def _not_itself(endpoint: Endpoint, port: int) -> None:
     for parts in map(urlsplit, endpoint.base_urls):
-        if parts.hostname in LOOPBACK and parts.port == port:
+        if is_loopback(parts.hostname or "") and parts.port == port:
             raise ConfigError(
                 f"the agent's model is asked at {parts.scheme}://{parts.hostname}:{port}, which is"
                 " where it would be served: a request would go round for ever",

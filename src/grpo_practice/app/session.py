@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from grpo_practice.calls import Chat
 from grpo_practice.errors import PausedError
-from grpo_practice.events import Emit, Notice, tee
+from grpo_practice.events import Emit, Notice, RunFinished, RunStarted, reason, tee
 from grpo_practice.llm.admission import Admission
 from grpo_practice.progress import Meter
 from grpo_practice.reports.run_reports import Invocation
@@ -106,6 +106,22 @@ def open_run(session: Session, spec: RunSpec, plan: Plan) -> Iterator[OpenRun]:
                 session.emit(
                     Notice(f"{spec.name}: {count} stored answers could not be used: {why}")
                 )
+
+
+@contextmanager
+def announced(session: Session, begun: RunStarted) -> Iterator[None]:
+    """Emit `RunStarted`, and `RunFinished` however the block ends."""
+    session.emit(begun)
+    error: BaseException | None = None
+    try:
+        yield
+    except BaseException as e:
+        error = e
+        if isinstance(e, asyncio.CancelledError):  # the caps or a signal say why it was cancelled
+            error = session.admission.stopped or e
+        raise
+    finally:
+        session.emit(RunFinished(begun.run, reason(error) if error else None))
 
 
 def to_the_end(session: Session, verify: Verify) -> Verify:

@@ -9,7 +9,7 @@ from grpo_practice.app.custom_agent import sha_of
 from grpo_practice.canonical import digest
 from grpo_practice.config.identity import identity_of
 from grpo_practice.config.schema.provider import ModelConfig, is_sim
-from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, PracticeSettings
+from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, PracticeSettings, RunConfig
 from grpo_practice.llm.prices import context_window
 from grpo_practice.practice import METHOD
 from grpo_practice.practice.reading import ASSUMED_CONTEXT, MOST_CONTEXT
@@ -41,7 +41,6 @@ def practice_spec(
     start: Library | None,
 ) -> RunSpec:
     """A practice run of this configuration, from this library (None: empty)."""
-    models = [config.evaluation.agent.model, config.practice.teacher_model]
     return RunSpec(
         name=config.exp_id,
         exp_id=config.exp_id,
@@ -51,16 +50,11 @@ def practice_spec(
         config_text=source.text,
         base_dir=source.base_dir,
         dataset_id=dataset.id,
-        judge=judge_record(verify, config.evaluation.judge_model),
+        judge=judge_record(verify, config.judge),
         prompts={name: prompt.text for name, prompt in prompts.items()},
         library=start,
-        simulated=simulated(*models, config.evaluation.judge_model),
+        simulated=simulated(*config.models.values()),
     )
-
-
-def teacher_of(config: PracticeConfig) -> ModelConfig:
-    """Return the model that distils."""
-    return config.practice.teacher_model or config.evaluation.agent.model
 
 
 def teacher_context(config: PracticeConfig) -> int:
@@ -80,7 +74,7 @@ def teacher_context_text(config: PracticeConfig) -> str:
 def _context(config: PracticeConfig) -> tuple[int, str]:
     if config.practice.teacher_context is not None:
         return config.practice.teacher_context, "practice.teacher_context"
-    provider = teacher_of(config).model_provider
+    provider = config.teacher.model_provider
     listed = [context_window(provider.model, url) for url in provider.base_url]
     known = [tokens for tokens in listed if tokens is not None]
     if not known:
@@ -140,9 +134,9 @@ def eval_spec(
         config_text=source.text,
         base_dir=source.base_dir,
         dataset_id=dataset.id,
-        judge=judge_record(verify, config.judge_model),
+        judge=judge_record(verify, config.judge),
         library=target.library,
-        simulated=simulated(config.agent.model, config.judge_model),
+        simulated=simulated(*config.models.values()),
         role=target.role,
         parent_run=target.parent_run,
         parent_step=target.parent_step,
@@ -151,22 +145,21 @@ def eval_spec(
 
 
 def _identity(
-    config: PracticeConfig | EvalConfig, verify: VerifyFunction, start: Library, folder: Path
+    config: RunConfig, verify: VerifyFunction, start: Library, folder: Path
 ) -> dict[str, Any]:
     """What a branch is bound to: the identity keys, and what the config only names."""
-    agent = config.evaluation.agent if isinstance(config, PracticeConfig) else config.agent
     return identity_of(config) | {
-        "agent.sha256": sha_of(agent, folder),
+        "agent.sha256": sha_of(config.evaluation.agent, folder),
         "verify.sha256": verify.sha.hex(),
         "library.sha256": library_sha(start).hex(),
         "format_version": FORMAT,
     }
 
 
-def judge_record(verify: VerifyFunction, model: ModelConfig | None) -> JudgeRecord:
+def judge_record(verify: VerifyFunction, model: ModelConfig) -> JudgeRecord:
     """The verify function as its verdicts are filed: with the model behind it, if it asks one."""
     spec = dict(verify.spec)
-    if verify.is_judge and model is not None:
+    if verify.is_judge:
         spec["model"] = model.model_provider.model
         spec["model_settings"] = identity_settings(model)
     sha = digest({"function": verify.sha.hex(), "spec": spec})
@@ -179,6 +172,6 @@ def identity_settings(model: ModelConfig) -> dict[str, Any]:
     return model.model_settings.model_dump(exclude_none=True, exclude=free)
 
 
-def simulated(*models: ModelConfig | None) -> bool:
-    """True when any of the models is a simulated one; what they touch is labelled so."""
-    return any(m is not None and is_sim(m.model_provider.model) for m in models)
+def simulated(*models: ModelConfig) -> bool:
+    """Return whether any of the models is a simulated one; what they touch is labelled so."""
+    return any(is_sim(model.model_provider.model) for model in models)

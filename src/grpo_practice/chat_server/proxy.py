@@ -10,6 +10,7 @@ from aiohttp import web
 from grpo_practice.calls import Reply
 from grpo_practice.chat_server import server
 from grpo_practice.chat_server.server import ChatRequest, RequestError
+from grpo_practice.text import LOOPBACK
 
 ROOT = "/r/{token}/v1"
 
@@ -50,7 +51,7 @@ class Proxy:
         token = secrets.token_urlsafe(32)
         self._guests[token] = guest
         try:
-            yield f"http://127.0.0.1:{self._port}{ROOT.format(token=token)}"
+            yield f"http://{LOOPBACK}:{self._port}{ROOT.format(token=token)}"
         finally:
             del self._guests[token]
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from grpo_practice.calls import Message, Reply, conversations
+from grpo_practice.calls import Chat, Message, Reply, conversations
 from grpo_practice.canonical import canon, hashable
 from grpo_practice.chat_server.server import ChatRequest, RequestError, one_reply
 from grpo_practice.errors import ConfigError
-from grpo_practice.llm.ledgered import LedgeredChat, Play
+from grpo_practice.llm.ledgered import AgentChat, Play
 from grpo_practice.llm.params import canonical_params
 from grpo_practice.redact import redactor
 from grpo_practice.text import strip_think
@@ -40,17 +40,12 @@ class Relay:
         chat: The configured model, asked at the scope.
     """
 
-    def __init__(self, chat: LedgeredChat) -> None:
+    def __init__(self, chat: AgentChat) -> None:
         self._chat, self._play = chat, Play(said_mark)
         self._places = defaultdict[bytes, _Place](_Place)
         self._tasks = set[asyncio.Task[Reply]]()
         self.replies = list[Reply]()
         """In the order they came."""
-
-    @property
-    def model(self) -> str:
-        """The configured one."""
-        return self._chat.model.name
 
     async def __call__(self, asked: ChatRequest, *, limit_s: float | None = None) -> Reply:
         """The stored reply, or a new one that is committed.
@@ -63,14 +58,14 @@ class Relay:
             EndpointError, EndpointRefusedError, PausedError: As from any `Chat`.
         """
         asked = one_reply(asked)
-        name, params = asked.model or self.model, self._params(asked.settings)
+        name, params = asked.model or self._chat.model, self._params(asked.settings)
         place = self._places[_same(name, params, asked)]
         if place.left:
             r, task = place.left.popitem()
         else:
             r = next(r for r in itertools.count() if r not in place.taken)
             place.taken.add(r)
-            made = self._ask(self._chat.other(name, params, self._play), asked, r, limit_s)
+            made = self._ask(self._chat.with_model(name, params, self._play), asked, r, limit_s)
             task = asyncio.create_task(made)
             task.add_done_callback(lambda task: self._done(place, r, task))
             self._tasks.add(task)
@@ -81,9 +76,7 @@ class Relay:
                 place.left[r] = task
             raise
 
-    async def _ask(
-        self, chat: LedgeredChat, asked: ChatRequest, r: int, limit_s: float | None
-    ) -> Reply:
+    async def _ask(self, chat: Chat, asked: ChatRequest, r: int, limit_s: float | None) -> Reply:
         reply = await chat(asked.messages, tools=asked.tools, r=r, limit_s=limit_s)
         self.replies.append(reply)
         return reply
@@ -104,7 +97,7 @@ class Relay:
             raise RequestError(
                 str(e).removeprefix("model_settings").lstrip(".: ").removeprefix("extra_body.")
             ) from None
-        return {**self._chat.model.params, **params}
+        return {**self._chat.params, **params}
 
     @property
     def transcript(self) -> list[Message]:

@@ -4,7 +4,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,11 +15,10 @@ from aiohttp import web
 from grpo_practice.calls import Message, Reply, Usage
 from grpo_practice.canonical import clean_json
 from grpo_practice.redact import redactor
+from grpo_practice.text import LOOPBACK, is_loopback
 
 MAX_BODY = 64 * 2**20
 """Bytes a request may have."""
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-"""Names under which a server is reached from its own machine."""
 PIECE = 256
 """Characters of a streamed piece."""
 DONE = b"data: [DONE]\n\n"
@@ -253,22 +252,19 @@ STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "
 
 def application(
     *routes: web.AbstractRouteDef,
-    hosts: Collection[str] = LOOPBACK,
     unexpected: Callable[[Exception], None] = lambda _: None,
 ) -> web.Application:
     """These routes, in front of them a door for whoever means this server; errors in JSON.
 
     Args:
         routes: Handlers may raise `RequestError`.
-        hosts: The names by which it may be called. A page in a browser that got hold of another
-            name for this address is refused, and so is one of another origin.
         unexpected: Told what a handler raised beyond that; the program gets a 500.
     """
 
     @web.middleware
     async def door(request: web.Request, handler: Any) -> web.StreamResponse:
         try:
-            _check_caller(request.headers, hosts)
+            _check_caller(request.headers)
             response: web.StreamResponse = await handler(request)
             return response
         except RequestError as e:
@@ -287,13 +283,13 @@ def application(
     return app
 
 
-def _check_caller(headers: Mapping[str, str], hosts: Collection[str]) -> None:
+def _check_caller(headers: Mapping[str, str]) -> None:
     """It is meant for this server.
 
     Raises:
         RequestError: It was called by a name, or by a page, that it does not know.
     """
-    if _host(f"//{headers.get('Host', '')}") not in hosts:
+    if not is_loopback(_host(f"//{headers.get('Host', '')}")):
         raise RequestError("called by a name that is not this server's", status=403)
     origin = headers.get("Origin")
     foreign = origin is not None and _place(origin) != _place(f"//{headers.get('Host', '')}")
@@ -336,7 +332,7 @@ _SILENT.propagate = False
 
 @asynccontextmanager
 async def listening(
-    app: web.Application, port: int = 0, host: str = "127.0.0.1"
+    app: web.Application, port: int = 0, host: str = LOOPBACK
 ) -> AsyncIterator[int]:
     """The application is served for the block; the port it is reached at.
 

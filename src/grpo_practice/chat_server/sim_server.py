@@ -9,6 +9,7 @@ from aiohttp import web
 
 from grpo_practice.llm.sim import respond, spelt
 from grpo_practice.sim import DEFAULT, World, stage_of
+from grpo_practice.text import LOOPBACK
 
 MAX_BODY = 64 * 2**20
 """Bytes a request may have."""
@@ -17,7 +18,7 @@ MAX_BODY = 64 * 2**20
 async def serve(
     port: int,
     *,
-    host: str = "127.0.0.1",
+    host: str = LOOPBACK,
     world: World = DEFAULT,
     latency_s: float = 0.0,
     on_ready: Callable[[int], None],

@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from grpo_practice.cli.common import (
-    as_typed,
-    count,
-    database,
-    duration,
-    note,
-    open_store,
-    reward,
-    say,
-    tokens,
-)
+from grpo_practice.cli.options import as_typed, database, open_store
+from grpo_practice.cli.terminal.formatting import count, duration, note, reward, say, tokens
 from grpo_practice.cli.terminal.tables import facts, table
 from grpo_practice.errors import ConfigError
 

@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from grpo_practice.cli.common import (
-    PROGRAM,
-    ConfigOption,
-    DbOption,
-    SetOption,
-    count,
-    existing_store,
-    note,
-    say,
-)
+from grpo_practice.cli.options import PROGRAM, ConfigOption, DbOption, SetOption, existing_store
+from grpo_practice.cli.terminal.formatting import count, note, say
 from grpo_practice.cli.terminal.tables import facts
 from grpo_practice.errors import ConfigError
 from grpo_practice.text import visible
@@ -106,13 +98,10 @@ def _latest(overrides: Sequence[str], db: Path | None, env: "Environment") -> "A
 
 def _used(loaded: "AnyLoaded") -> list[tuple[str, str]]:
     from grpo_practice.app.specs import teacher_context_text
-    from grpo_practice.config import PracticeConfig
     from grpo_practice.redact import redact_url
 
     config = loaded.config
-    practice = config.practice if isinstance(config, PracticeConfig) else None
-    evaluation = config.evaluation if isinstance(config, PracticeConfig) else config
-    provider = evaluation.agent.model.model_provider
+    evaluation, provider = config.evaluation, config.student.model_provider
     where = ", ".join(redact_url(url) for url in provider.base_url)
     data = evaluation.data.dataset
     rows = [
@@ -125,7 +114,8 @@ def _used(loaded: "AnyLoaded") -> list[tuple[str, str]]:
             f"{data}, {count(evaluation.pass_k, 'rollout')} per question" if data else "none",
         ),
     ]
-    if practice is not None and isinstance(config, PracticeConfig):
+    if config.kind == "practice":
+        practice = config.practice
         rows.append(
             (
                 "practice",

@@ -6,21 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from grpo_practice.cli import datasets
-from grpo_practice.cli.common import (
+from grpo_practice.cli.datasets import NameArgument, check_name, document, usable
+from grpo_practice.cli.download import download
+from grpo_practice.cli.options import (
     PROGRAM,
     DbOption,
     JsonOption,
     YesOption,
-    confirm,
-    count,
     existing_store,
     open_store,
-    print_json,
-    say,
 )
-from grpo_practice.cli.datasets import NameArgument, check_name, document, usable
-from grpo_practice.cli.download import download
 from grpo_practice.cli.stored_rows import Added
+from grpo_practice.cli.terminal.formatting import confirm, count, print_json, say
 from grpo_practice.cli.terminal.tables import facts, table
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.text import brief

@@ -7,15 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from grpo_practice.cli.common import (
-    PROGRAM,
-    DbOption,
-    JsonOption,
-    count,
-    existing_store,
-    print_json,
-    say,
-)
+from grpo_practice.cli.options import PROGRAM, DbOption, JsonOption, existing_store
+from grpo_practice.cli.terminal.formatting import count, print_json, say
 from grpo_practice.cli.terminal.tables import facts, table
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.text import brief
@@ -328,11 +321,13 @@ def _unusable(samples: "list[Sample]") -> dict[str, int]:
     """Rows whose answers a built-in function cannot use, for those that need no parameters."""
     from pathlib import Path
 
+    from grpo_practice.verify.builtin import BUILT_INS
     from grpo_practice.verify.resolve import check_gold, resolve
 
     functions = {
         name: resolve(name, {}, None, Path.cwd())
-        for name in ("choice", "math", "exact", "contains", "judge")
+        for name, built_in in BUILT_INS.items()
+        if not any(param.required for param in built_in.params.values())
     }
     return {
         name: sum(check_gold(function, s) is not None for s in samples)

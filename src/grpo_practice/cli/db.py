@@ -6,16 +6,8 @@ from typing import Annotated
 
 import typer
 
-from grpo_practice.cli.common import (
-    PROGRAM,
-    DbOption,
-    JsonOption,
-    count,
-    database,
-    note,
-    print_json,
-    say,
-)
+from grpo_practice.cli.options import PROGRAM, DbOption, JsonOption, database
+from grpo_practice.cli.terminal.formatting import count, note, print_json, say
 from grpo_practice.errors import ConfigError, StoreError
 
 app = typer.Typer(no_args_is_help=True, help="Copy and check the database.")

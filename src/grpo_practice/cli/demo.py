@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from grpo_practice.cli.common import DATABASE, PROGRAM, count, open_store, reward, say
 from grpo_practice.cli.export import write_file
+from grpo_practice.cli.options import DATABASE, PROGRAM, open_store
+from grpo_practice.cli.terminal.formatting import count, reward, say
 from grpo_practice.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -181,10 +182,11 @@ def _serve(port: int) -> None:
     import asyncio
 
     from grpo_practice.chat_server.sim_server import serve
+    from grpo_practice.text import LOOPBACK
 
     def ready(bound: int) -> None:
-        say(f"the simulated endpoint answers at http://127.0.0.1:{bound}/v1 until Ctrl-C")
-        say(f"next: export UTU_LLM_MODEL=sim UTU_LLM_BASE_URL=http://127.0.0.1:{bound}/v1")
+        say(f"the simulated endpoint answers at http://{LOOPBACK}:{bound}/v1 until Ctrl-C")
+        say(f"next: export UTU_LLM_MODEL=sim UTU_LLM_BASE_URL=http://{LOOPBACK}:{bound}/v1")
 
     try:
         asyncio.run(serve(port, on_ready=ready))

@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from grpo_practice.cli.common import (
-    ConfigOption,
-    DbOption,
-    JsonOption,
-    SetOption,
-    count,
-    database,
-    note,
-    print_json,
-    say,
-)
+from grpo_practice.cli.options import ConfigOption, DbOption, JsonOption, SetOption, database
+from grpo_practice.cli.terminal.formatting import count, note, print_json, say
 
 if TYPE_CHECKING:
     from grpo_practice.config import Environment
@@ -78,7 +69,6 @@ def _configured(
 
     from grpo_practice.app.specs import teacher_context_text
     from grpo_practice.cli.config import load
-    from grpo_practice.config import PracticeConfig
     from grpo_practice.doctor.data import look_at_questions, look_at_verify, samples_of
     from grpo_practice.doctor.endpoints import asked_for, look_at_models, models_of
     from grpo_practice.doctor.machine import current, ok, warning
@@ -98,22 +88,20 @@ def _configured(
     found.append(ok("config", f"{loaded.path or 'that of the latest run'} can be used"))
     found += [warning("config", text) for text in loaded.notices if text not in env.notices]
     settings = loaded.config
-    practice = isinstance(settings, PracticeConfig)
-    evaluation = settings.evaluation if isinstance(settings, PracticeConfig) else settings
+    evaluation = settings.evaluation
     with Store(path) if path.exists() else nullcontext() as store:
         data, lacking = samples_of(settings, store, loaded.base_dir)
     found += [*lacking, *look_at_questions(data)]
     found += asyncio.run(look_at_verify(settings, data, loaded.base_dir))
     found += asyncio.run(look_at_tools(evaluation.agent, loaded.base_dir))
     models = models_of(settings)
-    if isinstance(settings, PracticeConfig):
+    if settings.kind == "practice":
         found.append(ok("teacher", f"is given {teacher_context_text(settings)}"))
     requests = asked_for(models)
     if requests:
         note(f"asking {count(requests, 'tiny request')} of {count(len(models), 'model')}")
-    key = "evaluation.prices" if practice else "prices"
     prices, tools = Prices(evaluation.prices), bool(evaluation.agent.toolkits)
-    found += asyncio.run(look_at_models(models, prices, key, tools=tools))
+    found += asyncio.run(look_at_models(models, prices, settings.key("prices"), tools=tools))
     return requests
 
 

@@ -5,13 +5,9 @@ from typing import Annotated
 
 import typer
 
-from grpo_practice.cli.common import (
-    DbOption,
-    JsonOption,
-    note,
-    open_store,
-)
+from grpo_practice.cli.options import DbOption, JsonOption, open_store
 from grpo_practice.cli.stored_rows import Added
+from grpo_practice.cli.terminal.formatting import note
 
 
 def download(

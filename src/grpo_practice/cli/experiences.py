@@ -7,15 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from grpo_practice.cli.common import (
-    PROGRAM,
-    DbOption,
-    JsonOption,
-    count,
-    existing_store,
-    print_json,
-    say,
-)
+from grpo_practice.cli.options import PROGRAM, DbOption, JsonOption, existing_store
+from grpo_practice.cli.terminal.formatting import count, print_json, say
 from grpo_practice.cli.terminal.tables import facts
 from grpo_practice.errors import ConfigError
 from grpo_practice.text import brief

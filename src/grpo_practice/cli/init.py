@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from grpo_practice.cli.common import PROGRAM, say
 from grpo_practice.cli.export import write_file
+from grpo_practice.cli.options import PROGRAM
+from grpo_practice.cli.terminal.formatting import say
 from grpo_practice.errors import ConfigError
 
 

@@ -26,16 +26,9 @@ from grpo_practice.cli import (
     serve,
     verify,
 )
-from grpo_practice.cli.common import (
-    PROGRAM,
-    as_typed,
-    count,
-    keep_secrets,
-    note,
-    print_json,
-    say,
-)
+from grpo_practice.cli.options import PROGRAM, as_typed, keep_secrets
 from grpo_practice.cli.terminal import stdio
+from grpo_practice.cli.terminal.formatting import count, note, print_json, say
 from grpo_practice.cli.terminal.tables import table
 from grpo_practice.errors import FingerprintError, GrpoPracticeError, StoppedError
 from grpo_practice.text import unlike

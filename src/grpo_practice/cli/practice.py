@@ -14,7 +14,7 @@ from grpo_practice.cli.cap_options import (
     show_forecast,
     working_store,
 )
-from grpo_practice.cli.common import (
+from grpo_practice.cli.options import (
     AgainOption,
     ConfigOption,
     DbOption,
@@ -23,8 +23,8 @@ from grpo_practice.cli.common import (
     SetOption,
     VerboseOption,
     as_typed,
-    print_json,
 )
+from grpo_practice.cli.terminal.formatting import print_json
 
 
 def practice(

@@ -6,15 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from grpo_practice.cli.common import (
-    PROGRAM,
-    DbOption,
-    JsonOption,
-    YesOption,
+from grpo_practice.cli.options import PROGRAM, DbOption, JsonOption, YesOption, existing_store
+from grpo_practice.cli.terminal.formatting import (
     cached_share,
     confirm,
     count,
-    existing_store,
     print_json,
     reward,
     say,

@@ -6,15 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from grpo_practice.cli.common import (
-    PROGRAM,
-    DbOption,
-    as_typed,
-    count,
-    database,
-    note,
-    open_store,
-)
+from grpo_practice.cli.options import PROGRAM, DbOption, as_typed, database, open_store
+from grpo_practice.cli.terminal.formatting import count, note
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -83,12 +76,13 @@ def _serve(prepared: "Prepared", port: int, recorder: "Recorder | None", where: 
     import asyncio
 
     from grpo_practice.app.serving import serve
+    from grpo_practice.text import LOOPBACK
 
     counts: list[Counts] = []
 
     def ready(bound: int, counted: "Counts") -> None:
         counts.append(counted)
-        agent, url = prepared.agent, f"http://127.0.0.1:{bound}/v1"
+        agent, url = prepared.agent, f"http://{LOOPBACK}:{bound}/v1"
         knows = f" ({count(agent.experiences, 'experience')})" if agent.experiences else ""
         on = f"{prepared.passing_on_to} ({agent.model})"
         note(f"serving {agent.name}{knows} at {url}, passing on to {on}", style="bold")

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grpo_practice.cli.common import PROGRAM, count, print_json, say
 from grpo_practice.cli.datasets import document, suited, usable
+from grpo_practice.cli.options import PROGRAM
+from grpo_practice.cli.terminal.formatting import count, print_json, say
 
 if TYPE_CHECKING:
     from grpo_practice.store.records import DatasetRow

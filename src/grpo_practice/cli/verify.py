@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from grpo_practice.cli.common import PROGRAM, JsonOption, note, print_json, reward, say
+from grpo_practice.cli.options import PROGRAM, JsonOption
+from grpo_practice.cli.terminal.formatting import note, print_json, reward, say
 from grpo_practice.cli.terminal.tables import facts
 from grpo_practice.errors import ConfigError
 
@@ -108,8 +109,7 @@ def _judge_model() -> "ModelConfig":
                 "this function asks a judge, and none is configured",
                 hint="set JUDGE_LLM_MODEL, JUDGE_LLM_BASE_URL and JUDGE_LLM_API_KEY",
             )
-    config = load_eval(None, overrides, env).config
-    return config.judge_model or config.agent.model
+    return load_eval(None, overrides, env).config.judge
 
 
 async def _score(

@@ -12,7 +12,7 @@ from grpo_practice.config.reading.load import (
 )
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.provider import ModelConfig, ModelProvider, ModelSettings
-from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, VerifySpec
+from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, RunConfig, VerifySpec
 from grpo_practice.config.show import show
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "ModelProvider",
     "ModelSettings",
     "PracticeConfig",
+    "RunConfig",
     "VerifySpec",
     "find_config",
     "load_eval",

@@ -7,7 +7,7 @@ the format version, the planned samples.
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig
+from grpo_practice.config.schema.runs import RunConfig
 from grpo_practice.config.schema.tools import what_answers
 from grpo_practice.config.show import redacted
 
@@ -90,12 +90,12 @@ CLASSES: Mapping[str, Class] = {
 """Every field of a practice config; those of an evaluation without their `evaluation.`."""
 
 
-def flat(config: PracticeConfig | EvalConfig) -> dict[str, Any]:
+def flat(config: RunConfig) -> dict[str, Any]:
     """Every key of the config in dotted form with its value as JSON, secrets hidden.
 
     A model that is null has no keys. Mappings that are free in form are one value.
     """
-    return dict(_leaves(redacted(config), "" if _is_practice(config) else "evaluation."))
+    return dict(_leaves(redacted(config), "" if config.kind == "practice" else "evaluation."))
 
 
 def _leaves(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
@@ -109,13 +109,13 @@ def _leaves(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]
             raise KeyError(key)
 
 
-def identity_of(config: PracticeConfig | EvalConfig) -> dict[str, Any]:
+def identity_of(config: RunConfig) -> dict[str, Any]:
     """The keys a branch is bound to, dotted as in the config's own YAML, values as JSON.
 
     `extra_args.timeout` is left out: how long we wait does not change what is asked; and so is
     where the services behind tools are.
     """
-    practice = _is_practice(config)
+    practice = config.kind == "practice"
     bound: tuple[Class, ...] = ("identity",) if practice else ("identity", "eval")
     out = {}
     for key, value in flat(config).items():
@@ -127,7 +127,3 @@ def identity_of(config: PracticeConfig | EvalConfig) -> dict[str, Any]:
             value = {name: what_answers(toolkit) for name, toolkit in value.items()}
         out[key if practice else key.removeprefix("evaluation.")] = value
     return out
-
-
-def _is_practice(config: PracticeConfig | EvalConfig) -> bool:
-    return isinstance(config, PracticeConfig)

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from grpo_practice.canonical import canon
 from grpo_practice.data.split import folded
+from grpo_practice.text import CHARS_PER_TOKEN
 from grpo_practice.types import Answer, Sample
 
-BYTES_PER_TOKEN = 4
-"""Of UTF-8, roughly, in most languages and for most models."""
 SHORT = 80
 """Characters of a line of mathematics; a longer one is prose."""
 
@@ -66,7 +65,7 @@ def stats(samples: Sequence[Sample]) -> Stats:
     return Stats(
         rows=len(samples),
         question_chars=_lengths(map(len, texts)),
-        question_tokens=_lengths(-(-len(t.encode()) // BYTES_PER_TOKEN) for t in texts),
+        question_tokens=_lengths(-(-len(t.encode()) // CHARS_PER_TOKEN) for t in texts),
         answer_chars=_lengths(answers) if answers else None,
         answers=_counted(map(kind, (s.answer for s in samples))),
         questions=len(alike),

@@ -8,7 +8,7 @@ from string import ascii_letters
 from time import monotonic
 
 from grpo_practice.config.dataset_hint import way_to
-from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, is_data_file
+from grpo_practice.config.schema.runs import EvalConfig, RunConfig, is_data_file
 from grpo_practice.data.read import read_samples
 from grpo_practice.data.split import folded
 from grpo_practice.doctor.machine import Finding, ok, problem, warning
@@ -38,23 +38,13 @@ HOSTILE: Mapping[str, str] = {
 
 
 def samples_of(
-    config: PracticeConfig | EvalConfig, store: Store | None, base_dir: Path
+    config: RunConfig, store: Store | None, base_dir: Path
 ) -> tuple[dict[str, list[Sample]], list[Finding]]:
     """The samples of each dataset the configuration names, by what it is for, and what lacks."""
-    evaluation = config.evaluation if isinstance(config, PracticeConfig) else config
-    names = {"evaluation": evaluation.data.dataset}
-    if isinstance(config, PracticeConfig):
-        names = {
-            "practice": config.data.practice_dataset_name,
-            "selection": config.practice.select_dataset,
-            **names,
-        }
     found, findings = dict[str, list[Sample]](), list[Finding]()
-    for use, name in names.items():
-        if name is None:
-            continue
+    for use, name in config.datasets.items():
         try:
-            found[use] = _read(name, evaluation, store, base_dir)
+            found[use] = _read(name, config.evaluation, store, base_dir)
             findings.append(ok(f"{use} data", f"{name}: {count(len(found[use]), 'question')}"))
         except GrpoPracticeError as e:
             findings.append(problem(f"{use} data", e))
@@ -94,10 +84,10 @@ def look_at_questions(data: Mapping[str, Sequence[Sample]]) -> list[Finding]:
 
 
 async def look_at_verify(
-    config: PracticeConfig | EvalConfig, data: Mapping[str, Sequence[Sample]], base_dir: Path
+    config: RunConfig, data: Mapping[str, Sequence[Sample]], base_dir: Path
 ) -> list[Finding]:
     """Whether the verify function takes right answers for right, and others for wrong."""
-    spec = (config.evaluation if isinstance(config, PracticeConfig) else config).verify
+    spec = config.evaluation.verify
     about = f"verify {spec.name}"
     try:
         function = resolve(spec.name, spec.params, spec.timeout_s, base_dir)
@@ -176,7 +166,7 @@ class _Trial:
         what = "a right answer to itself" if refused == 1 else "right answers to themselves"
         text = f"{refused} of {count(n, 'gold')} {_are(refused)} not {what}, as {gold!r}"
         hint = "they were tried bare and in \\boxed{}; grpo-practice verify tries other forms"
-        if self._verify.function.kind in ("custom", "regex"):
+        if self._verify.function.own_form:
             return warning(self._about, text, hint)
         return problem(self._about, DataError(text, hint=hint))
 

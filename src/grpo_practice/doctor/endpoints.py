@@ -12,16 +12,15 @@ from urllib.request import getproxies
 from grpo_practice.app.clients import endpoint_of
 from grpo_practice.calls import Reply, Request
 from grpo_practice.config.schema.provider import ModelConfig
-from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig
-from grpo_practice.config.schema.tools import SearchToolkit
+from grpo_practice.config.schema.runs import RunConfig
 from grpo_practice.doctor.machine import Finding, ok, problem, warning
 from grpo_practice.errors import EndpointError, EndpointRefusedError, GrpoPracticeError
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import Endpoint, host, shown_url
 from grpo_practice.llm.prices import Price, Prices
+from grpo_practice.text import is_loopback
 
-HERE = ("localhost", "127.0.0.1", "::1")
 DEADLINE_S = 30.0
 """For one answer; nothing is sent again after it."""
 WHOLE_S = 35.0
@@ -42,18 +41,12 @@ _TOOL = {
 }
 
 
-def models_of(config: PracticeConfig | EvalConfig) -> list[tuple[str, ModelConfig]]:
+def models_of(config: RunConfig) -> list[tuple[str, ModelConfig]]:
     """Who is asked under this configuration, each model at each address once."""
-    evaluation = config.evaluation if isinstance(config, PracticeConfig) else config
-    roles = [("student", evaluation.agent.model), ("judge", evaluation.judge_model)]
-    if isinstance(config, PracticeConfig):
-        roles.insert(1, ("teacher", config.practice.teacher_model))
-    kits = evaluation.agent.toolkits.values()
-    roles += [("reader", kit.config_llm) for kit in kits if isinstance(kit, SearchToolkit)]
+    roles = [*config.models.items(), *(("reader", m) for m in config.evaluation.readers)]
     found: dict[tuple[object, ...], tuple[str, ModelConfig]] = {}
     for role, model in roles:
-        for url in (model.model_provider.base_url or ("",)) if model else ():
-            assert model is not None
+        for url in model.model_provider.base_url or ("",):
             at = model.model_provider.model_copy(update={"base_url": (url,) if url else ()})
             key = (at.model, url, at.key)
             name, known = found.get(key, (role, model.model_copy(update={"model_provider": at})))
@@ -184,7 +177,7 @@ def _price(role: str, model: str, price: Price | None, key: str) -> Finding:
 def _in_clear(role: str, endpoint: Endpoint) -> list[Finding]:
     url = endpoint.base_urls[0]
     secret = endpoint.api_key or "@" in urlsplit(url).netloc or endpoint.headers
-    if urlsplit(url).scheme == "https" or not secret or host(url) in HERE:
+    if urlsplit(url).scheme == "https" or not secret or is_loopback(host(url)):
         return []
     return [warning(role, f"the key goes to {shown_url(url)} in clear", "use https://")]
 

@@ -12,9 +12,9 @@ from grpo_practice.calls import Chat, Scope
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.tools import McpToolkit, Toolkit
-from grpo_practice.doctor.endpoints import HERE
 from grpo_practice.doctor.machine import Finding, ok, problem, warning
 from grpo_practice.errors import GrpoPracticeError
+from grpo_practice.text import is_loopback
 from grpo_practice.tools import Tool
 from grpo_practice.tools.toolbox import check_names
 
@@ -80,7 +80,7 @@ def _in_clear(about: str, toolkit: Toolkit) -> list[Finding]:
         return []
     parts = urlsplit(toolkit.config.url or "")
     secret = toolkit.config.headers or "@" in parts.netloc or parts.query
-    if parts.scheme == "https" or not secret or parts.hostname in HERE:
+    if parts.scheme == "https" or not secret or is_loopback(parts.hostname or ""):
         return []
     return [warning(about, f"its headers go to {parts.hostname} in clear", "use https://")]
 

@@ -14,7 +14,7 @@ from grpo_practice.llm.prices import Price, Prices
 from grpo_practice.store import Store
 from grpo_practice.store.queries import spending
 from grpo_practice.store.queries.spending import ENOUGH, Figures, Likeness, Piloted
-from grpo_practice.text import DENSE_CHARS_PER_TOKEN
+from grpo_practice.text import DENSE_CHARS_PER_TOKEN, SPARSE_CHARS_PER_TOKEN
 
 EXPERIENCE_TOKENS = 40
 """Of one experience in a prompt, at most: a name and a sentence."""
@@ -22,8 +22,6 @@ TURN_TOKENS = 1_000
 """That a tool call and its result add to the next request, at most; where none was made yet."""
 ASSUMED_SECONDS = Range(2, 30)
 """Of one call, where none was made yet."""
-CHARS_PER_TOKEN = Range(5, DENSE_CHARS_PER_TOKEN)
-"""Lower bound for any text: many characters make few tokens."""
 ASSUMED: dict[Stage, tuple[Range, Range]] = {
     "play": (Range(), Range(200, 2_000)),
     "judge": (Range(500, 3_000), Range(50, 500)),
@@ -297,9 +295,8 @@ def transcript_tokens(agent: ModelConfig, turns: Range) -> float:
 
 
 def _by_text(left: Remaining) -> Range:
-    low, high = CHARS_PER_TOKEN
     longer = TURN_TOKENS * (left.turns.high - 1) / 2  # the mean over its requests
-    return Range(left.chars / low, left.chars / high + longer)
+    return Range(left.chars / SPARSE_CHARS_PER_TOKEN, left.chars / DENSE_CHARS_PER_TOKEN + longer)
 
 
 def _usd(price: Price, tokens_in: Range, tokens_out: Range, known: Figures | None) -> Range | None:

@@ -4,13 +4,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import ceil, sqrt
+from math import ceil
 
 from grpo_practice.app import evaluation_run, practice_run
 from grpo_practice.app.evaluation_run import EvalJob
 from grpo_practice.app.practice_run import PracticeJob
 from grpo_practice.app.session import Plan, Session
-from grpo_practice.app.specs import teacher_of
 from grpo_practice.calls import Stage
 from grpo_practice.canonical import text_sha
 from grpo_practice.config.schema.runs import EvalConfig
@@ -27,7 +26,7 @@ from grpo_practice.forecast.range import ONE, Range
 from grpo_practice.forecast.requests_per_rollout import Turns, turns_of
 from grpo_practice.forecast.shares import reads_of, share_of, summarised_share
 from grpo_practice.llm.prices import Prices
-from grpo_practice.practice.group_policy import AGAIN
+from grpo_practice.practice.group_policy import group_policy
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.reports.run_reports import EvalReport, PracticeReport
 from grpo_practice.store import Store, branches, datasets, libraries, steps
@@ -215,7 +214,8 @@ def _practice_calls(
     """Of the steps that are not closed; what the ledger has of them already is not made again."""
     config, settings = job.config, job.config.practice
     at_once, most = settings.rollout_concurrency, _missing(store, branch, rows)
-    left_out = _left_out(rows) if practice_run.skips(settings) else 0.0
+    undecided = sum(row.groups for row in rows if row.plan.epoch and row.left_out is None)
+    left_out = group_policy(settings).most_left_out(undecided)
     played = Range(max(most - left_out * settings.grpo_n, 0), most)
     student = practice_run.at_practice(config)
     left = [Remaining("practice", "play", student, played, at_once)]
@@ -235,7 +235,7 @@ def _practice_calls(
         "merge": Range(0, len(rows)),  # nor is a merge asked for where nothing may pass
     }
     made = _made(store, branch, rows)
-    teacher = teacher_of(config)
+    teacher = config.teacher
     for stage, wanted in calls.items():
         new = Range(max(wanted.low - made[stage], 0.0), max(wanted.high - made[stage], 0.0))
         x = Remaining("practice", stage, teacher, new, 1 if stage == "merge" else at_once)
@@ -244,12 +244,6 @@ def _practice_calls(
         left.append(x)
     shown = learning.shown
     return _told(store, job.dataset.id, config.evaluation, learning.now, shown, left)
-
-
-def _left_out(rows: Sequence[StepRow]) -> float:
-    """How many groups may yet be left out, at most: all might be, were it not for the draw."""
-    n = sum(row.groups for row in rows if row.plan.epoch and row.left_out is None)
-    return min((1 - AGAIN) * n + 2 * sqrt(AGAIN * (1 - AGAIN) * n), n)
 
 
 def _made(store: Store, branch: Branch, rows: Sequence[StepRow]) -> Counter[str]:
@@ -266,8 +260,10 @@ def _scored(
     if verify.is_judge:
         asked = judged or rollouts
         least = asked.low if verify.kind == "judge" else 0.0  # a function of the user's may not ask
-        judge, at_once = config.judge_model or agent, config.judge_concurrency
-        left.append(Remaining("evaluation", "judge", judge, Range(least, asked.high), at_once))
+        judged_range = Range(least, asked.high)
+        left.append(
+            Remaining("evaluation", "judge", config.judge, judged_range, config.judge_concurrency)
+        )
     return left
 
 

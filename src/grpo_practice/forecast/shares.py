@@ -3,7 +3,7 @@
 from math import sqrt
 
 from grpo_practice.app.clients import endpoint_of
-from grpo_practice.app.specs import teacher_context, teacher_of
+from grpo_practice.app.specs import teacher_context
 from grpo_practice.config.schema.runs import PracticeConfig, PracticeSettings
 from grpo_practice.forecast.range import ONE, Range
 from grpo_practice.practice.reading import room_of
@@ -48,5 +48,5 @@ def summarised_share(store: Store, branch: Branch, settings: PracticeSettings) -
 
 def reads_of(config: PracticeConfig) -> float:
     """Return the tokens of a prompt that shows attempts, at most."""
-    reply = endpoint_of(teacher_of(config))[0].get("max_tokens")
+    reply = endpoint_of(config.teacher)[0].get("max_tokens")
     return room_of(teacher_context(config), reply) / DENSE_CHARS_PER_TOKEN

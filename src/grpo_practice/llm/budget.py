@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from grpo_practice.calls import Usage
 from grpo_practice.errors import PausedError
 from grpo_practice.llm.prices import Price
+from grpo_practice.text import DENSE_CHARS_PER_TOKEN
 
 ASSUMED_OUT = 2_000
 """Tokens of a reply where nothing is known: no `max_tokens`, and no reply of that model yet."""
-BYTES_PER_TOKEN = 3
-"""Of a request's JSON: fewer than in common text, so that an estimate is rather too high."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ class Account:
 
     def estimate(self, ask: Ask) -> Amount:
         """What a try may come to: its request, and a reply as long as allowed or known so far."""
-        tokens_in = -(-ask.size // BYTES_PER_TOKEN)
+        tokens_in = -(-ask.size // DENSE_CHARS_PER_TOKEN)
         tokens_out = ask.max_tokens or self.largest.get(ask.model, ASSUMED_OUT)
         cost = ask.price.cost_micro(Usage(tokens_in, None, tokens_out)) if ask.price else None
         return Amount(1, tokens_in + tokens_out, cost or 0)

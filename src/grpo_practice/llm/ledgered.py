@@ -5,12 +5,12 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any
+from typing import Any, Protocol
 
 from grpo_practice.calls import Chat, Entry, Ledger, Message, Reply, Request, Scope, Send, Turn
 from grpo_practice.canonical import Chain, canon, clean_json
 from grpo_practice.errors import EndpointError
-from grpo_practice.events import CallFinished, Emit
+from grpo_practice.events import CallFinished, CallStarted, Emit, span
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class Model:
     send: Send
 
 
-def ledgered(model: Model, ledger: Ledger, emit: Emit) -> Callable[[Scope], Chat]:
-    """Opens a conversation at a scope. Each opening is one play of that scope."""
+def ledgered(model: Model, ledger: Ledger, emit: Emit) -> Callable[[Scope], "LedgeredChat"]:
+    """Return what opens a conversation at a scope. Each opening is one play of that scope."""
     head = Head(model.name, model.params)
     return lambda scope: LedgeredChat(model, head, ledger, emit, scope, Play())
 
@@ -73,6 +73,24 @@ class Play:
         self.depth = max(self.depth, turn.order[0] + 1)
 
 
+class AgentChat(Chat, Protocol):
+    """A conversation at a rollout's scope: the agent may name another model and other settings."""
+
+    @property
+    def model(self) -> str:
+        """Name of the configured model."""
+        ...
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """Its configured settings by canonical name, the seed left out."""
+        ...
+
+    def with_model(self, name: str, params: Mapping[str, Any], play: Play) -> Chat:
+        """Return a conversation with this model at the same scope; `play` gets its calls."""
+        ...
+
+
 class Head:
     """`{model, params, tools}` in canonical JSON; all of it but seed and tools is spelt once."""
 
@@ -99,16 +117,26 @@ class Head:
 
 
 class LedgeredChat:
-    """A model, asked in one play of one scope (a `calls.Chat`)."""
+    """A model, asked in one play of one scope (an `AgentChat`)."""
 
-    __slots__ = ("_emit", "_head", "_ledger", "model", "play", "scope")
+    __slots__ = ("_emit", "_head", "_ledger", "_model", "play", "scope")
 
     def __init__(
         self, model: Model, head: Head, ledger: Ledger, emit: Emit, scope: Scope, play: Play
     ) -> None:
         """`head` is the model's; `play` may be shared with others that are asked in it."""
-        self.model, self._head, self._ledger, self._emit = model, head, ledger, emit
+        self._model, self._head, self._ledger, self._emit = model, head, ledger, emit
         self.scope, self.play = scope, play
+
+    @property
+    def model(self) -> str:
+        """Name of the model."""
+        return self._model.name
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """Its settings, the seed left out."""
+        return self._model.params
 
     async def __call__(
         self,
@@ -125,7 +153,7 @@ class LedgeredChat:
         except UnicodeEncodeError:  # a lone surrogate
             messages = clean_json(messages)
             spelt = [canon(message) for message in messages]
-        request = Request(self.model.name, {**self.model.params, "seed": seed}, messages, tools)
+        request = Request(self._model.name, {**self._model.params, "seed": seed}, messages, tools)
         chain = Chain(self._head.hashed(seed, tools))
         states = [chain.add(message, text) for message, text in zip(messages, spelt, strict=True)]
         request_hash, turn = chain.state[:16], self.play.depth
@@ -133,20 +161,26 @@ class LedgeredChat:
         mark = self.play.mark
         marks = list(accumulate(messages, mark, initial=b""))[1:] if mark else states
         prev, known = self._continues(marks)
+        address = self.scope.address
         try:
-            stored = await self._ledger.get(self.scope.address, request_hash, nth)
-            reply = await self._send(request, limit_s) if stored is None else stored
-            self._tell(reply)  # before the commit: who waits for that may be cancelled
+            with span(self._emit, CallStarted(address, self.model)):
+                stored = await self._ledger.get(address, request_hash, nth)
+                reply = await self._send(request, limit_s) if stored is None else stored
+            # No await between the event and the entry's queue: a cancellation there would make
+            # the counts of events and entries differ.
+            self._emit(
+                CallFinished(address, self.model, reply.usage, reply.seconds, reply.replayed)
+            )
             if stored is None:
                 entry = Entry(
-                    address=self.scope.address,
+                    address=address,
                     request_hash=request_hash,
                     nth=nth,
                     turn=turn,
                     prev_call_id=prev,
                     head=self._head.stored(tools),
                     messages=b"[" + b",".join(spelt[known:]) + b"]",
-                    name=self.model.name,
+                    name=self._model.name,
                     reply=reply,
                 )
                 reply = replace(reply, call_id=await self._ledger.put(entry))
@@ -160,18 +194,14 @@ class LedgeredChat:
         self.play.answered(said, after, len(messages) + 1)
         return reply
 
-    def other(self, name: str, params: Mapping[str, Any], play: Play) -> "LedgeredChat":
-        """Another model, or other settings, asked at the same endpoint and scope."""
-        model, head = replace(self.model, name=name, params=params), Head(name, params)
+    def with_model(self, name: str, params: Mapping[str, Any], play: Play) -> "LedgeredChat":
+        """Return a conversation with this model at the same endpoint and scope."""
+        model, head = replace(self._model, name=name, params=params), Head(name, params)
         return LedgeredChat(model, head, self._ledger, self._emit, self.scope, play)
-
-    def _tell(self, reply: Reply) -> None:
-        stage = self.scope.address.stage
-        self._emit(CallFinished(stage, reply.usage, reply.seconds, reply.replayed))
 
     async def _send(self, request: Request, limit_s: float | None) -> Reply:
         try:
-            return await self.model.send(request, limit_s=limit_s)
+            return await self._model.send(request, limit_s=limit_s)
         except BaseException as e:
             lost = e if isinstance(e, EndpointError) else e.__cause__
             if isinstance(lost, EndpointError):

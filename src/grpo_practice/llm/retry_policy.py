@@ -14,6 +14,7 @@ from grpo_practice.errors import (
     ContextOverflowError,
     EndpointError,
     EndpointRefusedError,
+    is_transient,
 )
 from grpo_practice.llm.endpoint import proxy_of
 from grpo_practice.llm.error_body import ErrorBody, read_fault
@@ -264,7 +265,7 @@ ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], RetryDecision]], ...]
     (lambda c: c.status in (400, 404) and c.fault.no_model, _no_model),
     (lambda c: c.status in (400, 422) and bool(c.unsupported), _bad_parameter),
     (lambda c: c.status in (404, 405), _no_such_path),
-    (lambda c: c.status in (408, 409, 425, 429) or c.status >= 500, _later),
+    (lambda c: is_transient(c.status), _later),
     (lambda c: c.status < 400, lambda c: Retry(_no_api(c.answer), once=True)),
     (lambda _: True, lambda c: Fail(c.error)),
 )

@@ -1,12 +1,115 @@
-"""Which questions a step leaves out: half of those whose last group had nothing to compare."""
+"""Group policies: which groups of a step may begin early, and which are left out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import sqrt
+from typing import Protocol
 
 from grpo_practice.canonical import derive_seed
-from grpo_practice.types import Sample
+from grpo_practice.config.schema.runs import PracticeSettings
+from grpo_practice.store import Store
+from grpo_practice.store.records import Branch, StepRow
+from grpo_practice.store.steps import uniform
+from grpo_practice.types import MeanOver, Sample
 
 AGAIN = 0.5
-"""The chance of such a question to be played all the same."""
+"""Chance that a group which may be left out is played all the same."""
 
 
-def played_again(sample: Sample, epoch: int, run_seed: int) -> bool:
-    """The draw. Like the seed of a request it depends on nothing that a restart changes."""
-    return derive_seed(run_seed, "skip", sample.sha, epoch, 0, 0) < AGAIN * 2**31
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The groups of a step that are played, and how often each counts."""
+
+    left_out: frozenset[int] | None = None
+    """Slots that are not played; None under a policy that plays all."""
+    weights: Mapping[int, float] = field(default_factory=dict)
+    """Slot → how often its reward counts in a mean; 1 for any other."""
+
+
+class GroupPolicy(Protocol):
+    """How a run chooses among the groups of a step.
+
+    What it answers follows from the plan and from closed steps alone, so that a run that is
+    resumed or restarted chooses the same.
+    """
+
+    @property
+    def mean_over(self) -> MeanOver:
+        """The rollouts that a mean reward is over, in words."""
+        ...
+
+    def early(self, groups: int) -> int:
+        """Return how many of a step's groups are played with the library of the step before."""
+        ...
+
+    def select(
+        self, store: Store, branch: Branch, row: StepRow, samples: Sequence[Sample]
+    ) -> Selection:
+        """Choose the groups of a step that opens; `samples` has one for each slot."""
+        ...
+
+    def most_left_out(self, groups: int) -> float:
+        """Return how many of so many groups are left out, at most, for a forecast."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AllGroups:
+    """Plays every group, the first ones early where that is wanted."""
+
+    overlap: float = 0.0
+    """Share of a step's groups that may be played while the step before is being finished."""
+    mean_over: MeanOver = "all"
+
+    def early(self, groups: int) -> int:
+        """Return how many of a step's groups are played with the library of the step before."""
+        return int(self.overlap * groups + 1e-9)
+
+    def select(
+        self, store: Store, branch: Branch, row: StepRow, samples: Sequence[Sample]
+    ) -> Selection:
+        """Choose all groups, or those that an older version has chosen."""
+        return Selection(row.left_out)
+
+    def most_left_out(self, groups: int) -> float:
+        """Return 0."""
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SkipUniform:
+    """Leaves out half of the questions whose last group, in an earlier epoch, did not differ."""
+
+    run_seed: int
+    mean_over: MeanOver = "weighted"
+
+    def early(self, groups: int) -> int:
+        """Return 0: which groups are left out is known only when the step before is closed."""
+        return 0
+
+    def select(
+        self, store: Store, branch: Branch, row: StepRow, samples: Sequence[Sample]
+    ) -> Selection:
+        """Draw the groups to leave out, unless the step has stored its draw already."""
+        taught_nothing = store.read(uniform, branch, row.plan)
+        slots = [slot for slot, sample in enumerate(samples) if sample.id in taught_nothing]
+        left_out = row.left_out
+        if left_out is None:
+            left_out = frozenset(s for s in slots if not self._again(samples[s], row.plan.epoch))
+        return Selection(left_out, dict.fromkeys(slots, 1 / AGAIN))
+
+    def most_left_out(self, groups: int) -> float:
+        """Return two standard errors above the mean of the draw: any group might be in doubt."""
+        spread = sqrt(AGAIN * (1 - AGAIN) * groups)
+        return min((1 - AGAIN) * groups + 2 * spread, groups)
+
+    def _again(self, sample: Sample, epoch: int) -> bool:
+        # The draw depends on nothing that a restart changes, as the seed of a request does.
+        return derive_seed(self.run_seed, "skip", sample.sha, epoch, 0, 0) < AGAIN * 2**31
+
+
+def group_policy(settings: PracticeSettings) -> GroupPolicy:
+    """Return the policy that the settings ask for."""
+    if settings.group_policy == "skip_uniform":
+        return SkipUniform(settings.seed)
+    return AllGroups(settings.overlap)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from grpo_practice.practice.context import Practice
-from grpo_practice.practice.step import Step
+from grpo_practice.practice.step import PracticeStep
 from grpo_practice.rollout import task_group
 from grpo_practice.store import libraries
 from grpo_practice.store.records import StepRow
@@ -21,23 +21,21 @@ async def practise(job: Practice, rows: Sequence[StepRow]) -> None:
         EndpointRefusedError: The endpoint refuses us.
     """
     store, library, before = job.store, job.branch.library, None
-    ahead: Step | None = None
+    ahead: PracticeStep | None = None
     async with task_group() as tasks:
         for row, following in zip(rows, [*rows[1:], None], strict=True):
             if row.closed:
                 before = store.read(libraries.load, row.library_in)
                 library = store.read(libraries.load, row.library_out or library.id)
             else:
-                step = ahead or Step(job, tasks, row, before)
+                step = ahead or PracticeStep(job, tasks, row, before)
                 if job.pilot is not None:
                     await step.open(library, groups=job.pilot)
                     return
                 ahead = None
-                if following is not None and job.overlap:
-                    ahead = Step(job, tasks, following, library)
-                before, library = (
-                    library,
-                    store.read(libraries.load, await step.run(library, ahead=ahead)),
-                )
+                if following is not None and job.policy.early(len(following.plan.slots)):
+                    ahead = PracticeStep(job, tasks, following, library)
+                made = await step.run(library, ahead=ahead)
+                before, library = library, store.read(libraries.load, made)
             if job.pilot is None:
                 await job.after_step(row.plan, library)

@@ -1,7 +1,7 @@
-"""The system prompt of an agent: its instructions and its library, put together in one place.
+"""The system prompt of an agent: instructions and library, joined in one place.
 
-The same function serves practice, eval and export, so what is shipped is byte for byte what was
-measured. It concatenates: instructions may contain `{{`, `%s` or anything else.
+The same function serves practice, eval and export, so that the exported text is byte for byte the
+measured one. Texts are concatenated: instructions may contain `{{`, `%s` or anything else.
 """
 
 from grpo_practice.canonical import text_sha
@@ -14,24 +14,24 @@ Learnt from earlier attempts at tasks like this one. Follow each entry where it 
 
 
 def render_library(library: Library) -> str:
-    """The library as a block of text; '' when it is empty."""
+    """Return the library as a block of text; '' when it is empty."""
     if not library.experiences:
         return ""
     return f"{HEADING}\n\n{experience_lines(library)}"
 
 
 def experience_lines(library: Library) -> str:
-    """One line an experience, `[E12] Name: sentence`; '' when there are none."""
+    """Return one line per experience, `[E12] Name: sentence`; '' when there are none."""
     return "\n".join(f"[{e.id}] {e.text}" for e in library.experiences)
 
 
 def library_sha(library: Library) -> bytes:
-    """sha256 of the rendered block, so that equal text is equal. Shape: [32] bytes."""
+    """Hash the rendered block, so that equal text is equal. Shape: [32] bytes."""
     return text_sha(render_library(library))
 
 
 def system_prompt(instructions: str, library: Library) -> str:
-    """What the agent is told: the instructions, then the library where there is one."""
+    """Join the instructions and the library, where there is one."""
     block = render_library(library)
     if not block:
         return instructions

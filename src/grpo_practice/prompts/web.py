@@ -9,16 +9,13 @@ _BEGIN = re.compile(r"^<<<web (\S+) ([0-9a-f]{8})\n", re.MULTILINE)
 
 
 def web_fenced(body: str, domain: str) -> str:
-    """The text in a fence that it cannot close, with the site it is from."""
+    """Fence the text so that it cannot close the fence, under the site it is from."""
     return fenced(body, f"web {domain}")
 
 
 def web_texts(text: str) -> Iterator[tuple[str, str]]:
-    """(site, text) for each fence in a tool's result, in order.
-
-    A fence inside another one is part of its text: a page cannot speak for another site. What was
-    cut off before it was closed reaches to the end.
-    """
+    """Yield (site, text) for each fence in a tool's result; a cut-off one reaches to the end."""
+    # The search goes on behind a fence: one inside is a page that speaks for another site.
     at = 0
     while begin := _BEGIN.search(text, at):
         end = text.find(f"\n{begin[2]}>>>", begin.end())

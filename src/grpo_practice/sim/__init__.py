@@ -18,6 +18,7 @@ from grpo_practice.sim.teacher import compare, summarise
 from grpo_practice.sim.tool_student import plays_with_tools, turn
 from grpo_practice.sim.tool_turns import Turn
 from grpo_practice.sim.world import World
+from grpo_practice.text import CHARS_PER_TOKEN
 
 __all__ = ["DEFAULT", "MODEL", "World", "answer", "stage_of"]
 
@@ -102,4 +103,4 @@ def stage_of(body: Any) -> Stage:
 
 def _count(characters: int) -> int:
     """About how many tokens they make."""
-    return -(-characters // 4)
+    return -(-characters // CHARS_PER_TOKEN)

@@ -6,6 +6,7 @@ from grpo_practice.sim.lore import LORE, advice, keys_in
 from grpo_practice.sim.questions import Question, find
 from grpo_practice.sim.request import Asked, labels
 from grpo_practice.sim.world import Kind, World, topic_of, unit
+from grpo_practice.text import CHARS_PER_TOKEN
 
 
 def play(asked: Asked, world: World) -> str:
@@ -44,7 +45,7 @@ def way(question: Question, asked: Asked, world: World) -> tuple[int | str, list
 
 def tokens(text: str) -> float:
     """About how many tokens a text has."""
-    return len(text) / 4
+    return len(text) / CHARS_PER_TOKEN
 
 
 def guess(asked: Asked, world: World) -> int:

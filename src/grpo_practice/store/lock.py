@@ -1,4 +1,4 @@
-"""One process writes a run: an operating-system lock that dies with its holder.
+"""One command writes a run: an operating-system lock that dies with its holder.
 
 One lock file serves the whole database; each run locks one byte of it, at a place that follows
 from its name.
@@ -8,14 +8,34 @@ import errno
 import fcntl
 import hashlib
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from grpo_practice.errors import StoreError
 
-_HELD = (errno.EACCES, errno.EAGAIN)
-"""What the system says of a lock that another process has; all else is a trouble of its own."""
+_BUSY = (errno.EACCES, errno.EAGAIN)
+"""Errors for a lock that another process has; all others are faults of their own."""
+
+
+@dataclass(slots=True)
+class _LockFile:
+    """A lock file as this process has it open, once for all databases that are open here.
+
+    The system's locks belong to the process: it grants one twice, and drops them all as soon as
+    any descriptor of the file is closed.
+    """
+
+    fd: int
+    users: int = 0
+    held: set[int] = field(default_factory=set)
+
+
+_files: dict[tuple[int, int], _LockFile] = {}
+"""Open lock files by device and inode."""
+_guard = threading.Lock()
 
 
 def _place(run: str) -> int:
@@ -23,52 +43,72 @@ def _place(run: str) -> int:
 
 
 class RunLocks:
-    """The locks this process holds on runs of one database."""
+    """The locks on runs of one database."""
 
     def __init__(self, database: Path) -> None:
         self._path = database.with_name(database.name + ".lock")
-        self._fd: int | None = None
+        self._key: tuple[int, int] | None = None
 
-    def _file(self) -> int:
-        if self._fd is None:
+    def _file(self) -> _LockFile:
+        if self._key is None:
             try:
-                self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+                if not self._path.exists():
+                    os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+                status = self._path.stat()
+                key = (status.st_dev, status.st_ino)
+                if key not in _files:
+                    _files[key] = _LockFile(os.open(self._path, os.O_RDWR))
             except OSError as e:
                 raise StoreError(
                     f"cannot write {self._path}, which keeps two processes from one run:"
                     f" {e.strerror}",
                     hint="check the permissions of the file and of its folder",
                 ) from e
-        return self._fd
+            _files[key].users += 1
+            self._key = key
+        return _files[self._key]
 
     @contextmanager
     def hold(self, run: str) -> Iterator[bool]:
-        """Yields True while this process alone holds the run; False when another one does.
-
-        Within one process the lock does not exclude: the caller opens a run once.
+        """Yield True while nobody else holds the run, in this process or another; else False.
 
         Raises:
             StoreError: Nothing can be locked there.
         """
-        fd = self._file()
-        try:
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _place(run))
-            mine = True
-        except OSError as e:
-            if e.errno not in _HELD:
-                raise StoreError(
-                    f"cannot lock {self._path}: {e.strerror}",
-                    hint="this folder has no file locks; put the database on a local disk",
-                ) from e
-            mine = False
+        place = _place(run)
+        with _guard:
+            file = self._file()
+            mine = place not in file.held and self._lock(file.fd, place)
+            if mine:
+                file.held.add(place)
         try:
             yield mine
         finally:
             if mine:
-                fcntl.lockf(fd, fcntl.LOCK_UN, 1, _place(run))
+                with _guard:
+                    fcntl.lockf(file.fd, fcntl.LOCK_UN, 1, place)
+                    file.held.discard(place)
+
+    def _lock(self, fd: int, place: int) -> bool:
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+        except OSError as e:
+            if e.errno not in _BUSY:
+                raise StoreError(
+                    f"cannot lock {self._path}: {e.strerror}",
+                    hint="this folder has no file locks; put the database on a local disk",
+                ) from e
+            return False
+        return True
 
     def close(self) -> None:
-        """Every lock held here is released."""
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+        """Let the lock file go; it is closed by whoever here needs it last."""
+        with _guard:
+            if self._key is None:
+                return
+            file = _files[self._key]
+            file.users -= 1
+            if file.users == 0:
+                os.close(file.fd)
+                del _files[self._key]
+            self._key = None

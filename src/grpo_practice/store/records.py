@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from grpo_practice.types import Distilled, Edit, Library, MeanOver, PlannedStep
+from grpo_practice.types import Distilled, Library, MeanOver, Operation, PlannedStep
 
 RunKind = Literal["practice", "eval"]
 Cause = Literal["start", "restart", "rejudge"]
@@ -213,11 +213,13 @@ class StepResult:
 
     groups: Sequence[GroupRow]
     distilled: Sequence[Distilled]
-    edits: Sequence[Edit]
-    """Merged operations, refused ones too, then removals that no merge asked for."""
+    merged: Sequence[Operation]
+    """Merged operations in order, refused ones too, those that apply with their label."""
     library: Library
-    """The library before with exactly these edits, or the step is not closed."""
+    """The library before with exactly these operations, or the step is not closed."""
     stats: Mapping[str, Any]
+    pruned: Sequence[Operation] = ()
+    """Removals that no merge asked for: what more questions speak against than for."""
     failed: str | None = None
     """Why the merge failed; `library` is then the one the step began with."""
     unanswered: bool = False

@@ -14,7 +14,7 @@ from typing import Any
 from grpo_practice.calls import Entry, Ledger, Reply, Scope, ToolResult, Usage
 from grpo_practice.canonical import Chain, canon, clean_json
 from grpo_practice.errors import AgentError, ConfigError, GrpoPracticeError
-from grpo_practice.events import Emit, ToolFinished
+from grpo_practice.events import Emit, ToolFinished, ToolStarted, span
 from grpo_practice.llm.ledgered import Play
 from grpo_practice.redact import redactor
 from grpo_practice.tools import Output, Tool, ToolError, ToolSession
@@ -104,23 +104,26 @@ class RolloutTools:
         head = canon({"tool": tool.name, "version": tool.version, "arguments": given})
         request_hash = Chain(head).state[:16]
         nth, turn = self._play.place(request_hash)
-        stored = await self._box.ledger.get(self._scope.address, request_hash, nth)
-        if stored is not None:
-            result = ToolResult(
-                stored.content,
-                stored.seconds,
-                stored.usage.cost_micro,
-                replayed=True,
-                failed=stored.finish == FAILED,
-            )
-            self._remember(tool, given, result.text)
-        else:
-            result = await self._live(tool, given, limit_s)
-        # Before the commit: who waits for that may be cancelled.
-        self._box.emit(ToolFinished(tool.name, result.seconds, result.replayed))
+        address = self._scope.address
+        with span(self._box.emit, ToolStarted(address, tool.name)):
+            stored = await self._box.ledger.get(address, request_hash, nth)
+            if stored is not None:
+                result = ToolResult(
+                    stored.content,
+                    stored.seconds,
+                    stored.usage.cost_micro,
+                    replayed=True,
+                    failed=stored.finish == FAILED,
+                )
+                self._remember(tool, given, result.text)
+            else:
+                result = await self._live(tool, given, limit_s)
+        # No await between the event and the entry's queue: a cancellation there would make the
+        # counts of events and entries differ.
+        self._box.emit(ToolFinished(address, tool.name, result.seconds, result.replayed))
         if stored is None:
             entry = Entry(
-                address=self._scope.address,
+                address=address,
                 request_hash=request_hash,
                 nth=nth,
                 turn=turn,

@@ -1,12 +1,15 @@
-"""The built-ins that compare text: `exact`, `contains`, `choice`, `regex`."""
+"""The built-in verify functions: those that compare text, and the table of all."""
 
+import inspect
 import re
 import string
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
 from grpo_practice.text import strip_think
 from grpo_practice.types import Sample, Verdict
+from grpo_practice.verify import judge, math
 from grpo_practice.verify.answers import gold_texts, last_box, last_line
 
 _DRESS = " \t*_`\"'"
@@ -67,8 +70,7 @@ def regex(sample: Sample, response: str, *, pattern: str) -> Verdict:
     return _missed(sample, f"the answer was {said!r}", said)
 
 
-def unusable_choice(gold: str, meta: Mapping[str, Any]) -> str | None:
-    """Why no answer could ever match this gold of a `choice`; None when one can."""
+def _unusable_choice(gold: str, meta: Mapping[str, Any]) -> str | None:
     options = _options(meta)
     if _letter(gold, options) is None:
         known = ", ".join(options) or "a letter"
@@ -125,3 +127,99 @@ def _folded(text: str, case_sensitive: bool) -> str:
 
 def _missed(sample: Sample, what: str, said: str | None = None) -> Verdict:
     return Verdict(0.0, f"expected {' or '.join(gold_texts(sample.answer))}; {what}", said or None)
+
+
+def _unusable_pattern(pattern: str) -> str | None:
+    try:
+        re.compile(pattern)
+    except re.error as e:
+        return f"{pattern!r} is not a pattern: {e}"
+    return None
+
+
+Runs = Literal["loop", "worker", "math", "judge"]
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltIn:
+    """A built-in verify function. Everything that lists, checks or calls built-ins reads this."""
+
+    function: Callable[..., Any]
+    """`function(sample, response, *, …) -> Verdict`, except where `runs` says otherwise. Its
+    keyword-only parameters (bool, str, int, float) are what a config may set."""
+    about: str
+    """What gets reward 1, in one line."""
+    runs: Runs = "loop"
+    """How it is called: `loop`, at once, for what takes microseconds on any input; `worker`, in a
+    process that is killed at the time limit; `math` and `judge`, as only those two are."""
+    unusable_gold: Callable[[str, Mapping[str, Any]], str | None] = lambda gold, meta: None
+    """Why no answer could ever match this gold of a sample with this `meta`; None: one can."""
+    unusable_params: Callable[..., str | None] = lambda **params: None
+    """Why these parameters, which have the right types, cannot be used; None: they can."""
+    needs_answer: bool = True
+    """Whether a sample without a gold cannot be scored."""
+    own_form: bool = False
+    """Whether the config says which form an answer has, so that a bare gold may be none."""
+
+    @property
+    def params(self) -> dict[str, "Param"]:
+        """The parameters a config may set, in the function's order."""
+        signature = inspect.signature(self.function, eval_str=True)
+        return {
+            name: Param(_type(p.annotation), p.default is p.empty)
+            for name, p in signature.parameters.items()
+            if p.kind is p.KEYWORD_ONLY
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A parameter of a built-in verify function."""
+
+    type: type
+    required: bool
+
+    @property
+    def wanted(self) -> str:
+        """Its type in words."""
+        return {bool: "true or false", str: "text", int: "a whole number", float: "a number"}[
+            self.type
+        ]
+
+    def fits(self, value: object) -> bool:
+        """Return True for a value of its type; a bool is no number."""
+        if isinstance(value, bool):
+            return self.type is bool
+        return isinstance(value, int | float if self.type is float else self.type)
+
+
+def _type(annotation: Any) -> type:
+    """Return the one type of an annotation that may also allow None."""
+    (found,) = [t for t in get_args(annotation) or (annotation,) if t is not type(None)]
+    return found  # type: ignore[no-any-return]  # an annotation is Any
+
+
+BUILT_INS: Mapping[str, BuiltIn] = {
+    "choice": BuiltIn(
+        choice, "the option stated last is the gold's letter", unusable_gold=_unusable_choice
+    ),
+    "math": BuiltIn(
+        math.at_once,
+        "the last box, number or expression is the gold, compared as mathematics",
+        runs="math",
+        unusable_gold=lambda gold, meta: math.unusable(gold),
+    ),
+    "exact": BuiltIn(exact, "the last box or line is the gold, but for case and spaces"),
+    "contains": BuiltIn(contains, "the gold stands in the response"),
+    "regex": BuiltIn(
+        regex,
+        "what a pattern captures is the gold",
+        runs="worker",
+        unusable_params=_unusable_pattern,
+        own_form=True,
+    ),
+    "judge": BuiltIn(
+        judge.rubric_of, "a model finds the answer correct", runs="judge", needs_answer=False
+    ),
+}
+"""Name in a config → function, in the order in which they are listed and proposed."""

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from jinja2 import Environment, TemplateError, meta
 
+from grpo_practice import user_code
 from grpo_practice.calls import Chat, Message, Reply
 from grpo_practice.canonical import clean
 from grpo_practice.errors import ConfigError, EndpointError, GrpoPracticeError, JudgeError
@@ -148,6 +149,35 @@ class Rubric:
     criteria: str | None = None
     limit_s: float | None = None
     """Seconds of one request."""
+
+
+def rubric_of(
+    base_dir: Path,
+    limit_s: float | None,
+    *,
+    preset: str | None = None,
+    criteria: str | None = None,
+    template: str | None = None,
+) -> Rubric:
+    """Return what the judge is asked, from the parameters of a config.
+
+    Args:
+        base_dir: Where the config stands.
+        limit_s: Seconds of one request.
+        preset: Name of one of the `PRESETS`.
+        criteria: What counts as right, after the preset's criteria.
+        template: A prompt file of the user's own, for the whole request.
+
+    Raises:
+        ConfigError: There is no such preset or file, or the file is no template.
+    """
+    path = user_code.find_file(template, base_dir) if template else None
+    if template and path is None:
+        raise ConfigError(
+            f"verify judge: there is no template {template}",
+            hint=f"looked in {base_dir} and {Path.cwd()}",
+        )
+    return Rubric(load_template(path), criteria_of(preset, criteria), limit_s)
 
 
 async def judged(rubric: Rubric, sample: Sample, response: str, chat: Chat) -> Verdict:

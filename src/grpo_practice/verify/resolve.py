@@ -1,5 +1,6 @@
-"""From a name in the config to the verify function it means, checked before anything is paid."""
+"""From a name in the config, or a Python function, to the verify function it means."""
 
+import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,25 +13,14 @@ from grpo_practice.canonical import digest, text_sha
 from grpo_practice.config.schema.runs import REFERENCE_FILES
 from grpo_practice.errors import ConfigError
 from grpo_practice.types import Sample
-from grpo_practice.verify import builtin, judge, math
+from grpo_practice.verify import judge
 from grpo_practice.verify.answers import gold_texts
-
-VerifyKind = Literal["math", "exact", "contains", "regex", "choice", "judge", "custom"]
-
-PARAMS: Mapping[VerifyKind, Mapping[str, type]] = {
-    "math": {"fast_path": bool},
-    "exact": {"case_sensitive": bool},
-    "contains": {"case_sensitive": bool},
-    "regex": {"pattern": str},
-    "choice": {},
-    "judge": {"preset": str, "criteria": str, "template": str},
-}
-"""The built-ins, and what each can be told."""
+from grpo_practice.verify.builtin import BUILT_INS, BuiltIn, Runs
 
 TIMEOUT_S = 2.0
 """Seconds for one answer where nothing else is said."""
-ASYNC_TIMEOUT_S = 3_600.0
-"""The same for an async function of the user's: its judge may have to wait for its turn."""
+IN_PROCESS_TIMEOUT_S = 3_600.0
+"""Seconds for a function in this process, which may have to wait for a model's turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,35 +29,50 @@ class VerifyFunction:
 
     name: str
     """As configured; for a file of the reference that is not there, the built-in it means."""
-    kind: VerifyKind
+    kind: str
+    """The built-in's name, `custom` for a function in a file, or `function object`."""
     params: Mapping[str, Any]
     timeout_s: float | None = None
     """Seconds for one answer; None leaves the built-in judge to the limits of its requests."""
     timeout_score: float | None = None
     """The reward of an answer that ran out of time, where the user set one."""
     file: user_code.UserFunction | None = None
-    """The user's function as a file; None for a built-in."""
-    on_loop: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
-    """The user's function itself where it is async; others are loaded by the workers."""
+    """The user's function as a file, which the workers load; None for any other."""
+    source: str | None = field(default=None, repr=False)
+    """The text of the user's file or function, or of the judge's template."""
+    in_process: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
+    """The user's function itself where this process calls it: async, or given as an object."""
+    asks_judge: bool = False
+    """True for a function of the user's that takes `llm`, a client for the judge model."""
     rubric: judge.Rubric | None = field(default=None, compare=False, repr=False)
     """What the built-in judge is asked."""
 
     @property
-    def source(self) -> str | None:
-        """The text of the user's file, or of the judge's template."""
-        if self.rubric is not None:
-            return self.rubric.prompt.text
-        return self.file.text if self.file is not None else None
+    def is_judge(self) -> bool:
+        """True when it may ask a model: scoring costs money."""
+        return self.kind == "judge" or self.asks_judge
 
     @property
-    def is_judge(self) -> bool:
-        """True when it runs on the loop and may ask a model: scoring costs money."""
-        return self.kind == "judge" or self.on_loop is not None
+    def built_in(self) -> BuiltIn | None:
+        """The built-in it is; None for a function of the user's."""
+        return BUILT_INS.get(self.kind)
+
+    @property
+    def runs(self) -> Runs | Literal["process"]:
+        """How it is called: as a built-in is, or `process`, on the loop or a thread."""
+        if self.built_in is not None:
+            return self.built_in.runs
+        return "worker" if self.in_process is None else "process"
 
     @property
     def needs_answer(self) -> bool:
         """True when a sample without a gold cannot be scored."""
-        return self.kind not in ("judge", "custom")
+        return self.built_in is not None and self.built_in.needs_answer
+
+    @property
+    def own_form(self) -> bool:
+        """True when it may look for a form of answer of its own, so that a bare gold is none."""
+        return self.built_in is None or self.built_in.own_form
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -86,12 +91,15 @@ class VerifyFunction:
 
 
 def resolve(
-    name: str, params: Mapping[str, Any], timeout_s: float | None, base_dir: Path
+    name: str | Callable[..., Any],
+    params: Mapping[str, Any],
+    timeout_s: float | None,
+    base_dir: Path,
 ) -> VerifyFunction:
-    """The verify function a config names.
+    """Return the verify function a config names, or a Python function as one.
 
     Args:
-        name: `math`, `exact`, `contains`, `regex`, `choice`, `judge`, or `path.py:func`.
+        name: A built-in, `path.py:func`, or a function itself.
         params: Its parameters, as configured.
         timeout_s: Seconds for one answer; None is the function's own default.
         base_dir: Where the config stands; relative paths start there, else where we are.
@@ -100,13 +108,12 @@ def resolve(
         ConfigError: There is no such function or file, it cannot be loaded, or a parameter is
             unknown or unfit. Never a fall-back to another function.
     """
-    try:
-        digest(dict(params))
-    except (TypeError, ValueError) as e:
-        raise ConfigError(f"verify {name}: its parameters are not plain values: {e}") from e
+    if not isinstance(name, str):
+        return resolve_callable(name, params, timeout_s)
+    _check_plain(name, params)
     path, colon, func = name.rpartition(":")
     if colon and path.endswith(".py"):
-        found = _find(path, base_dir)
+        found = user_code.find_file(path, base_dir)
         if found is not None:
             return _custom(name, found, func, params, timeout_s)
         if path not in REFERENCE_FILES or func != "verify_func":
@@ -116,10 +123,64 @@ def resolve(
             )
         meant = dict(REFERENCE_FILES[path])
         name, params = meant.pop("name"), {**meant, **params}
-    for kind in PARAMS:
-        if kind == name:
-            return _built_in(kind, params, timeout_s, base_dir)
-    raise ConfigError(f"verify {name!r}: there is no such verify function", hint=_hint(name))
+    if name in BUILT_INS:
+        return _built_in(name, params, timeout_s, base_dir)
+    close = get_close_matches(name.lower(), BUILT_INS, 1)
+    hint = f"there are {_listed(BUILT_INS)}, and your own as path.py:function"
+    raise ConfigError(
+        f"verify {name!r}: there is no such verify function",
+        hint=f"did you mean {close[0]}?" if close else hint,
+    )
+
+
+def resolve_callable(
+    function: Callable[..., Any], params: Mapping[str, Any], timeout_s: float | None = None
+) -> VerifyFunction:
+    """Return a verify function that calls a Python function in this process.
+
+    A function that is not async runs on a thread, so it may block; unlike one in a file it cannot
+    be killed. Its identity is its source: values it closes over do not count.
+
+    Args:
+        function: Called as `function(sample, **params)`; sync or async. Where it takes `llm`, it
+            gets a client for the judge model if it is async. It returns a number in [0, 1], a
+            bool, or `{"reward": number, "reasoning": text or None}`.
+        params: Its parameters; `timeout_score` is the reward of an answer out of time.
+        timeout_s: Seconds for one answer; None is an hour.
+
+    Raises:
+        ConfigError: It cannot be called, its source cannot be had, or a parameter is unfit.
+    """
+    if isinstance(function, type):  # calling it makes an object, not a reward
+        raise ConfigError(f"verify {function.__name__}: a class is no function", hint=_OBJECT_HINT)
+    module, qualname = (getattr(function, key, None) for key in ("__module__", "__qualname__"))
+    name = f"{module}:{qualname or type(function).__name__}"
+    try:
+        source = inspect.getsource(function)
+    except (OSError, TypeError) as e:
+        raise ConfigError(
+            f"verify {name}: its source, which scores are stored with, cannot be had: {e}",
+            hint=_OBJECT_HINT,
+        ) from e
+    _check_plain(name, params)
+    given, score = _split_timeout_score(name, params)
+    is_async = user_code.is_async(function)
+    asks = is_async and user_code.accepts(function, {**given, "llm": None}) is None
+    if problem := user_code.accepts(function, {**given, "llm": None} if asks else given):
+        raise ConfigError(f"verify {name}: it cannot be called with a sample: {problem}")
+    return VerifyFunction(
+        name,
+        "function object",
+        given,
+        timeout_s or IN_PROCESS_TIMEOUT_S,
+        score,
+        source=source,
+        in_process=function,
+        asks_judge=asks,
+    )
+
+
+_OBJECT_HINT = "define it with `def` in a file, or give it as 'path.py:function'"
 
 
 def check_gold(function: VerifyFunction, sample: Sample) -> str | None:
@@ -130,64 +191,40 @@ def check_gold(function: VerifyFunction, sample: Sample) -> str | None:
     golds = gold_texts(sample.answer)
     if not golds or not any(gold.strip() for gold in golds):
         return f"verify {function.name} needs an answer" if function.needs_answer else None
+    if function.built_in is None:
+        return None
     for gold in golds:
-        reason = None
-        if function.kind == "math":
-            reason = math.unusable(gold)
-        elif function.kind == "choice":
-            reason = builtin.unusable_choice(gold, sample.meta)
-        if reason:
+        if reason := function.built_in.unusable_gold(gold, sample.meta):
             shown = gold if len(gold) <= 100 else gold[:100] + "…"
             return f"the answer {shown!r} cannot be used by verify {function.name}: {reason}"
     return None
 
 
 def _built_in(
-    kind: VerifyKind, params: Mapping[str, Any], timeout_s: float | None, base_dir: Path
+    name: str, params: Mapping[str, Any], timeout_s: float | None, base_dir: Path
 ) -> VerifyFunction:
-    known = PARAMS[kind]
+    built_in, known = BUILT_INS[name], BUILT_INS[name].params
     for key, value in params.items():
         if key not in known:
             close = get_close_matches(key, known, 1)
             hint = f"did you mean {close[0]}?" if close else f"it takes {_listed(known)}"
-            raise ConfigError(f"verify {kind}: unknown parameter {key!r}", hint=hint)
-        if not isinstance(value, known[key]):
-            wanted = {bool: "true or false", str: "text"}[known[key]]
-            raise ConfigError(f"verify {kind}: {key} must be {wanted}, not {value!r}")
-    if kind == "regex":
-        _check_pattern(params)
-    if kind == "judge":
-        return _judge(params, timeout_s, base_dir)
-    return VerifyFunction(kind, kind, dict(params), timeout_s or TIMEOUT_S)
-
-
-def _judge(params: Mapping[str, Any], timeout_s: float | None, base_dir: Path) -> VerifyFunction:
-    """The built-in judge. What a preset says is known by its text, as the user's own criteria."""
-    template = params.get("template")
-    path = _find(template, base_dir) if template else None
-    if template and path is None:
-        raise ConfigError(
-            f"verify judge: there is no template {template}",
-            hint=f"looked in {base_dir} and {Path.cwd()}",
-        )
-    criteria = judge.criteria_of(params.get("preset"), params.get("criteria"))
+            raise ConfigError(f"verify {name}: unknown parameter {key!r}", hint=hint)
+        if not known[key].fits(value):
+            raise ConfigError(f"verify {name}: {key} must be {known[key].wanted}, not {value!r}")
+    for key, param in known.items():
+        if param.required and key not in params:
+            hint = f"for example {{name: {name}, {key}: …}}"
+            raise ConfigError(f"verify {name}: needs a {key}", hint=hint)
+    if problem := built_in.unusable_params(**params):
+        raise ConfigError(f"verify {name}: {problem}")
+    if built_in.runs != "judge":
+        return VerifyFunction(name, name, dict(params), timeout_s or TIMEOUT_S)
+    rubric = built_in.function(base_dir, timeout_s, **params)
+    # A preset and a template are known by their texts, so that renaming either changes no score.
     kept = {k: v for k, v in params.items() if k not in ("template", "preset")}
-    if criteria is not None:
-        kept["criteria"] = criteria
-    rubric = judge.Rubric(judge.load_template(path), criteria, timeout_s)
-    return VerifyFunction("judge", "judge", kept, timeout_s, rubric=rubric)
-
-
-def _check_pattern(params: Mapping[str, Any]) -> None:
-    if "pattern" not in params:
-        raise ConfigError(
-            "verify regex: needs a pattern",
-            hint="for example {name: regex, pattern: 'Answer: (\\w+)'}",
-        )
-    try:
-        re.compile(params["pattern"])
-    except re.error as e:
-        raise ConfigError(f"verify regex: {params['pattern']!r} is not a pattern: {e}") from e
+    if rubric.criteria is not None:
+        kept["criteria"] = rubric.criteria
+    return VerifyFunction(name, name, kept, timeout_s, source=rubric.prompt.text, rubric=rubric)
 
 
 def _custom(
@@ -210,30 +247,42 @@ def _custom(
         raise ConfigError(
             f"verify {name}: cannot load it: {type(e).__name__}: {e}", hint=hint
         ) from e
+    given, score = _split_timeout_score(name, params)
+    is_async = user_code.is_async(function)
+    called_with = {**given, "llm": None} if is_async else given
+    if problem := user_code.accepts(function, called_with):
+        raise ConfigError(f"verify {name}: it cannot be called as {func}(sample): {problem}")
+    return VerifyFunction(
+        name,
+        "custom",
+        given,
+        timeout_s or (IN_PROCESS_TIMEOUT_S if is_async else TIMEOUT_S),
+        score,
+        source,
+        source.text,
+        function if is_async else None,
+        is_async,
+    )
+
+
+def _check_plain(name: str, params: Mapping[str, Any]) -> None:
+    try:
+        digest(dict(params))
+    except (TypeError, ValueError) as e:
+        raise ConfigError(f"verify {name}: its parameters are not plain values: {e}") from e
+
+
+def _split_timeout_score(
+    name: str, params: Mapping[str, Any]
+) -> tuple[dict[str, Any], float | None]:
+    """Return the parameters without `timeout_score`, and that."""
     given = dict(params)
     score = given.pop("timeout_score", None)
     if score is not None and (isinstance(score, bool) or not isinstance(score, int | float)):
         raise ConfigError(f"verify {name}: timeout_score must be a number, not {score!r}")
     if score is not None and not 0 <= score <= 1:
         raise ConfigError(f"verify {name}: timeout_score must be in [0, 1], not {score!r}")
-    on_loop = function if user_code.is_async(function) else None
-    if problem := user_code.accepts(function, given, llm=on_loop is not None):
-        raise ConfigError(f"verify {name}: it cannot be called as {func}(sample): {problem}")
-    limit_s = timeout_s or (ASYNC_TIMEOUT_S if on_loop else TIMEOUT_S)
-    return VerifyFunction(name, "custom", given, limit_s, score, source, on_loop)
-
-
-def _find(name: str, base_dir: Path) -> Path | None:
-    """The file, beside the config or else where we are."""
-    places = (base_dir / Path(name).expanduser(), Path.cwd() / name)
-    return next((place.resolve() for place in places if place.is_file()), None)
-
-
-def _hint(name: str) -> str:
-    close = get_close_matches(name.lower(), PARAMS, 1)
-    if close:
-        return f"did you mean {close[0]}?"
-    return f"there are {_listed(PARAMS)}, and your own as path.py:function"
+    return given, score
 
 
 def _listed(names: Any) -> str:

@@ -21,13 +21,20 @@ def view(sample: Sample, response: str) -> EvaluationSample:
     )
 
 
-def read_result(result: Any, where: str) -> Verdict:
-    """The verdict a function returned, secrets in its texts replaced.
+def read_result(result: Any, where: str, *, plain: bool = False) -> Verdict:
+    """Return the verdict a function returned, secrets in its texts replaced.
+
+    Args:
+        result: What it returned.
+        where: Its name, for messages.
+        plain: Whether a bare number or bool is a reward, too.
 
     Raises:
         VerifyError: It is not `{"reward": a number in [0, 1], "reasoning": text or None}`; the
             message names the function and the value.
     """
+    if plain and isinstance(result, bool | Real):
+        result = {"reward": float(result)}
     if not isinstance(result, Mapping) or "reward" not in result:
         raise VerifyError(f"{where} returned {_short(result)}, not a dict with 'reward'")
     value = result["reward"]

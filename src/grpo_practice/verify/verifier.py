@@ -10,8 +10,9 @@ from grpo_practice import user_code
 from grpo_practice.calls import Chat
 from grpo_practice.errors import ConfigError, GrpoPracticeError, VerifyError
 from grpo_practice.types import Sample, Verdict
-from grpo_practice.verify import builtin, judge, math, user_function, worker
+from grpo_practice.verify import math, user_function, worker
 from grpo_practice.verify.answers import gold_texts
+from grpo_practice.verify.judge import JudgeClient, judged
 from grpo_practice.verify.pool import Pool, TimedOutError, WorkerDiedError
 from grpo_practice.verify.resolve import TIMEOUT_S, VerifyFunction
 from grpo_practice.verify.result_cache import Known
@@ -28,7 +29,7 @@ class Verifier:
     def __init__(self, function: VerifyFunction, *, workers: int = 2) -> None:
         self.function = function
         self._pool = Pool(
-            None if function.on_loop else function.file,
+            None if function.in_process else function.file,
             workers=workers,
             timeout_s=function.timeout_s or TIMEOUT_S,
         )
@@ -57,23 +58,21 @@ class Verifier:
         function = self.function
         if function.needs_answer and not gold_texts(sample.answer):
             raise VerifyError(f"verify {function.name}: the sample has no answer to compare with")
-        match function.kind:
+        match function.runs:
+            case "loop":
+                assert function.built_in is not None, "only a built-in runs on the loop itself"
+                verdict: Verdict = function.built_in.function(sample, response, **function.params)
+                return verdict
             case "math":
                 return await self._math(sample, response)
-            case "exact":
-                return builtin.exact(sample, response, **function.params)
-            case "contains":
-                return builtin.contains(sample, response, **function.params)
-            case "choice":
-                return builtin.choice(sample, response)
-            case "regex":
-                return await self._regex(sample, response)
             case "judge":
-                return await self._judged(sample, response, judge)
-            case "custom" if function.on_loop is not None:
-                return await self._on_loop(sample, response, judge)
-            case "custom":
+                assert function.rubric is not None, "resolve() compiles the judge's prompt"
+                chat = self._judge_or_raise(judge)
+                return await judged(function.rubric, sample, response, chat)
+            case "worker":
                 return await self._in_worker(sample, response)
+            case "process":
+                return await self._in_process(sample, response, judge)
 
     async def _math(self, sample: Sample, response: str) -> Verdict:
         """An answer that takes too much time or memory is a wrong answer."""
@@ -91,63 +90,65 @@ class Verifier:
             return math.wrong(golds, equal, found.said)
         return Verdict(1.0, extracted=found.said) if equal else math.differs(golds, found.said)
 
-    async def _regex(self, sample: Sample, response: str) -> Verdict:
-        pattern = self.function.params["pattern"]
-        try:
-            return await self._pool.run(worker.ask_regex, sample, response, pattern)
-        except TimedOutError as e:
-            raise VerifyError(
-                f"verify regex: {pattern!r} took longer than {self.function.timeout_s:g} s"
-            ) from e
-        except WorkerDiedError as e:
-            raise VerifyError(f"verify regex: {pattern!r} ended its worker: {e}") from e
-
-    async def _judged(self, sample: Sample, response: str, chat: Chat | None) -> Verdict:
-        rubric = self.function.rubric
-        assert rubric is not None, "resolve() compiles the judge's prompt"
-        return await judge.judged(rubric, sample, response, self._asked(chat))
-
-    async def _on_loop(self, sample: Sample, response: str, chat: Chat | None) -> Verdict:
-        """The verdict of the user's async function, with its judge."""
-        llm = judge.JudgeClient(self._asked(chat))
+    async def _in_process(self, sample: Sample, response: str, chat: Chat | None) -> Verdict:
+        """Return the verdict of the user's function in this process, within its time limit."""
+        llm = JudgeClient(self._judge_or_raise(chat)) if self.function.asks_judge else None
+        view = user_function.view(sample, response)
         try:
             async with asyncio.timeout(self.function.timeout_s):
-                return await self._called(user_function.view(sample, response), llm)
+                outcome = await self._call(view, llm)
         except TimeoutError:
             return self._out_of_time()
-
-    async def _called(self, view: user_code.EvaluationSample, llm: judge.JudgeClient) -> Verdict:
-        """A judge's failure outlives the function's own `except`; a made-up reward would not."""
-        function = self.function.on_loop
-        assert function is not None, "resolve() keeps a function that runs on the loop"
-        try:
-            result = await function(view, llm=llm, **self._given)
-            if inspect.isawaitable(result):
-                result = await result
-            outcome: Verdict | GrpoPracticeError = user_function.read_result(result, self._where)
-        except GrpoPracticeError as e:
-            outcome = e
-        except (asyncio.CancelledError, KeyboardInterrupt):
-            raise
-        except BaseException as e:  # noqa: BLE001 - sys.exit() of a plug-in ends its answer only
-            outcome = VerifyError(f"{self._where} raised {type(e).__name__}: {e}")
-            outcome.__cause__ = e
-        outcome = llm.failure or outcome
-        if isinstance(outcome, GrpoPracticeError):
+        if llm is not None and llm.failure is not None:
+            # A judge's failure outlives the function's `except`; a made-up reward must not.
+            raise llm.failure
+        if isinstance(outcome, BaseException):
             raise outcome
         return outcome
 
-    async def _in_worker(self, sample: Sample, response: str) -> Verdict:
-        view = user_function.view(sample, response)
+    async def _call(
+        self, view: user_code.EvaluationSample, llm: JudgeClient | None
+    ) -> Verdict | GrpoPracticeError:
+        """Return the verdict, or the error that stands in for whatever the function raised."""
+        function = self.function.in_process
+        assert function is not None, "resolve() keeps a function that runs in this process"
+        params = self._given if llm is None else {**self._given, "llm": llm}
         try:
-            said = await self._pool.run(worker.ask_custom, view, self._given, self._where)
+            if user_code.is_async(function):
+                result = await function(view, **params)
+            else:
+                result = await user_code.in_thread(partial(function, view, **params))
+            if inspect.isawaitable(result):
+                result = await result
+            plain = self.function.kind == "function object"
+            return user_function.read_result(result, self._where, plain=plain)
+        except GrpoPracticeError as e:
+            return e
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            raise
+        except BaseException as e:  # noqa: BLE001 - sys.exit() of a plug-in ends its answer only
+            error = VerifyError(f"{self._where} raised {type(e).__name__}: {e}")
+            error.__cause__ = e
+            return error
+
+    async def _in_worker(self, sample: Sample, response: str) -> Verdict:
+        function = self.function
+        if function.built_in is not None:
+            work = partial(
+                worker.ask_built_in, function.kind, sample, response, dict(function.params)
+            )
+        else:
+            view = user_function.view(sample, response)
+            work = partial(worker.ask_custom, view, self._given, self._where)
+        try:
+            outcome = await self._pool.run(work)
         except TimedOutError:
             return self._out_of_time()
         except WorkerDiedError as e:
             raise VerifyError(f"{self._where} ended its worker: {e}") from e
-        if isinstance(said, str):
-            raise VerifyError(said)
-        return said
+        if isinstance(outcome, str):
+            raise VerifyError(outcome)
+        return outcome
 
     def _out_of_time(self) -> Verdict:
         function = self.function
@@ -156,15 +157,18 @@ class Verifier:
             raise VerifyError(reason)
         return Verdict(function.timeout_score, reason)
 
-    def _asked(self, chat: Chat | None) -> Chat:
+    def _judge_or_raise(self, chat: Chat | None) -> Chat:
         if chat is None:
             raise ConfigError(f"verify {self.function.name} asks a judge, and none is configured")
         return chat
 
     @property
     def _where(self) -> str:
-        file = self.function.file
-        return file.where if file is not None else f"verify {self.function.name}"
+        function = self.function
+        if function.file is not None:
+            return function.file.where
+        shown = f" {dict(function.params)}" if function.built_in and function.params else ""
+        return f"verify {function.name}{shown}"
 
     @property
     def _given(self) -> Mapping[str, Any]:

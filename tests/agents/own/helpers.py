@@ -10,13 +10,13 @@ import openai
 from typing_extensions import override
 
 from grpo_practice.agents import RolloutContext
-from grpo_practice.agents.custom_agents import OwnAgent, ProgramContext
+from grpo_practice.agents.custom_agents import CustomAgent, ProgramContext
 from grpo_practice.agents.programs import FunctionProgram
 from grpo_practice.calls import Address, Reply, Request, Scope, Usage
 from grpo_practice.chat_server.proxy import Proxy
 from grpo_practice.errors import EndpointError
 from grpo_practice.events import silent
-from grpo_practice.llm.ledgered import Model, ledgered
+from grpo_practice.llm.ledgered import AgentChat, Model, ledgered
 from grpo_practice.types import Trajectory
 from tests.tools.fakes import SCOPE, FakeLedger
 
@@ -65,13 +65,18 @@ class World:
         return Reply({"role": "assistant", "content": said}, "stop", Usage(2, 0, 1, 0), seconds=1.0)
 
     async def play(
-        self, function: Callable[..., Any], *, limit_s: float = 30.0, attempt: int = 0
+        self,
+        function: Callable[..., Any],
+        *,
+        limit_s: float = 30.0,
+        attempt: int = 0,
+        chat: AgentChat | None = None,
     ) -> Trajectory:
-        """One rollout; the proxy must be served."""
+        """Play one rollout; the proxy must be served."""
         scope = Scope(replace(SCOPE.address, attempt=attempt), 0, "", 0)
-        chat = ledgered(Model("m", {}, self.send), self.ledger, silent)(scope)
+        chat = chat or ledgered(Model("m", {}, self.send), self.ledger, silent)(scope)
         program = FunctionProgram("mine.py:solve", function, self.notices.append)
-        agent = OwnAgent(program, self.proxy, self.notices.append)
+        agent = CustomAgent(program, self.proxy, self.notices.append)
         return await agent("Q", "S", RolloutContext(chat, scope, limit_s))
 
 

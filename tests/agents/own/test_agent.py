@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import openai
@@ -19,6 +20,7 @@ from grpo_practice.errors import (
     PausedError,
 )
 from tests.agents.own.helpers import World, ask, client
+from tests.fakes import FakeChat
 
 
 async def solve(question: str, system: str, context: ProgramContext) -> str:
@@ -36,6 +38,21 @@ async def test_a_rollout_is_what_its_program_said_and_asked() -> None:
     assert (played.outcome, played.response, played.turns) == ("ok", "half half", 2)
     assert (played.model_s, played.reason, played.error) == (4.0, None, None)
     assert [m["content"] for m in played.transcript] == ["Q", "half", "and", "half"]
+
+
+async def test_any_chat_will_do_not_only_the_ledgers() -> None:
+    world = World()
+    chat = FakeChat(lambda messages: str(messages[-1]["content"]).upper())
+
+    async def other_model(question: str, system: str, context: ProgramContext) -> str:
+        hers = await ask(replace(context, model="hers"), "and", temperature=0.5)
+        return f"{await ask(context)} {hers}"
+
+    async with world.proxy.served():
+        played = await world.play(other_model, chat=chat)
+    assert (played.outcome, played.response, played.error) == ("ok", "Q AND", None)
+    assert [m["content"] for m in played.transcript] == ["and", "AND", "Q", "Q"]
+    assert not world.ledger.entries
 
 
 async def test_what_it_gets_is_committed_before() -> None:

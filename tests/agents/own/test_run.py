@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from grpo_practice.agents import RolloutContext
-from grpo_practice.agents.custom_agents import OwnAgent
+from grpo_practice.agents.custom_agents import CustomAgent
 from grpo_practice.calls import Address
 from grpo_practice.errors import Change, ConfigError, FingerprintError, RunFailedError
 from grpo_practice.events import Notice
@@ -93,15 +93,15 @@ async def test_what_was_asked_is_not_asked_again(project: Own) -> None:
 async def test_the_transcript_is_read_back_as_it_was(
     project: Own, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    live, play = dict[Address, Trajectory](), OwnAgent.__call__
+    live, play = dict[Address, Trajectory](), CustomAgent.__call__
 
     async def seen(
-        self: OwnAgent, question: str, system: str, context: RolloutContext
+        self: CustomAgent, question: str, system: str, context: RolloutContext
     ) -> Trajectory:
         live[context.scope.address] = await play(self, question, system, context)
         return live[context.scope.address]
 
-    monkeypatch.setattr(OwnAgent, "__call__", seen)
+    monkeypatch.setattr(CustomAgent, "__call__", seen)
     report = await project.evaluate(*project.agent(MANY))
     with Store(project.db) as store:
         rows = store.read(steps.on_line, report.branch)

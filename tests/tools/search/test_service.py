@@ -47,6 +47,7 @@ BUSY = Answer(429, {"message": "slow down"})
     "bad",
     [
         BUSY,
+        Answer(409),
         Answer(500, "<html>oops"),
         Answer(503),
         Answer(200, "<html>not JSON"),

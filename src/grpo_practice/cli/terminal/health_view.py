@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from grpo_practice.calls import NO_USAGE
-from grpo_practice.cli.common import cached_share, count, say, tokens
+from grpo_practice.cli.terminal.formatting import cached_share, count, say, tokens
 from grpo_practice.text import brief
 
 if TYPE_CHECKING:

@@ -7,20 +7,25 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from grpo_practice.cli.common import count, duration, reward, tokens
 from grpo_practice.cli.terminal.consoles import err, in_one
+from grpo_practice.cli.terminal.formatting import count, duration, reward, tokens
 from grpo_practice.events import (
+    Aborted,
     CallFinished,
+    CallStarted,
     Emit,
     Event,
     GroupDistilled,
     GroupFinished,
     Notice,
     RolloutFinished,
+    RolloutStarted,
+    RunFinished,
     RunStarted,
     StepFinished,
     StepStarted,
     ToolFinished,
+    ToolStarted,
 )
 from grpo_practice.progress import Part, Tally
 from grpo_practice.text import brief, visible
@@ -95,6 +100,8 @@ class Lines:
                 self._print(_run_line(event, inside=tally.inside))
             case StepStarted():
                 self._print(_step_line(event, tally))
+                if tally.part and tally.part.failed:  # of the groups that began early
+                    self._print_failure(tally.part)
             case GroupDistilled(failed=str(reason)):
                 told = f"  group {event.slot} taught nothing: {brief(reason, SHOWN)}"
                 self._print(told, "yellow")
@@ -102,9 +109,9 @@ class Lines:
                 self._print(*_closed_line(event))
             case Notice():
                 self._print(f"note: {visible(event.text)}", "yellow")
-            case GroupDistilled() | GroupFinished():
+            case GroupDistilled() | GroupFinished() | CallFinished() | ToolFinished():
                 pass
-            case CallFinished() | ToolFinished():
+            case CallStarted() | ToolStarted() | RolloutStarted() | Aborted() | RunFinished():
                 pass
 
     def _rollout(self, event: RolloutFinished) -> None:
@@ -114,12 +121,15 @@ class Lines:
         if part is None:
             return
         if part.failed and not failed:
-            self._print(f"  a rollout failed: {brief(part.error or '', SHOWN)}", "red")
+            self._print_failure(part)
         now = self._tally.clock()
         due = part.tenth > tenth and not event.stored and now - self._told >= QUIET_S
         if self._tenths and due:
             self._told = now
             self._print(f"  {_part_line(part, self._tally)}")
+
+    def _print_failure(self, part: Part) -> None:
+        self._print(f"  a rollout failed: {brief(part.error or '', SHOWN)}", "red")
 
     def _print(self, line: str, style: str | None = None) -> None:
         whole = in_one(self._console, line)

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
-from grpo_practice.cli.common import PROGRAM, count, duration, reward, say
+from grpo_practice.cli.options import PROGRAM
+from grpo_practice.cli.terminal.formatting import count, duration, reward, say
 from grpo_practice.cli.terminal.health_view import costs, say_reproducible, shrunk_groups, trouble
 from grpo_practice.cli.terminal.tables import facts, table
 from grpo_practice.text import brief

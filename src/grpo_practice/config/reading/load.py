@@ -15,7 +15,7 @@ from grpo_practice.config.reading.yaml_reader import Key, Tree, parse_yaml
 from grpo_practice.config.redact import secrets_in
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.provider import ModelConfig
-from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, is_data_file
+from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, RunConfig, is_data_file
 from grpo_practice.config.schema.tools import SearchToolkit
 from grpo_practice.errors import ConfigError
 from grpo_practice.redact import redact_url, redactor
@@ -183,15 +183,10 @@ def _loaded(work: Work, config: C) -> Loaded[C]:
     return Loaded(config, source.path, source.base_dir, text, work.ignored, work.notices)
 
 
-def _named_by_dotenv(config: PracticeConfig | EvalConfig, env: Environment) -> list[str]:
-    """A sentence for each URL that a `.env` names: who wrote that file is sent every request."""
-    practice = config if isinstance(config, PracticeConfig) else None
-    evaluation = practice.evaluation if practice else config
-    assert isinstance(evaluation, EvalConfig)
-    teacher = practice.practice.teacher_model if practice else None
-    models = (evaluation.agent.model, evaluation.judge_model, teacher)
+def _named_by_dotenv(config: RunConfig, env: Environment) -> list[str]:
+    """Return a sentence for each URL that a `.env` names: its writer is sent every request."""
     said = []
-    for provider in (model.model_provider for model in models if model):
+    for provider in (model.model_provider for model in config.models.values()):
         if provider.base_url and f" in {env.path}" in provider.origin:
             urls = ", ".join(map(redact_url, provider.base_url))
             where = provider.origin.rpartition(", from ")[2]

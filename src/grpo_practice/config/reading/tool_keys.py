@@ -1,6 +1,5 @@
 """The keys of the services that search and read the web: which goes where."""
 
-import ipaddress
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
@@ -10,6 +9,7 @@ from grpo_practice.config.reading.problems import Problem
 from grpo_practice.config.reading.yaml_reader import Key
 from grpo_practice.config.schema.tools import SearchConfig
 from grpo_practice.redact import redact_url
+from grpo_practice.text import is_loopback
 
 
 def with_keys(
@@ -30,7 +30,7 @@ def with_keys(
         value = env.get(name)
         if own is not None:
             continue
-        if url is not None and not _here(url):
+        if url is not None and not is_loopback(urlsplit(url).hostname or ""):
             if value:
                 notices.append(
                     f"{name} is not sent to {redact_url(url)}, which the config names without a"
@@ -42,12 +42,3 @@ def with_keys(
             text = f"is missing: {name} is not set"
             problems.append(Problem(place, text, f"set {name}, or add it to .env"))
     return config.model_copy(update=found)
-
-
-def _here(url: str) -> bool:
-    """True for an address of this machine: nothing sent there leaves it."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

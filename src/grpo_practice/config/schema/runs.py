@@ -3,13 +3,14 @@
 import re
 from collections.abc import Mapping
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.base import NAME, Model
 from grpo_practice.config.schema.provider import ModelConfig
+from grpo_practice.config.schema.tools import SearchToolkit
 from grpo_practice.types import Summaries
 
 MOST = 10_000
@@ -44,7 +45,7 @@ class VerifySpec(Model):
     """
 
     name: str
-    """`math`, `exact`, `contains`, `regex`, `choice`, `judge`, or `path.py:function`."""
+    """A built-in (README), or `path.py:function`."""
     params: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies defaults
     """Its parameters: every further key beside the name."""
     timeout_s: float | None = Field(None, gt=0)
@@ -127,10 +128,49 @@ class EvalConfig(Model):
     prices: dict[str, ModelPrice] = {}  # noqa: RUF012 - pydantic copies defaults
     """Model → `{input, cached_input, output, reasoning}`, USD per million tokens; else a list's."""
 
+    kind: ClassVar[Literal["eval"]] = "eval"
+    teacher: ClassVar[None] = None
+
     @field_validator("prices", mode="before")
     @classmethod
     def _no_prices(cls, value: Any) -> Any:
         return {} if value is None else value
+
+    @property
+    def evaluation(self) -> "EvalConfig":
+        """The evaluation itself, as a practice config has one."""
+        return self
+
+    @property
+    def student(self) -> ModelConfig:
+        """The model that plays rollouts."""
+        return self.agent.model
+
+    @property
+    def judge(self) -> ModelConfig:
+        """The model that a verify function asks, if it asks one: by default the agent's."""
+        return self.judge_model or self.agent.model
+
+    @property
+    def models(self) -> dict[str, ModelConfig]:
+        """The models that a run may ask, by role; those that read pages are in `readers`."""
+        judge = {"judge": self.judge} if self.verify.may_ask else {}
+        return {"student": self.student, **judge}
+
+    @property
+    def readers(self) -> list[ModelConfig]:
+        """The models that read web pages for the agent's search toolkits."""
+        kits = self.agent.toolkits.values()
+        return [kit.config_llm or self.student for kit in kits if isinstance(kit, SearchToolkit)]
+
+    @property
+    def datasets(self) -> dict[str, str]:
+        """The datasets named, by what they are for."""
+        return {"evaluation": self.data.dataset} if self.data.dataset else {}
+
+    def key(self, name: str) -> str:
+        """Return the key of a setting of the evaluation, as this config's YAML has it."""
+        return name
 
 
 class DataSettings(Model):
@@ -256,6 +296,42 @@ class PracticeConfig(Model):
     evaluation: EvalConfig
     """The agent, how it is scored, and what it is evaluated on."""
 
+    kind: ClassVar[Literal["practice"]] = "practice"
+
+    @property
+    def student(self) -> ModelConfig:
+        """The model that plays rollouts, with the agent's own settings."""
+        return self.evaluation.student
+
+    @property
+    def teacher(self) -> ModelConfig:
+        """The model that distils: by default the agent's."""
+        return self.practice.teacher_model or self.student
+
+    @property
+    def judge(self) -> ModelConfig:
+        """The model that a verify function asks, if it asks one: by default the agent's."""
+        return self.evaluation.judge
+
+    @property
+    def models(self) -> dict[str, ModelConfig]:
+        """The models that a run may ask, by role; those that read pages are in `readers`."""
+        return {"student": self.student, "teacher": self.teacher, **self.evaluation.models}
+
+    @property
+    def datasets(self) -> dict[str, str]:
+        """The datasets named, by what they are for."""
+        named = {
+            "practice": self.data.practice_dataset_name,
+            "selection": self.practice.select_dataset,
+            **self.evaluation.datasets,
+        }
+        return {use: name for use, name in named.items() if name}
+
+    def key(self, name: str) -> str:
+        """Return the key of a setting of the evaluation, as this config's YAML has it."""
+        return f"evaluation.{name}"
+
     @model_validator(mode="after")
     def _sound(self) -> "PracticeConfig":
         tested = self.evaluation.data.dataset
@@ -267,3 +343,7 @@ class PracticeConfig(Model):
                 " test set would make its score worthless"
             )
         return self
+
+
+RunConfig = PracticeConfig | EvalConfig
+"""The config of a run of either kind."""

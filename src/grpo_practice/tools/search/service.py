@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from grpo_practice.canonical import clean_json
-from grpo_practice.errors import EndpointRefusedError
+from grpo_practice.errors import EndpointRefusedError, is_transient
 from grpo_practice.redact import redactor
 from grpo_practice.text import brief
 from grpo_practice.tools import ToolError
@@ -135,7 +135,7 @@ class Service:
             self._why = f"HTTP {status}{said}"
             self._stop_where_refused()
             raise ToolError(f"{self.name} refused: HTTP {status}{said}")
-        if status in (408, 425, 429) or status >= 500:
+        if is_transient(status):
             wait = float(asked) if re.fullmatch(r"\d{1,6}", asked) else 0.0
             raise _AgainError(f"answers with HTTP status {status}{said}", wait)
         if status != 200:

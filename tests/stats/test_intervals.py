@@ -1,91 +1,14 @@
 import math
-from collections.abc import Callable, Sequence
-from itertools import combinations, pairwise
-from statistics import fmean, stdev
+from statistics import stdev
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from grpo_practice.stats import (
     Question,
-    Score,
-    advantages,
-    by_source,
-    correct,
-    pass_at_k,
-    pass_hat_k,
     score,
 )
-
-REWARD = st.floats(0, 1, allow_nan=False)
-
-
-def tally(*rewards: Sequence[float | None], clusters: str = "") -> list[Question]:
-    """One question per list; `clusters` has one letter for each."""
-    questions = []
-    for i, row in enumerate(rewards):
-        seen = [r for r in row if r is not None]
-        counts = (len(seen), sum(r == 1 for r in seen), sum(seen), sum(r * r for r in seen))
-        cluster = clusters[i] if clusters else None
-        questions.append(Question(str(i), *counts, planned=len(row), cluster=cluster))
-    return questions
-
-
-def binary(means: np.ndarray, k: int) -> list[Question]:
-    """Questions of which so many of k rollouts are right. Shape of `means`: [n]."""
-    return [
-        Question(str(i), n=k, c=int(c), total=float(c), total_sq=float(c), planned=k)
-        for i, c in enumerate(means)
-    ]
-
-
-# Advantages
-
-
-def test_advantages_by_hand() -> None:
-    # mean 0.5, std (ddof 1) of 1 0 0 1 = sqrt(1/3)
-    a = 0.5 / (math.sqrt(1 / 3) + 1e-4)
-    assert advantages([1, 0, 0, 1]) == pytest.approx([a, -a, -a, a], rel=1e-12)
-    assert advantages([0.25, 0.75]) == pytest.approx(
-        [-0.25 / (math.sqrt(0.125) + 1e-4), 0.25 / (math.sqrt(0.125) + 1e-4)], rel=1e-12
-    )
-
-
-@pytest.mark.parametrize("rewards", [[], [1.0], [0.1] * 3, [0.7] * 10, [0, 0.0]])
-def test_equal_rewards_have_advantages_of_exactly_zero(rewards: list[float]) -> None:
-    assert advantages(rewards) == [0.0] * len(rewards)
-
-
-@given(st.lists(REWARD, min_size=2, max_size=12))
-def test_advantages_sum_to_zero_and_keep_the_order(rewards: list[float]) -> None:
-    found = advantages(rewards)
-    assert math.fsum(found) == pytest.approx(0, abs=1e-6)
-    by_reward = [a for _, a in sorted(zip(rewards, found, strict=True))]
-    assert by_reward == sorted(found)
-
-
-@pytest.mark.parametrize(("reward", "is_correct"), [(1, True), (1 - 1e-12, True), (0.999, False)])
-def test_correct_is_full_marks_up_to_rounding(reward: float, is_correct: bool) -> None:
-    assert correct(reward) is is_correct
-
-
-# Counting
-
-
-def test_a_failure_is_never_counted_as_zero() -> None:
-    result = score(tally([1.0, None, 0.5], [None, None]), 3)
-    assert result.mean == 0.75
-    assert (result.n_questions, result.n_scored_questions) == (2, 1)
-    assert (result.planned, result.scored, result.correct, result.coverage) == (5, 2, 1, 0.4)
-
-
-# The score
-
-
-def test_each_question_weighs_the_same_however_many_of_its_rollouts_are_scored() -> None:
-    assert score(tally([1, 1, 1, 1], [0, None, None, None], [0.5]), 4).mean == 0.5
+from tests.stats.questions import binary, tally
 
 
 def test_the_standard_error_is_that_of_question_means() -> None:
@@ -214,11 +137,6 @@ def test_one_question_says_nothing_of_others(rewards: list[list[float | None]]) 
     assert (result.se, result.ci95, result.method) == (None, None, "none")
 
 
-def test_nothing_scored_is_no_score_not_zero() -> None:
-    result = score(tally([None, None]), 2)
-    assert (result.mean, result.coverage, result.pass_at, result.questions_at_k) == (None, 0, {}, 0)
-
-
 def coverage(n: int, k: int, mean: float, seeds: int = 400) -> tuple[float, float]:
     """How often the interval, and the binomial one on n*k rollouts, holds the true mean."""
     held = naive = 0
@@ -247,84 +165,3 @@ def test_the_interval_covers_the_truth_where_the_binomial_one_does_not(
 @pytest.mark.parametrize(("n", "mean"), [(20, 0.92), (30, 0.97)])
 def test_the_interval_covers_the_truth_for_few_questions_asked_once(n: int, mean: float) -> None:
     assert coverage(n, 1, mean, seeds=300)[0] >= 0.93
-
-
-# Pass@k
-
-
-def by_enumeration(n: int, c: int, k: int, rule: Callable[[list[bool]], bool]) -> float:
-    right = [i < c for i in range(n)]
-    return fmean(rule([right[i] for i in chosen]) for chosen in combinations(range(n), k))
-
-
-@pytest.mark.parametrize("n", range(1, 8))
-def test_pass_at_k_is_what_all_subsets_say(n: int) -> None:
-    for k in range(1, n + 1):
-        for c in range(n + 1):
-            assert pass_at_k(n, c, k) == pytest.approx(by_enumeration(n, c, k, any), abs=1e-12)
-            assert pass_hat_k(n, c, k) == pytest.approx(by_enumeration(n, c, k, all), abs=1e-12)
-
-
-def test_pass_at_k_is_exact_for_large_n() -> None:
-    exact = 1 - math.comb(9_990, 512) / math.comb(10_000, 512)
-    assert pass_at_k(10_000, 10, 512) == pytest.approx(exact, rel=1e-9)
-    assert pass_hat_k(10_000, 9_990, 512) == pytest.approx(1 - exact, rel=1e-9)
-
-
-COUNTS = st.integers(1, 40).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n)))
-
-
-@given(COUNTS)
-def test_pass_at_k_rises_and_pass_hat_k_falls_with_k(counts: tuple[int, int]) -> None:
-    n, c = counts
-    up = [pass_at_k(n, c, k) for k in range(1, n + 1)]
-    down = [pass_hat_k(n, c, k) for k in range(1, n + 1)]
-    assert all(a <= b + 1e-12 for a, b in pairwise(up))
-    assert all(a >= b - 1e-12 for a, b in pairwise(down))
-    assert up[-1] == (c > 0)
-    assert down[-1] == (c == n)
-
-
-@settings(max_examples=50, deadline=None)  # the first example imports scipy
-@given(st.integers(1, 9), st.data())
-def test_pass_at_1_is_the_mean_of_binary_rewards(k: int, data: st.DataObject) -> None:
-    right = data.draw(st.lists(st.integers(0, k), min_size=1, max_size=20))
-    result = score(binary(np.array(right), k), k)
-    assert result.pass_at[1] == pytest.approx(result.mean)
-    assert result.pass_hat[1] == pytest.approx(result.mean)
-
-
-def test_pass_at_counts_only_questions_with_enough_scored() -> None:
-    result = score(tally([1, 0, 0, 0, 0], [1, None, 1, 0, 1], [0, 0, None, None, None]), 5)
-    assert result.questions_at_k == 1
-    assert result.pass_at == pytest.approx(
-        {1: fmean([0.2, 0.75, 0]), 2: fmean([0.4, 1, 0]), 4: fmean([0.8, 1]), 5: 1.0}
-    )
-    assert result.pass_hat == pytest.approx(
-        {1: fmean([0.2, 0.75, 0]), 2: fmean([0, 0.5, 0]), 4: 0.0, 5: 0.0}
-    )
-
-
-@pytest.mark.parametrize(("k", "keys"), [(1, [1]), (3, [1, 2, 3]), (8, [1, 2, 4, 8])])
-def test_pass_at_is_told_for_powers_of_two_and_k(k: int, keys: list[int]) -> None:
-    result = score(tally([1.0] * k), k)
-    assert list(result.pass_at) == list(result.pass_hat) == keys
-
-
-def test_partial_marks_are_not_passes() -> None:
-    result = score(tally([0.9, 0.9], [1.0, 0.5]), 2)
-    assert result.mean == pytest.approx(0.825)
-    assert result.pass_at == {1: 0.25, 2: 0.5}
-
-
-def test_each_source_has_its_own_score() -> None:
-    questions = [
-        Question("a", 1, 1, 1, 1, 1, source="web"),
-        Question("b", 2, 1, 1, 1, 2, source="math"),
-        Question("c", 1, 0, 0, 0, 1, source="web"),
-    ]
-    found = by_source(questions, 1)
-    assert list(found) == ["math", "web"]
-    assert found["web"] == score([questions[0], questions[2]], 1)
-    assert isinstance(found["math"], Score)
-    assert found["math"].n_questions == 1

@@ -2,8 +2,9 @@
 
 import pytest
 
-from grpo_practice.cli.common import as_typed, duration, note, print_json, reward, say, tokens
+from grpo_practice.cli.options import as_typed
 from grpo_practice.cli.terminal import consoles
+from grpo_practice.cli.terminal.formatting import duration, note, print_json, reward, say, tokens
 from grpo_practice.redact import redactor
 
 

@@ -1,0 +1,78 @@
+"""How values and lines are written: numbers, durations, documents, a question to the person."""
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import typer
+
+from grpo_practice.errors import ConfigError
+from grpo_practice.text import count as count
+from grpo_practice.text import visible
+
+
+def say(text: str, *, style: str | None = None) -> None:
+    """A line on stdout, foreign text in it made visible; on a terminal it is wrapped at words."""
+    from grpo_practice.cli.terminal.consoles import in_one, out
+
+    out.print(visible(text), style=style, soft_wrap=in_one(out, text))
+
+
+def note(text: str, *, style: str | None = None) -> None:
+    """The same on stderr."""
+    from grpo_practice.cli.terminal.consoles import err, in_one
+
+    err.print(visible(text), style=style, soft_wrap=in_one(err, text))
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """The document on stdout, in ASCII, so that nothing in it can act on a terminal."""
+    print(json.dumps(document, indent=2, allow_nan=False), flush=True)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """The person agrees; nobody is asked with `--yes`.
+
+    Raises:
+        ConfigError: There is nobody to ask.
+        typer.Exit: They do not agree.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigError(f"{question} There is nobody to ask", hint="add --yes")
+    if not typer.confirm(visible(question), err=True):
+        note("nothing was changed")
+        raise typer.Exit(1)
+
+
+def tokens(n: int | None) -> str:
+    """`950`, `12.3k`, `1.23M`; `unknown` when the endpoint did not say."""
+    if n is None:
+        return "unknown"
+    if n < 10_000:
+        return str(n)
+    return f"{n / 1e3:.1f}k" if n < 999_950 else f"{n / 1e6:.2f}M"
+
+
+def cached_share(tokens_in: int | None, cached: int | None) -> str:
+    """`24 %`: how much of what was read the endpoint had still in its cache; '' when unknown."""
+    return "" if cached is None or not tokens_in else f"{100 * cached / tokens_in:.0f} %"
+
+
+def duration(seconds: float) -> str:
+    """`4.2 s`, `42 s`, `3 min 10 s`, `2 h 5 min`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3_600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3_600} h {whole % 3_600 // 60} min"
+
+
+def reward(value: float | None) -> str:
+    """`0.612`; `-` when there is none."""
+    return "-" if value is None else f"{value:.3f}"

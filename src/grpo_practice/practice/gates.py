@@ -1,0 +1,106 @@
+"""Gates: what a merge has made passes each of them, in order, before the step is closed.
+
+A gate refuses operations, or adds removals. It is an async function of a `Merge` and a `Change`
+that returns the `Change` the next gate sees; a new one is written here and named in `GATES`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from grpo_practice.practice.answer_guard import StepGuard
+from grpo_practice.practice.context import Practice
+from grpo_practice.practice.evidence import Evidence
+from grpo_practice.practice.lint import quarantine
+from grpo_practice.practice.merge import Proposal, fitting, pruned, without_outvoted
+from grpo_practice.practice.web_provenance import read_in, supported
+from grpo_practice.types import Group, Library, Operation, Quarantine
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of a library on its way from the merge to the record."""
+
+    merged: tuple[Operation, ...] = ()
+    """Operations of the merge, refused ones included."""
+    removed: tuple[Operation, ...] = ()
+    """Removals that no merge asked for."""
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """All operations, in the order in which they are applied."""
+        return (*self.merged, *self.removed)
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """What a gate may look at, beside the change itself."""
+
+    job: Practice
+    library: Library
+    """The library that is changed."""
+    groups: Mapping[int, Group]
+    """Slot → group, of all that were played."""
+    proposed: Sequence[Proposal]
+    """The proposals, as the merge prompt numbers them."""
+    evidence: Mapping[str, Evidence]
+    """Evidence for and against each experience of the library."""
+    guard: StepGuard | None = None
+
+
+Gate = Callable[[Merge, Change], Awaitable[Change]]
+
+
+async def quarantine_unsafe(step: Merge, change: Change) -> Change:
+    """Quarantine texts that lint refuses, or that give away an answer."""
+
+    def gives_away(op: Operation) -> Quarantine | None:
+        behind = [step.proposed[i].slot for i in op.from_ops if i < len(step.proposed)]
+        return answer_given_away(step.guard, op, behind or step.groups.keys())
+
+    return replace(change, merged=quarantine(change.merged, gives_away))
+
+
+def answer_given_away(
+    guard: StepGuard | None, op: Operation, slots: Collection[int]
+) -> Quarantine | None:
+    """Return why an operation learnt from these groups gives an answer away, or None."""
+    return guard.why_not(op.text or "", slots) if guard else None
+
+
+async def quarantine_one_site(step: Merge, change: Change) -> Change:
+    """Quarantine what one web site alone says."""
+    pages = {p.slot: read_in(step.groups[p.slot]) for p in step.proposed}
+    teacher = step.job.teacher
+    told = [teacher.instructions, teacher.agent_objective, teacher.learning_objective]
+    questions = [group.sample.question for group in step.groups.values()]
+    own = [*filter(None, told), *questions, *(e.text for e in step.library.experiences)]
+    behind = [pages[p.slot] for p in step.proposed]
+    # In a thread: 20 MB of pages take a second, and rollouts are being played meanwhile.
+    return replace(change, merged=await asyncio.to_thread(supported, change.merged, behind, own))
+
+
+async def refuse_outvoted(step: Merge, change: Change) -> Change:
+    """Refuse what the evidence is against."""
+    return replace(change, merged=without_outvoted(change.merged, step.proposed, step.evidence))
+
+
+async def remove_disproved(step: Merge, change: Change) -> Change:
+    """Remove experiences that more speaks against than for, where the merge left them alone."""
+    return replace(change, removed=pruned(step.library, change.merged, step.evidence))
+
+
+async def refuse_without_room(step: Merge, change: Change) -> Change:
+    """Refuse additions for which the library has no room."""
+    return replace(change, merged=fitting(step.library, change.merged, change.removed))
+
+
+# The order is part of the method: a quarantined text must not win a vote, removals make room for
+# additions, and what one gate has refused the next ones leave refused.
+GATES: Sequence[Gate] = (
+    quarantine_unsafe,
+    quarantine_one_site,
+    refuse_outvoted,
+    remove_disproved,
+    refuse_without_room,
+)

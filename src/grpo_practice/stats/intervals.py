@@ -1,0 +1,126 @@
+"""Intervals about questions like these: which questions were asked is what varies.
+
+Repeats of one question are not independent, so questions (or whole clusters of them) are
+resampled, never the rollouts of a question, which would bias Pass@k.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+RESAMPLES = 4_000
+TAIL = 0.025
+"""Probability left out at each end of a 95 % interval."""
+
+Method = Literal["none", "t", "bootstrap-t", "clopper-pearson"]
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Uncertainty of a mean over clusters of questions."""
+
+    se: float | None = None
+    """Cluster-robust standard error; None below two clusters."""
+    ci95: Interval | None = None
+    method: Method = "none"
+
+
+def spread_of(clusters: Sequence[Sequence[float]], mean: float | None) -> Spread:
+    """Return how far `mean` may be from that of other questions like these.
+
+    Args:
+        clusters: The mean rewards of each cluster's questions.
+        mean: Over all questions; None when there are none.
+    """
+    size = len(clusters)
+    if mean is None or size < 2:
+        return Spread()
+    # A cluster's deviation is the sum of its questions': repeating one adds no certainty.
+    deviations = [math.fsum(x - mean for x in xs) for xs in clusters]
+    squares = math.fsum(d * d for d in deviations)
+    se = math.sqrt(squares * size / (size - 1)) / sum(map(len, clusters))
+    if se < 1e-9:
+        return Spread(0.0, _clopper_pearson(mean, size), "clopper-pearson")
+    method: Method = "t"
+    low, high = -_t(size), _t(size)
+    if size < 100 or not 0.1 <= mean <= 0.9:
+        ends = _bootstrap_t(deviations, [len(xs) for xs in clusters])
+        if ends is None:
+            return Spread(se, _clopper_pearson(mean, size), "clopper-pearson")
+        method = "bootstrap-t"
+        low, high = ends
+    return Spread(se, (max(mean - high * se, 0.0), min(mean - low * se, 1.0)), method)
+
+
+def _t(size: int) -> float:
+    """Return the upper 2.5 % point of t for this many clusters."""
+    from scipy import special
+
+    return float(special.stdtrit(size - 1, 1 - TAIL))
+
+
+def _clopper_pearson(mean: float, size: int) -> Interval:
+    """Return the exact binomial interval, for `size * mean` successes in `size`.
+
+    A mean of values in [0, 1] varies at most as that of zeros and ones, so where the values lie
+    in between the interval is too wide rather than too narrow.
+    """
+    from scipy import special
+
+    c = size * mean
+    low = 0.0 if c < 1e-6 else float(special.betaincinv(c, size - c + 1, TAIL))
+    high = 1.0 if size - c < 1e-6 else float(special.betaincinv(c + 1, size - c, 1 - TAIL))
+    return low, high
+
+
+def _bootstrap_t(deviations: Sequence[float], sizes: Sequence[int]) -> Interval | None:
+    """Return the 2.5 % and 97.5 % points of (mean* - mean) / se* over resampled clusters.
+
+    A resample whose questions all agree has no standard error. These are left out; when they are
+    as many as a tail, that tail is unknown and the answer is None.
+
+    Args:
+        deviations: Each cluster's summed deviation from the mean. Shape: [C].
+        sizes: Questions in each cluster. Shape: [C].
+    """
+    import numpy as np
+
+    pairs = np.column_stack([deviations, sizes]).astype(np.float64)
+    # Drawing how often each different pair occurs is the same as drawing clusters, and for
+    # binary rewards there are only a few: 100,000 questions cost what 100 do.
+    pairs, times = np.unique(pairs, axis=0, return_counts=True)
+    d, m = pairs[:, 0], pairs[:, 1]
+    sums = np.column_stack([d, m, d * d, d * m, m * m])
+    rng = np.random.default_rng(0)
+    chunk = max(1, 2_000_000 // len(pairs))  # bounds the memory
+    drawn = [
+        rng.multinomial(times.sum(), times / times.sum(), min(chunk, RESAMPLES - i)) @ sums
+        for i in range(0, RESAMPLES, chunk)
+    ]
+    t = _studentised(np.concatenate(drawn), int(times.sum()))
+    if len(t) < RESAMPLES * (1 - TAIL):
+        return None
+    low, high = np.quantile(t, [TAIL, 1 - TAIL])
+    return float(low), float(high)
+
+
+def _studentised(sums: Floats, size: int) -> Floats:
+    """Return the t of each resample that has one, from sums of d, m, d², dm, m². Shape: [≤ B]."""
+    import numpy as np
+
+    d, m, dd, dm, mm = sums.T
+    shift = d / m
+    squares = dd - 2 * shift * dm + shift**2 * mm
+    usable = squares > 1e-9 * dd  # relative: what is left after cancellation is rounding
+    se = np.sqrt(squares[usable] * size / (size - 1)) / m[usable]
+    return np.asarray(shift[usable] / se)

@@ -1,0 +1,25 @@
+"""Single rewards and the rewards of a group: what is correct, and advantages."""
+
+import math
+from collections.abc import Sequence
+
+EPSILON = 1e-4
+"""Constant added to the standard deviation, as published."""
+
+
+def correct(reward: float) -> bool:
+    """Return whether the reward is full marks, up to rounding."""
+    return reward >= 1 - 1e-9
+
+
+def advantages(rewards: Sequence[float]) -> list[float]:
+    """Return (r_i - mean) / (std + 1e-4), std with ddof = 1; exactly 0 for all when all are equal.
+
+    Shape: [G] to [G]. Source: Training-Free GRPO (arXiv:2510.08191), group-relative advantage.
+    """
+    if not rewards or max(rewards) == min(rewards):
+        return [0.0] * len(rewards)
+    mean = math.fsum(rewards) / len(rewards)
+    squares = math.fsum((r - mean) ** 2 for r in rewards)
+    std = math.sqrt(squares / (len(rewards) - 1))
+    return [(r - mean) / (std + EPSILON) for r in rewards]

@@ -1,0 +1,156 @@
+"""Scores of runs: means over questions, Pass@k and pass^k, with their intervals."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from grpo_practice.stats.intervals import Interval, Method, spread_of
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Counts of one question's rollouts."""
+
+    key: str
+    n: int = 0
+    """Scored rollouts."""
+    c: int = 0
+    """Correct ones among them."""
+    total: float = 0.0
+    """Sum of the rewards."""
+    total_sq: float = 0.0
+    """Sum of the squared rewards."""
+    planned: int = 0
+    """Rollouts that were to be played; those that failed are in here and not in `n`."""
+    source: str = ""
+    cluster: str | None = None
+    """Questions that come in families share one; None means the question itself."""
+
+    @property
+    def mean(self) -> float:
+        """Mean reward of the scored rollouts; `n` must not be 0."""
+        return self.total / self.n
+
+    @property
+    def variance(self) -> float:
+        """Unbiased variance of the rewards within the question; `n` must be 2 or more."""
+        return max(self.total_sq - self.total * self.total / self.n, 0.0) / (self.n - 1)
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """Return 1 - C(n-c, k) / C(n, k), the chance that one of k of the n is correct; n >= k."""
+    return 1.0 - _all_from(n - c, n, k)
+
+
+def pass_hat_k(n: int, c: int, k: int) -> float:
+    """Return C(c, k) / C(n, k), the chance that all k of the n are correct; n >= k."""
+    return _all_from(c, n, k)
+
+
+def _all_from(m: int, n: int, k: int) -> float:
+    """Return C(m, k) / C(n, k)."""
+    if m < k:
+        return 0.0
+    # A product of ratios: binomials of a large n overflow a float, and their difference cancels.
+    return math.prod((m - i) / (n - i) for i in range(k))
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The score of one run, with what it rests on."""
+
+    mean: float | None
+    """Mean over the scored questions of their mean reward; None when nothing is scored."""
+    se: float | None
+    """Standard error for other questions like these; None below two clusters."""
+    se_here: float | None
+    """Standard error on exactly these questions (the noise of the rollouts alone); None unless
+    every scored question has at least two."""
+    ci95: Interval | None
+    """95 % interval in [0, 1], never of zero width; None below two clusters."""
+    method: Method
+    n_questions: int
+    n_scored_questions: int
+    """Questions with at least one reward; the others are missing, not wrong."""
+    planned: int
+    scored: int
+    correct: int
+    """Rollouts with full marks."""
+    coverage: float
+    """scored / planned; 0 when nothing was planned."""
+    pass_at: dict[int, float]
+    """Pass@j for j = 1, 2, 4, … and k, over the questions with at least j scored; a j that no
+    question reaches is left out."""
+    pass_hat: dict[int, float]
+    """pass^j (all j correct), likewise."""
+    questions_at_k: int
+    """Questions with at least k scored."""
+
+
+def score(questions: Iterable[Question], k: int) -> Score:
+    """Score these questions.
+
+    Every scored question weighs the same, however many of its rollouts were scored. The standard
+    error is the cluster-robust one, which is sd/√n when each question is its own cluster. The
+    interval: t; for fewer than 100 clusters or a mean outside [0.1, 0.9], a studentised bootstrap
+    over clusters (seeded, so the same counts give the same interval); where all scores are equal,
+    or so nearly that the bootstrap has no tail to read, Clopper-Pearson on the number of clusters.
+
+    Args:
+        questions: One row per question; rows with `n = 0` only lower the coverage.
+        k: Rollouts per question as configured; at least 1.
+    """
+    rows = list(questions)
+    seen = [q for q in rows if q.n]
+    planned, scored = sum(q.planned for q in rows), sum(q.n for q in rows)
+    mean = math.fsum(q.mean for q in seen) / len(seen) if seen else None
+    clusters: dict[tuple[bool, str], list[float]] = {}
+    for q in seen:
+        # The flag keeps a cluster apart from a question that has its name.
+        name = (False, q.key) if q.cluster is None else (True, q.cluster)
+        clusters.setdefault(name, []).append(q.mean)
+    spread = spread_of([*clusters.values()], mean)
+    return Score(
+        mean=mean,
+        se=spread.se,
+        se_here=_noise(seen),
+        ci95=spread.ci95,
+        method=spread.method,
+        n_questions=len(rows),
+        n_scored_questions=len(seen),
+        planned=planned,
+        scored=scored,
+        correct=sum(q.c for q in rows),
+        coverage=scored / planned if planned else 0.0,
+        pass_at=_over(seen, k, pass_at_k),
+        pass_hat=_over(seen, k, pass_hat_k),
+        questions_at_k=sum(q.n >= k for q in seen),
+    )
+
+
+def by_source(questions: Iterable[Question], k: int) -> dict[str, Score]:
+    """Score each source apart, sources in alphabetical order."""
+    parts: dict[str, list[Question]] = {}
+    for q in questions:
+        parts.setdefault(q.source, []).append(q)
+    return {source: score(parts[source], k) for source in sorted(parts)}
+
+
+def _over(
+    seen: Sequence[Question], k: int, chance: Callable[[int, int, int], float]
+) -> dict[int, float]:
+    counts = Counter((q.n, q.c) for q in seen)  # few different ones, however many questions
+    found = {}
+    for j in sorted({2**i for i in range(k.bit_length())} | {k}):
+        enough = [(n, c, times) for (n, c), times in counts.items() if n >= j]
+        if enough:
+            total = math.fsum(times * chance(n, c, j) for n, c, times in enough)
+            found[j] = total / sum(times for _, _, times in enough)
+    return found
+
+
+def _noise(seen: Sequence[Question]) -> float | None:
+    if not seen or min(q.n for q in seen) < 2:
+        return None
+    return math.sqrt(math.fsum(q.variance / q.n for q in seen)) / len(seen)
