@@ -60,7 +60,7 @@ class ConfigError(GrpoPracticeError):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One key whose value differs from what the run was started with."""
+    """Key whose value differs from the one that the run was started with."""
 
     key: str
     was: object
@@ -137,7 +137,7 @@ class StoppedError(GrpoPracticeError):
     """A signal ended the command, in order; what was answered is stored.
 
     Args:
-        number: Of the signal.
+        number: Number of the signal.
     """
 
     kind = "interrupted"

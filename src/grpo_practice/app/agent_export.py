@@ -105,7 +105,7 @@ def _evidence(known: KnownScore | None) -> Measured | None:
 
 def _check_prompt(store: Store, found: LibraryRef, instructions: str) -> None:
     """What is shipped is what was played: the prompt of a rollout must come out again."""
-    told = store.read(references.told, found.branch)
+    told = store.read(references.any_system_prompt, found.branch)
     if (
         told is not None
         and system_prompt(instructions, store.read(libraries.load, told[1])) != told[0]

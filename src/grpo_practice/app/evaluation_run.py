@@ -199,7 +199,7 @@ def _begun(
     session: Session, run: OpenRun, rows: Sequence[StepRow], *, simulated: bool
 ) -> RunStarted:
     total = sum(row.plan.rollouts for row in rows)
-    done = sum(session.store.read(scores.there, run.branch).values())
+    done = sum(session.store.read(scores.settled_counts, run.branch).values())
     return RunStarted(run.branch.run, run.branch.id, len(rows), total, done, simulated)
 
 

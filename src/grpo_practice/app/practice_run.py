@@ -149,7 +149,7 @@ async def _run(session: Session, job: PracticeJob) -> PracticeReport:
     spec = spec_of(job)
     with open_run(session, spec, partial(planned, session, job)) as run:
         rows = session.store.read(steps.on_line, run.branch)
-        there = session.store.read(scores.there, run.branch)
+        there = session.store.read(scores.settled_counts, run.branch)
         done = sum(r.rollouts if r.closed else there.get(r.plan.step, 0) for r in rows)
         total = sum(row.rollouts for row in rows)
         begun = RunStarted(run.branch.run, run.branch.id, len(rows), total, done, spec.simulated)

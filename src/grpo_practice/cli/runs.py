@@ -44,7 +44,7 @@ def list_(db: DbOption = None, json: JsonOption = False) -> None:
     from grpo_practice.store.queries import runs
 
     with existing_store(db) as store:
-        found = store.read(runs.every)
+        found = store.read(runs.all_runs)
     if json:
         documents = [_run_document(run) for run in found]
         print_json({"schema": "grpo-practice.runs/1", "runs": documents, "exit": 0})
@@ -147,7 +147,7 @@ def _look_up(store: "Store", name: str) -> _Found:
 
     run, stages = store.read(runs.get, name), list[str](ROLE_OF)
     branch = store.read(branches.load, run.head_branch) if run.head_branch else None
-    evals = [r for r in store.read(runs.every) if r.kind == "eval"]
+    evals = [r for r in store.read(runs.all_runs) if r.kind == "eval"]
     shown = evals if run.kind == "practice" else [r for r in evals if r.name == name]
     family = [r.name for r in shown if r.exp_id == run.exp_id]
     known = {evaluated: known_score(store, evaluated) for evaluated in family}
@@ -158,8 +158,10 @@ def _look_up(store: "Store", name: str) -> _Found:
         store.read(scores.outcomes, branch) if branch else {},
         {n: k.score for n, k in known.items() if k is not None},
         sorted(store.read(runs.costs, name), key=lambda cost: stages.index(cost.stage)),
-        store.read(run_health.of, branch) if branch else None,
-        store.read(references.played, branch.id) if branch and run.kind == "practice" else {},
+        store.read(run_health.health_of, branch) if branch else None,
+        store.read(references.play_settings, branch.id)
+        if branch and run.kind == "practice"
+        else {},
         store.read(runs.last_command, name),
         store.read(recorded_runs.traffic, branch.id) if branch and run.kind == "recorded" else None,
     )

@@ -105,9 +105,9 @@ async def practise(
         return forecast_practice(session, job)
     if pilot is None:
         return await practice_run.run_practice(session, job)
-    mark = session.store.read(spending.newest)
+    mark = session.store.read(spending.newest_ids)
     await practice_run.play_pilot(session, job, pilot)
-    did = session.store.read(spending.since, practice_run.spec_of(job).name, mark)
+    did = session.store.read(spending.work_since, practice_run.spec_of(job).name, mark)
     return replace(forecast_practice(_gone_on(session), job), pilot=pilot, piloted=did)
 
 
@@ -122,9 +122,9 @@ async def evaluate(
         return forecast_eval(session, job)
     if pilot is None:
         return await evaluation_run.run_eval(session, job)
-    mark = session.store.read(spending.newest)
+    mark = session.store.read(spending.newest_ids)
     await evaluation_run.play_pilot(session, job, pilot)
-    did = session.store.read(spending.since, evaluation_run.spec_of(job).name, mark)
+    did = session.store.read(spending.work_since, evaluation_run.spec_of(job).name, mark)
     return replace(forecast_eval(_gone_on(session), job), pilot=pilot, piloted=did)
 
 
@@ -269,7 +269,7 @@ def _scored(
 
 def _missing(store: Store, branch: Branch, rows: Sequence[StepRow]) -> int:
     """How many of the rollouts that these steps plan, at most, are not settled yet."""
-    there = store.read(scores.there, branch)
+    there = store.read(scores.settled_counts, branch)
     return sum(row.rollouts - there.get(row.plan.step, 0) for row in rows)
 
 
@@ -306,7 +306,7 @@ def _on_the_way(
     left = list[Remaining]()
     known = set[str]()
     prefix = eval_name(job.config.exp_id)
-    evaluated = any(row.name.startswith(f"{prefix}/") for row in store.read(runs.every))
+    evaluated = any(row.name.startswith(f"{prefix}/") for row in store.read(runs.all_runs))
     wanted = [(start, float(len(start)))] if start is not None else []
     made = [(_made_by(store, row), learning.after.get(row.plan.step, 0.0)) for row in rows]
     for library, most in [*wanted, *made]:

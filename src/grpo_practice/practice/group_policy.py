@@ -9,7 +9,7 @@ from grpo_practice.canonical import derive_seed
 from grpo_practice.config.schema.runs import PracticeSettings
 from grpo_practice.store import Store
 from grpo_practice.store.records import Branch, StepRow
-from grpo_practice.store.steps import uniform
+from grpo_practice.store.steps import uniform_before
 from grpo_practice.types import MeanOver, Sample
 
 AGAIN = 0.5
@@ -91,7 +91,7 @@ class SkipUniform:
         self, store: Store, branch: Branch, row: StepRow, samples: Sequence[Sample]
     ) -> Selection:
         """Draw the groups to leave out, unless the step has stored its draw already."""
-        taught_nothing = store.read(uniform, branch, row.plan)
+        taught_nothing = store.read(uniform_before, branch, row.plan)
         slots = [slot for slot, sample in enumerate(samples) if sample.id in taught_nothing]
         left_out = row.left_out
         if left_out is None:

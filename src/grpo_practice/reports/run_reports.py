@@ -142,7 +142,7 @@ def eval_report(
         replayed=invocation.replayed,
         seconds=invocation.seconds,
         seconds_per_rollout=store.read(scores.seconds_per_rollout, branch),
-        health=store.read(run_health.of, branch),
+        health=store.read(run_health.health_of, branch),
     )
 
 
@@ -332,7 +332,7 @@ def measured_with(store: Store, branch_id: int, exp_id: str, library: Library) -
         return on_the_way
     own = _scored(store, branch_id)
     told = text_sha(system_prompt(str(own.pop(INSTRUCTIONS, "")), library))
-    for run, evaluated in store.read(scores.asked_with, exp_id, told):
+    for run, evaluated in store.read(scores.evaluations_with_prompt, exp_id, told):
         other = _scored(store, evaluated)
         other.pop(INSTRUCTIONS, None)
         if other == own:
@@ -379,5 +379,5 @@ def practice_report(
         costs=store.read(scores.step_costs, branch),
         outcomes=store.read(scores.outcomes, branch),
         failures=store.read(scores.failures, branch),
-        health=store.read(run_health.of, branch, children=True),
+        health=store.read(run_health.health_of, branch, children=True),
     )

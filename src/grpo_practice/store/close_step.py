@@ -68,7 +68,7 @@ def close(db: sqlite3.Connection, branch: Branch, step: int, result: StepResult)
             "step": step,
         },
     )
-    step_totals.keep(db, branch.id, step)
+    step_totals.write_totals(db, branch.id, step)
     db.execute("UPDATE branches SET tip_library = ? WHERE branch_id = ?", (library_out, branch.id))
     return library_out
 

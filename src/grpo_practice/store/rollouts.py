@@ -174,14 +174,14 @@ def _rollout(row: sqlite3.Row, sample: Sample, messages: Sequence[Message]) -> R
 
 
 def usage_of(row: sqlite3.Row) -> Usage:
-    """The tokens and the cost in a row of `rollouts` or `calls`."""
+    """Return the tokens and the cost in a row of `rollouts` or `calls`."""
     return Usage(**{f.name: row[f.name] for f in fields(Usage)})
 
 
 def transcript(
     db: sqlite3.Connection, place: tuple[int, int, int, int], reuses: Sequence[int]
 ) -> list[Message]:
-    """The conversation of a rollout, put together from its calls.
+    """Return the conversation of a rollout, put together from its calls.
 
     `place`: (branch_id, step, slot, attempt). Each call holds the messages since the one it
     continues, so the last call's line of descent is the whole of it. The user's own agent may
@@ -224,7 +224,7 @@ def _own_agent(db: sqlite3.Connection, branch_id: int) -> bool:
 
 
 def unpack(blob: bytes, codec: int) -> Any:
-    """A stored JSON body.
+    """Return a stored JSON body.
 
     Raises:
         StoreError: It is damaged.

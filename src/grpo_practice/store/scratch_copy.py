@@ -12,7 +12,7 @@ from grpo_practice.store.store import Store
 
 @contextmanager
 def rehearsal(path: Path) -> Iterator[Store]:
-    """A store with everything that the database holds; what is written to it is lost.
+    """Open a store with everything the database holds; what is written to it is lost.
 
     The database itself is only read, and need not exist. Its name stands in all messages.
 
