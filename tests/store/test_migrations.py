@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ import pytest
 from grpo_practice.app.agent_export import export_agent
 from grpo_practice.cli.main import run
 from grpo_practice.errors import FingerprintError, StoreError
-from grpo_practice.store import Store, db, migrate
+from grpo_practice.store import Store, branches, db, migrate
 from grpo_practice.store.check import check
+from grpo_practice.store.queries import run_health, scores
 from tests.app.project import CONFIG, Project
 from tests.store.test_faults import as_nobody
 
@@ -69,6 +71,61 @@ def test_there_is_a_database_of_every_earlier_version() -> None:
         f"put a database of version {db.VERSION - 1} there, made before the schema changed"
     )
     assert {path.name.removesuffix(".db.gz") for path in OLD} == set(RESULTS)
+
+
+def test_every_schema_file_has_its_name_among_the_migrations() -> None:
+    files = {path.stem for path in (Path(db.__file__).parent / "schema").glob("*.sql")}
+    assert files == {str(n) for n in range(1, db.VERSION + 1)}, (
+        "give schema/N.sql a name in MIGRATIONS of store/db.py; what is there never changes"
+    )
+
+
+SENTENCES = [
+    ("provider", "the connection broke: http://h: x", "cut"),
+    ("provider", "no complete answer in time: http://h: x", "deadline"),
+    ("endpoint", "cannot reach http://h: x", "refused"),
+    ("endpoint", "the proxy lets nothing through to http://h: x", "refused"),
+    ("endpoint", "no secure connection to http://h: x", "refused"),
+    ("provider", "http://h: HTTP 200 with no choices", "no usable answer"),
+    ("CancelledError", "cannot reach http://h: x", "cancelled"),
+]
+
+
+def test_kinds_that_version_5_wrote_into_sentences_become_values(tmp_path: Path) -> None:
+    path = unpacked(SCHEMAS / "v5.db.gz", tmp_path)
+    with closing(sqlite3.connect(path)) as old:
+        (step,) = old.execute("SELECT min(step) FROM steps WHERE branch_id = 1").fetchone()
+        for kind, message, _ in SENTENCES:
+            old.execute(
+                """INSERT INTO failures (invocation_id, branch_id, step, slot, attempt, stage, kind,
+                     message, tries, maybe_paid, created_at)
+                   VALUES (1, 1, ?, 0, 0, 'play', ?, ?, 1, 0, 't')""",
+                (step, kind, message),
+            )
+        for slot, reason in enumerate(["ReplyError: it is empty", "EndpointError: HTTP 500"]):
+            old.execute(
+                """UPDATE groups SET status = 'failed', reason = ?
+                    WHERE branch_id = 1 AND step = ? AND slot = ?""",
+                (reason, step, slot),
+            )
+        old.execute(
+            """UPDATE steps SET status = 'merge_failed',
+                 stats = json_set(stats, '$.merge_failed', 'EndpointError: HTTP 503')
+                WHERE branch_id = 1 AND step = ?""",
+            (step,),
+        )
+        old.execute(
+            """UPDATE verdicts SET reward = NULL, error = 'judge: down: 3'
+                WHERE rollout_id = (SELECT min(rollout_id) FROM rollouts WHERE branch_id = 1)"""
+        )
+        old.commit()
+    with Store(path) as store:
+        branch = store.read(branches.load, 1)
+        health = store.read(run_health.health_of, branch)
+        assert health.unanswered == Counter(said for _, _, said in SENTENCES)
+        assert health.untaught == 2
+        assert store.read(scores.outcomes, branch)["error.judge"] == 1
+        assert store.read(scores.failures, branch) == {"down: 3": 1}
 
 
 def test_every_row_is_kept_and_a_copy_put_beside_it(old: Path) -> None:

@@ -140,7 +140,10 @@ class _Closing:
             held[op.label] = (born, 1)
         else:
             experience_id = held[op.label][0]
-            held[op.label] = (experience_id, self._next_version(experience_id))
+            # Over all branches: two may each rewrite an experience that both have.
+            latest = "SELECT max(version) FROM experience_texts WHERE experience_id = ?"
+            (version,) = self.db.execute(latest, (experience_id,)).fetchone()
+            held[op.label] = (experience_id, version + 1)
         row |= {"result_id": held[op.label][0], "library_id": library_out}
         op_id = self._insert(op, (MERGED, n), row)
         libraries.add_text(self.db, *held[op.label], op.text or "", op_id)
@@ -166,11 +169,3 @@ class _Closing:
             "rule": op.rule,
         }
         return insert(self.db, "operations", row | more)
-
-    def _next_version(self, experience_id: int) -> int:
-        """Return the next number of a text, over all branches: two may each rewrite one."""
-        row = self.db.execute(
-            "SELECT max(version) + 1 FROM experience_texts WHERE experience_id = ?",
-            (experience_id,),
-        ).fetchone()
-        return int(row[0])

@@ -60,7 +60,7 @@ def connect(path: Path, *, wait_s: float = WAIT_S) -> Connection:
     db.row_factory = sqlite3.Row
     db.execute(f"PRAGMA busy_timeout = {round(wait_s * 1000)}")
     db.execute("PRAGMA foreign_keys = ON")
-    db.execute("PRAGMA synchronous = FULL")
+    db.execute("PRAGMA synchronous = FULL")  # NORMAL may lose answers that were paid for
     return db
 
 
@@ -260,7 +260,7 @@ def insert(db: sqlite3.Connection, table: str, row: Row, *, more: str = "") -> i
 
 def insert_all(db: sqlite3.Connection, table: str, rows: Sequence[Row], *, more: str = "") -> None:
     """Insert rows that all have the columns of the first one."""
-    if rows:
+    if rows:  # a row with other columns than the first one is an error of SQLite's, not a NULL
         db.executemany(insertion(table, rows[0], more=more), rows)
 
 

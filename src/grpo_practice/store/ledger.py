@@ -47,7 +47,7 @@ class SqlLedger:
         with explained(self._writer.path):
             if not self._may_be_there(address):
                 return None
-            reply = self._found(address, request_hash, nth)
+            reply = self._find(address, request_hash, nth)
         if reply is not None:
             self._served.add(reply.call_id)
         return reply
@@ -71,7 +71,7 @@ class SqlLedger:
         asked = self._begun[step]
         return asked is None or (a.slot, a.attempt, a.stage) in asked
 
-    def _found(self, address: Address, request_hash: bytes, nth: int) -> Reply | None:
+    def _find(self, address: Address, request_hash: bytes, nth: int) -> Reply | None:
         asked = {**asdict(address), "request_hash": request_hash, "nth": nth}
         for branch_id in (address.branch_id, *self._reuses.get(address.branch_id, ())):
             row = self._reads.execute(
@@ -88,6 +88,7 @@ class SqlLedger:
     async def put(self, entry: Entry) -> int:
         """Commit the entry, also when whoever waits for that is cancelled; return its `call_id`."""
         a = entry.address
+        # Before the commit: a request made meanwhile has to look for this one.
         if (asked := self._begun.get((a.branch_id, a.step))) is not None:
             asked.add((a.slot, a.attempt, a.stage))
         call_id, unused = await self._writer.row(self._insert, entry)

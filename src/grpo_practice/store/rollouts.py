@@ -76,6 +76,7 @@ def save(db: sqlite3.Connection, saves: Sequence[Save]) -> Sequence[None]:
     systems = {text: put_text(db, text, text_sha(text)) for text in texts}
     at = now()
     rows = [save.key | _columns(save, systems[save.prompt.system], at) for save in saves]
+    # Every column that is written is brought up to date, also one that a later version adds.
     changed = ", ".join(f"{c} = excluded.{c}" for c in rows[0] if c not in saves[0].key)
     insert_all(db, "rollouts", rows, more=f"ON CONFLICT DO UPDATE SET {changed}")
     db.executemany(_BODY, [s.key | {"response": s.rollout.played.response} for s in saves])

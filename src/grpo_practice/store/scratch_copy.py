@@ -23,11 +23,7 @@ def rehearsal(path: Path) -> Iterator[Store]:
         copy = Path(folder) / "rehearsal.db"
         with explained(path):
             if path.exists():
-                _copy(path, copy)
+                with closing(open_to_look(path)) as source, closing(sqlite3.connect(copy)) as made:
+                    source.backup(made)
         with Store(copy, shown_as=path) as store:
             yield store
-
-
-def _copy(path: Path, copy: Path) -> None:
-    with closing(open_to_look(path)) as source, closing(sqlite3.connect(copy)) as target:
-        source.backup(target)

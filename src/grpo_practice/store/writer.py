@@ -184,7 +184,7 @@ class Writer:
             if self._missed is not None and any(job.builds_on_rows for job in batch):
                 raise self._missed
             with transaction(self._db):
-                told = [
+                written = [
                     pair
                     for many, jobs in _groups(batch)
                     for pair in zip(jobs, many(self._db, [j.item for j in jobs]), strict=True)
@@ -196,17 +196,16 @@ class Writer:
             elif batch[0].done is None:
                 self._missed = self._missed or self._explained(e)
             else:
-                _tell([(batch[0], None, self._explained(e))])
+                _settle_waiters([(batch[0], None, self._explained(e))])
             return
         self._trouble = self._files.trouble()
-        _tell([(job, result, self._trouble or self._overdue(job)) for job, result in told])
-
-    def _overdue(self, job: _Job) -> BaseException | None:
-        """Return the earlier write error that this caller must see.
-
-        Not who ends the run: that it has ended, and how, is still put on record.
-        """
-        return self._missed if isinstance(job.done, asyncio.Future) else None
+        results = list[tuple[_Job, Any, BaseException | None]]()
+        for job, result in written:
+            # An earlier missed row fails whoever writes now, except the thread that ends the run:
+            # that it has ended, and how, is still put on record.
+            missed = self._missed if isinstance(job.done, asyncio.Future) else None
+            results.append((job, result, self._trouble or missed))
+        _settle_waiters(results)
 
     def _explained(self, error: BaseException) -> BaseException:
         """Return the error as a caller sees it; of a lock, with who may hold it."""
@@ -240,10 +239,10 @@ def _groups(batch: Sequence[_Job]) -> Iterator[tuple[Many[Any, Any], list[_Job]]
     yield from kinds.items()
 
 
-def _tell(told: Sequence[tuple[_Job, Any, BaseException | None]]) -> None:
+def _settle_waiters(results: Sequence[tuple[_Job, Any, BaseException | None]]) -> None:
     """Settle what everyone waits for; wake each event loop once."""
     loops = dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any, Any]]]()
-    for job, result, error in told:
+    for job, result, error in results:
         if isinstance(job.done, asyncio.Future):
             loops.setdefault(job.done.get_loop(), []).append((job.done, result, error))
         elif job.done is not None:
