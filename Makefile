@@ -3,13 +3,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check format lint types wheel kill-test soak canary bench clean
+.PHONY: demo test test-all check format lint types wheel kill-test soak canary bench clean
 
 demo: $(READY)  ## The main job on the simulated endpoint
 	$(BIN)/grpo-practice demo
 
-test: $(READY)  ## The tests
-	$(BIN)/pytest -q -n auto --dist worksteal
+test: $(READY)  ## The tests, but for the long ones
+	$(BIN)/pytest -q -n auto --dist worksteal -m "not long"
+
+test-all: test  ## The tests, and the long ones: benchmarks in small, endurance, workflows
+	$(BIN)/pytest -q -n auto --dist worksteal -m long
 
 check: format lint types test wheel  ## What has to pass before a commit
 

@@ -19,9 +19,8 @@ from unittest.mock import patch
 from bench.harness import Row, at_most, folder, write_config
 from bench.toy import EPOCHS, Outcome, Policy, Toy, asked
 from grpo_practice.app.practice_run import prepare_practice, run_practice
+from grpo_practice.app.request import PracticeRequest
 from grpo_practice.app.session import Session
-from grpo_practice.app.specs import ConfigSource
-from grpo_practice.config import load_practice
 from grpo_practice.llm import sim
 from grpo_practice.practice.group_policy import AGAIN
 from grpo_practice.prompts.system import render_library
@@ -204,10 +203,9 @@ def practised_in(
         config = here / "c.yaml"
         data, evaluation = {"practice_dataset_name": "tasks"}, {"agent": agent, "verify": verify}
         write_config(config, "", practice=practice, data=data, evaluation=evaluation)
-        loaded = load_practice(config, [], {})
         session = Session(store, lambda event: None, "bench")
-        job = prepare_practice(session, loaded.config, ConfigSource(loaded.text, loaded.base_dir))
-        report = asyncio.run(run_practice(session, job))
+        job = prepare_practice(session, PracticeRequest(config=config, env={}))
+        report = asyncio.run(run_practice(job))
 
         def rows(sql: str) -> list[Any]:
             return store.read(lambda db: [tuple(row) for row in db.execute(sql)])

@@ -315,7 +315,7 @@ class _Run:
         if self.counting == "nothing":
             evidence = {name: Evidence({0: -1}) for name in evidence}
         groups = [Distilled(n, operations=(op,)) for n, (_, op) in enumerate(proposed)]
-        cast = merge.votes(merge.numbered(groups), [q for q, _ in proposed])
+        cast = merge.votes(groups, [q for q, _ in proposed])
         changes = merge.changes(cast)
         asked = merged(self.world, now, changes, evidence, step)
         passed = merge.without_outvoted(asked, changes, evidence)

@@ -1,6 +1,7 @@
 """The rules of the house: imports point down, files stay small, the core stays light."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ LAYERS = [
     {"events", "prompts", "config", "sim"},
     {"data", "progress"},
     {"store"},
-    {"user_code"},
+    {"user_code", "processes"},
     {"llm", "verify"},
     {"chat_server"},
     {"reports"},
@@ -28,7 +29,7 @@ LAYERS = [
     {"practice"},
     {"app"},
     {"forecast"},
-    {"doctor"},
+    {"doctor", "pilot"},
     {"workspace"},
     {"cli"},
     {"__main__", "__init__"},
@@ -37,14 +38,27 @@ RANK = {name: i for i, layer in enumerate(LAYERS) for name in layer}
 FILES = sorted(ROOT.rglob("*.py"))
 
 
+NAMED = re.compile(r"\bgrpo_practice(?:\.[a-z_]+)+")
+
+
+def is_module(name: str) -> bool:
+    path = ROOT.joinpath(*name.split(".")[1:])
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
 def imports(source: str) -> set[str]:
-    """The top-level rooms of this package that a source text imports from."""
+    """The top-level rooms of this package that a source text imports from.
+
+    A string that names a module counts: it is there to be imported, by a worker or a new process.
+    """
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [f"{node.module}.{a.name}" for a in node.names]
         elif isinstance(node, ast.Import):
             names = [a.name for a in node.names]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names = [name for name in NAMED.findall(node.value) if is_module(name)]
         else:
             continue
         found |= {n.split(".")[1] for n in names if n.startswith("grpo_practice.")}
@@ -66,7 +80,33 @@ def test_an_import_that_points_up_is_seen() -> None:
     assert upward("store", "from grpo_practice.cli.main import app") == {"cli"}
     assert upward("verify", "import grpo_practice.agents.simple") == {"agents"}
     assert upward("store", "from grpo_practice import llm") == {"llm"}
+    assert upward("verify", "PRELOADED = ['pebble', 'grpo_practice.cli.main']") == {"cli"}
+    assert upward("store", "run('from grpo_practice.app import x')") == {"app"}
+    assert not upward("practice", "'grpo_practice.demo is no module; grpo_practice.store is one'")
     assert not upward("practice", "from grpo_practice.store import Store")
+
+
+SHOWN = {
+    *("workspace", "reports", "events", "progress", "errors", "config", "redact", "stats", "text"),
+    *("calls", "types", "export", "sim", "chat_server"),
+}
+"""Rooms that a command may import from: the API, and values that it takes or returns."""
+TO_MEND = {"config.py", "data.py", "verify.py"}
+"""Commands that still go around the workspace. It shrinks, and nothing is added to it."""
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "cli").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT))
+)
+def test_a_command_parses_calls_the_workspace_and_shows(path: Path) -> None:
+    below = imports(path.read_text("utf-8")) - SHOWN - {"cli"}
+    if path.name in TO_MEND:
+        assert below, f"{path.name} is mended: take it out of TO_MEND"
+        return
+    assert not below, (
+        f"{path.name} imports {sorted(below)}: make it a method of Workspace that returns a typed"
+        " report, and take types from there or from reports"
+    )
 
 
 def test_the_store_knows_no_http_and_the_method_knows_no_sql() -> None:

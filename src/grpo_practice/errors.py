@@ -60,7 +60,7 @@ class ConfigError(GrpoPracticeError):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Key whose value differs from the one that the run was started with."""
+    """One key whose value differs from what the run was started with."""
 
     key: str
     was: object
@@ -137,7 +137,7 @@ class StoppedError(GrpoPracticeError):
     """A signal ended the command, in order; what was answered is stored.
 
     Args:
-        number: Number of the signal.
+        number: Of the signal.
     """
 
     kind = "interrupted"
@@ -237,17 +237,17 @@ class ReplyError(StepError):
         self.kind = kind
 
 
+def is_transient(status: int) -> bool:
+    """Return True for an HTTP status after which the same request may succeed later."""
+    return status in (408, 409, 425, 429) or status >= 500
+
+
 def unanswered(error: StepError | None) -> bool:
     """Return True for a stage that failed because a request got no answer.
 
     Asked again, it may get one; a reply that cannot be read would come again.
     """
     return error is not None and not isinstance(error, ReplyError)
-
-
-def is_transient(status: int) -> bool:
-    """Return True for an HTTP status after which the same request may succeed later."""
-    return status in (408, 409, 425, 429) or status >= 500
 
 
 @contextmanager

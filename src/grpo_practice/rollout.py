@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
-from grpo_practice.agents import Agent, RolloutContext
+from grpo_practice.agents import Agent, RolloutContext, being_cancelled
 from grpo_practice.calls import Address, Chat, Scope
 from grpo_practice.errors import (
     EndpointError,
@@ -80,7 +80,7 @@ class Player:
         except VerifyError as e:
             reason, error = "verify", str(e)
         except asyncio.CancelledError:
-            if _being_cancelled():
+            if being_cancelled():
                 raise
             reason, error = "verify", "the verify function raised CancelledError"
         failed = replace(played, outcome="error", reason=reason, error=cut(error, SAID_CHARS))
@@ -95,12 +95,6 @@ def _bounded(verdict: Verdict) -> Verdict:
         critique=cut(critique, SAID_CHARS) if critique else critique,
         extracted=cut(extracted, SAID_CHARS) if extracted else extracted,
     )
-
-
-def _being_cancelled() -> bool:
-    """True when somebody stops this task; False when foreign code merely raised the like of it."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
 
 
 def own_failure(played: Trajectory) -> Verdict | None:

@@ -275,10 +275,6 @@ class Operation:
     """Finding of the lesson behind it about `target`; None when it names no experience."""
     why: str | None = None
     """Reason for a removal that no merge asked for."""
-    number: int | None = None
-    """Number of a proposal in the merge prompt (3: `P3`); None for one that is not shown there."""
-    label: int | None = None
-    """Label of the experience that it makes, rewrites or removes, once it is applied (3: `E3`)."""
 
     @property
     def applies(self) -> bool:
@@ -300,6 +296,23 @@ class Operation:
     def set_aside(self, why: Quarantine) -> Operation:
         """Return the operation as refused for what its text holds."""
         return replace(self, refused=why.sentence, rule=why.rule)
+
+
+ProposalKey = tuple[int, int]
+"""A proposal of a step: its group's slot, and its place among the group's operations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A merged operation with all that was decided about it. See `practice.merge.edits`."""
+
+    operation: Operation
+    label: int | None = None
+    """Label of the experience that it makes, rewrites or removes; None when it changes nothing."""
+    behind: tuple[ProposalKey, ...] = ()
+    """Proposals that it stands for."""
+    pruned: bool = False
+    """True for a removal that no merge asked for."""
 
 
 def one_vote(votes: int) -> int:

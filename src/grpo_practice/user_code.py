@@ -44,12 +44,12 @@ class EvaluationSample:
         return self.raw_question
 
     def __getattr__(self, name: str) -> None:
-        """None for every field that is not there; Python's own protocols are asked for as usual."""
+        """Return None for a field that is not there; names of Python's protocols raise."""
         if name.startswith("__"):
             raise AttributeError(name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The field, or the default when it is None."""
+        """Return the field, or the default when it is None."""
         value = getattr(self, name)
         return default if value is None else value
 
@@ -88,7 +88,7 @@ class UserFunction:
         return function  # type: ignore[no-any-return]
 
     def rehearse(self) -> str | None:
-        """Why the file cannot be loaded here, as loading it once in a process of its own showed.
+        """Return why the file cannot be loaded here, found by loading it in a process of its own.
 
         None also for a file that raises: that is said where it is loaded.
         """
@@ -117,7 +117,7 @@ def find_file(name: str, base_dir: Path) -> Path | None:
 
 @contextmanager
 def _surroundings(folder: Path) -> Iterator[None]:
-    """While a file is loaded: modules beside it can be imported, and `utu.db` where it is absent.
+    """Make modules beside a file importable while it is loaded, and `utu.db` where it is absent.
 
     Files written for the reference implementation import their sample's type from there.
     """
@@ -148,7 +148,7 @@ def accepts(function: Callable[..., Any], params: Mapping[str, Any]) -> str | No
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """True for `async def`, and for an object whose `__call__` is one."""
+    """Return True for `async def`, and for an object whose `__call__` is one."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004 - its kind is asked, not its presence
     )

@@ -1,23 +1,43 @@
 """The public Python API: a database of runs, datasets and experiences, and what is done with it."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from typing_extensions import override
-
-from grpo_practice.errors import ConfigError
+from grpo_practice.app.stored_runs import StoredRuns
+from grpo_practice.events import Emit, Notice, silent, tee
 
 if TYPE_CHECKING:
+    from grpo_practice.app.any_config import AnyConfig
+    from grpo_practice.app.datasets import Datasets
+    from grpo_practice.app.evaluation_run import EvalJob
+    from grpo_practice.app.options import EvalOptions as EvalOptions
+    from grpo_practice.app.options import PracticeOptions as PracticeOptions
+    from grpo_practice.app.practice_run import PracticeJob
+    from grpo_practice.app.request import ConfigInput
+    from grpo_practice.app.serving import Served as Served
+    from grpo_practice.app.session import Session
+    from grpo_practice.doctor.diagnosis import Diagnosis as Diagnosis
+    from grpo_practice.export.files import Exported
+    from grpo_practice.forecast.estimate import Forecast as Forecast
+    from grpo_practice.forecast.estimate import Line as Line
+    from grpo_practice.forecast.range import Range as Range
+    from grpo_practice.reports.run_reports import EvalReport, PracticeReport
     from grpo_practice.store import Store
+    from grpo_practice.store.queries.spending import Piloted as Piloted
 
-DATABASE = "grpo-practice.db"
-"""Name of the database where none is given."""
+T = TypeVar("T")
+Job = TypeVar("Job")
+Options = TypeVar("Options")
+
+PORT = 8400
+"""Port to serve at where none is given."""
 
 
-class Workspace:
+class Workspace(StoredRuns):
     """A database, and what is done with it; also a context manager, sync or async.
 
     Each call opens the file and closes it again, so that a workspace may be kept for as long as
@@ -30,65 +50,258 @@ class Workspace:
             StoppedError. Only for a program's main thread; else Ctrl-C is a KeyboardInterrupt.
     """
 
-    def __init__(
-        self, path: str | Path = DATABASE, *, command: str | None = None, signals: bool = False
-    ) -> None:
-        self.path = Path(path)
-        self._command, self._signals, self._closed = command, signals, False
+    # Data and configuration
 
-    @override
-    def __repr__(self) -> str:
-        return f"Workspace({str(self.path)!r})"
+    @property
+    def datasets(self) -> "Datasets":
+        """The datasets of this database."""
+        from grpo_practice.app.datasets import Datasets
 
-    def __enter__(self) -> Self:
-        return self
+        return Datasets(self._store)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Refuse further calls; everything of earlier ones is on disk already."""
-        self._closed = True
-
-    @contextmanager
-    def _store(self, *, create: bool = False, scratch: bool = False) -> "Iterator[Store]":
-        """Open the database for one call.
-
-        Args:
-            create: Make the file where there is none.
-            scratch: Open a copy instead, which is gone afterwards.
+    def load_config(self, name: str | None = None, overrides: Sequence[str] = ()) -> "AnyConfig":
+        """Load the configuration called `name`; without one, that of the latest run.
 
         Raises:
-            ConfigError: There is no such file, or the workspace is closed.
-            StoreError: The file cannot be used.
+            ConfigError: There is none, or it cannot be used.
         """
-        # Imported here, as everything below is by the method that needs it: `import grpo_practice`
-        # and `grpo-practice --help` must not wait for what a run needs.
-        from grpo_practice.store import Store
-        from grpo_practice.store.scratch_copy import rehearsal
+        from grpo_practice.app.any_config import load_config
+        from grpo_practice.config import read_environment
 
-        if self._closed:
-            raise ConfigError(f"{self!r} is closed", hint="open another one")
-        if not (create or scratch or self.path.exists()):
-            raise ConfigError(
-                f"there is no database {self.path} yet",
-                hint="name another with --db, or begin: grpo-practice data upload FILE --name NAME",
-            )
-        with rehearsal(self.path) if scratch else Store(self.path) as store:
-            yield store
+        return load_config(name, overrides, read_environment(os.environ), self._store)
+
+    def doctor(
+        self, config: str | None = None, *, sets: Sequence[str] = (), on_event: Emit = silent
+    ) -> "Diagnosis":
+        """Check all that a run needs before it costs: machine, endpoints, tools, verify, data.
+
+        Each endpoint is asked two tiny questions. Problems are in the result, never raised.
+
+        Args:
+            config: File, or its name in ./configs; None: the latest run's configuration.
+            sets: Overrides, `KEY=VALUE`.
+            on_event: Told what is being asked.
+        """
+        from grpo_practice.app.blocking import run_blocking
+        from grpo_practice.doctor.diagnose import DoctorRequest, diagnose
+
+        request = DoctorRequest(database=self.path, config=config, overrides=sets)
+        return run_blocking(diagnose(request, lambda text: tee(on_event)(Notice(text))))
+
+    # Practice and evaluation
+
+    def evaluate(
+        self, config: "ConfigInput | None" = None, **options: "Unpack[EvalOptions]"
+    ) -> "EvalReport":
+        """Evaluate an agent on a dataset; what is stored is not asked again.
+
+        It works inside a running event loop, too: a notebook's.
+
+        Args:
+            config: File, name in ./configs, mapping or typed config; None goes on with the latest
+                run, or takes all from the options.
+            options: See `EvalOptions`.
+
+        Raises:
+            GrpoPracticeError: The evaluation could not be completed; all that was answered is
+                stored, and the same call goes on from there.
+        """
+        from grpo_practice.app.evaluation_run import run_eval
+        from grpo_practice.app.options import eval_job
+
+        with self._job(eval_job, config, options) as job:
+            return self._wait(job.session, run_eval(job))
+
+    async def evaluate_async(
+        self, config: "ConfigInput | None" = None, **options: "Unpack[EvalOptions]"
+    ) -> "EvalReport":
+        """Do what `evaluate` does, on the loop that is running. Cancel it to stop it."""
+        from grpo_practice.app.clients import load_client
+        from grpo_practice.app.evaluation_run import run_eval
+        from grpo_practice.app.options import eval_job
+
+        with self._job(eval_job, config, options) as job:
+            await asyncio.to_thread(load_client)
+            return await run_eval(job)
+
+    def practise(
+        self, config: "ConfigInput | None" = None, **options: "Unpack[PracticeOptions]"
+    ) -> "PracticeReport":
+        """Let an agent practise; a run goes on where it stopped, and pays nothing twice.
+
+        Args:
+            config: File, name in ./configs, mapping or typed config; None goes on with the latest
+                practice run.
+            options: See `PracticeOptions`.
+
+        Raises:
+            GrpoPracticeError: The run could not be completed; as `evaluate`.
+        """
+        from grpo_practice.app.options import practice_job
+        from grpo_practice.app.practice_run import run_practice
+
+        with self._job(practice_job, config, options) as job:
+            return self._wait(job.session, run_practice(job))
+
+    async def practise_async(
+        self, config: "ConfigInput | None" = None, **options: "Unpack[PracticeOptions]"
+    ) -> "PracticeReport":
+        """Do what `practise` does, on the loop that is running. Cancel it to stop it."""
+        from grpo_practice.app.clients import load_client
+        from grpo_practice.app.options import practice_job
+        from grpo_practice.app.practice_run import run_practice
+
+        with self._job(practice_job, config, options) as job:
+            await asyncio.to_thread(load_client)
+            return await run_practice(job)
+
+    def forecast_evaluation(
+        self,
+        config: "ConfigInput | None" = None,
+        *,
+        pilot: int | None = None,
+        **options: "Unpack[EvalOptions]",
+    ) -> "Forecast":
+        """Return what `evaluate` with these arguments has left to do and to pay.
+
+        Args:
+            config: As for `evaluate`.
+            pilot: Questions to ask first, and to keep, for a better forecast; None asks nothing
+                and writes nothing.
+            options: See `EvalOptions`.
+        """
+        from grpo_practice.app.options import eval_job
+
+        with self._job(eval_job, config, options, scratch=pilot is None) as job:
+            return self._forecast(job, pilot)
+
+    def forecast_practice(
+        self,
+        config: "ConfigInput | None" = None,
+        *,
+        pilot: int | None = None,
+        **options: "Unpack[PracticeOptions]",
+    ) -> "Forecast":
+        """Return what `practise` with these arguments has left to do and to pay.
+
+        Args:
+            config: As for `practise`.
+            pilot: Groups of the next step to play first, and to keep; None plays nothing and
+                writes nothing.
+            options: See `PracticeOptions`.
+        """
+        from grpo_practice.app.options import practice_job
+
+        with self._job(practice_job, config, options, scratch=pilot is None) as job:
+            return self._forecast(job, pilot)
+
+    def _forecast(self, job: "PracticeJob | EvalJob", pilot: int | None) -> "Forecast":
+        if pilot is not None:
+            from grpo_practice.pilot import run_pilot
+
+            return self._wait(job.session, run_pilot(job, pilot))
+        from grpo_practice.forecast.remaining_calls import forecast
+
+        return forecast(job)
+
+    @contextmanager
+    def _job(
+        self,
+        prepare: "Callable[[Store, ConfigInput | None, Options, str | None], Job]",
+        config: "ConfigInput | None",
+        options: Options,
+        *,
+        scratch: bool = False,
+    ) -> Iterator[Job]:
+        with self._store(create=True, scratch=scratch) as store:
+            yield prepare(store, config, options, self._command)
+
+    def _wait(self, session: "Session", work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of the work, wherever this is called."""
+        from grpo_practice.app.blocking import run_blocking
+        from grpo_practice.app.clients import load_client
+        from grpo_practice.app.shutdown import run_until_stopped
+
+        if self._signals:
+            return run_until_stopped(session, work)
+        load_client()
+        return run_blocking(work)
+
+    # Export and serving
+
+    def export(
+        self,
+        run: str | None = None,
+        step: str | int = "last",
+        *,
+        format: str | None = None,
+        output: str | Path | None = None,
+        force: bool = False,
+    ) -> "Exported":
+        """Return the agent with what it learnt, and write it to a file or folder if one is named.
+
+        Args:
+            run: `RUN`, `RUN@BRANCH`, `RUN:STEP` or `L12`; None: the latest practice run.
+            step: `last`, `best`, or the number of a closed step.
+            format: None: by the file's name.
+            output: File or folder to write.
+            force: Whether to replace it.
+
+        Raises:
+            ConfigError: There is no such library, or the file cannot be written.
+        """
+        from grpo_practice.app.agent_export import export_files
+        from grpo_practice.export.files import Exported, write_files
+        from grpo_practice.export.render import format_by_name
+
+        format = format or format_by_name(str(output or ""))
+        with self._store() as store:
+            exported = Exported(export_files(store, run, str(step), format), format)
+        if output is not None:
+            write_files(Path(output), exported.files, force=force)
+        return exported
+
+    def serve(
+        self,
+        agent: str | Path,
+        *,
+        port: int = PORT,
+        record: str | None = None,
+        on_ready: "Callable[[Served], None]" = lambda _: None,
+        on_event: Emit = silent,
+    ) -> None:
+        """Serve an agent as `serve_async` does, until Ctrl-C."""
+        work = self.serve_async(
+            agent, port=port, record=record, on_ready=on_ready, on_event=on_event
+        )
+        with suppress(KeyboardInterrupt):
+            asyncio.run(work)
+
+    async def serve_async(
+        self,
+        agent: str | Path,
+        *,
+        port: int = PORT,
+        record: str | None = None,
+        on_ready: "Callable[[Served], None]" = lambda _: None,
+        on_event: Emit = silent,
+    ) -> None:
+        """Serve an agent's file as an OpenAI-compatible endpoint, until the task is cancelled.
+
+        Args:
+            agent: File, as `export` writes it.
+            port: 0 takes any free one.
+            record: Run to keep all that passes in.
+            on_ready: Called once requests are answered.
+            on_event: Told what a person should know.
+
+        Raises:
+            ConfigError: The agent, the port, or the name of the run cannot be used.
+        """
+        from grpo_practice.app.serving import serve_agent
+
+        command = self._command or f"{self!r}.serve({str(agent)!r})"
+        with ExitStack() as stack:
+            store = stack.enter_context(self._store(create=True)) if record is not None else None
+            to = None if store is None or record is None else (store, record, command)
+            await serve_agent(Path(agent), port, to, on_ready=on_ready, emit=tee(on_event))

@@ -11,19 +11,17 @@ from typing import Any
 
 from aiohttp import web
 
-from grpo_practice.app.configs import EvalFlags, eval_target
-from grpo_practice.app.evaluation_run import prepare_eval, run_eval
-from grpo_practice.app.practice_run import prepare_practice, run_practice
+from grpo_practice.app.evaluation_run import EvalJob, prepare_eval, run_eval
+from grpo_practice.app.practice_run import PracticeJob, prepare_practice, run_practice
+from grpo_practice.app.request import EvalRequest, PracticeRequest
 from grpo_practice.app.session import Session
-from grpo_practice.app.specs import ConfigSource
-from grpo_practice.config import load_practice, read_environment
 from grpo_practice.events import Event
+from grpo_practice.llm.budget import NO_CAPS, Caps
 from grpo_practice.llm.sim import respond
 from grpo_practice.reports.run_reports import EvalReport, PracticeReport
 from grpo_practice.sim import stage_of
 from grpo_practice.sim.questions import questions
 from grpo_practice.store import Store
-from grpo_practice.types import Library
 
 CONFIG = """
 exp_id: toy
@@ -44,6 +42,7 @@ class Project:
 
     folder: Path
     events: list[Event] = field(default_factory=list)
+    caps: Caps = NO_CAPS
 
     def __post_init__(self) -> None:
         self.folder.mkdir(exist_ok=True)
@@ -55,35 +54,26 @@ class Project:
             store.add_dataset("train", samples[:12], origin="sim", replace=False)
             store.add_dataset("test", samples[12:], origin="sim", replace=False)
 
-    def session(self, store: Store, restart_step: int | None, again: bool) -> Session:
-        return Session(store, self.events.append, "test", restart_step, again)
+    def session(self, store: Store) -> Session:
+        return Session(store, self.events.append, "test")
 
-    async def practise(
-        self,
-        *overrides: str,
-        restart_step: int | None = None,
-        again: bool = False,
-        start: Library | None = None,
-    ) -> PracticeReport:
-        with Store(self.db) as store:
-            session = self.session(store, restart_step, again)
-            loaded = load_practice(self.config, overrides, read_environment({}, self.folder))
-            source = ConfigSource(loaded.text, loaded.base_dir)
-            job = prepare_practice(session, loaded.config, source, start=start)
-            return await run_practice(session, job)
+    def practice_job(self, store: Store, *overrides: str, **request: Any) -> PracticeJob:
+        given = {"config": self.config, "env": {}, "caps": self.caps, **request}
+        return prepare_practice(self.session(store), PracticeRequest(sets=overrides, **given))
 
-    async def evaluate(
-        self,
-        *overrides: str,
-        flags: EvalFlags | None = None,
-        restart_step: int | None = None,
-        limit: int | None = None,
-    ) -> EvalReport:
+    def eval_job(self, store: Store, *overrides: str, **request: Any) -> EvalJob:
+        given = {"config": self.config, "env": {}, "caps": self.caps, **request}
+        return prepare_eval(self.session(store), EvalRequest(sets=overrides, **given))
+
+    async def practise(self, *overrides: str, **request: Any) -> PracticeReport:
+        """Practise under the project's config; `request` as `PracticeRequest` has it."""
         with Store(self.db) as store:
-            session = self.session(store, restart_step, False)
-            env = read_environment({}, self.folder)
-            chosen = eval_target(store, str(self.config), flags or EvalFlags(), overrides, env)
-            return await run_eval(session, prepare_eval(session, chosen, limit=limit))
+            return await run_practice(self.practice_job(store, *overrides, **request))
+
+    async def evaluate(self, *overrides: str, **request: Any) -> EvalReport:
+        """Evaluate under the project's config; `request` as `EvalRequest` has it."""
+        with Store(self.db) as store:
+            return await run_eval(self.eval_job(store, *overrides, **request))
 
     def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         with Store(self.db) as store:

@@ -8,7 +8,7 @@ from typing import Any
 
 from grpo_practice.config import load_eval_text, load_practice_text
 from grpo_practice.config.identity import identity_of
-from grpo_practice.practice.merge import apply, labelled
+from grpo_practice.practice.merge import edited, edits
 from grpo_practice.prompts.system import library_sha, system_prompt
 from grpo_practice.store import Store, datasets, libraries, steps
 from grpo_practice.store.records import (
@@ -116,9 +116,9 @@ class Recorded:
         told = RolloutPrompt(1, system_prompt(instructions, before), before.id)
         played = Rollout(0, 0, sample, Trajectory("ok", "0"), Verdict(1.0))
         await store.save_rollout(branch, step, played, told)
-        made = labelled(before, merged)
+        made = edits(before, merged)
         group = GroupRow(0, sample.id, 1, 1, 1, 1, 1.0, True, "distilled")
-        result = StepResult([group], [], made, apply(before, made), {"mean_reward": 1.0})
+        result = StepResult([group], [], made, edited(before, made), {"mean_reward": 1.0})
         return store.read(libraries.load, await store.close_practice(branch, step, result))
 
     async def practised(self, *texts: str, exp_id: str = "m") -> list[Library]:

@@ -1,14 +1,12 @@
 """A capped run is a clean prefix of the uncapped one: it pauses, goes on, and ends the same."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typing_extensions import override
 
 from grpo_practice.app.caps import admission
-from grpo_practice.app.session import Session
 from grpo_practice.config import load_eval, load_practice, read_environment
 from grpo_practice.errors import ConfigError, PausedError
 from grpo_practice.llm.budget import NO_CAPS, Amount, Caps
@@ -24,7 +22,6 @@ EVALUATED = ("practice.do_eval=true", "practice.eval_data_truncate=4", PRICED)
 class Capped(Project):
     """A project whose commands are capped."""
 
-    caps: Caps = NO_CAPS
     run: str = "toy"
 
     def account(self, store: Store, *overrides: str) -> Any:
@@ -35,11 +32,6 @@ class Capped(Project):
         else:
             config = load_practice(self.config, overrides, env).config
         return admission(store, self.run, config, self.caps, f"test --max-requests {self.caps}")
-
-    @override
-    def session(self, store: Store, restart_step: int | None, again: bool) -> Session:
-        base = super().session(store, restart_step, again)
-        return replace(base, admission=self.account(store, PRICED))
 
     def spent(self) -> Amount:
         """As the database has it."""

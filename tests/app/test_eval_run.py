@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.app.configs import EvalFlags
 from grpo_practice.errors import FingerprintError, RunFailedError
 from grpo_practice.events import RolloutFinished
 from grpo_practice.store import Store
@@ -131,7 +130,7 @@ async def test_failed_rollouts_before_a_restart_are_tried_again_too(project: Pro
 
 async def test_flags_make_runs_of_their_own(project: Project) -> None:
     await project.evaluate()
-    other = await project.evaluate(flags=EvalFlags(model="sim:other", verify="exact"))
+    other = await project.evaluate(model="sim:other", verify="exact")
     assert other.run == "toy/eval/model=sim:other/verify=exact"
     assert other.requests.new == 12
 

@@ -10,7 +10,6 @@ import pytest
 
 from grpo_practice.app import agent_export
 from grpo_practice.app.agent_export import export_agent
-from grpo_practice.app.configs import EvalFlags
 from grpo_practice.config import load_eval
 from grpo_practice.config.identity import identity_of
 from grpo_practice.config.schema.agent import AgentConfig
@@ -140,7 +139,7 @@ async def test_an_evaluation_of_the_file_asks_what_was_measured_in_the_run(tmp_p
         in_run = document(store)["after"]["run"]
     file = tmp_path / "better.yaml"
     file.write_text(text, "utf-8")
-    again = await project.evaluate(flags=EvalFlags(agent=file))
+    again = await project.evaluate(agent=file)
     prompts = project.query(
         """SELECT DISTINCT system_sha FROM rollouts JOIN branches USING (branch_id)
             WHERE run_id IN (?, ?)""",
@@ -159,7 +158,7 @@ async def test_the_score_of_the_exported_agent_is_the_score_after(tmp_path: Path
     agent = tmp_path / "enhanced.yaml"
     with Store(project.db) as store:
         agent.write_text(export_agent(store, "toy", "last", "yaml"), "utf-8")
-    scored = await project.evaluate(flags=EvalFlags(agent=agent))
+    scored = await project.evaluate(agent=agent)
     report = await project.practise()
     assert report.before is not None
     assert report.after is not None

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from grpo_practice.app.rollouts import rollouts_of
 from grpo_practice.cli.terminal.reports_view import show_eval, show_practice, show_transcripts
 from grpo_practice.errors import RunFailedError
 from grpo_practice.events import RunStarted
@@ -257,7 +258,7 @@ async def test_every_attempt_of_a_question_is_shown(
 ) -> None:
     report = await project.evaluate("pass_k=3")
     with Store(project.db) as store:
-        show_transcripts(store, report, 2)
+        show_transcripts(rollouts_of(store, report.run), 2)
     text = capsys.readouterr().out
     assert [text.count(f"attempt {i} of 3") for i in (1, 2, 3)] == [2, 2, 2]
     assert text.count("]  reward ") == 6

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from grpo_practice.app.rollouts import rollouts_of
 from grpo_practice.cli.main import run
 from grpo_practice.cli.terminal.reports_view import show_eval, show_practice, show_transcripts
 from grpo_practice.reports.run_reports import PracticeReport
@@ -169,7 +170,7 @@ async def test_2_35_a_shown_transcript_cannot_act_on_the_terminal(
     async with served(hostile) as endpoint:
         report = await project.evaluate(f"agent.model.model_provider.base_url={endpoint.url}")
     with Store(project.db) as store:
-        show_transcripts(store, report, 1)
+        show_transcripts(rollouts_of(store, report.run), 1)
     show_eval(report)
     text = capsys.readouterr().out
     assert "\x1b" not in text

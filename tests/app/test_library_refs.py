@@ -7,7 +7,7 @@ import pytest
 
 from grpo_practice.app.library_refs import Ref, library_of, parse_ref
 from grpo_practice.errors import ConfigError
-from grpo_practice.reports.run_reports import measured
+from grpo_practice.reports.known_scores import measured
 from grpo_practice.store import Store, steps
 from grpo_practice.types import Library, Operation
 from tests.app.recorded import Recorded

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from grpo_practice.app import specs
+from grpo_practice.app.rollouts import rollouts_of
 from grpo_practice.app.specs import teacher_context, teacher_context_text
 from grpo_practice.cli.terminal.reports_view import show_transcripts
 from grpo_practice.config import load_practice, read_environment
 from grpo_practice.errors import EndpointRefusedError, FingerprintError
 from grpo_practice.store import Store
 from grpo_practice.store.queries import spending
-from tests.agents.own.test_run import Own
+from tests.agents.custom.test_run import Own
 from tests.app.project import Hook, served
 from tests.fakes import completion
 
@@ -104,7 +105,7 @@ async def test_what_an_own_agent_returned_is_what_is_compared_and_shown(
         assert sum(f"[answer that was scored]\n{text}\n" in prompt for text in set(responses)) >= 2
     report = await project.evaluate(*project.agent(OWN))
     with Store(project.db) as store:
-        show_transcripts(store, report, 2)
+        show_transcripts(rollouts_of(store, report.run), 2)
     told = capsys.readouterr().out
     assert told.count("[answer that was scored]\n") == 2
 

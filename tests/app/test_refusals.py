@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.app.configs import EvalFlags, eval_target
-from grpo_practice.config import read_environment
 from grpo_practice.errors import ConfigError, DataError, FingerprintError, RunFailedError
 from grpo_practice.store import Store
 from grpo_practice.types import Sample
@@ -137,9 +135,7 @@ async def test_a_dataset_in_a_file_never_takes_an_uploaded_name(project: Project
 
 async def test_the_same_flags_typed_again_are_the_same_run(project: Project) -> None:
     await project.evaluate()
-    flags = EvalFlags(verify="contains")
-    await project.evaluate(flags=flags)
+    await project.evaluate(verify="contains")
     with Store(project.db) as store:
-        env = read_environment({}, project.folder)
-        name = eval_target(store, None, flags, [], env).target.name
+        name = project.eval_job(store, config=None, verify="contains").target.name
     assert name == "toy/eval/verify=contains"

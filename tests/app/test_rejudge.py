@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.app.configs import EvalFlags, rejudge_target
-from grpo_practice.app.evaluation_run import prepare_eval, run_eval
-from grpo_practice.config import read_environment
+from grpo_practice.app.evaluation_run import run_eval
 from grpo_practice.errors import ConfigError, FingerprintError, RunFailedError
 from grpo_practice.events import Notice, RolloutFinished
 from grpo_practice.reports.run_reports import EvalReport
@@ -58,10 +56,9 @@ async def rejudge(
     restart_step: int | None = None,
 ) -> EvalReport:
     with Store(project.db) as store:
-        env = read_environment({}, project.folder)
-        chosen = rejudge_target(store, None, run, EvalFlags(verify=verify), overrides, env)
-        session = project.session(store, restart_step, False)
-        return await run_eval(session, prepare_eval(session, chosen))
+        asked: dict[str, Any] = {"verify": verify, "run": run, "restart_step": restart_step}
+        job = project.eval_job(store, *overrides, config=None, rejudge=True, **asked)
+        return await run_eval(job)
 
 
 def at(url: str) -> str:
@@ -277,7 +274,7 @@ async def test_playing_under_a_function_and_scoring_again_by_it_are_two_runs(
 ) -> None:
     await project.evaluate()
     again = await rejudge(project, "exact")
-    played = await project.evaluate(flags=EvalFlags(verify="exact"))
+    played = await project.evaluate(verify="exact")
     assert (again.run, played.run) == ("toy/eval/rejudge=exact", "toy/eval/verify=exact")
     assert (again.requests.new, played.requests.new) == (0, 12)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.app.session import Session
-from grpo_practice.app.shutdown import drive
+from grpo_practice.app.shutdown import run_until_stopped
 from grpo_practice.errors import StoppedError, StoreError
 from grpo_practice.events import silent
 from grpo_practice.store import Store
@@ -32,7 +32,7 @@ def test_a_signal_ends_the_command_in_order_though_a_row_is_missed(tmp_path: Pat
             over.append("cancelled")
 
     with pytest.raises(StoppedError):
-        drive(Session(store, silent, "x"), work())
+        run_until_stopped(Session(store, silent, "x"), work())
     assert over == ["cancelled"]
     with pytest.raises(StoreError, match="disk is full"):
         store.close()

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.app.configs import EvalFlags, rejudge_target
 from grpo_practice.canonical import derive_seed
-from grpo_practice.config import read_environment
 from grpo_practice.errors import ConfigError, PausedError, RunFailedError
 from grpo_practice.events import StepFinished, StepStarted
 from grpo_practice.llm.budget import Caps
@@ -337,8 +335,7 @@ async def test_its_rollouts_are_not_scored_again_since_that_would_be_no_score(
     whole: Project,
 ) -> None:
     with Store(whole.db) as store, pytest.raises(ConfigError, match="toy has left out groups"):
-        env = read_environment({}, whole.folder)
-        rejudge_target(store, None, "toy", EvalFlags(verify="contains"), (), env)
+        whole.eval_job(store, config=None, rejudge=True, run="toy", verify="contains")
 
 
 async def test_a_run_of_fixed_groups_leaves_nothing_out(project: Project) -> None:

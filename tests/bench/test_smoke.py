@@ -8,7 +8,7 @@ from bench.__main__ import NAMES, line
 from bench.harness import ROOT
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_a_benchmark_runs_and_tells_its_rows(name: str) -> None:
     rows = import_module(f"bench.{name}").rows(1, tiny=True)

@@ -14,7 +14,7 @@ from grpo_practice.calls import Message, Reply, Scope
 from grpo_practice.practice.distil import Attempt as Shown
 from grpo_practice.practice.distil import Task, compare, confirmations, propose
 from grpo_practice.practice.evidence import Evidence
-from grpo_practice.practice.merge import changes, merge, numbered, votes
+from grpo_practice.practice.merge import changes, merge, votes
 from grpo_practice.practice.teacher import GroupKey, Teacher
 from grpo_practice.practice.transcript import Piece, Transcript
 from grpo_practice.prompts import load_prompts
@@ -121,7 +121,7 @@ async def test_proposals_are_merged_as_the_simulated_librarian_does(seed: int) -
         found = "misled" if label else None
         keys.append(Operation(op, target, None if op == "DELETE" else key, finding=found))  # type: ignore[arg-type]
     on = {e.id: Evidence({1: rng.choice([1, -1])}) for e in library.experiences}
-    proposed = changes(votes(numbered([Distilled(0, operations=tuple(keys))]), [1]))
+    proposed = changes(votes([Distilled(0, operations=tuple(keys))], [1]))
     real = [
         replace(p, operation=replace(p.operation, text=text(WORLD, p.operation.text)))
         if p.operation.text

@@ -22,6 +22,10 @@ from tests.canary.matrix import CRITIQUE, SCORED, WRONG
 from tests.canary.place import Place
 from tests.faults.actions import simulated, stall
 from tests.faults.conftest import serving
+from tests.processes import HANG_S, program, until
+
+HASTY = "import grpo_practice.app.shutdown as d; d.GRACE_S = 0.2"
+"""What is under way when a command is interrupted is not waited for."""
 
 
 def check(place: Place) -> None:
@@ -163,17 +167,15 @@ def test_1_62_a_command_that_is_interrupted_leaves_no_key(tmp_path: Path) -> Non
         words.append(server.url.replace("://", f"://me:{keys.UNUSED}@"))
         words += ["--set", "agent.model.model_provider.api_key=null"]
         with subprocess.Popen(
-            [sys.executable, "-m", "grpo_practice", *words],
+            program(*words, first=HASTY),
             cwd=place.folder,
             env=place.env,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         ) as process:
-            assert process.stderr is not None
-            while not server.asked:
-                assert process.poll() is None
+            until(lambda: server.asked, process)
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=30)
+            out, err = process.communicate(timeout=HANG_S)
     assert process.returncode == 130, err
     place.search.look("stdout", "stdout", out)
     place.search.look("stderr", "stderr", err)

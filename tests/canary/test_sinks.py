@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.cli.export import write_file
 from grpo_practice.cli.options import as_typed, keep_secrets
 from grpo_practice.cli.terminal.formatting import note
 from grpo_practice.cli.terminal.tables import facts, table
 from grpo_practice.errors import DataError, VerifyError
+from grpo_practice.export.files import write_file
 from grpo_practice.redact import redactor
 from grpo_practice.store.datasets import add
 from grpo_practice.store.db import connect, prepare

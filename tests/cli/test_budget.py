@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.cli.cap_options import goes_on
+from grpo_practice.cli.terminal.forecast_view import goes_on
 from tests.app.project import Project
 from tests.cli.conftest import Gp
 

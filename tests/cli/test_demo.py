@@ -4,13 +4,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import urllib.request
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Gp
+from tests.processes import HANG_S, program
 
 
 def test_the_demo_improves_its_agent_and_says_it_is_simulated(gp: Gp) -> None:
@@ -49,7 +49,7 @@ def test_the_demo_overwrites_nothing(gp: Gp) -> None:
 
 @pytest.mark.slow
 def test_the_served_endpoint_answers_until_it_is_stopped() -> None:
-    command = [sys.executable, "-u", "-m", "grpo_practice", "demo", "--serve", "0"]
+    command = program("demo", "--serve", "0")
     env = {**os.environ, "NO_PROXY": "127.0.0.1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as server:
         assert server.stdout is not None
@@ -61,8 +61,8 @@ def test_the_served_endpoint_answers_until_it_is_stopped() -> None:
             json.dumps(body).encode(),
             {"Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=10) as response:
+        with urllib.request.urlopen(request, timeout=HANG_S) as response:
             assert json.load(response)["choices"][0]["message"]["role"] == "assistant"
         server.send_signal(signal.SIGINT)
-        told, _ = server.communicate(timeout=10)
+        told, _ = server.communicate(timeout=HANG_S)
     assert (server.returncode, told) == (0, "stopped\n")

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from grpo_practice.cli.export import write_file
 from grpo_practice.errors import ConfigError
 from grpo_practice.export.enhanced_agent import ExportedAgent
+from grpo_practice.export.files import write_file
 from grpo_practice.export.render import FORMATS, Format
 from tests.cli.conftest import Gp
 
@@ -52,7 +52,7 @@ def test_a_format_that_is_a_folder_is_written_below_the_output(
 def test_the_help_names_every_format(demo: Gp) -> None:
     ran = demo("export-agent", "--help")
     assert "|".join(FORMATS) in ran.out
-    assert "there are yaml, md, json" in demo("export-agent", "--format", "toml").err
+    assert f"there are {', '.join(FORMATS)}" in demo("export-agent", "--format", "toml").err
 
 
 def test_a_file_that_is_there_needs_force(demo: Gp) -> None:

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -24,6 +23,7 @@ from grpo_practice.errors import (
     StoreError,
 )
 from tests.cli.conftest import Gp, Ran
+from tests.processes import HANG_S, program, until
 
 Fail = Callable[[BaseException], None]
 GP = [sys.executable, "-m", "grpo_practice"]
@@ -37,7 +37,7 @@ def fail_with(monkeypatch: pytest.MonkeyPatch) -> Fail:
         def raise_it(_: str) -> NoReturn:
             raise error
 
-        monkeypatch.setattr("grpo_practice.config.template.init_files", raise_it)
+        monkeypatch.setattr("grpo_practice.config.reading.discover.init_files", raise_it)
 
     return install
 
@@ -136,7 +136,7 @@ def test_a_stopped_run_says_how_to_go_on(gp: Gp, monkeypatch: pytest.MonkeyPatch
     def stop(*_: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("grpo_practice.app.configs.practice_config", stop)
+    monkeypatch.setattr("grpo_practice.app.options.practice_job", stop)
     ran = gp("practice", "--config", "a b.yaml", "--again", "--set", "a.api_key=sk-123456789")
     assert ran.code == 130
     assert ran.err.splitlines() == [
@@ -152,18 +152,16 @@ def test_a_signal_stops_the_command_with_its_exit_code(tmp_path: Path, number: i
         "import asyncio, pathlib\n"
         "async def check(sample, **kwargs):\n"
         "    pathlib.Path('started').touch()\n"
-        "    await asyncio.sleep(30)\n"
+        "    await asyncio.sleep(1000)\n"
     )
     words = ["verify", "slow.py:check", "--answer", "1", "--response", "1"]
     env = {**os.environ, "UTU_LLM_MODEL": "sim"}
     with subprocess.Popen(
-        [*GP, *words], cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True
+        program(*words), cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True
     ) as process:
-        deadline = time.monotonic() + 20
-        while not (tmp_path / "started").exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        until((tmp_path / "started").exists, process)
         process.send_signal(number)
-        _, told = process.communicate(timeout=10)
+        _, told = process.communicate(timeout=HANG_S)
     assert process.returncode == 128 + number
     assert told == "stopped\n"
 

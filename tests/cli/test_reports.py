@@ -7,7 +7,8 @@ import pytest
 
 from grpo_practice.calls import Usage
 from grpo_practice.cli.terminal.reports_view import show_eval, show_practice
-from grpo_practice.reports.run_reports import EvalReport, KnownScore, PracticeReport
+from grpo_practice.reports.known_scores import KnownScore
+from grpo_practice.reports.run_reports import EvalReport, PracticeReport
 from grpo_practice.stats import Question, Score, score
 from grpo_practice.store.queries.run_health import Health, Shrunk
 from grpo_practice.store.queries.scores import Requests

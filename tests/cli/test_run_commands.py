@@ -1,4 +1,4 @@
-"""`eval` and `practice` as a person types them, each in a process of its own."""
+"""`eval` and `practice` as a person types them, most of them in a process of their own."""
 
 import json
 import os
@@ -6,14 +6,20 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from grpo_practice.llm import client
+from grpo_practice.llm.client import Client
 from grpo_practice.sim.questions import questions
+from grpo_practice.workspace import Workspace
 from tests.app.project import CONFIG
+from tests.cli.conftest import Gp
+from tests.fakes import FakeSleep
+from tests.processes import HANG_S, until
 
 SERVER = """
 import asyncio
@@ -47,7 +53,7 @@ class Shell:
 
     def type(self, *words: str, code: int = 0) -> tuple[str, str]:
         with self.start(*words) as process:
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=HANG_S)
         assert process.returncode == code, err
         return out, err
 
@@ -65,8 +71,9 @@ class Shell:
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
     shell = Shell(tmp_path)
+    datasets = Workspace(tmp_path / "grpo-practice.db").datasets
     for name in ("train", "test"):
-        shell.type("data", "upload", f"{name}.jsonl", "--name", name)
+        datasets.upload(name, tmp_path / f"{name}.jsonl")
     return shell
 
 
@@ -110,11 +117,8 @@ def test_a_killed_run_ends_with_the_library_of_one_that_was_not(
         words = ["practice", "--config", "math.yaml", "--set"]
         words.append(f"evaluation.agent.model.model_provider.base_url={url}")
         with shell.start(*words) as process:
-            committed = 0
-            while committed < 40:
-                time.sleep(0.01)
-                sql = "SELECT count(*) FROM calls JOIN branches USING (branch_id)"
-                committed = shell.query(f"{sql} WHERE run_id = 'toy'")[0][0]
+            sql = "SELECT count(*) >= 40 FROM calls JOIN branches USING (branch_id)"
+            until(lambda: shell.query(f"{sql} WHERE run_id = 'toy'")[0][0], process)
             process.send_signal(signal.SIGKILL)
         after = shell.json(*words)
         server.kill()
@@ -172,26 +176,29 @@ def test_another_library_is_a_start(shell: Shell) -> None:
     ids=lambda v: " ".join(v) if isinstance(v, list) else None,
 )
 def test_bad_input_is_one_sentence_and_its_code(
-    shell: Shell, words: list[str], code: int, said: str
+    shell: Shell, gp: Gp, words: list[str], code: int, said: str
 ) -> None:
-    _, err = shell.type(*words, code=code)
-    assert said in err
-    assert "Traceback" not in err
-    document = shell.json(*words, code=code)
-    assert document["schema"] == "grpo-practice.error/1"
-    assert document["exit"] == code
+    ran = gp(*words)
+    assert (ran.code, said in ran.err, "Traceback" in ran.err) == (code, True, False), ran.err
+    told = gp(*words, "--json")
+    assert told.document["schema"] == "grpo-practice.error/1"
+    assert told.code == told.document["exit"] == code
 
 
-def test_an_endpoint_that_is_not_there_ends_with_3_and_what_is_stored_stays(shell: Shell) -> None:
+def test_an_endpoint_that_is_not_there_ends_with_3_and_what_is_stored_stays(
+    shell: Shell, gp: Gp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept = FakeSleep()
+    monkeypatch.setattr(client, "Client", partial(Client, sleep=slept))
     nowhere = [
         "--base-url",
         "http://127.0.0.1:9/v1",
         "--set",
         "agent.model.model_provider.api_key=k",
     ]
-    _, err = shell.type("eval", "--config", "math.yaml", *nowhere, code=3)
-    assert "127.0.0.1:9" in err
-    assert shell.json("eval", "--config", "math.yaml")["rollouts"]["scored"] == 12
+    ran = gp("eval", "--config", "math.yaml", *nowhere)
+    assert (ran.code, "127.0.0.1:9" in ran.err, slept.slept != []) == (3, True, True), ran.err
+    assert gp("eval", "--config", "math.yaml", "--json").document["rollouts"]["scored"] == 12
 
 
 def test_what_has_no_effect_is_said_with_v(shell: Shell) -> None:

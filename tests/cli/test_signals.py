@@ -5,42 +5,57 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
 import pytest
 
-from tests.cli.test_run_commands import Shell
+from tests.cli.test_run_commands import Shell, shell
+from tests.processes import HANG_S, program, until
+
+__all__ = ["shell"]
 
 pytestmark = pytest.mark.slow
 
 SERVER = """
 import asyncio, sys
-from grpo_practice.chat_server.sim_server import serve
-ready = lambda port: print(port, flush=True)
-asyncio.run(serve(0, latency_s=float(sys.argv[1]), on_ready=ready))
+from grpo_practice.chat_server import sim_server
+
+async def main():
+    released = asyncio.Event()
+    asyncio.get_running_loop().add_reader(sys.stdin, released.set)
+    asyncio.sleep = lambda _: released.wait()  # how the server takes its time
+    await sim_server.serve(0, on_ready=lambda port: print(port, flush=True))
+
+asyncio.run(main())
 """
-PATIENT = "d.GRACE_S = 1000"
+PATIENT = "d.GRACE_S = d.LEAVE_S = 1000"
 """A command that would wait longer than any test."""
-BRIEF = "d.GRACE_S = 0.2; d.LEAVE_S = 0.5"
+IMPATIENT = "d.GRACE_S, d.LEAVE_S = 0.2, 1000"
+"""A command that soon cancels what is under way, and waits until that has ended."""
+BRIEF = "d.GRACE_S, d.LEAVE_S = 0.2, 0.5"
+"""A command that soon leaves what does not let itself be cancelled."""
 
 
 class Slow:
-    """The simulated endpoint, whose replies take their time."""
+    """The simulated endpoint, which holds its replies back until it is released."""
 
-    def __init__(self, latency_s: float) -> None:
+    def __init__(self) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", SERVER, str(latency_s)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         assert self.process.stdout is not None
         self.root = f"http://127.0.0.1:{self.process.stdout.readline().strip()}"
 
     def asked(self) -> int:
-        with urlopen(f"{self.root}/stats", timeout=10) as reply:
+        with urlopen(f"{self.root}/stats", timeout=HANG_S) as reply:
             return int(json.load(reply)["requests"])
+
+    def release(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
 
     def words(self, *more: str) -> list[str]:
         key = "evaluation.agent.model.model_provider.base_url"
@@ -48,42 +63,28 @@ class Slow:
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    shell = Shell(tmp_path)
-    for name in ("train", "test"):
-        shell.type("data", "upload", f"{name}.jsonl", "--name", name)
-    return shell
-
-
-@pytest.fixture
-def slow() -> Iterator[Callable[[float], Slow]]:
-    made: list[Slow] = []
-
-    def make(latency_s: float) -> Slow:
-        made.append(Slow(latency_s))
-        return made[-1]
-
-    yield make
-    for server in made:
+def slow() -> Iterator[Slow]:
+    server = Slow()
+    with server.process:
+        yield server
         server.process.kill()
-        server.process.communicate()
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def start(shell: Shell, words: list[str], settings: str = "", **how: Any) -> subprocess.Popen[str]:
     """The command in a process of its own, with the waits of its end as `settings` says."""
-    code = f"import grpo_practice.app.shutdown as d\n{settings}\n"
-    code += "from grpo_practice.cli.main import main\nmain()"
+    command = program(*words, first=f"import grpo_practice.app.shutdown as d\n{settings}")
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *words], cwd=shell.folder, env=shell.env, text=True, **pipes
-    )
+    return subprocess.Popen(command, cwd=shell.folder, env=shell.env, text=True, **pipes)
+
+
+def read_to(process: subprocess.Popen[str], word: str) -> str:
+    """What it says on stderr up to the first line with this word."""
+    assert process.stderr is not None
+    lines = [process.stderr.readline()]
+    while word not in lines[-1]:
+        assert lines[-1], lines
+        lines.append(process.stderr.readline())
+    return "".join(lines)
 
 
 def ended(shell: Shell) -> list[tuple[Any, ...]]:
@@ -101,50 +102,47 @@ def kept(shell: Shell) -> tuple[int, int]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_1_62_after_one_signal_what_is_in_flight_is_kept(
-    shell: Shell, slow: Callable[[float], Slow], number: signal.Signals
+    shell: Shell, slow: Slow, number: signal.Signals
 ) -> None:
-    server = slow(2.5)
-    with start(shell, server.words()) as process:
-        until(lambda: server.asked() == 8)
+    with start(shell, slow.words(), PATIENT) as process:
+        until(lambda: slow.asked() == 8, process)
         process.send_signal(number)
-        _, told = process.communicate(timeout=60)
+        stopping = read_to(process, "stopping")
+        slow.release()
+        told = stopping + process.communicate(timeout=HANG_S)[1]
     code = 128 + number
     assert process.returncode == code, told
-    assert "stopping: waiting up to 5 s for 8 requests; Ctrl-C again to leave now" in told
+    assert "stopping: waiting up to 1000 s for 8 requests; Ctrl-C again to leave now" in told
     assert "stopped; all that was answered is stored" in told
     assert "to go on: grpo-practice practice --config math.yaml" in told
     assert ended(shell) == [(code, f"stopped by {number.name}", "stopped")]
-    assert server.asked() == 8
+    assert slow.asked() == 8
     assert kept(shell) == (8, 8)
     assert shell.type("db", "check")[0].endswith("it is whole\n")
 
 
-def test_1_62_what_takes_too_long_is_cancelled(shell: Shell, slow: Callable[[float], Slow]) -> None:
-    server = slow(1000)
-    with start(shell, server.words(), BRIEF) as process:
-        until(lambda: server.asked() == 8)
+def test_1_62_what_takes_too_long_is_cancelled(shell: Shell, slow: Slow) -> None:
+    with start(shell, slow.words(), IMPATIENT) as process:
+        until(lambda: slow.asked() == 8, process)
         process.send_signal(signal.SIGTERM)
-        _, told = process.communicate(timeout=60)
+        _, told = process.communicate(timeout=HANG_S)
     assert process.returncode == 143, told
     assert ended(shell) == [(143, "stopped by SIGTERM", "stopped")]
 
 
-def test_1_62_a_second_signal_leaves_at_once(shell: Shell, slow: Callable[[float], Slow]) -> None:
-    server = slow(1000)
-    with start(shell, server.words(), PATIENT) as process:
-        until(lambda: server.asked() == 8)
+def test_1_62_a_second_signal_leaves_at_once(shell: Shell, slow: Slow) -> None:
+    with start(shell, slow.words(), PATIENT) as process:
+        until(lambda: slow.asked() == 8, process)
         process.send_signal(signal.SIGINT)
-        assert process.stderr is not None
-        while "stopping" not in process.stderr.readline():
-            pass
+        read_to(process, "stopping")
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=60)
+        _, told = process.communicate(timeout=HANG_S)
     assert process.returncode == 130, told
     assert ended(shell) == [(130, "stopped by SIGINT", "stopped")]
 
 
 def test_1_62_a_verify_function_that_blocks_everything_does_not_keep_the_command(
-    shell: Shell, slow: Callable[[float], Slow]
+    shell: Shell, slow: Slow
 ) -> None:
     (shell.folder / "v.py").write_text(
         "import pathlib, time\n"
@@ -152,22 +150,19 @@ def test_1_62_a_verify_function_that_blocks_everything_does_not_keep_the_command
         "    pathlib.Path('started').touch()\n"
         "    time.sleep(1000)\n"
     )
-    words = slow(0.0).words("--set", "evaluation.verify=v.py:check")
+    slow.release()
+    words = slow.words("--set", "evaluation.verify=v.py:check")
     with start(shell, words, BRIEF) as process:
-        until((shell.folder / "started").exists)
+        until((shell.folder / "started").exists, process)
         process.send_signal(signal.SIGTERM)
-        _, told = process.communicate(timeout=60)
+        _, told = process.communicate(timeout=HANG_S)
     assert process.returncode == 143
     assert "stopped without waiting for what hangs" in told
     assert kept(shell)[0] >= 1
-    _, told = start_again(shell, slow(0.0))
+    _, told = shell.type(*slow.words())
     assert "did not end in order" in told
     sql = "SELECT exit_code, reason FROM invocations ORDER BY invocation_id"
     assert shell.query(sql) == [(None, "died"), (0, None)]
-
-
-def start_again(shell: Shell, server: Slow) -> tuple[str, str]:
-    return shell.type(*server.words())
 
 
 def test_1_62_a_signal_during_the_final_report(shell: Shell) -> None:
@@ -180,9 +175,9 @@ def test_1_62_a_signal_during_the_final_report(shell: Shell) -> None:
         os.set_blocking(writing, True)
     with start(shell, ["eval", "--config", "math.yaml"], stdout=writing) as process:
         os.close(writing)
-        until(lambda: ended(shell) == [(0, None, "done")])
+        until(lambda: ended(shell) == [(0, None, "done")], process)
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=60)
+        _, told = process.communicate(timeout=HANG_S)
     os.close(reading)
     assert process.returncode == 130, told
     assert "Traceback" not in told
@@ -250,9 +245,10 @@ def test_1_62_no_worker_outlives_a_command_that_was_killed(tmp_path: Path) -> No
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(Path("src").resolve())},
         stderr=subprocess.DEVNULL,
+        text=True,
     )
     with owner:
-        until(lambda: worker.exists() and worker.read_text() != "")
+        until(lambda: worker.exists() and worker.read_text() != "", owner)
         owner.kill()
     process = Path(f"/proc/{worker.read_text()}")
     until(lambda: not process.exists() or "\nState:\tZ" in (process / "status").read_text())

@@ -8,9 +8,9 @@ import pytest
 from grpo_practice.config.identity import identity_of
 from grpo_practice.config.reading.env import read_environment
 from grpo_practice.config.reading.load import Loaded, load_eval, load_eval_text
+from grpo_practice.config.redact import show
 from grpo_practice.config.schema.runs import EvalConfig
 from grpo_practice.config.schema.tools import SearchConfig, SearchToolkit
-from grpo_practice.config.show import show
 from grpo_practice.errors import ConfigError
 from grpo_practice.redact import redactor
 from tests.config.files import EVAL, write

@@ -4,14 +4,13 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.config.reading.compose import packaged_configs
-from grpo_practice.config.reading.discover import find_config
+from grpo_practice.config.reading.discover import find_config, init_files
 from grpo_practice.config.reading.env import read_environment
 from grpo_practice.config.reading.load import load_eval, load_practice
 from grpo_practice.config.reading.problems import keys_of
 from grpo_practice.config.reading.yaml_reader import read_yaml
 from grpo_practice.config.reference import reference_markdown
 from grpo_practice.config.schema.runs import PracticeConfig
-from grpo_practice.config.template import init_files
 from grpo_practice.errors import ConfigError
 from tests.config.files import ENV as MODEL_ENV
 from tests.config.files import agent_in

@@ -5,9 +5,8 @@ import pytest
 from grpo_practice.config.reading.load import load_practice
 from grpo_practice.config.reading.problems import Problem, raise_problems
 from grpo_practice.config.reading.yaml_reader import Tree, parse_yaml
-from grpo_practice.config.redact import redact, secrets_in
+from grpo_practice.config.redact import redact, secrets_in, show
 from grpo_practice.config.schema.provider import ModelConfig
-from grpo_practice.config.show import show
 from grpo_practice.errors import ConfigError
 from grpo_practice.redact import Redactor, redact_url, redactor
 from tests.config.files import PRACTICE, write

@@ -14,9 +14,9 @@ from typing import Any
 from grpo_practice.calls import Reply, Request
 from grpo_practice.cli.main import main
 from grpo_practice.llm.ledgered import LedgeredChat
+from grpo_practice.processes import Pool
 from grpo_practice.store import close_step
 from grpo_practice.store.store import Store
-from grpo_practice.verify.pool import Pool
 
 Hit = Callable[[], None]
 

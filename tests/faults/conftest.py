@@ -25,7 +25,8 @@ __all__ = ["gp"]
 
 GOOD = ok("24")
 ASK = Request("m-1", {"seed": 5}, [{"role": "user", "content": "hi"}])
-DEADLINE = ("--set", "agent.model.model_settings.extra_args.timeout=0.2")
+DEADLINE = ("--set", "agent.model.model_settings.extra_args.timeout=1.0")
+"""Long enough for a good answer on a busy machine; one that is late is asked for again."""
 KEY = "sk-a-key-that-nobody-has-1234"
 QUESTIONS = 5
 

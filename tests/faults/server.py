@@ -231,7 +231,8 @@ class FaultProcess:
         return found
 
     def _get(self, path: str) -> Any:
-        with urllib.request.urlopen(self.url.removesuffix("/v1") + path, timeout=30) as answer:
+        url, direct = self.url.removesuffix("/v1") + path, urllib.request.ProxyHandler({})
+        with urllib.request.build_opener(direct).open(url, timeout=60) as answer:
             return json.load(answer)
 
 

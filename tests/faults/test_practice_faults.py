@@ -13,7 +13,7 @@ from tests.faults.server import FaultServer
 
 LOST = [fault for fault in FAULTS if fault.name != "empty"]
 """Faults that say nothing: the answer that follows is the answer."""
-SHORT = "evaluation.agent.model.model_settings.extra_args.timeout=0.5"
+SHORT = "evaluation.agent.model.model_settings.extra_args.timeout=1.5"
 
 
 @pytest.mark.parametrize("seed", [0, 1])

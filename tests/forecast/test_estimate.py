@@ -13,25 +13,17 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.app.configs import EvalFlags, eval_target
-from grpo_practice.app.evaluation_run import EvalJob, prepare_eval
-from grpo_practice.app.practice_run import PracticeJob, prepare_practice
-from grpo_practice.app.session import Session
-from grpo_practice.app.specs import ConfigSource
-from grpo_practice.config import load_practice, read_environment
+from grpo_practice.calls import ROLE_OF
 from grpo_practice.errors import DataError, RunFailedError, StoreError
+from grpo_practice.forecast import remaining_calls
 from grpo_practice.forecast.estimate import ASSUMED_SECONDS, Forecast, Line
 from grpo_practice.forecast.range import Range
-from grpo_practice.forecast.remaining_calls import (
-    evaluate,
-    forecast_eval,
-    forecast_practice,
-    practise,
-)
-from grpo_practice.llm.admission import Admission
+from grpo_practice.forecast.remaining_calls import forecast as forecast_of_job
 from grpo_practice.llm.budget import Account, Amount, Caps
-from grpo_practice.store import Store, datasets
+from grpo_practice.pilot import run_pilot
+from grpo_practice.store import Store, branches, datasets, steps
 from grpo_practice.store.scratch_copy import rehearsal
+from grpo_practice.types import Library
 from tests.app.project import Project, served
 
 PRICED = "evaluation.prices={sim: {input: 10, output: 20}}"
@@ -44,35 +36,15 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
-def practice_job(
-    project: Project, store: Store, *overrides: str, restart_step: int | None = None
-) -> tuple[Session, PracticeJob]:
-    session = project.session(store, restart_step, False)
-    loaded = load_practice(project.config, overrides, read_environment({}, project.folder))
-    source = ConfigSource(loaded.text, loaded.base_dir)
-    return session, prepare_practice(session, loaded.config, source)
-
-
-def eval_job(project: Project, store: Store, *overrides: str) -> tuple[Session, EvalJob]:
-    session = project.session(store, None, False)
-    env = read_environment({}, project.folder)
-    chosen = eval_target(store, str(project.config), EvalFlags(), overrides, env)
-    return session, prepare_eval(session, chosen)
-
-
 def ahead(project: Project, *overrides: str, restart_step: int | None = None) -> Forecast:
     with rehearsal(project.db) as store:
-        return forecast_practice(
-            *practice_job(project, store, *overrides, restart_step=restart_step)
-        )
+        job = project.practice_job(store, *overrides, restart_step=restart_step)
+        return forecast_of_job(job)
 
 
 async def pilot(project: Project, n: int, *overrides: str) -> Forecast:
     with Store(project.db) as store:
-        session, job = practice_job(project, store, *overrides)
-        found = await practise(session, job, dry_run=False, pilot=n)
-    assert isinstance(found, Forecast)
-    return found
+        return await run_pilot(project.practice_job(store, *overrides), n)
 
 
 def calls(forecast: Forecast) -> dict[str, Range]:
@@ -216,16 +188,14 @@ async def test_only_what_is_left_counts(project: Project) -> None:
 
 async def test_an_evaluation_counts_what_it_has_not_asked(project: Project) -> None:
     with Store(project.db) as store:
-        session, job = eval_job(project, store, "pass_k=2")
-        found = await evaluate(session, job, dry_run=False, pilot=9)
-        assert isinstance(found, Forecast)
+        found = await run_pilot(project.eval_job(store, "pass_k=2"), 9)
         assert (found.pilot, calls(found)) == (9, {"evaluation play": (6, 6)})
     steps = {status for (status,) in project.query("SELECT status FROM steps")}
     assert steps.isdisjoint({"closed"})
     report = await project.evaluate("pass_k=2")
     assert report.requests.new == 6
     with rehearsal(project.db) as store:
-        assert forecast_eval(*eval_job(project, store, "pass_k=2")).lines == []
+        assert forecast_of_job(project.eval_job(store, "pass_k=2")).lines == []
 
 
 def test_a_judge_is_counted_where_the_function_asks_one(project: Project) -> None:
@@ -333,8 +303,31 @@ def test_one_model_without_a_price_makes_the_cost_unknown() -> None:
 
 
 def test_the_door_of_a_session_is_the_one_the_forecast_looks_at(project: Project) -> None:
+    project.caps = Caps(requests=10)
     with rehearsal(project.db) as store:
-        session, job = practice_job(project, store)
-        door = Admission(Account(Caps(requests=10)))
-        found = forecast_practice(replace(session, admission=door), job)
+        found = forecast_of_job(project.practice_job(store))
     assert found.document()["caps"] == [{"flag": "--max-requests", "cap": 10, "reached": "yes"}]
+
+
+def test_every_stage_that_asks_a_model_is_forecast(project: Project) -> None:
+    found = ahead(project, ALWAYS, "evaluation.verify=judge")
+    left_out = {*ROLE_OF} - {"tool"} - {line.stage for line in found.lines}
+    assert not left_out, (
+        f"{left_out}: say in `_practice_calls` (forecast/remaining_calls.py) how many calls there"
+        " are, and in ASSUMED (forecast/estimate.py) what one takes"
+    )
+
+
+async def test_the_attempts_of_a_group_are_those_that_were_planned(project: Project) -> None:
+    await pilot(project, 1)
+    with rehearsal(project.db) as store:
+        job = project.practice_job(store, ALWAYS)
+        more = job.config.practice.model_copy(update={"grpo_n": 50})
+        config = job.config.model_copy(update={"practice": more})
+        changed = replace(job, loaded=replace(job.loaded, config=config))
+        branch = store.read(branches.load, 1)
+        rows = store.read(steps.on_line, branch)
+        found = remaining_calls._practice_calls(
+            store, changed, branch, rows, Range(1, 1), remaining_calls._Learning(Library(), {}, 0.0)
+        )
+    assert {x.stage: x.calls.high for x in found}["summarise"] == 72

@@ -275,11 +275,12 @@ async def test_network_settings_that_cannot_be_used_are_a_config_error(
 
 
 async def test_1_27_after_many_cancelled_requests_the_next_one_succeeds() -> None:
-    hang = True
+    hang, came = True, asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             await read_request(reader)
+            came.set()
             if hang:
                 await reader.read()  # until the client goes
                 return
@@ -288,7 +289,7 @@ async def test_1_27_after_many_cancelled_requests_the_next_one_succeeds() -> Non
 
     async with serving(serve) as address, connect(f"http://{address}/v1", n=16) as client:
         tasks = [asyncio.create_task(client.send(ASK)) for _ in range(300)]
-        await asyncio.sleep(0.1)
+        await came.wait()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -79,14 +79,15 @@ async def test_1_41_what_one_model_does_not_take_is_still_sent_to_another() -> N
 
 
 async def test_1_27_cancelled_requests_leave_the_client_usable() -> None:
-    block = True
+    block, came = True, asyncio.Event()
 
     async def script(body: dict[str, Any]) -> str:
+        came.set()
         return await forever(body) if block else "24"
 
     async with connect(FakeEndpoint(script), n=4) as client:
         tasks = [asyncio.create_task(client.send(ask())) for _ in range(200)]
-        await asyncio.sleep(0.01)
+        await came.wait()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

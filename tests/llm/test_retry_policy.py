@@ -16,6 +16,7 @@ from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import Endpoint
 from tests.fakes import Answer, FakeEndpoint, FakeSleep, answers, completion, reply
+from tests.llm.virtual import virtual
 
 URL = "https://api.example.com/v1"
 ASK = Request("m-1", {"temperature": 0.7, "max_tokens": 64, "seed": 5}, [{"role": "user"}])
@@ -222,10 +223,8 @@ async def test_1_5_a_wait_of_a_day_is_said_and_not_slept() -> None:
         pytest.param({"x-ratelimit-reset-tokens": "1m30s"}, 90.0, id="6"),
     ],
 )
-async def test_the_wait_asked_for_is_slept_and_little_more(
-    headers: dict[str, str], least: float
-) -> None:
-    _, _, slept = await run(error(429, headers), "24")
+def test_the_wait_asked_for_is_slept_and_little_more(headers: dict[str, str], least: float) -> None:
+    _, _, slept = virtual(run(error(429, headers), "24"))
     assert least <= slept[0] <= least * 1.1
 
 

@@ -1,5 +1,4 @@
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,6 +8,7 @@ import pytest
 from httpx_aiohttp import AiohttpTransport
 
 from grpo_practice.calls import Request
+from grpo_practice.chat_server import sim_server
 from grpo_practice.chat_server.sim_server import serve
 from grpo_practice.errors import EndpointError
 from grpo_practice.llm.client import Client
@@ -125,13 +125,21 @@ async def test_the_server_counts_what_was_asked_by_stage() -> None:
     assert stats.json() == {"requests": 4, "by_stage": {"play": 3, "summarise": 1}}
 
 
-async def test_latency_delays_each_request_and_not_their_sum() -> None:
+async def test_latency_delays_each_request_while_the_others_wait_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    delays, all_wait = list[float](), asyncio.Barrier(len(QUESTIONS))
+
+    async def sleep(seconds: float) -> None:
+        delays.append(seconds)
+        await all_wait.wait()
+
+    monkeypatch.setattr(sim_server, "sleep", sleep)
     async with served(latency_s=0.2) as address, httpx.AsyncClient() as http:
-        start = time.monotonic()
         url = f"{address}/v1/chat/completions"
-        await asyncio.gather(*(http.post(url, json=body(q, 0)) for q in QUESTIONS))
-        took = time.monotonic() - start
-    assert 0.2 <= took < 0.2 * len(QUESTIONS)
+        async with asyncio.timeout(60):  # one after the other, they would wait for ever
+            await asyncio.gather(*(http.post(url, json=body(q, 0)) for q in QUESTIONS))
+    assert delays == [0.2] * len(QUESTIONS)
 
 
 async def test_a_port_in_use_is_an_error() -> None:

@@ -18,7 +18,7 @@ from grpo_practice.errors import (
 from grpo_practice.practice.distil import distil
 from grpo_practice.practice.evidence import Evidence
 from grpo_practice.practice.informative import status_of
-from grpo_practice.practice.merge import Proposal, changes, merge, numbered, votes
+from grpo_practice.practice.merge import Proposal, changes, merge, votes
 from grpo_practice.practice.teacher import GroupKey, Teacher
 from grpo_practice.prompts import SLOTS, compile_prompt, load_prompts
 from grpo_practice.types import (
@@ -241,7 +241,7 @@ async def test_the_merge_sees_every_proposal_in_slot_order_grouped_by_experience
         ),
         Distilled(1, operations=(Operation("ADD", text="A: a."), Operation("DELETE", "E4"))),
     ]
-    proposed = changes(votes(numbered(done), [10, 11, 12]))
+    proposed = changes(votes(done, [10, 11, 12]))
     assert [(p.slot, p.sample_id) for p in proposed] == [(0, 10), (1, 11), (1, 11), (2, 12)]
     assert [(p.operation.op, p.operation.target) for p in proposed] == [
         ("UPDATE", "E4"),
@@ -307,7 +307,7 @@ async def test_the_prompts_are_what_was_reviewed() -> None:
     said = Said(summarise="It added.", compare=LESSON, propose=ADD, merge=ADD)
     await distil(teacher(said), GROUP, LIBRARY, AT)
     proposed = [
-        Proposal(replace(op, number=n + 1), n, n + 1)
+        Proposal(op, n, n + 1)
         for n, op in enumerate(
             [
                 Operation("ADD", text="C: c."),

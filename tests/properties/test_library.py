@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from grpo_practice.calls import Reply
 from grpo_practice.errors import ReplyError
-from grpo_practice.practice.merge import apply, labelled
+from grpo_practice.practice.merge import apply, edited, edits
 from grpo_practice.practice.replies import read_lessons, read_operations, read_summary
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.store import Store
@@ -165,8 +165,8 @@ async def _closed(store: Store, start: Library, bodies: list[dict[str, Any]]) ->
     for step, body in enumerate(bodies):
         reply = Reply({"role": "assistant", "content": json.dumps(body)})
         merged = read_operations(reply, library, limit=9)
-        made = labelled(library, merged)
-        after = apply(library, made)
+        made = edits(library, merged)
+        after = edited(library, made)
         await store.open_step(branch, step, library.id)
         result = StepResult((), (), made, after, {})
         stored = store.read(load, await store.close_practice(branch, step, result))

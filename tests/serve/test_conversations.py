@@ -6,7 +6,7 @@ import pytest
 
 from grpo_practice.calls import Message
 from grpo_practice.canonical import Chain
-from grpo_practice.serve.conversations import LIKE, Conversations, Known, Place
+from grpo_practice.serve.conversations import LIKE, Conversations, Position, RecordedCall
 from tests.serve.place import assistant, system, user
 
 HEAD = {"model": "m", "params": {}}
@@ -20,19 +20,19 @@ class Talks:
     def __init__(self) -> None:
         self.replies: list[Message] = []
         self.known = Conversations((), lambda row: self.replies[row])
-        self.stored: list[tuple[bytes, Known]] = []
+        self.stored: list[tuple[bytes, RecordedCall]] = []
 
-    def ask(self, *messages: Message, reply: Message = A, head: Any = HEAD) -> Place:
+    def ask(self, *messages: Message, reply: Message = A, head: Any = HEAD) -> Position:
         states = Chain(head).extend(messages)
-        place = self.known.place(messages, states)
-        row = Known(place.slot, place.turn, place.nth, len(self.replies))
+        place = self.known.position(messages, states)
+        row = RecordedCall(place.slot, place.turn, place.nth, len(self.replies))
         self.replies.append(reply)
         self.stored.append((states[-1][:16], row))
         self.known.add(*self.stored[-1])
         return place
 
 
-def at(place: Place) -> tuple[int, int, int, int | None, int]:
+def at(place: Position) -> tuple[int, int, int, int | None, int]:
     row = place.prev.row if place.prev else None
     assert row is None or isinstance(row, int)
     return place.slot, place.turn, place.nth, row, place.covered
@@ -116,8 +116,8 @@ def test_what_is_in_the_database_goes_on_too() -> None:
     talks.ask(S, Q)
     again = Conversations(talks.stored, lambda row: talks.replies[row])
     messages = (S, Q, A, user("Sure?"))
-    assert at(again.place(messages, Chain(HEAD).extend(messages))) == (0, 1, 0, 0, 3)
-    assert again.place((Q,), Chain(HEAD).extend((Q,))).slot == 1
+    assert at(again.position(messages, Chain(HEAD).extend(messages))) == (0, 1, 0, 0, 3)
+    assert again.position((Q,), Chain(HEAD).extend((Q,))).slot == 1
 
 
 def test_the_same_question_for_ever_is_not_kept_for_ever() -> None:

@@ -14,7 +14,6 @@ from grpo_practice.practice.merge import (
     apply,
     changes,
     merge,
-    numbered,
     pruned,
     votes,
     without_outvoted,
@@ -93,7 +92,7 @@ class Rehearsal:
             if status_of(group, truth=self.truth) == "scored":
                 at = GroupKey(1, step, step // 2, slot)
                 done.append(await distil(teacher, group, self.library, at))
-        cast = votes(numbered(done), [sample.id for sample in batch])
+        cast = votes(done, [sample.id for sample in batch])
         named = [(p.sample_id, p.operation) for p in cast]
         evidence = evidence_on(self.library, Past(), named)
         proposed = changes(cast)

@@ -4,7 +4,7 @@ import json
 import re
 from functools import cache
 
-from grpo_practice.llm.sim import spelt
+from grpo_practice.llm.sim import encode
 from grpo_practice.prompts import FINAL
 from grpo_practice.sim import World, answer
 from grpo_practice.sim.questions import questions
@@ -105,7 +105,7 @@ def test_a_stream_tells_the_thinking_too() -> None:
     messages = [{"role": "user", "content": SAMPLES[0].question}]
     body = {"messages": messages, "tools": tools, "stream": True}
     told = answer(body, WORLD)
-    kind, raw = spelt(json.dumps(body).encode(), told)
+    kind, raw = encode(json.dumps(body).encode(), told)
     events = [json.loads(e[6:]) for e in raw.decode().split("\n\n") if e.startswith("data: {")]
     deltas = [event["choices"][0]["delta"] for event in events]
     whole = told["choices"][0]["message"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.practice.merge import apply, labelled, numbered
+from grpo_practice.practice.merge import changes, edited, edits, votes
 from grpo_practice.store import Store, libraries, steps
 from grpo_practice.store.queries import past_votes
 from grpo_practice.store.records import GroupRow, Past, StepResult
@@ -46,9 +46,9 @@ class Run:
             for slot in range(len(groups))
         ]
         distilled = [Distilled(slot, operations=tuple(ops)) for slot, ops in enumerate(groups)]
-        made, numbered_groups = labelled(before, merged), numbered(distilled)
+        made = edits(before, merged, (), changes(votes(distilled, self.ids)))
         stats = {"mean_reward": reward}
-        result = StepResult(rows, numbered_groups, made, apply(before, made), stats)
+        result = StepResult(rows, distilled, made, edited(before, made), stats)
         return self.store.read(
             libraries.load, await self.store.close_practice(self.branch, step, result)
         )

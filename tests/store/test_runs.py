@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.errors import ConfigError, DataError, FingerprintError, StoreError
-from grpo_practice.practice.merge import apply, labelled
+from grpo_practice.practice.merge import edited, edits
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.store import Store, datasets, libraries, rollouts, steps
 from grpo_practice.store.check import check
@@ -30,12 +30,12 @@ from tests.store.helpers import planned, plans, spec, upload
 
 def result(library: Library, *merged: Operation, failed: str | None = None) -> StepResult:
     group = GroupRow(0, 1, 2, 2, 2, 2, 0.5, True, "distilled")
-    made = labelled(library, merged)
+    made = edits(library, merged)
     return StepResult(
         groups=[group],
         distilled=[Distilled(0, operations=tuple(merged))],
-        merged=made,
-        library=apply(library, made),
+        edits=made,
+        library=edited(library, made),
         stats={"mean_reward": 0.5},
         failed=failed,
     )
@@ -76,7 +76,7 @@ async def test_a_failed_closing_leaves_nothing(tmp_path: Path) -> None:
         twice = StepResult(
             groups=[*broken.groups, *broken.groups],
             distilled=broken.distilled,
-            merged=broken.merged,
+            edits=broken.edits,
             library=broken.library,
             stats={},
         )
@@ -110,7 +110,7 @@ async def test_a_step_is_not_closed_over_a_library_that_its_operations_do_not_ma
         bad = replace(good, library=spoil(good.library))
         with pytest.raises(StoreError, match="step 0 is not closed") as refused:
             await store.close_practice(branch, 0, bad)
-        assert "has to change its operations, too" in (refused.value.hint or "")
+        assert "has to change the edits, too" in (refused.value.hint or "")
         assert not store.read(steps.on_line, branch)[0].closed
         assert store.read(libraries.load, await store.close_practice(branch, 0, good)) == (
             good.library

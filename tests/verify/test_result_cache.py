@@ -4,10 +4,10 @@ from unittest.mock import patch
 
 import pytest
 
+from grpo_practice.processes import Pool, TimedOutError
 from grpo_practice.types import Sample
 from grpo_practice.verify import result_cache
 from grpo_practice.verify.math import Question
-from grpo_practice.verify.pool import Pool, TimedOutError
 from grpo_practice.verify.resolve import resolve
 from grpo_practice.verify.result_cache import Known
 from grpo_practice.verify.verifier import Verifier

@@ -1,12 +1,11 @@
 import sys
-from importlib import import_module
 
 import pytest
 import sympy
 from latex2sympy2_extended import latex2sympy2
 from math_verify.parser import LatexExtractionConfig, normalize_latex
 
-from grpo_practice.verify import pool, symbolic
+from grpo_practice.verify import symbolic
 from grpo_practice.verify.answers import Said, gold_texts, read_answer
 from grpo_practice.verify.cost_guard import too_costly
 from grpo_practice.verify.notation import notation
@@ -56,8 +55,3 @@ def test_warming_reads_every_kind() -> None:
     from grpo_practice.verify import warmup
 
     assert all(symbolic.readable(text) for kind in warmup._KINDS for text in kind)
-
-
-def test_what_workers_start_from_exists() -> None:
-    for name in pool._PRELOADED:  # the process they are copied from is silent about a wrong name
-        import_module(name)

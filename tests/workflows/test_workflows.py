@@ -28,7 +28,7 @@ def test_the_readme_has_these_commands_in_this_order(commands: tuple[str, ...]) 
     assert tuple(listed[start : start + len(commands)]) == commands
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_mathematics_with_a_python_tool(desk: Desk) -> None:
     played = play(desk, MATH)
     before, after = MATH[3:5], MATH[7:9]
@@ -49,7 +49,7 @@ def test_mathematics_with_a_python_tool(desk: Desk) -> None:
     assert not [raw for (raw,) in told if b"Error" in bytes(raw)]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_web_search(desk: Desk) -> None:
     played = play(desk, WEB)
     plain, practice, learnt = WEB[2], WEB[3], WEB[5]
@@ -80,7 +80,7 @@ def _nothing_is_paid_twice(played: Played) -> None:
     assert desk.services.asked() == asked
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("commands", "at_once"),
     [(MATH, 100), (WEB, 2 * 20)],  # rollouts of a step; on the web, two calls in one turn

@@ -1,5 +1,6 @@
-"""How a rollout is played: a question and a system prompt become an answer."""
+"""Agents: from a question and a system prompt to an answer."""
 
+import asyncio
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,24 +11,30 @@ from grpo_practice.types import Trajectory
 
 @dataclass(frozen=True, slots=True)
 class RolloutContext:
-    """What a rollout is played with."""
+    """The model, address and time of a rollout."""
 
     chat: AgentChat
-    """The agent's model."""
+    """Agent's model."""
     scope: Scope
-    """Where its calls are addressed."""
+    """Address of its calls."""
     limit_s: float
-    """The most seconds of its own model and tool calls."""
+    """Limit for the seconds of its own model and tool calls."""
 
 
 class Agent(Protocol):
-    """Plays one rollout.
+    """A way to play one rollout.
 
     Raises:
-        EndpointRefusedError: No request would be answered; the run stops. Whatever else goes
-            wrong is part of what it returns.
+        EndpointRefusedError: No request would be answered; the run stops. Any other failure is
+            part of what it returns.
     """
 
     async def __call__(self, question: str, system: str, context: RolloutContext) -> Trajectory:
         """Answer the question."""
         ...
+
+
+def being_cancelled() -> bool:
+    """Return True if this task is being cancelled; False if user code raised CancelledError."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0

@@ -1,4 +1,4 @@
-"""The time that a rollout has: its own, not what it waits for."""
+"""The time of a rollout: its own, not what it waits for."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -7,10 +7,10 @@ from time import monotonic
 
 
 class Clock:
-    """Counts a program's own time, beginning now.
+    """A stopwatch of a program's own time, beginning now.
 
-    It stands still while requests are under way; each then adds the seconds its answer took, stored
-    ones the seconds they once took. Requests that are made at once count once.
+    The clock stands still while requests are in flight. Each then adds the seconds of its answer;
+    a stored answer adds the seconds it once took. Simultaneous requests count once.
     """
 
     def __init__(self, limit_s: float) -> None:
@@ -28,7 +28,7 @@ class Clock:
 
     @contextmanager
     def asking(self) -> Iterator[Callable[[float], None]]:
-        """A request is under way for the block, which may say how many seconds it took."""
+        """Stop the clock for the block, a request, which may say how many seconds it took."""
         start = self._own = self.limit_s - self.left_s
         self._asking += 1
         self._idle.clear()
@@ -43,7 +43,7 @@ class Clock:
                 self._idle.set()
 
     async def over(self) -> None:
-        """Return once the limit is reached."""
+        """Wait until the limit is reached."""
         while True:
             await self._idle.wait()
             if (left_s := self.left_s) <= 0:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from grpo_practice.agents import RolloutContext
 from grpo_practice.agents.clock import Clock
-from grpo_practice.agents.simple import answer_of, failed, outcome_of, played
+from grpo_practice.agents.simple import answer_of, failed_trajectory, outcome_of, trajectory
 from grpo_practice.calls import Reply
 from grpo_practice.canonical import clean
 from grpo_practice.chat_server.proxy import Guest, Proxy
@@ -24,67 +24,67 @@ from grpo_practice.redact import redactor
 from grpo_practice.types import Trajectory
 
 API_KEY = "in-rollout"
-"""What programs are given for a key: the address itself says who asks."""
+"""API key that programs are given: the address itself says who asks."""
 GRACE_S = 5.0
 """Longest wait for a program that was told to end."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramContext:
-    """What a program is told besides question and system prompt."""
+    """The model, attempt and time limit, given to a program besides question and system prompt."""
 
     base_url: str
-    """Where it asks its model: an OpenAI-compatible address, for this rollout only."""
+    """OpenAI-compatible address of its model, for this rollout only."""
     api_key: str
-    """Sent nowhere; client libraries want one."""
+    """Placeholder, since client libraries want a key."""
     model: str
-    """The configured model."""
+    """Configured model."""
     attempt: int
-    """Which of the attempts at this question: 0, 1, …"""
+    """Number of the attempt at this question: 0, 1, …"""
     seed: int
-    """For whatever the program draws: the same where the rollout is gone on with."""
+    """Seed of random choices: the same when the rollout is resumed."""
     limit_s: float
-    """Seconds the rollout may take, waits for the endpoint not counted."""
+    """Seconds that the rollout may take, waits for the endpoint not counted."""
 
 
 class Program(Protocol):
     """The user's code, as it is called.
 
     Raises:
-        AgentError: It failed. Whatever it started has ended.
+        AgentError: The program failed. Whatever it started has ended.
     """
 
     async def __call__(self, question: str, system: str, context: ProgramContext) -> str:
-        """Its answer; '' where it has none. Ends soon when it is cancelled."""
+        """Return its answer, '' for none; end soon when cancelled."""
         ...
 
 
 class CustomAgent:
-    """Plays a rollout by running a program (an `Agent`).
+    """An `Agent` that runs a program, until the rollout's time is over.
 
-    What the program asks at its address goes through the ledger. It ends with the rollout's time.
+    The program's requests at its address go through the chat of the rollout.
 
     Args:
-        program: It.
-        proxy: Where it asks; being served.
-        notice: Told what a person should know.
+        program: Program to run.
+        proxy: Server of its address.
+        notice: Called with what a person should know.
     """
 
     def __init__(self, program: Program, proxy: Proxy, notice: Callable[[str], None]) -> None:
         self._program, self._proxy, self._notice = program, proxy, notice
-        self._deaf = False
+        self._noticed = False
 
     async def __call__(self, question: str, system: str, context: RolloutContext) -> Trajectory:
         """Answer the question.
 
         Raises:
-            GrpoPracticeError: Why no request of it was answered any more; the run stops.
+            GrpoPracticeError: No request of the program is answered any more; the run stops.
         """
         relay = Relay(context.chat)
         game = _Game(relay, context.limit_s)
         try:
             with self._proxy.address(Guest(context.chat.model, game.ask)) as url:
-                told = ProgramContext(
+                given = ProgramContext(
                     base_url=url,
                     api_key=API_KEY,
                     model=context.chat.model,
@@ -92,15 +92,15 @@ class CustomAgent:
                     seed=context.scope.seed(),
                     limit_s=context.limit_s,
                 )
-                answer = await self._ended(self._program(question, system, told), game)
+                answer = await self._run(self._program(question, system, given), game)
             return game.answered(answer)
         except (TimeoutError, AgentError) as e:
             return game.failed(e)
         finally:
             await relay.aclose()
 
-    async def _ended(self, program: Coroutine[Any, Any, str], game: "_Game") -> str:
-        """What the program answered. It has ended, also where it was not to go on."""
+    async def _run(self, program: Coroutine[Any, Any, str], game: "_Game") -> str:
+        """Return the program's answer. The program has ended, also after an error."""
         work = asyncio.create_task(program)
         over = asyncio.create_task(game.clock.over())
         try:
@@ -114,31 +114,32 @@ class CustomAgent:
             over.cancel()
             work.cancel()
             ended, deaf = await asyncio.wait((work,), timeout=GRACE_S)
-            _ = [task.exception() for task in ended if not task.cancelled()]  # it is looked at
-            if deaf and not self._deaf:
-                self._deaf = True
+            # Looked at: otherwise asyncio prints that an exception was never retrieved.
+            _ = [task.exception() for task in ended if not task.cancelled()]
+            if deaf and not self._noticed:
+                self._noticed = True
                 self._notice("the agent does not end when it is cancelled: it is left to itself")
 
 
 class _Game:
-    """One play of a rollout: what was asked in it, and what ended it."""
+    """One play of a rollout: its requests, and what ended it."""
 
     def __init__(self, relay: Relay, limit_s: float) -> None:
         self._relay, self.clock = relay, Clock(limit_s)
         self.stopped = asyncio.get_running_loop().create_future()
-        """Has what ended the play before the program did."""
+        """Error that ended the play before the program did."""
         self._lost: EndpointError | None = None
-        """Why the last request got no answer."""
+        """Error of the last request; None where it was answered."""
 
-    async def ask(self, asked: ChatRequest) -> Reply:
-        """The reply to what the program asks.
+    async def ask(self, request: ChatRequest) -> Reply:
+        """Answer a request of the program.
 
         Raises:
-            RequestError: There is none.
+            RequestError: There is no answer.
         """
         try:
             with self.clock.asking() as took:
-                reply = await self._relay(asked, limit_s=self.clock.left_s)
+                reply = await self._relay(request, limit_s=self.clock.left_s)
                 took(reply.seconds)
         except (RequestError, asyncio.CancelledError):
             raise
@@ -153,28 +154,32 @@ class _Game:
         return reply
 
     def answered(self, answer: str) -> Trajectory:
-        """The rollout with that answer."""
-        if self._lost is not None and not isinstance(
-            self._lost, ContextOverflowError | ContentFilterError
-        ):  # what it says is of a request that got no answer
-            return self._with(failed(self._lost, self.clock.limit_s, [], self._relay.replies), "")
+        """Return the trajectory with that answer."""
+        lost = self._lost
+        if lost is not None and not isinstance(lost, ContextOverflowError | ContentFilterError):
+            # The program answered without the reply it asked for: the endpoint is to blame.
+            return self._failed(lost)
         text = redactor.text(clean(answer))
         outcome, why = outcome_of(Reply({"role": "assistant", "content": text}))
-        return self._with(played(outcome, [], self._relay.replies, error=why), answer_of(text))
+        ended = trajectory(outcome, [], self._relay.replies, error=why)
+        return self._with_transcript(ended, answer_of(text))
 
     def failed(self, error: TimeoutError | AgentError) -> Trajectory:
-        """The rollout that ended without an answer: for what the endpoint did, where it did."""
-        why = self._lost if self._lost and isinstance(error, AgentError) else error
-        return self._with(failed(why, self.clock.limit_s, [], self._relay.replies), "")
+        """Return the trajectory without an answer, blamed on the endpoint where it failed last."""
+        return self._failed(self._lost if self._lost and isinstance(error, AgentError) else error)
 
-    def _with(self, ended: Trajectory, response: str) -> Trajectory:
-        said = self._relay.transcript
-        tools = sum(message.get("role") == "tool" for message in said)
-        return replace(ended, response=response, transcript=said, tool_calls=tools)
+    def _failed(self, error: TimeoutError | AgentError | EndpointError) -> Trajectory:
+        ended = failed_trajectory(error, self.clock.limit_s, [], self._relay.replies)
+        return self._with_transcript(ended, "")
+
+    def _with_transcript(self, ended: Trajectory, response: str) -> Trajectory:
+        messages = self._relay.transcript
+        tools = sum(message.get("role") == "tool" for message in messages)
+        return replace(ended, response=response, transcript=messages, tool_calls=tools)
 
 
 def _request_error(error: EndpointError) -> RequestError:
-    """Why a request got no answer, as its library knows such things."""
+    """Return the error answer that the program's client library understands."""
     if isinstance(error, ContextOverflowError):
         return RequestError(str(error), param="messages", code="context_length_exceeded")
     if isinstance(error, ContentFilterError):

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import threading
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -15,31 +16,32 @@ from typing import Any
 
 from typing_extensions import override
 
+from grpo_practice.agents import being_cancelled
 from grpo_practice.agents.custom_agents import GRACE_S, ProgramContext
 from grpo_practice.canonical import clean
 from grpo_practice.errors import AgentError
 from grpo_practice.text import brief, cut, visible
 
 MAX_OUTPUT = 2**20
-"""Bytes of an answer, and of all that a command prints."""
+"""Limit in bytes of an answer, and of all that a command prints."""
 SAID_CHARS = 2_000
-"""Characters that are kept of what a program says of its failure."""
+"""Characters that are kept of a program's own words about its failure."""
 ENDING_S = 0.2
-"""Seconds in which a thread whose rollout has ended may end by itself."""
+"""Seconds for a thread to end by itself after its rollout."""
 PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
-"""What a command gets of our environment. Keys are not among it."""
+"""Variables of our environment that a command gets; no keys."""
 
 
 class FunctionProgram:
-    """Calls `function(question, system, context)`.
+    """A `Program` that calls `function(question, system, context)`.
 
     An async function runs on the event loop and is cancelled. Any other runs in a thread of its
-    own, which nobody can end: it is left to itself, and `notice` says so once.
+    own, which cannot be stopped: it is left to itself, and `notice` says so once.
 
     Args:
-        name: As configured.
-        function: It.
-        notice: Told what a person should know.
+        name: Name of the function as configured.
+        function: Function to call.
+        notice: Called with what a person should know.
     """
 
     def __init__(
@@ -47,25 +49,25 @@ class FunctionProgram:
     ) -> None:
         self._name, self._function, self._notice = name, function, notice
         self._async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-            getattr(function, "__call__", None)  # noqa: B004 - its kind is asked
+            getattr(function, "__call__", None)  # noqa: B004 - an object may have an async call
         )
-        self._left = False
+        self._noticed = False
 
     async def __call__(self, question: str, system: str, context: ProgramContext) -> str:
-        """What it returns."""
+        """Return the function's answer."""
         given = (question, system, context)
         try:
             result = self._function(*given) if self._async else await self._in_thread(given)
             if inspect.isawaitable(result):
                 result = await result
         except asyncio.CancelledError:
-            if _being_cancelled():
+            if being_cancelled():
                 raise
             raise AgentError(f"{self._name} raised CancelledError") from None
         except KeyboardInterrupt:
             raise
         except BaseException as e:
-            raise AgentError(_said(f"{self._name} raised {type(e).__name__}{_line(e)}: {e}")) from e
+            raise _error(f"{self._name} raised {type(e).__name__}{_origin(e)}: {e}") from e
         return _answer(result, f"{self._name} returned")
 
     async def _in_thread(self, given: tuple[Any, ...]) -> Any:
@@ -78,53 +80,49 @@ class FunctionProgram:
 
         def work() -> None:
             try:
-                came: tuple[Any, BaseException | None] = (self._function(*given), None)
+                outcome: tuple[Any, BaseException | None] = (self._function(*given), None)
             except BaseException as e:  # noqa: BLE001 - it is raised where it is waited for
-                came = (None, e)
+                outcome = (None, e)
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(settle, *came)
+                loop.call_soon_threadsafe(settle, *outcome)
 
         run = contextvars.copy_context().run
         threading.Thread(target=run, args=(work,), daemon=True, name="agent").start()
         try:
-            await asyncio.wait((done,))  # which a cancellation leaves as it is
+            await asyncio.wait((done,))  # unlike `await done`, a cancellation leaves it pending
         except asyncio.CancelledError:
             try:
-                await asyncio.wait((done,), timeout=ENDING_S)  # one that just fails needs no word
+                await asyncio.wait((done,), timeout=ENDING_S)  # one that just fails needs no notice
             finally:
-                if not done.done():
-                    self._leave()
+                if not done.done() and not self._noticed:
+                    self._noticed = True
+                    self._notice(
+                        f"{self._name} was still running when its rollout ended; a thread cannot be"
+                        " stopped, so it goes on (an async function would be cancelled)"
+                    )
             raise
         result, error = done.result()
         if error is not None:
             raise error
         return result
 
-    def _leave(self) -> None:
-        if not self._left:
-            self._left = True
-            self._notice(
-                f"{self._name} was still running when its rollout ended; a thread cannot be"
-                " stopped, so it goes on (an async function would be cancelled)"
-            )
-
 
 class CommandProgram:
-    """Runs a command for each rollout: JSON on its stdin, JSON on its stdout.
+    """A `Program` that runs a command for each rollout: JSON on its stdin, JSON on its stdout.
 
-    It and all that it started are ended with the rollout. Its environment is its own: an address
-    and a key that serve this rollout, and no other key.
+    The command and all that it started end with the rollout. The environment has an address and a
+    key that serve this rollout, and no other key.
 
     Args:
-        command: The program and its arguments.
-        folder: Where it runs.
+        command: Program and arguments.
+        folder: Working directory.
     """
 
     def __init__(self, command: Sequence[str], folder: Path) -> None:
         self._command, self._folder = tuple(command), folder
 
     async def __call__(self, question: str, system: str, context: ProgramContext) -> str:
-        """The `answer` it prints."""
+        """Return the `answer` that it prints."""
         given, talk = {"question": question, "system": system} | asdict(context), _Talk()
         starting = asyncio.create_task(self._start(context, talk))
         try:
@@ -136,8 +134,8 @@ class CommandProgram:
             stdin.write_eof()
             await asyncio.wait((talk.exited, talk.flooded), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            # A start that is itself cancelled kills the process alone, not what that has started,
-            # and then waits until nobody holds its pipes any more.
+            # Not cancelled but waited for: asyncio would kill the process alone, not what it has
+            # started, and then wait until nobody holds its pipes any more.
             await asyncio.wait((starting,))
             if starting.exception() is None:
                 await _end(starting.result(), talk)
@@ -162,21 +160,19 @@ class CommandProgram:
             raise AgentError(f"{name} printed more than {MAX_OUTPUT // 1024:,} KiB")
         if code:
             how = f"was ended by {_signal(-code)}" if code < 0 else f"ended with exit code {code}"
-            raise AgentError(_said(f"{name} {how}{talk.complaint}"))
+            raise _error(f"{name} {how}{talk.complaint}")
         try:
             result = json.loads(_last_line(bytes(talk.out).decode()))
         except (ValueError, RecursionError):
             shown = brief(talk.out.decode(errors="replace"), 200) or "nothing"
-            raise AgentError(
-                _said(f'{name} printed {shown}, not {{"answer": "…"}}{talk.complaint}')
-            ) from None
+            raise _error(f'{name} printed {shown}, not {{"answer": "…"}}{talk.complaint}') from None
         if not isinstance(result, dict) or "answer" not in result:
-            raise AgentError(_said(f'{name} printed JSON without "answer"{talk.complaint}'))
+            raise _error(f'{name} printed JSON without "answer"{talk.complaint}')
         return _answer(result["answer"], f"{name} printed the answer")
 
 
 class _Talk(asyncio.SubprocessProtocol):
-    """What a process says."""
+    """The output of a process, and its end."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
@@ -185,13 +181,13 @@ class _Talk(asyncio.SubprocessProtocol):
 
     @property
     def complaint(self) -> str:
-        """The end of what it wrote to stderr, to be put behind a sentence; '' for nothing."""
+        """End of its stderr, to be put behind a sentence; '' for nothing."""
         text = visible(self._err.decode(errors="replace")).strip()
         return f": {text}" if text else ""
 
     @override
     def pipe_data_received(self, fd: int, data: bytes | str) -> None:
-        """Keep it, as far as it is wanted."""
+        """Keep the end of stderr, and stdout up to its limit."""
         assert isinstance(data, bytes)
         if fd == 2:
             self._err = (self._err + data)[-SAID_CHARS:]
@@ -202,17 +198,17 @@ class _Talk(asyncio.SubprocessProtocol):
 
     @override
     def process_exited(self) -> None:
-        """It has ended; what it started may not have."""
+        """Note its end; what it started may still run."""
         self.exited.set_result(None)
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        """All was read that it wrote."""
+        """Note that all its output was read."""
         self.closed.set_result(None)
 
 
 def environment(context: ProgramContext, ours: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a command: programs that ask a model by themselves ask the right one."""
+    """Return the environment of a command, so that OpenAI clients find the rollout's model."""
     kept = {name: ours[name] for name in PASSED if name in ours}
     return kept | {
         "OPENAI_BASE_URL": context.base_url,
@@ -223,7 +219,7 @@ def environment(context: ProgramContext, ours: Mapping[str, str]) -> dict[str, s
 
 
 async def _end(transport: asyncio.SubprocessTransport, talk: _Talk) -> None:
-    """The process and all in its group have ended, and what they wrote was read."""
+    """End the process and all in its group, and read their output."""
     group = transport.get_pid()
     try:
         if not talk.exited.done():
@@ -243,11 +239,7 @@ def _kill(group: int, number: signal.Signals) -> None:
 
 
 def _answer(value: Any, what: str) -> str:
-    """The answer as text; '' for None.
-
-    Raises:
-        AgentError: It is something else, or too long.
-    """
+    """Return the answer as text, '' for None; raise AgentError for anything else."""
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -258,7 +250,7 @@ def _answer(value: Any, what: str) -> str:
 
 
 def _last_line(text: str) -> str:
-    """The text where it is JSON as a whole, else its last line that is not empty."""
+    """Return the text where it is JSON as a whole, else its last line that is not empty."""
     try:
         json.loads(text)
     except ValueError:
@@ -267,21 +259,16 @@ def _last_line(text: str) -> str:
     return text
 
 
-def _said(text: str) -> str:
-    return cut(clean(text), SAID_CHARS + 500)
+def _error(text: str) -> AgentError:
+    return AgentError(cut(clean(text), SAID_CHARS + 500))
 
 
-def _line(error: BaseException) -> str:
-    """Where in the user's file it was raised, or in what that calls."""
-    trace = error.__traceback__
-    frames = []
-    while trace is not None:
-        frames.append(trace)
-        trace = trace.tb_next
-    theirs = [f for f in frames if f.tb_frame.f_code.co_filename != __file__]
-    if not theirs:
-        return ""
-    return f" at {Path(theirs[0].tb_frame.f_code.co_filename).name}:{theirs[0].tb_lineno}"
+def _origin(error: BaseException) -> str:
+    """Return the outermost place in the user's code that raised it."""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_filename != __file__:
+            return f" at {Path(frame.f_code.co_filename).name}:{line}"
+    return ""
 
 
 def _signal(number: int) -> str:
@@ -289,8 +276,3 @@ def _signal(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-def _being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0

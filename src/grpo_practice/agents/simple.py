@@ -15,49 +15,46 @@ from grpo_practice.types import Outcome, Trajectory
 
 
 async def play_simple(question: str, system: str, context: RolloutContext) -> Trajectory:
-    """What the model answered, and what kind of answer that is.
-
-    An empty answer is asked for once more, as a deliberate resample; then it is the answer.
-    """
-    messages, replies = opening(question, system), list[Reply]()
+    """Ask once; an empty answer is asked for once more, as a deliberate resample."""
+    messages, replies = opening_messages(question, system), list[Reply]()
     try:
         replies.append(await context.chat(messages, limit_s=context.limit_s))
         if outcome_of(replies[0])[0] == "empty":
             left = context.limit_s - replies[0].seconds
             replies.append(await context.chat(messages, r=1, limit_s=left))
     except (TimeoutError, AgentError, EndpointError) as e:
-        return failed(e, context.limit_s, messages, replies)
+        return failed_trajectory(e, context.limit_s, messages, replies)
     outcome, why = outcome_of(replies[-1])
-    return played(outcome, messages, replies, error=why)
+    return trajectory(outcome, messages, replies, error=why)
 
 
-def opening(question: str, system: str) -> list[Message]:
-    """How a conversation begins."""
+def opening_messages(question: str, system: str) -> list[Message]:
+    """Return the first messages of a conversation."""
     messages: list[Message] = [{"role": "user", "content": question}]
     return [{"role": "system", "content": system}, *messages] if system else messages
 
 
-def failed(
+def failed_trajectory(
     error: TimeoutError | AgentError | EndpointError,
     limit_s: float,
     messages: Sequence[Message],
     replies: Sequence[Reply],
 ) -> Trajectory:
-    """The rollout that a call ended without an answer."""
+    """Return the trajectory that an error ended without an answer."""
     match error:
         case TimeoutError():
             spent = f"no answer within {limit_s:g} s of the rollout's own time"
-            return played("limit", messages, replies, reason="time", error=spent)
+            return trajectory("limit", messages, replies, reason="time", error=spent)
         case ContextOverflowError():
-            return played("context_overflow", messages, replies, error=str(error))
+            return trajectory("context_overflow", messages, replies, error=str(error))
         case ContentFilterError():
-            return played("content_filter", messages, replies, error=str(error))
+            return trajectory("content_filter", messages, replies, error=str(error))
         case _:
             reason = "agent" if isinstance(error, AgentError) else "provider"
-            return played("error", messages, replies, reason=reason, error=str(error))
+            return trajectory("error", messages, replies, reason=reason, error=str(error))
 
 
-def played(
+def trajectory(
     outcome: Outcome,
     messages: Sequence[Message],
     replies: Sequence[Reply],
@@ -65,7 +62,7 @@ def played(
     reason: str | None = None,
     error: str | None = None,
 ) -> Trajectory:
-    """The rollout as it ended: with what the last reply says, where that is an answer."""
+    """Return the trajectory as it ended, with the text of the last reply if that is an answer."""
     last = [replies[-1].message] if replies else []
     answered = outcome in ("ok", "truncated", "content_filter")
     return Trajectory(
@@ -81,7 +78,7 @@ def played(
 
 
 def outcome_of(reply: Reply) -> tuple[Outcome, str | None]:
-    """What kind of answer a reply is, and why when it is not a plain one."""
+    """Return what kind of answer a reply is, and why when it is not a plain one."""
     refusal = reply.message.get("refusal")
     if isinstance(refusal, str) and refusal.strip():
         return "refused", refusal
@@ -94,5 +91,5 @@ def outcome_of(reply: Reply) -> tuple[Outcome, str | None]:
 
 
 def answer_of(text: str) -> str:
-    """The text outside of `<think>` blocks; '' when one is never closed."""
+    """Return the text outside of `<think>` blocks; '' when one is never closed."""
     return (strip_think(text) or "").strip()

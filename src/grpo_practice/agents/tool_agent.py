@@ -8,7 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from grpo_practice.agents import RolloutContext
-from grpo_practice.agents.simple import answer_of, failed, opening, outcome_of, played
+from grpo_practice.agents.simple import (
+    answer_of,
+    failed_trajectory,
+    opening_messages,
+    outcome_of,
+    trajectory,
+)
 from grpo_practice.calls import (
     Message,
     Reply,
@@ -23,19 +29,19 @@ from grpo_practice.prompts import FINAL
 from grpo_practice.types import Trajectory
 
 Open = Callable[[Scope], AbstractAsyncContextManager[Tools]]
-"""The tools for one play of a rollout."""
+"""Function that opens the tools for one play of a rollout."""
 
 
 class ToolAgent:
-    """Plays a rollout turn by turn (an `Agent`).
+    """An `Agent` that calls tools, turn by turn.
 
     Every tool call of a turn is made, all at once, and has exactly one result, in order. At
     `max_turns` the model is asked for its answer once, without tools, and the outcome is `limit`.
 
     Args:
-        tools: Opens them for a rollout.
-        max_turns: Most model calls with tools.
-        stop_at: The result of one of these tools is the answer.
+        tools: Opens the tools for a rollout.
+        max_turns: Limit of model calls with tools.
+        stop_at: Names of tools whose result is the answer.
     """
 
     def __init__(self, tools: Open, *, max_turns: int, stop_at: Collection[str] = ()) -> None:
@@ -44,7 +50,7 @@ class ToolAgent:
     async def __call__(self, question: str, system: str, context: RolloutContext) -> Trajectory:
         """Answer the question."""
         async with self._tools(context.scope) as tools:
-            game = _Game(context, tools, opening(question, system))
+            game = _Game(context, tools, opening_messages(question, system))
             try:
                 for _ in range(self._max_turns):
                     if not await game.ask():
@@ -64,27 +70,27 @@ class _Game:
     def __init__(self, context: RolloutContext, tools: Tools, messages: list[Message]) -> None:
         self._context, self._tools = context, tools
         self.messages = messages
-        """What the next request begins with."""
-        self._asked = 0
-        """How many of them the last reply answers: with it they are the transcript, as stored."""
+        """Messages of the next request."""
+        self._answered = 0
+        """Number of messages that the last reply answers; with it they are the transcript."""
         self.replies = list[Reply]()
         self._results = list[ToolResult]()
         self._turns = 0
         self._tools_s = 0.0
-        """Seconds of the tools' own; those that were called at once count once."""
+        """Seconds of tool calls; simultaneous ones count once."""
 
     @property
     def _left_s(self) -> float:
         return self._context.limit_s - sum(r.seconds for r in self.replies) - self._tools_s
 
     async def ask(self) -> bool:
-        """The model has replied; True when it calls tools. An empty reply is asked for again."""
+        """Ask the model, twice if the reply is empty; return True when it calls tools."""
         for r in range(2):
             reply = await self._context.chat(
                 self.messages, tools=self._tools.schemas, r=r, limit_s=self._left_s
             )
             self.replies.append(reply)
-            self._asked = len(self.messages)
+            self._answered = len(self.messages)
             if calls_in(reply.message):
                 return outcome_of(reply)[0] not in ("refused", "content_filter")
             if outcome_of(reply)[0] != "empty":
@@ -92,23 +98,23 @@ class _Game:
         return False
 
     async def call(self) -> list[tuple[str, ToolResult]]:
-        """Each tool the last reply calls has its result, and the model will read it."""
+        """Call the tools of the last reply; return names and results, which the model will read."""
         self._turns += 1
-        message, calls = identified(self.replies[-1].message)
+        message, calls = with_call_ids(self.replies[-1].message)
         functions = [f if isinstance(f := call.get("function"), dict) else {} for call in calls]
         names = [str(function.get("name") or "") for function in functions]
         left = self._left_s
-        found = await asyncio.gather(
+        outcomes = await asyncio.gather(
             *(
                 self._tools(name, _arguments(function), limit_s=left)
                 for name, function in zip(names, functions, strict=True)
             ),
-            return_exceptions=True,  # whatever one comes to, the others may have been paid for
+            return_exceptions=True,  # whatever one comes to, the others may have been paid
         )
-        results = [result for result in found if isinstance(result, ToolResult)]
+        results = [result for result in outcomes if isinstance(result, ToolResult)]
         self._results += results
         self._tools_s += max((r.seconds for r in results), default=0.0)
-        errors = [e for e in found if isinstance(e, BaseException)]
+        errors = [e for e in outcomes if isinstance(e, BaseException)]
         if errors:  # one that stops the run comes before one that ends the rollout
             raise min(errors, key=lambda e: isinstance(e, TimeoutError | StepError))
         self.messages.append(message)
@@ -119,31 +125,32 @@ class _Game:
         return list(zip(names, results, strict=True))
 
     async def forced(self) -> Trajectory:
-        """The model was asked for its answer once, without tools."""
+        """Ask the model for its answer once, without tools."""
         self.messages.append({"role": "user", "content": FINAL})
         self.replies.append(await self._context.chat(self.messages, limit_s=self._left_s))
         turns = f"it had called tools in each of its {self._turns} turns"
-        ended = played("limit", self.messages, self.replies, reason="turns", error=turns)
-        return self.played(replace(ended, response=answer_of(self.replies[-1].content)))
+        ended = trajectory("limit", self.messages, self.replies, reason="turns", error=turns)
+        return self._with_tools(replace(ended, response=answer_of(self.replies[-1].content)))
 
     def answered(self) -> Trajectory:
-        """The last reply is the answer."""
+        """Return the trajectory whose answer is the last reply."""
         outcome, why = outcome_of(self.replies[-1])
-        return self.played(played(outcome, self.messages, self.replies, error=why))
+        return self._with_tools(trajectory(outcome, self.messages, self.replies, error=why))
 
     def stopped(self, text: str) -> Trajectory:
-        """A tool's result is the answer."""
-        ended = played("ok", self.messages[: self._asked], self.replies)
-        told = ended_by_tool(ended.transcript, text)
-        return self.played(replace(ended, response=text, transcript=told))
+        """Return the trajectory whose answer is a tool's result."""
+        ended = trajectory("ok", self.messages[: self._answered], self.replies)
+        transcript = ended_by_tool(ended.transcript, text)
+        return self._with_tools(replace(ended, response=text, transcript=transcript))
 
     def failed(self, error: TimeoutError | AgentError | EndpointError) -> Trajectory:
-        """A call ended it."""
-        asked = self.messages[: self._asked] if self.replies else self.messages
-        return self.played(failed(error, self._context.limit_s, asked, self.replies))
+        """Return the trajectory that an error ended."""
+        messages = self.messages[: self._answered] if self.replies else self.messages
+        ended = failed_trajectory(error, self._context.limit_s, messages, self.replies)
+        return self._with_tools(ended)
 
-    def played(self, ended: Trajectory) -> Trajectory:
-        """With what the tools took."""
+    def _with_tools(self, ended: Trajectory) -> Trajectory:
+        """Return the trajectory with the time and cost of its tool calls."""
         return replace(
             ended,
             tool_calls=len(self._results),
@@ -153,13 +160,13 @@ class _Game:
 
 
 def calls_in(message: Mapping[str, Any]) -> list[Message]:
-    """The tool calls of an assistant message."""
+    """Return the tool calls of an assistant message."""
     calls = message.get("tool_calls")
     return [c for c in calls if isinstance(c, dict)] if isinstance(calls, list) else []
 
 
-def identified(message: Message) -> tuple[Message, list[Message]]:
-    """The message and its calls, each call under an id of its own; as it is where that holds."""
+def with_call_ids(message: Message) -> tuple[Message, list[Message]]:
+    """Return a message and its calls, with ids of our own where they are missing or doubled."""
     calls = calls_in(message)
     ids = [call.get("id") for call in calls]
     if all(isinstance(i, str) and i for i in ids) and len(set(ids)) == len(ids):
@@ -169,7 +176,7 @@ def identified(message: Message) -> tuple[Message, list[Message]]:
 
 
 def _arguments(function: Mapping[str, Any]) -> str:
-    """As text, also from an endpoint that sends them parsed."""
+    """Return the arguments as text, also from an endpoint that sends them parsed."""
     given: object = function.get("arguments")
     if isinstance(given, str):
         return given

@@ -1,4 +1,4 @@
-"""The agent to ship: what was measured, read back from the records of its run."""
+"""The agent to ship: the one that was measured, read back from the records of its run."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from grpo_practice.export.enhanced_agent import ExportedAgent, Measured, Provena
 from grpo_practice.export.render import Files, render, render_files
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.redact import REDACTED
-from grpo_practice.reports.run_reports import KnownScore, measured, measured_with
+from grpo_practice.reports.known_scores import KnownScore, measured, measured_with
 from grpo_practice.store import Store, libraries
 from grpo_practice.store.queries import references, runs
 from grpo_practice.store.run_names import eval_name
@@ -43,7 +43,7 @@ def export_files(store: Store, ref: str | None, step: str, format: str) -> Files
 
 
 def exported(store: Store, found: LibraryRef) -> ExportedAgent:
-    """The agent that played with this library.
+    """Return the agent that played with this library.
 
     Raises:
         ConfigError: Its instructions are not on record byte for byte.
@@ -70,12 +70,12 @@ def exported(store: Store, found: LibraryRef) -> ExportedAgent:
 
 
 def _toolkit(kit: Toolkit) -> dict[str, Any]:
-    """The toolkit as it stands in a config, what it has by default left out."""
+    """Return the toolkit as it stands in a config, without its defaults."""
     return {"mode": kit.mode, **kit.model_dump(exclude_defaults=True)}
 
 
 def _more(config: AgentConfig) -> dict[str, Any]:
-    """What an agent's config has beside what all have."""
+    """Return the keys of an agent's config that not every agent has."""
     more: dict[str, Any] = {}
     if config.stop_at_tool_names:
         more["stop_at_tool_names"] = list(config.stop_at_tool_names)
@@ -104,11 +104,11 @@ def _evidence(known: KnownScore | None) -> Measured | None:
 
 
 def _check_prompt(store: Store, found: LibraryRef, instructions: str) -> None:
-    """What is shipped is what was played: the prompt of a rollout must come out again."""
-    told = store.read(references.any_system_prompt, found.branch)
+    """Raise unless the prompt of a rollout comes out again: what is shipped is what was played."""
+    played = store.read(references.any_system_prompt, found.branch)
     if (
-        told is not None
-        and system_prompt(instructions, store.read(libraries.load, told[1])) != told[0]
+        played is not None
+        and system_prompt(instructions, store.read(libraries.load, played[1])) != played[0]
     ):
         raise ConfigError(
             f"the instructions on record for {found.run} are not, byte for byte, what its "
@@ -118,7 +118,7 @@ def _check_prompt(store: Store, found: LibraryRef, instructions: str) -> None:
 
 
 def _nested(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """The agent's part of a flat identity, as the mapping it was."""
+    """Return the agent's part of a flat identity, as the mapping it was."""
     out: dict[str, Any] = {}
     for key, value in identity.items():
         if key.startswith(_AGENT):
@@ -131,7 +131,7 @@ def _nested(identity: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _timeout(config_text: str) -> Any:
-    """`extra_args.timeout` as it was configured; None when it was not."""
+    """Return `extra_args.timeout` as it was configured; None when it was not."""
     part = parse_yaml(config_text, "the stored config")
     for name in ("evaluation", "agent", "model", "model_settings", "extra_args"):
         part = part.at(name)
@@ -139,7 +139,7 @@ def _timeout(config_text: str) -> Any:
 
 
 def _without_secrets(value: Any, key: str, left_out: list[str]) -> Any:
-    """The value without what was hidden in it; the keys of that are added to `left_out`."""
+    """Return the value without what was hidden in it, whose keys are added to `left_out`."""
     if not isinstance(value, dict):
         return value
     kept = {}

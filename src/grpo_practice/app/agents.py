@@ -9,13 +9,13 @@ from grpo_practice.agents import Agent
 from grpo_practice.agents.simple import play_simple
 from grpo_practice.agents.tool_agent import ToolAgent
 from grpo_practice.app.clients import Models
+from grpo_practice.app.python_objects import AgentFunction
 from grpo_practice.app.session import OpenRun
 from grpo_practice.calls import Chat, Scope
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.tools import McpToolkit, PythonToolkit, SearchToolkit, Toolkit
 from grpo_practice.errors import ConfigError
-from grpo_practice.events import Notice
 from grpo_practice.tools import Tool
 from grpo_practice.tools.toolbox import Toolbox
 
@@ -27,15 +27,20 @@ UNCONFINED = (
 
 @asynccontextmanager
 async def open_agent(
-    config: AgentConfig, models: Models, run: OpenRun, folder: Path
+    config: AgentConfig,
+    models: Models,
+    run: OpenRun,
+    folder: Path,
+    function: AgentFunction | None = None,
 ) -> AsyncIterator[Agent]:
-    """What plays the rollouts of a run; its tools are closed with the block.
+    """Open the agent that plays the rollouts of a run; its tools are closed with the block.
 
     Args:
         config: The agent.
         models: Where tools that ask a model get theirs.
         run: The run that the tools' calls belong to.
         folder: What paths in the config are relative to.
+        function: The function that plays, where it is an object of this process.
 
     Raises:
         ConfigError: A tool, or the program that plays, cannot be had as the config asks.
@@ -43,7 +48,8 @@ async def open_agent(
     if config.type != "simple":
         from grpo_practice.app.custom_agent import open_own
 
-        async with open_own(config, folder, lambda text: run.emit(Notice(text))) as agent:
+        plays = function.function if function else None
+        async with open_own(config, folder, run.notice, plays) as agent:
             yield agent
         return
     if not config.toolkits:
@@ -55,23 +61,23 @@ async def open_agent(
             opened = await open_toolkit(toolkit, partial(models.chats, caller="teacher"), folder)
             tools += chosen(name, toolkit, await stack.enter_async_context(opened))
             if isinstance(toolkit, PythonToolkit) and toolkit.config.backend == "subprocess":
-                run.emit(Notice(UNCONFINED))
+                run.notice(UNCONFINED)
         for runs_in in dict.fromkeys(tool.runs_in for tool in tools):
             names = ", ".join(tool.name for tool in tools if tool.runs_in == runs_in)
-            run.emit(Notice(f"tools: {names} ({runs_in})"))
+            run.notice(f"tools: {names} ({runs_in})")
         check_stop(config.stop_at_tool_names, tools)
         box = Toolbox(tools, run.ledger, run.emit)
         yield ToolAgent(box.open, max_turns=config.max_turns, stop_at=config.stop_at_tool_names)
 
 
 ModelOpener = Callable[[ModelConfig], Awaitable[Callable[[Scope], Chat]]]
-"""Gives a tool its model."""
+"""Opener of the model that a tool asks."""
 
 
 async def open_toolkit(
     toolkit: Toolkit, reader: ModelOpener, folder: Path
 ) -> AbstractAsyncContextManager[list[Tool]]:
-    """Its tools, once the context is entered; then a ConfigError says why it cannot be had."""
+    """Return a context that opens the toolkit's tools, or raises a ConfigError as it is entered."""
     match toolkit:
         case PythonToolkit():
             from grpo_practice.tools.python import open_python
@@ -89,7 +95,7 @@ async def open_toolkit(
 
 
 def check_stop(names: Iterable[str], tools: Sequence[Tool]) -> None:
-    """Nothing when each of them is a tool.
+    """Raise unless each of these names is a tool.
 
     Raises:
         ConfigError: One is not, so that no rollout would ever stop at it.
@@ -104,7 +110,7 @@ def check_stop(names: Iterable[str], tools: Sequence[Tool]) -> None:
 
 
 def chosen(name: str, toolkit: Toolkit, tools: list[Tool]) -> list[Tool]:
-    """Those of the toolkit's tools that are activated, in the order the config names them.
+    """Return the toolkit's activated tools, in the order in which the config names them.
 
     Raises:
         ConfigError: It has no such tool.

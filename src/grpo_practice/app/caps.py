@@ -15,11 +15,11 @@ from grpo_practice.store.queries import spending
 from grpo_practice.store.queries.spending import Lost, Spent
 
 UNKNOWN = Usage(ASSUMED_OUT, None, ASSUMED_OUT)
-"""What a call is taken for whose tokens nobody counted, where no other call can stand for it."""
+"""Usage assumed for a call whose tokens nobody counted, where no other call can stand for it."""
 
 
 def admission(store: Store, run: str, config: RunConfig, caps: Caps, command: str) -> Admission:
-    """The door of a command on this run: with what was spent on it, if there are caps.
+    """Return the gate of a command on this run; with caps, it knows what was spent so far.
 
     What earlier commands spent counts, over all branches, and that of the runs it made. A call
     that may have been billed without telling its tokens counts as the largest of its stage.
@@ -49,25 +49,25 @@ class _PriceBook:
 
     def __init__(self, config: RunConfig) -> None:
         self._prices = Prices(config.evaluation.prices)
-        self._asked = dict[tuple[str, str], Price]()
+        self._by_place = dict[tuple[str, str], Price]()
         for model in config.models.values():
             _, endpoint = endpoint_of(model, prices=self._prices)
             for url in endpoint.base_urls:
                 name = model.model_provider.model
-                self._asked[name, host(url)] = self._known(name, url, endpoint.price(name, url))
+                self._by_place[name, host(url)] = self._known(name, url, endpoint.price(name, url))
 
-    def of(self, row: Spent) -> Price:
-        """The price of calls that were made."""
+    def price_of(self, row: Spent) -> Price:
+        """Return the price of calls that were made."""
         where = row.answered_by.rpartition("@")[2]
-        if (row.name, where) in self._asked:
-            return self._asked[row.name, where]
+        if (row.name, where) in self._by_place:
+            return self._by_place[row.name, where]
         url = f"https://{where}/v1"
-        found = self._prices.of(row.name, url, simulated=where == host(SIM_URL))
+        found = self._prices.find(row.name, url, simulated=where == host(SIM_URL))
         return self._known(row.name, url, found)
 
     def dearest(self) -> int:
-        """Micro-dollars of a call of which nothing is known, to whichever model."""
-        return max(price.cost_micro(UNKNOWN) or 0 for price in self._asked.values())
+        """Return the most micro-dollars that a call to any of the models may have cost."""
+        return max(price.cost_micro(UNKNOWN) or 0 for price in self._by_place.values())
 
     def _known(self, name: str, url: str, price: Price | None) -> Price:
         if price is None or price.cost_micro(UNKNOWN) is None:
@@ -93,7 +93,7 @@ def _tokens(spent: Sequence[Spent], lost: Sequence[Lost]) -> int:
 def _micro(book: _PriceBook, spent: Sequence[Spent], lost: Sequence[Lost]) -> int:
     largest, total = dict[str, int](), 0
     for row in spent:
-        price = book.of(row) if row.unpriced.tokens_in or row.uncounted else None
+        price = book.price_of(row) if row.unpriced.tokens_in or row.uncounted else None
         unknown = row.most_micro or (price.cost_micro(UNKNOWN) or 0 if price else 0)
         largest[row.stage] = max(largest.get(row.stage, 0), unknown)
         known = (price.cost_micro(row.unpriced) or 0) if price else 0

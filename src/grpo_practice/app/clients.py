@@ -25,13 +25,13 @@ SIM_URL = "http://simulated/v1"
 """Never resolved: the simulated endpoint answers in process."""
 
 LISTED = Prices({})
-"""Nobody has said what anything costs."""
+"""Prices without any from a configuration."""
 
 Caller = Literal["student", "teacher", "judge"]
 
 
 class Models:
-    """Opens chats for the three roles; an async context that owns the connections.
+    """The chats of the three roles; an async context that owns the connections.
 
     Student and teacher share one limit per endpoint, the teacher going first; the judge has its
     own.
@@ -74,7 +74,7 @@ class Models:
     async def chats(
         self, config: ModelConfig, caller: Caller, *, later: bool = False
     ) -> Callable[[Scope], AgentChat]:
-        """Opens a conversation with this model at a scope, with the ledger behind it.
+        """Return what opens a conversation with this model at a scope, with the ledger behind it.
 
         `later`: its requests wait for all others.
 
@@ -95,23 +95,25 @@ class Models:
         if key not in self._clients:
             from grpo_practice.llm.client import Client
 
+            transport = None
+            if config.model_provider.simulated:
+                from grpo_practice.llm.sim import SimTransport
+
+                transport = SimTransport()
             limit = self._limits.setdefault((pool, endpoint.base_urls), Limit(self._most[pool]))
             client = Client(
                 endpoint,
                 limit,
                 notice=lambda text: self._emit(Notice(text)),
                 admission=self._admission,
-                transport=_transport(config),
+                transport=transport,
             )
             self._clients[key] = await self._stack.enter_async_context(client)
         return self._clients[key]
 
 
 def load_client() -> None:
-    """What sends requests is imported: half a second that no event loop has to wait for.
-
-    A forecast sends nothing, so it goes without.
-    """
+    """Import what sends requests: half a second that no event loop should stand still for."""
     from grpo_practice.llm.http import certificates
 
     import_module("grpo_practice.llm.client")
@@ -120,7 +122,7 @@ def load_client() -> None:
 
 
 def endpoint_of(config: ModelConfig, prices: Prices = LISTED) -> tuple[dict[str, Any], Endpoint]:
-    """The params of every request to a model, and the endpoint they go to.
+    """Return the params of every request to a model, and the endpoint they go to.
 
     Raises:
         ConfigError: A setting is impossible.
@@ -140,14 +142,6 @@ def endpoint_of(config: ModelConfig, prices: Prices = LISTED) -> tuple[dict[str,
         requests_per_minute=provider.requests_per_minute,
         tokens_per_minute=provider.tokens_per_minute,
         key_name=provider.key_origin or "agent.model.model_provider.api_key",
-        price=partial(prices.of, simulated=provider.simulated),
+        price=partial(prices.find, simulated=provider.simulated),
     )
     return params, endpoint
-
-
-def _transport(config: ModelConfig) -> Any:
-    if not config.model_provider.simulated:
-        return None
-    from grpo_practice.llm.sim import SimTransport
-
-    return SimTransport()

@@ -1,12 +1,17 @@
-"""Which configuration a command uses: a file, the latest run's own, or flags alone."""
+"""The configuration and the run that a request means: a file's, the latest run's, or its own."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from grpo_practice.app.specs import ConfigSource, EvalRequest, EvalTarget
+from pydantic import BaseModel, SecretStr
+
+from grpo_practice.app.library_refs import library_of
+from grpo_practice.app.python_objects import PythonObjects
+from grpo_practice.app.request import ConfigInput, EvalRequest, PracticeRequest
+from grpo_practice.app.specs import EvalTarget
 from grpo_practice.config import (
-    Environment,
     EvalConfig,
     Loaded,
     PracticeConfig,
@@ -16,50 +21,71 @@ from grpo_practice.config import (
     load_practice,
     load_practice_text,
 )
+from grpo_practice.config.reading.compose import Override
+from grpo_practice.config.reading.discover import Command
+from grpo_practice.config.reading.yaml_reader import Tree, parse_yaml
+from grpo_practice.config.schema.provider import WORKED_OUT
 from grpo_practice.errors import ConfigError
 from grpo_practice.store import Store, branches, steps
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import Branch, RunRow
-from grpo_practice.store.run_names import eval_name
+from grpo_practice.store.run_names import eval_name, library_variant
+from grpo_practice.types import Library
+
+EvalOf = tuple[Loaded[EvalConfig], EvalTarget]
+"""An evaluation's configuration, and the run that it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class EvalFlags:
-    """What `eval` was given beside its config; each one makes a run of its own name."""
+def config_file(config: ConfigInput, command: Command) -> Path | Tree:
+    """Return the file that a configuration is in, or else what it would hold.
 
-    agent: Path | None = None
-    model: str | None = None
-    verify: str | None = None
-
-    @property
-    def variants(self) -> list[str]:
-        """The parts these flags add to the run's name."""
-        named = [("model", self.model), ("verify", self.verify)]
-        parts = [f"{key}={value}" for key, value in named if value]
-        return ([self.agent.stem] if self.agent else []) + parts
-
-    @property
-    def overrides(self) -> list[str]:
-        """The same as overrides of the config."""
-        keys = [("agent.model.model_provider.model", self.model), ("verify", self.verify)]
-        return [f"{key}={quoted(value)}" for key, value in keys if value]
+    Raises:
+        ConfigError: There is no such file, or the text is no YAML.
+    """
+    match config:
+        case str() if "\n" in config:
+            return parse_yaml(config, "the config")
+        case str():
+            return find_config(config, command)
+        case Path():
+            return config
+        case Mapping():
+            return Tree(dict(config))
+        case _:
+            return Tree(_as_written(config))
 
 
-def quoted(value: str) -> str:
-    """The text as an override's value that is read as this text and nothing else."""
-    return "'" + value.replace("'", "''") + "'"
+def _as_written(value: Any) -> Any:
+    """Return a typed config as the mapping that it could have been read from."""
+    match value:
+        case BaseModel():
+            kept = value.model_fields_set - WORKED_OUT
+            out = {name: _as_written(getattr(value, name)) for name in kept}
+            return out | ({"mode": value.mode} if hasattr(value, "mode") else {})
+        case SecretStr():
+            return value.get_secret_value()
+        case dict():
+            return {key: _as_written(inner) for key, inner in value.items()}
+        case tuple() | list():
+            return [_as_written(inner) for inner in value]
+        case _:
+            return value
 
 
 def practice_config(
-    store: Store, name: str | None, overrides: Sequence[str], env: Environment
+    store: Store, request: PracticeRequest, objects: PythonObjects
 ) -> Loaded[PracticeConfig]:
-    """The config called `name`; without one, that of the latest practice run.
+    """Return the configuration asked for; without one, that of the latest practice run.
 
     Raises:
         ConfigError: There is none, or it cannot be used.
     """
-    if name is not None:
-        return load_practice(find_config(name, "practice"), overrides, env)
+    env, named = request.environment(), list[Override]()
+    if isinstance(request.verify, str):
+        named.append(("evaluation.verify", request.verify))
+    overrides = [*named, *request.overrides, *objects.overrides]
+    if request.config is not None:
+        return load_practice(config_file(request.config, "practice"), overrides, env)
     latest = store.read(runs.latest, ["practice"])
     stored = store.read(runs.config, latest.name) if latest else None
     if stored is None:
@@ -70,63 +96,82 @@ def practice_config(
     return load_practice_text(stored.text, Path(stored.base_dir), env, overrides)
 
 
-def eval_target(
-    store: Store,
-    name: str | None,
-    flags: EvalFlags,
-    overrides: Sequence[str],
-    env: Environment,
-) -> EvalRequest:
-    """The evaluation that a config file, the latest run, or flags alone describe.
+def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> EvalOf:
+    """Return the evaluation that a config, the latest run, or flags alone describe.
 
-    The latest run counts when no file and no dataset is named; that it does is among the notices.
+    The latest run counts where no config and no dataset is named; a notice says that it does.
 
     Raises:
         ConfigError: There is none, or it cannot be used.
     """
-    overrides = [*flags.overrides, *overrides]
-    if name is not None:
-        loaded = load_eval(find_config(name, "eval"), overrides, env, agent=flags.agent)
-        return _chosen(loaded, EvalTarget(eval_name(loaded.config.exp_id, *flags.variants)))
-    alone = any(o.removeprefix("evaluation.").startswith("data.dataset=") for o in overrides)
-    latest = None if alone else store.read(runs.latest, ["practice", "eval"])
+    if request.rejudge:
+        return _rejudged(store, request, objects)
+    env, overrides = request.environment(), _overrides(request, objects)
+    agent = request.agent if isinstance(request.agent, Path) else None
+    library = _library(store, request)
+    variants = _variants(request, objects, library)
+    keys = {(o if isinstance(o, str) else o[0]).partition("=")[0] for o in overrides}
+    alone = keys & {"data.dataset", "evaluation.data.dataset"}
+    latest = None
+    if request.config is None and not alone:
+        latest = store.read(runs.latest, ["practice", "eval"])
     stored = store.read(runs.config, latest.name) if latest else None
     if latest is None or stored is None:
-        loaded = load_eval(None, overrides, env, agent=flags.agent)
-        return _chosen(loaded, EvalTarget(eval_name(loaded.config.exp_id, *flags.variants)))
-    loaded = load_eval_text(stored.text, Path(stored.base_dir), env, overrides, agent=flags.agent)
-    target = eval_name(loaded.config.exp_id, *flags.variants)
-    if latest.kind == "eval" and latest.exp_id == loaded.config.exp_id:
-        more = [v for v in flags.variants if f"/{v}/" not in f"{latest.name}/"]
+        given = None if request.config is None else config_file(request.config, "eval")
+        loaded = load_eval(given, overrides, env, agent=agent)
+        return loaded, EvalTarget(eval_name(loaded.config.exp_id, *variants), library)
+    loaded = load_eval_text(stored.text, Path(stored.base_dir), env, overrides, agent=agent)
+    config, target = loaded.config, eval_name(loaded.config.exp_id, *variants)
+    if latest.kind == "eval" and latest.exp_id == config.exp_id:
+        more = [v for v in variants if f"/{v}/" not in f"{latest.name}/"]
         target = "/".join([latest.name, *more])
-    agent, dataset = loaded.config.agent.agent.name, loaded.config.data.dataset
     how = "gone on with" if target == latest.name else f"configured as {latest.name}"
-    said = f"{target}: {how} (agent {agent}, dataset {dataset})"
-    return _chosen(loaded, EvalTarget(target), said)
+    said = f"{target}: {how} (agent {config.agent.agent.name}, dataset {config.data.dataset})"
+    return replace(loaded, notices=[said, *loaded.notices]), EvalTarget(target, library)
 
 
-def rejudge_target(
-    store: Store,
-    name: str | None,
-    run: str | None,
-    flags: EvalFlags,
-    overrides: Sequence[str],
-    env: Environment,
-) -> EvalRequest:
-    """The evaluation that scores a run's rollouts with another verify function.
+def _library(store: Store, request: EvalRequest) -> Library:
+    if isinstance(request.library, str):
+        return library_of(store, request.library).library
+    return request.library or Library()
 
-    The run is the one named, else the one of the config called `name`, else the latest evaluation.
+
+def _variants(request: EvalRequest, objects: PythonObjects, library: Library) -> list[str]:
+    """Return the parts of the run's name that agent, model, verify and library add."""
+    agent = request.agent.stem if isinstance(request.agent, Path) else objects.agent_name
+    verify = objects.verify_name or request.verify
+    named = {"model": request.model, "verify": verify}
+    parts = [library_variant(library)] if request.library is not None else []
+    return [*parts, *([agent] if agent else []), *(f"{k}={v}" for k, v in named.items() if v)]
+
+
+def _overrides(request: EvalRequest, objects: PythonObjects) -> list[Override]:
+    named = {"agent.model.model_provider.model": request.model}
+    if isinstance(request.verify, str):
+        named["verify"] = request.verify
+    own = [(key, value) for key, value in named.items() if value]
+    # `--verify NAME` names the run; parameters of it may follow with `--set verify={…}`.
+    return [*own, *request.overrides, *objects.overrides]
+
+
+def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> EvalOf:
+    """Return the evaluation that scores a run's rollouts with another verify function.
+
+    The run is the one named, else the one of the given config, else the latest evaluation.
 
     Raises:
-        ConfigError: It is not said which function, or there is no such run, or it is not complete.
+        ConfigError: No function is named, or there is no such run, or it is not complete.
     """
-    if flags.verify is None or flags.agent is not None or flags.model is not None:
+    verify = objects.verify_name or request.verify
+    if verify is None or request.agent is not None or request.model is not None:
         raise ConfigError(
             "--rejudge scores rollouts that are there: give it --verify, and no agent or model",
             hint="grpo-practice eval --rejudge --verify contains --run EXP/eval",
         )
-    if run is None and name is not None:
-        run = eval_name(load_eval(find_config(name, "eval"), overrides, env).config.exp_id)
+    env, run = request.environment(), request.run
+    if run is None and request.config is not None:
+        file = config_file(request.config, "eval")
+        run = eval_name(load_eval(file, request.overrides, env).config.exp_id)
     found = store.read(runs.get, run) if run else store.read(runs.latest, ["eval"])
     stored = store.read(runs.config, found.name) if found else None
     if found is None or stored is None or found.head_branch is None:
@@ -137,21 +182,19 @@ def rejudge_target(
             hint=f"grpo-practice data upload --from-run {found.name} --name NAME",
         )
     branch = store.read(branches.load, found.head_branch)
-    _complete(store, found, branch)
-    text, folder = stored.text, Path(stored.base_dir)
-    loaded = load_eval_text(text, folder, env, [*flags.overrides, *overrides])
+    _check_complete(store, found, branch)
+    overrides = _overrides(request, objects)
     target = EvalTarget(
-        f"{found.name}/rejudge={flags.verify}",
+        f"{found.name}/rejudge={verify}",
         library=branch.library,
         role="rejudge",
         parent_run=found.name,
+        rejudge=branch,
     )
-    return EvalRequest(
-        loaded.config, ConfigSource(loaded.text, loaded.base_dir), target, branch, loaded.notices
-    )
+    return load_eval_text(stored.text, Path(stored.base_dir), env, overrides), target
 
 
-def _complete(store: Store, run: RunRow, branch: Branch) -> None:
+def _check_complete(store: Store, run: RunRow, branch: Branch) -> None:
     rows = store.read(steps.on_line, branch)
     if any(row.left_out for row in rows):
         raise ConfigError(
@@ -174,8 +217,3 @@ def _complete(store: Store, run: RunRow, branch: Branch) -> None:
             "evaluation is scored again",
             hint=f"finish it first: {store.read(runs.last_command, run.name)}",
         )
-
-
-def _chosen(loaded: Loaded[EvalConfig], target: EvalTarget, *said: str) -> EvalRequest:
-    source, notices = ConfigSource(loaded.text, loaded.base_dir), [*said, *loaded.notices]
-    return EvalRequest(loaded.config, source, target, notices=notices, ignored=loaded.ignored)

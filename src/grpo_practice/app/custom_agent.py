@@ -18,26 +18,30 @@ from grpo_practice.canonical import digest
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.errors import ConfigError
 from grpo_practice.text import LOOPBACK
-from grpo_practice.user_code import UserFunction
+from grpo_practice.user_code import UserFunction, find_file
 
 DISTRIBUTIONS = {"agents": "openai-agents"}
-"""Where a module that agents are written with has another name than what installs it."""
+"""Distributions that have another name than the module that agents import."""
 FORM = "write `file.py:function` or `package.module:function`"
 
 
 @asynccontextmanager
 async def open_own(
-    config: AgentConfig, folder: Path, notice: Callable[[str], None]
+    config: AgentConfig,
+    folder: Path,
+    notice: Callable[[str], None],
+    function: Callable[..., Any] | None = None,
 ) -> AsyncIterator[Agent]:
-    """The program, ready to play, and where it asks its model; for the block.
+    """Open the user's program, and the address where it asks its model, for the block.
 
-    What a function prints goes to stderr: stdout is for what the command was asked for. Proxies of
-    the environment are not between it and this machine.
+    What a function of a file prints goes to stderr: stdout is for what the command was asked for.
+    Proxies of the environment are not between it and this machine.
 
     Args:
         config: An agent of `type: python` or `type: command`.
         folder: What paths in the config are relative to.
         notice: Told what a person should know.
+        function: The function itself, where it is an object of this process.
 
     Raises:
         ConfigError: The program cannot be had.
@@ -49,9 +53,11 @@ async def open_own(
     program: Program
     with ExitStack() as stack:
         if config.function is not None:
-            stack.enter_context(redirect_stdout(sys.stderr))
+            if function is None:
+                stack.enter_context(redirect_stdout(sys.stderr))
+                function = _load(config.function, folder)
             stack.enter_context(_no_detour())
-            program = FunctionProgram(config.function, _function(config.function, folder), notice)
+            program = FunctionProgram(config.function, function, notice)
         else:
             program = CommandProgram(_command(config, folder), folder)
         proxy = Proxy()
@@ -61,7 +67,7 @@ async def open_own(
 
 @contextmanager
 def _no_detour() -> Iterator[None]:
-    """In the block, a function's own client reaches this machine without a proxy in between."""
+    """Let a function's own client reach this machine without a proxy in between, in the block."""
     before = {name: os.environ.get(name) for name in ("NO_PROXY", "no_proxy")}
     known = [text for text in before.values() if text]
     for name in before:
@@ -77,19 +83,19 @@ def _no_detour() -> Iterator[None]:
 
 
 def check_own(config: AgentConfig, folder: Path) -> None:
-    """It can be had.
+    """Raise unless the user's program can be had.
 
     Raises:
         ConfigError: It cannot; the message says why.
     """
     if config.function is not None:
-        _function(config.function, folder)
+        _load(config.function, folder)
     elif config.command is not None:
         _command(config, folder)
 
 
 def sha_of(config: AgentConfig, folder: Path) -> str | None:
-    """Hash of the file with the function, or of the files beside the config that a command names.
+    """Return the hash of the function's file, or of the files that a command names.
 
     None for an agent that is no program. What a program imports is not looked at.
 
@@ -110,17 +116,21 @@ def _sha(path: Path) -> str:
 
 def _split(name: str) -> tuple[str, str]:
     where, colon, function = name.rpartition(":")
+    if where == "__main__" or "<locals>" in function:
+        raise ConfigError(
+            f"agent.function {name} is a function of the program that began this run",
+            hint="go on from that program, and pass the function as agent",
+        )
     if not colon or not where or not function.isidentifier():
         raise ConfigError(f"agent.function {name!r} names no function", hint=FORM)
     return where, function
 
 
 def _file_of(name: str, folder: Path) -> Path | None:
-    """The file that a function is in; None where its module has none."""
+    """Return the file that a function is in; None where its module has none."""
     where, _ = _split(name)
     if where.endswith(".py"):
-        places = (folder / Path(where).expanduser(), Path.cwd() / where)
-        found = next((place.resolve() for place in places if place.is_file()), None)
+        found = find_file(where, folder)
         if found is None:
             looked = f"looked in {folder} and {Path.cwd()}"
             raise ConfigError(f"agent.function {name}: there is no file {where}", hint=looked)
@@ -138,7 +148,7 @@ def _file_of(name: str, folder: Path) -> Path | None:
     return path if path and path.is_file() else None
 
 
-def _function(name: str, folder: Path) -> Callable[..., Any]:
+def _load(name: str, folder: Path) -> Callable[..., Any]:
     path = _file_of(name, folder)
     where, attribute = _split(name)
     try:
@@ -151,16 +161,17 @@ def _function(name: str, folder: Path) -> Callable[..., Any]:
     except KeyboardInterrupt:
         raise
     except BaseException as e:  # whatever the user's file raises
-        told = f"agent.function {name}: cannot load it: {type(e).__name__}: {e}"
-        raise ConfigError(told, hint=_missing(e)) from e
+        raise ConfigError(
+            f"agent.function {name}: cannot load it: {type(e).__name__}: {e}", hint=_missing(e)
+        ) from e
     if not callable(function):
         raise ConfigError(f"agent.function {name}: {attribute} is no function")
-    _check_call(name, function)
+    check_call(name, function)
     return function
 
 
 def _missing(error: BaseException) -> str | None:
-    """What to install where a module is missing."""
+    """Return what to install where a module is missing."""
     if not isinstance(error, ModuleNotFoundError) or not error.name:
         return None
     module = error.name.partition(".")[0]
@@ -169,11 +180,16 @@ def _missing(error: BaseException) -> str | None:
 
 @cache
 def _loaded(source: UserFunction) -> Callable[..., Any]:
-    """The function of a file, which is run once."""
+    """Return the function of a file, which is run once."""
     return source.load()
 
 
-def _check_call(name: str, function: Callable[..., Any]) -> None:
+def check_call(name: str, function: Callable[..., Any]) -> None:
+    """Raise unless it can be called as an agent.
+
+    Raises:
+        ConfigError: It takes other arguments.
+    """
     try:
         inspect.signature(function).bind("question", "system", object())
     except TypeError as e:
@@ -186,12 +202,9 @@ def _check_call(name: str, function: Callable[..., Any]) -> None:
 
 
 def _importable(folder: Path) -> None:
-    """Modules in the folder can be imported from now on, also while the function runs.
-
-    They come last, so that none takes the place of an installed one.
-    """
+    """Make the folder's modules importable from now on, also while the function runs."""
     if str(folder) not in sys.path:
-        sys.path.append(str(folder))
+        sys.path.append(str(folder))  # last, so that none takes the place of an installed one
 
 
 def _command(config: AgentConfig, folder: Path) -> tuple[str, ...]:

@@ -7,16 +7,27 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 
-from grpo_practice.app.clients import Models, endpoint_of
-from grpo_practice.app.custom_agent import check_own
+from grpo_practice.app.clients import Models
+from grpo_practice.app.configs import eval_config
+from grpo_practice.app.custom_agent import check_own, sha_of
 from grpo_practice.app.player import PlayerSpec, open_player
-from grpo_practice.app.preflight import check_golds, check_plan, check_texts, eval_dataset
+from grpo_practice.app.preflight import (
+    check_golds,
+    check_models,
+    check_plan,
+    check_texts,
+    eval_dataset,
+    session_of,
+)
+from grpo_practice.app.python_objects import AgentFunction, PythonObjects, python_objects
+from grpo_practice.app.request import EvalRequest
 from grpo_practice.app.session import OpenRun, PilotOverError, Session, announced, open_run
-from grpo_practice.app.specs import EvalRequest, eval_spec
-from grpo_practice.config.schema.runs import EvalConfig
+from grpo_practice.app.specs import DEFAULT_LIMITS, EvalTarget, eval_spec
+from grpo_practice.config import Loaded
+from grpo_practice.config.schema.runs import EvalConfig, PracticeSettings
 from grpo_practice.errors import Change, FingerprintError
 from grpo_practice.evaluate import Evaluation, evaluate, plan_eval, unfinished
-from grpo_practice.events import Notice, RunStarted
+from grpo_practice.events import RunStarted
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.reports.run_reports import EvalReport, eval_report
 from grpo_practice.store import Store, branches, datasets, steps
@@ -26,50 +37,72 @@ from grpo_practice.types import PlannedStep
 from grpo_practice.verify.resolve import VerifyFunction, resolve
 
 FEWER = "pass_k"
-"""The key of a diff that says fewer rollouts are asked for."""
+"""Key of a diff that says fewer rollouts are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvalJob:
-    """An evaluation, with everything it names looked up and checked."""
+    """An evaluation with all that it names looked up and checked, ready to run."""
 
-    chosen: EvalRequest
+    session: Session
+    loaded: Loaded[EvalConfig]
+    target: EvalTarget
     dataset: DatasetRow
     verify: VerifyFunction
+    agent: AgentFunction | None
+    limits: PracticeSettings = DEFAULT_LIMITS
+    """Supplies task_timeout and max_failed_share; a practice run passes its own."""
     limit: int | None = None
-    """Ask only the first so many questions of the dataset, also where more are planned."""
+    """Most questions of the dataset to ask, also where more are planned."""
     pilot: int | None = None
-    """Ask only so many of the questions that are left, and close nothing."""
+    """Most questions to ask now; then nothing is closed."""
 
     @property
     def config(self) -> EvalConfig:
         """The evaluation's configuration."""
-        return self.chosen.config
+        return self.loaded.config
 
 
-def prepare_eval(session: Session, chosen: EvalRequest, *, limit: int | None = None) -> EvalJob:
-    """The job, or what is wrong with it; nothing is paid and no run is recorded yet.
+def prepare_eval(session: Session, request: EvalRequest) -> EvalJob:
+    """Return the job; nothing is paid and no run is recorded yet.
 
     Raises:
-        ConfigError: The verify function cannot be used.
+        ConfigError: The configuration, the agent or the verify function cannot be used.
         DataError: The dataset is missing, or a gold cannot be scored.
     """
-    config, folder = chosen.config, chosen.source.base_dir
-    if chosen.rejudge is None:
+    objects = python_objects(request.agent, request.verify)
+    loaded, target = eval_config(session.store, request, objects)
+    session = session_of(session, request, loaded, target.name)
+    return eval_job(session, loaded, target, objects, limit=request.limit)
+
+
+def eval_job(
+    session: Session,
+    loaded: Loaded[EvalConfig],
+    target: EvalTarget,
+    objects: PythonObjects,
+    *,
+    limits: PracticeSettings = DEFAULT_LIMITS,
+    limit: int | None = None,
+) -> EvalJob:
+    """Return the job of a configuration that is loaded. See `prepare_eval`."""
+    config, folder = loaded.config, loaded.base_dir
+    if target.rejudge is None and objects.agent is None:
         check_own(config.agent, folder)
-    for model in config.models.values():
-        endpoint_of(model)  # what is wrong with it is said before anything is recorded
-    verify = resolve(config.verify.name, config.verify.params, config.verify.timeout_s, folder)
+    check_models(config)
+    verify = objects.verify or resolve(
+        config.verify.name, config.verify.params, config.verify.timeout_s, folder
+    )
     check_texts({f"the file of verify {verify.name}": verify.source})
     dataset = eval_dataset(session, config.data, folder)
-    job = EvalJob(chosen, dataset, verify, limit)
+    job = EvalJob(session, loaded, target, dataset, verify, objects.agent, limits, limit)
     if not _checked(session.store, spec_of(job)):
         check_golds(session.store.read(datasets.samples, dataset.id), verify, dataset.name)
     return job
 
 
 def _checked(store: Store, spec: RunSpec) -> bool:
-    """True when the run was begun with this dataset and this verify function, so with its golds."""
+    """Return whether the run was begun with these golds: this dataset and verify function."""
     found = store.read(runs.find, spec.name)
     if found is None or found.head_branch is None:
         return False
@@ -78,87 +111,89 @@ def _checked(store: Store, spec: RunSpec) -> bool:
     return (branch.dataset_id, judge) == (spec.dataset_id, spec.judge.sha)
 
 
-async def run_eval(session: Session, job: EvalJob) -> EvalReport:
-    """The evaluation is complete, as far as the endpoint allowed; what it came to.
+async def run_eval(job: EvalJob) -> EvalReport:
+    """Complete the evaluation, as far as the endpoint allows, and return its report.
 
     Raises:
         FingerprintError: The run was made under another configuration.
         EndpointRefusedError: The endpoint refuses us.
         RunFailedError: Too many rollouts failed.
     """
-    spec, reports = spec_of(job), list[EvalReport]()
-    session = following(session, job)
+    spec, job, reports = spec_of(job), following(job), list[EvalReport]()
+    store = job.session.store
     over = suppress(PilotOverError) if job.pilot is None else nullcontext()
-    with over, open_run(session, spec, partial(planned, session, job)) as run:
-        rows = steps_of(session, job, run.branch)
-        with announced(session, _begun(session, run, rows, simulated=spec.simulated)):
+    with over, open_run(job.session, spec, partial(planned, job)) as run:
+        rows = steps_of(job, run.branch)
+        total = sum(row.plan.rollouts for row in rows)
+        done = sum(store.read(scores.settled_counts, run.branch).values())
+        begun = RunStarted(run.branch.run, run.branch.id, len(rows), total, done, spec.simulated)
+        with announced(job.session, begun):
             left = any(unfinished(row) for row in rows)
             if left:
-                await _play(session, job, run, rows)
+                await _play(job, run, rows)
             if left and job.pilot is not None:
                 raise PilotOverError
             # In a thread: it imports numpy and scipy, which takes a while.
             reports.append(
                 await asyncio.to_thread(
                     eval_report,
-                    session.store,
+                    store,
                     job.config,
                     run.branch,
                     run.invocation,
                     simulated=spec.simulated,
                 )
             )
-            if job.limit and not all(row.closed for row in steps_of(session, job, run.branch)):
+            if job.limit and not all(row.closed for row in steps_of(job, run.branch)):
                 raise PilotOverError  # the other questions that were planned are left
     return reports[0]
 
 
-async def play_pilot(session: Session, job: EvalJob, questions: int) -> None:
-    """The first questions that are left are asked and scored, and kept; no step is closed.
+async def pilot_eval(job: EvalJob, questions: int) -> None:
+    """Ask and score the first questions that are left, and close no step.
 
     Raises: as `run_eval` does.
     """
     with suppress(PilotOverError):
-        await run_eval(session, replace(job, pilot=questions))
+        await run_eval(replace(job, pilot=questions))
 
 
 def spec_of(job: EvalJob) -> RunSpec:
-    """The run that the job is."""
-    chosen = job.chosen
-    return eval_spec(job.config, chosen.source, job.verify, job.dataset, chosen.target)
+    """Return the run that the job is."""
+    sha = sha_of(job.config.agent, job.loaded.base_dir) if job.agent is None else job.agent.sha
+    return eval_spec(job.loaded, sha, job.verify, job.dataset, job.target)
 
 
-def following(session: Session, job: EvalJob) -> Session:
-    """The session; for a re-judgement whose source was played on since, one that begins it anew.
+def following(job: EvalJob) -> EvalJob:
+    """Return the job; begun anew where it scores a run again that was played on since.
 
-    What was judged before is not judged again: verdicts belong to rollouts.
+    Verdicts belong to rollouts: what was judged before is not judged again.
     """
-    store, source = session.store, job.chosen.rejudge
-    found = store.read(runs.find, job.chosen.target.name)
+    store, source = job.session.store, job.target.rejudge
+    found = store.read(runs.find, job.target.name)
     if source is None or found is None or found.head_branch is None:
-        return session
+        return job
     judged = store.read(steps.on_line, store.read(branches.load, found.head_branch))
-    there = {row.plan: row.played_by or row.branch_id for row in store.read(steps.on_line, source)}
-    if not judged or {row.plan: row.played_by for row in judged} == there:
-        return session
-    session.emit(
-        Notice(f"{source.run} has changed since it was scored as {found.name}: begun anew")
-    )
-    return replace(session, restart_step=0, again=True)
+    played = {row.plan: row.played_by or row.branch_id for row in store.read(steps.on_line, source)}
+    if not judged or {row.plan: row.played_by for row in judged} == played:
+        return job
+    job.session.notice(f"{source.run} has changed since it was scored as {found.name}: begun anew")
+    return replace(job, session=replace(job.session, restart_step=0, again=True))
 
 
 def planned(
-    session: Session, job: EvalJob, branch: Branch, rows: Sequence[StepRow]
+    job: EvalJob, branch: Branch, rows: Sequence[StepRow]
 ) -> tuple[list[PlannedStep], list[str]]:
-    """The steps it should have: what is planned may grow, and nothing of it may be missing.
+    """Return the steps it should have, and notices; a plan may grow and lose nothing.
 
     Raises:
         FingerprintError: A sample is missing, or fewer rollouts are asked for than planned.
     """
-    if job.chosen.rejudge is not None:
+    if job.target.rejudge is not None:
         return [], []
+    store = job.session.store
     own = [row.plan for row in rows if row.branch_id == branch.id]
-    notices = check_plan(session.store, branch, job.dataset, [i for p in own for i, _ in p.slots])
+    notices = check_plan(store, branch, job.dataset, [i for p in own for i, _ in p.slots])
     attempts = max((k for plan in own for _, k in plan.slots), default=0)
     if job.config.pass_k < attempts:
         raise FingerprintError(
@@ -170,13 +205,13 @@ def planned(
     if stored and branch.dataset_id != job.dataset.id:  # the samples it planned, no others
         ids = [i for plan in stored for i, _ in plan.slots]
     else:
-        ids = session.store.read(datasets.sample_ids, job.dataset.id)[: job.limit]
+        ids = store.read(datasets.sample_ids, job.dataset.id)[: job.limit]
     wanted = plan_eval(ids, batch_size=job.config.batch_size, attempts=job.config.pass_k)
     return grown(stored, wanted), notices
 
 
 def grown(stored: Sequence[PlannedStep], wanted: Sequence[PlannedStep]) -> list[PlannedStep]:
-    """Every step of both; each has all questions of both, and as many attempts as the more."""
+    """Return the steps of both plans; each with all questions and the most attempts of the two."""
     have = {plan.step: plan for plan in stored}
     steps = have | {plan.step: plan for plan in wanted}
     for step in have.keys() & {plan.step for plan in wanted}:
@@ -186,52 +221,44 @@ def grown(stored: Sequence[PlannedStep], wanted: Sequence[PlannedStep]) -> list[
     return list(steps.values())
 
 
-def steps_of(session: Session, job: EvalJob, branch: Branch) -> list[StepRow]:
-    """The steps of the evaluation, or of the one whose rollouts it scores again."""
-    if job.chosen.rejudge is not None:
-        return session.store.plan_rejudge(
-            branch, session.store.read(steps.on_line, job.chosen.rejudge)
-        )
-    return session.store.read(steps.on_line, branch)
+def steps_of(job: EvalJob, branch: Branch) -> list[StepRow]:
+    """Return the steps of the evaluation, or of the one whose rollouts it scores again."""
+    store = job.session.store
+    if job.target.rejudge is not None:
+        return store.plan_rejudge(branch, store.read(steps.on_line, job.target.rejudge))
+    return store.read(steps.on_line, branch)
 
 
-def _begun(
-    session: Session, run: OpenRun, rows: Sequence[StepRow], *, simulated: bool
-) -> RunStarted:
-    total = sum(row.plan.rollouts for row in rows)
-    done = sum(session.store.read(scores.settled_counts, run.branch).values())
-    return RunStarted(run.branch.run, run.branch.id, len(rows), total, done, simulated)
-
-
-async def _play(session: Session, job: EvalJob, run: OpenRun, rows: Sequence[StepRow]) -> None:
-    config = job.config
+async def _play(job: EvalJob, run: OpenRun, rows: Sequence[StepRow]) -> None:
+    config, library = job.config, job.target.library
     models = Models(
         run.ledger,
         run.emit,
         concurrency=(config.concurrency, config.judge_concurrency),
-        admission=session.admission,
+        admission=job.session.admission,
         prices=config.prices,
     )
     spec = PlayerSpec(
         agent=config.agent,
-        base_dir=job.chosen.source.base_dir,
+        base_dir=job.loaded.base_dir,
         student=config.student,
         judge=config.judge,
         verify=job.verify,
         run_seed=config.seed,
-        task_timeout_s=job.chosen.limits.task_timeout,
-        only_scores=job.chosen.rejudge is not None,
+        task_timeout_s=job.limits.task_timeout,
+        only_scores=job.target.rejudge is not None,
+        function=job.agent,
     )
-    async with models, open_player(spec, session, run, models) as (player, _):
+    async with models, open_player(spec, job.session, run, models) as (player, _):
         evaluation = Evaluation(
             branch=run.branch,
             player=player,
-            system=system_prompt(config.agent.agent.instructions, job.chosen.target.library),
-            library=job.chosen.target.library,
+            system=system_prompt(config.agent.agent.instructions, library),
+            library=library,
             concurrency=config.concurrency,
-            max_failed_share=job.chosen.limits.max_failed_share,
-            land=session.admission.land,
+            max_failed_share=job.limits.max_failed_share,
+            land=job.session.admission.land,
             pilot=job.pilot,
             limit=job.limit,
         )
-        await evaluate(evaluation, session.store, rows, run.emit)
+        await evaluate(evaluation, job.session.store, rows, run.emit)

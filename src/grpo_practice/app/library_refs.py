@@ -1,4 +1,4 @@
-"""`RUN[@BRANCH][:STEP]` and `L12`: what a person types becomes a library of the store.
+"""References as a person types them, `RUN[@BRANCH][:STEP]` and `L12`, to libraries of the store.
 
 Names of runs may contain `:` and `@` (those of models do), so a text that is the name of a run is
 that run, and only the end of any other text is read as a branch and a step. (`L12` is always the
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from grpo_practice.errors import ConfigError
-from grpo_practice.reports.run_reports import measured
+from grpo_practice.reports.known_scores import measured
 from grpo_practice.store import Store, branches, libraries, steps
 from grpo_practice.store.queries import references, runs
 from grpo_practice.store.records import RunRow, StepRow
@@ -33,9 +33,9 @@ class Ref:
 
     run: str
     branch: int | None = None
-    """None: the newest."""
+    """Branch by number; None: the newest."""
     step: StepRef | None = None
-    """N: the library after step N closed."""
+    """Step after which it was the library; None: not said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class LibraryRef:
 
 
 def parse_ref(text: str) -> Ref:
-    """The parts of `RUN[@BRANCH][:STEP]`.
+    """Return the parts of `RUN[@BRANCH][:STEP]`.
 
     Raises:
         ConfigError: There is no run in it.
@@ -64,7 +64,7 @@ def parse_ref(text: str) -> Ref:
 
 
 def parse_step(text: str) -> StepRef:
-    """`last`, `best`, or the number of a step.
+    """Return `last`, `best`, or the number of a step.
 
     Raises:
         ConfigError: It is something else.
@@ -82,7 +82,7 @@ def parse_step(text: str) -> StepRef:
 
 
 def library_of(store: Store, ref: str | None = None, step: str = "last") -> LibraryRef:
-    """The library that `RUN[@BRANCH][:STEP]` or `L12` names.
+    """Return the library that `RUN[@BRANCH][:STEP]` or `L12` names.
 
     Args:
         store: Where it is.
@@ -159,11 +159,11 @@ def _practice_run(store: Store, name: str) -> RunRow:
 
 
 def _branch_id(store: Store, run: RunRow, wanted: int | None) -> int:
-    there = store.read(references.branch_ids, run.name)
+    ids = store.read(references.branch_ids, run.name)
     if wanted is None:
-        return run.head_branch or there[-1]
-    if wanted not in there:
-        names = ", ".join(f"{run.name}@{i}" for i in there)
+        return run.head_branch or ids[-1]
+    if wanted not in ids:
+        names = ", ".join(f"{run.name}@{i}" for i in ids)
         raise ConfigError(f"{run.name} has no branch {wanted}", hint=f"its branches: {names}")
     return wanted
 
@@ -186,7 +186,7 @@ def _after(store: Store, run: RunRow, row: StepRow) -> LibraryRef:
 
 
 def _best(store: Store, run: RunRow, closed: Sequence[StepRow]) -> LibraryRef:
-    """The library with the highest mean on the select dataset; of equals, the earliest.
+    """Return the library with the highest mean on the select dataset; of equals, the earliest.
 
     The one the run started with takes part: when nothing helped, it is the best.
     """
@@ -215,7 +215,7 @@ def _best(store: Store, run: RunRow, closed: Sequence[StepRow]) -> LibraryRef:
 
 
 def _select_variant(store: Store, run: RunRow) -> str:
-    """`data=NAME` of the evaluations that the run made last to choose among its libraries.
+    """Return `data=NAME` of the evaluations that the run made last to choose its best step.
 
     Read from what was made, not from the configuration: that may have been changed since.
     """

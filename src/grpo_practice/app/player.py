@@ -8,6 +8,7 @@ from pathlib import Path
 from grpo_practice.agents.simple import play_simple
 from grpo_practice.app.agents import open_agent
 from grpo_practice.app.clients import Models
+from grpo_practice.app.python_objects import AgentFunction
 from grpo_practice.app.session import OpenRun, Session, to_the_end
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.provider import ModelConfig
@@ -28,6 +29,8 @@ class PlayerSpec:
     verify: VerifyFunction
     run_seed: int
     task_timeout_s: float
+    function: AgentFunction | None = None
+    """The agent itself, where it is a function of this process."""
     only_scores: bool = False
     """True where stored rollouts are scored again: no tool and no agent is opened."""
 
@@ -45,7 +48,7 @@ async def open_player(
         verifier = await stack.enter_async_context(Verifier(spec.verify))
         agent = play_simple
         if not spec.only_scores:
-            opened = open_agent(spec.agent, models, run, spec.base_dir)
+            opened = open_agent(spec.agent, models, run, spec.base_dir, spec.function)
             agent = await stack.enter_async_context(opened)
 
         async def player(*, later: bool) -> Player:

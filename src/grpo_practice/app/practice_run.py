@@ -7,18 +7,25 @@ from functools import partial
 from pathlib import Path
 
 from grpo_practice.app.clients import Models, endpoint_of
-from grpo_practice.app.custom_agent import check_own
-from grpo_practice.app.evaluation_run import FEWER, EvalJob, prepare_eval, run_eval
+from grpo_practice.app.configs import practice_config
+from grpo_practice.app.custom_agent import check_own, sha_of
+from grpo_practice.app.evaluation_run import FEWER, EvalJob, eval_job, run_eval
+from grpo_practice.app.library_refs import library_of
 from grpo_practice.app.player import PlayerSpec, open_player
-from grpo_practice.app.preflight import LOST, check_golds, check_plan, check_texts, dataset_of
-from grpo_practice.app.session import OpenRun, PilotOverError, Session, announced, open_run
-from grpo_practice.app.specs import (
-    ConfigSource,
-    EvalRequest,
-    EvalTarget,
-    practice_spec,
-    teacher_context,
+from grpo_practice.app.preflight import (
+    LOST,
+    check_golds,
+    check_models,
+    check_plan,
+    check_texts,
+    dataset_of,
+    session_of,
 )
+from grpo_practice.app.python_objects import AgentFunction, PythonObjects, python_objects
+from grpo_practice.app.request import PracticeRequest
+from grpo_practice.app.session import OpenRun, PilotOverError, Session, announced, open_run
+from grpo_practice.app.specs import EvalTarget, practice_spec, teacher_context
+from grpo_practice.config import Loaded
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.runs import PracticeConfig, PracticeSettings
 from grpo_practice.errors import Change, ConfigError, FingerprintError, RunFailedError
@@ -44,72 +51,83 @@ from grpo_practice.verify.resolve import VerifyFunction, resolve
 
 @dataclass(frozen=True, slots=True)
 class PracticeJob:
-    """A practice run, with everything it names looked up and checked."""
+    """A practice run with all that it names looked up and checked, ready to run."""
 
-    config: PracticeConfig
-    source: ConfigSource
+    session: Session
+    loaded: Loaded[PracticeConfig]
     dataset: DatasetRow
     sample_ids: list[int]
     verify: VerifyFunction
     prompts: dict[str, Prompt]
     start: Library | None
+    agent: AgentFunction | None = None
     tests: EvalJob | None = None
-    """What evaluates libraries on the way; None where the configuration does not want that."""
+    """Evaluation to run after steps; None unless `do_eval` is set."""
     selects: EvalJob | None = None
-    """What chooses among them."""
+    """Evaluation that chooses the best step; None unless `select_dataset` is set."""
     pilot: int | None = None
-    """Play only so many groups of the next step, and close nothing."""
+    """Most groups of the next step to play now; then nothing is closed."""
+
+    @property
+    def config(self) -> PracticeConfig:
+        """The run's configuration."""
+        return self.loaded.config
 
 
-def prepare_practice(
-    session: Session, config: PracticeConfig, source: ConfigSource, *, start: Library | None = None
-) -> PracticeJob:
-    """The job, or what is wrong with it; nothing is paid and no run is recorded yet.
+def prepare_practice(session: Session, request: PracticeRequest) -> PracticeJob:
+    """Return the job; nothing is paid and no run is recorded yet.
 
     Raises:
-        ConfigError: The verify function or a prompt cannot be used.
+        ConfigError: The configuration, the agent, the verify function or a prompt cannot be used.
         DataError: A dataset is missing, or a gold cannot be scored.
     """
+    objects = python_objects(request.agent, request.verify)
+    loaded = practice_config(session.store, request, objects)
+    config, folder = loaded.config, loaded.base_dir
     spec, settings = config.evaluation.verify, config.practice
-    check_own(config.evaluation.agent, source.base_dir)
-    verify = resolve(spec.name, spec.params, spec.timeout_s, source.base_dir)
+    start = request.start
+    if isinstance(start, str):
+        start = library_of(session.store, start).library
+    session = session_of(session, request, loaded, config.exp_id)
+    if objects.agent is None:
+        check_own(config.evaluation.agent, folder)
+    verify = objects.verify or resolve(spec.name, spec.params, spec.timeout_s, folder)
     check_texts({f"the file of verify {verify.name}": verify.source})
-    dataset = dataset_of(session, config.data.practice_dataset_name, source.base_dir)
+    dataset = dataset_of(session, config.data.practice_dataset_name, folder)
     samples = session.store.read(datasets.samples, dataset.id)[: settings.rollout_data_truncate]
     check_golds(samples, verify, dataset.name)
-    for model in config.models.values():
-        endpoint_of(model)  # what is wrong with it is said before anything is recorded
-    folder = source.base_dir / Path(settings.prompts_dir) if settings.prompts_dir else None
+    check_models(config)
     if start is None:  # a run that began with a library goes on without naming it again
         start = session.store.read(branches.start_library, config.exp_id)
-    prompts = load_prompts(folder)
-    texts = {f"prompts_dir: {name}.md": prompt.text for name, prompt in prompts.items()}
-    check_texts(texts)
-    tested, chosen_on = config.evaluation.data.dataset, settings.select_dataset
-    limit = settings.eval_data_truncate
-    tests = _on_the_way(session, config, source, tested, limit) if settings.do_eval else None
-    selects = _on_the_way(session, config, source, chosen_on) if chosen_on else None
+    prompts = load_prompts(folder / Path(settings.prompts_dir) if settings.prompts_dir else None)
+    check_texts({f"prompts_dir: {name}.md": prompt.text for name, prompt in prompts.items()})
     ids = [s.id for s in samples]
-    return PracticeJob(config, source, dataset, ids, verify, prompts, start, tests, selects)
+    job = PracticeJob(session, loaded, dataset, ids, verify, prompts, start, objects.agent)
+    tests, selects = None, None
+    if settings.do_eval:
+        tested, limit = config.evaluation.data.dataset, settings.eval_data_truncate
+        tests = _on_the_way(job, objects, tested, limit)
+    if settings.select_dataset:
+        selects = _on_the_way(job, objects, settings.select_dataset)
+    return replace(job, tests=tests, selects=selects)
 
 
 def _on_the_way(
-    session: Session,
-    config: PracticeConfig,
-    source: ConfigSource,
-    dataset: str | None,
-    limit: int | None = None,
+    job: PracticeJob, objects: PythonObjects, dataset: str | None, limit: int | None = None
 ) -> EvalJob:
-    """The evaluation of libraries on a dataset; each library gives it a name of its own."""
+    """Return the evaluation of libraries on a dataset; each library gives it a name of its own."""
+    config = job.config
     data = config.evaluation.data.model_copy(update={"dataset": dataset})
     evaluation = config.evaluation.model_copy(update={"exp_id": config.exp_id, "data": data})
+    source = job.loaded
+    loaded = Loaded(evaluation, source.path, source.base_dir, source.text, [], [])
+    session = replace(job.session, restart_step=None, again=False)
     target = EvalTarget(eval_name(config.exp_id))
-    chosen = EvalRequest(evaluation, source, target, limits=config.practice)
-    return prepare_eval(session, chosen, limit=limit)
+    return eval_job(session, loaded, target, objects, limits=config.practice, limit=limit)
 
 
-async def run_practice(session: Session, job: PracticeJob) -> PracticeReport:
-    """The run is complete, as far as the endpoint allowed; what it came to.
+async def run_practice(job: PracticeJob) -> PracticeReport:
+    """Complete the run, as far as the endpoint allows, and return its report.
 
     Raises:
         FingerprintError: The run was made under another configuration.
@@ -117,18 +135,18 @@ async def run_practice(session: Session, job: PracticeJob) -> PracticeReport:
         RunFailedError: Too many rollouts of a step failed.
     """
     try:
-        return await _run(session, job)
+        return await _run(job)
     except NotLearntError as e:
         return e.report
 
 
-async def play_pilot(session: Session, job: PracticeJob, groups: int) -> None:
-    """The first groups of the next step are played and distilled, and kept; no step is closed.
+async def pilot_practice(job: PracticeJob, groups: int) -> None:
+    """Play and distil the first groups of the next step, and close no step.
 
     Raises: as `run_practice` does.
     """
     with suppress(PilotOverError, NotLearntError):
-        await _run(session, replace(job, pilot=groups))
+        await _run(replace(job, pilot=groups))
 
 
 class NotLearntError(RunFailedError):
@@ -140,50 +158,53 @@ class NotLearntError(RunFailedError):
 
 
 def spec_of(job: PracticeJob) -> RunSpec:
-    """The run that the job is."""
-    return practice_spec(job.config, job.source, job.verify, job.dataset, job.prompts, job.start)
+    """Return the run that the job is."""
+    agent, folder = job.config.evaluation.agent, job.loaded.base_dir
+    sha = sha_of(agent, folder) if job.agent is None else job.agent.sha
+    return practice_spec(job.loaded, sha, job.verify, job.dataset, job.prompts, job.start)
 
 
-async def _run(session: Session, job: PracticeJob) -> PracticeReport:
-    config = job.config
-    spec = spec_of(job)
-    with open_run(session, spec, partial(planned, session, job)) as run:
-        rows = session.store.read(steps.on_line, run.branch)
-        there = session.store.read(scores.settled_counts, run.branch)
-        done = sum(r.rollouts if r.closed else there.get(r.plan.step, 0) for r in rows)
+async def _run(job: PracticeJob) -> PracticeReport:
+    spec, store = spec_of(job), job.session.store
+    with open_run(job.session, spec, partial(planned, job)) as run:
+        rows = store.read(steps.on_line, run.branch)
+        settled = store.read(scores.settled_counts, run.branch)
+        done = sum(r.rollouts if r.closed else settled.get(r.plan.step, 0) for r in rows)
         total = sum(row.rollouts for row in rows)
         begun = RunStarted(run.branch.run, run.branch.id, len(rows), total, done, spec.simulated)
-        with announced(session, begun):
+        with announced(job.session, begun):
             left = any(not row.closed for row in rows)
             if left or job.tests or job.selects:
-                await _work(session, job, run, rows)
+                await _work(job, run, rows)
             if left and job.pilot is not None:
                 raise PilotOverError
             report = practice_report(
-                session.store,
+                store,
                 run.branch,
                 run.invocation,
-                exp_id=config.exp_id,
+                exp_id=job.config.exp_id,
                 simulated=spec.simulated,
             )
+            # Raised inside the block, so that the invocation is on record as one that failed.
             if report.why_failed:
                 raise NotLearntError(report)
     return report
 
 
 def planned(
-    session: Session, job: PracticeJob, branch: Branch, rows: Sequence[StepRow]
+    job: PracticeJob, branch: Branch, rows: Sequence[StepRow]
 ) -> tuple[list[PlannedStep], list[str]]:
-    """The steps it should have; of the samples it was started with, if the dataset has changed.
+    """Return the steps it should have, and notices; of the samples it was started with.
 
     Raises:
         FingerprintError: A sample is missing, or fewer epochs are asked for than planned.
         ConfigError: There is no step to play.
     """
+    store = job.session.store
     settings, ids = job.config.practice, job.sample_ids
     own = [row.plan for row in rows if row.branch_id == branch.id]
     played = sorted({i for plan in own for i, _ in plan.slots})
-    notices = check_plan(session.store, branch, job.dataset, played)
+    notices = check_plan(store, branch, job.dataset, played)
     epochs = 1 + max((plan.epoch for plan in own), default=0)
     if own and settings.epochs < epochs:
         raise FingerprintError(
@@ -192,7 +213,7 @@ def planned(
             hint="undo the change, or add --restart-step N to plan afresh from step N on",
         )
     if branch.dataset_id != job.dataset.id:
-        at_start = session.store.read(datasets.samples, branch.dataset_id)
+        at_start = store.read(datasets.samples, branch.dataset_id)
         ids = [s.id for s in at_start][: settings.rollout_data_truncate]
     plan = plan_practice(
         ids,
@@ -218,7 +239,8 @@ def planned(
     return plan, notices
 
 
-async def _work(session: Session, job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
+async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
+    session = job.session
     left = any(not row.closed for row in rows)  # a finished run may have an older version's prompts
     config, settings = job.config, job.config.practice
     models = Models(
@@ -230,12 +252,13 @@ async def _work(session: Session, job: PracticeJob, run: OpenRun, rows: list[Ste
     )
     spec = PlayerSpec(
         agent=config.evaluation.agent,
-        base_dir=job.source.base_dir,
+        base_dir=job.loaded.base_dir,
         student=at_practice(config),
         judge=config.judge,
         verify=job.verify,
         run_seed=settings.seed,
         task_timeout_s=settings.task_timeout,
+        function=job.agent,
     )
     async with models, open_player(spec, session, run, models) as (player, later):
         reply = endpoint_of(config.teacher)[0].get("max_tokens")
@@ -260,72 +283,71 @@ async def _work(session: Session, job: PracticeJob, run: OpenRun, rows: list[Ste
             teacher=teacher,
             settings=settings,
             land=session.admission.land,
-            after_step=_after_step(session, job, rows),
-            guard=_guard(session, run.branch, job) if settings.answer_guard else None,
+            after_step=_after_step(job, rows),
+            guard=_guard(job, run.branch) if settings.answer_guard else None,
             pilot=job.pilot,
         )
         await practise(practice, rows)
 
 
-def _guard(session: Session, branch: Branch, job: PracticeJob) -> AnswerGuard:
+def _guard(job: PracticeJob, branch: Branch) -> AnswerGuard:
     """Return the guard of the answers of the whole dataset that the run was started with."""
     agent, settings = job.config.evaluation.agent.agent, job.config.practice
-    told = [agent.instructions, settings.agent_objective, settings.learning_objective]
-    answers = session.store.read(datasets.answers, branch.dataset_id)
-    return AnswerGuard(answers, "\n".join(filter(None, told)))
+    texts = [agent.instructions, settings.agent_objective, settings.learning_objective]
+    answers = job.session.store.read(datasets.answers, branch.dataset_id)
+    return AnswerGuard(answers, "\n".join(filter(None, texts)))
 
 
 def at_practice(config: PracticeConfig) -> ModelConfig:
-    """The agent's model at the practice temperature; evaluation keeps the agent's own."""
+    """Return the agent's model at the practice temperature; evaluation keeps the agent's own."""
     model = config.student
     warm = {"temperature": config.practice.rollout_temperature}
     return model.model_copy(update={"model_settings": model.model_settings.model_copy(update=warm)})
 
 
 def due(settings: PracticeSettings, rows: Sequence[StepRow]) -> set[int]:
-    """The steps after which libraries are evaluated, if they are."""
+    """Return the steps after which libraries are evaluated, if they are."""
     if settings.eval_strategy == "epoch":
         return set({row.plan.epoch: row.plan.step for row in rows}.values())
     steps = {row.plan.step for row in rows}
     return {step for step in steps if (step + 1) % settings.eval_steps == 0}
 
 
-def _after_step(session: Session, job: PracticeJob, rows: list[StepRow]) -> AfterStep:
-    """Evaluates the library a step made, where the configuration wants that."""
+def _after_step(job: PracticeJob, rows: list[StepRow]) -> AfterStep:
+    """Return what evaluates the library that a step made, where the configuration asks for it."""
     settings = job.config.practice
     tested = due(settings, rows)
 
     async def after(plan: PlannedStep, library: Library) -> None:
         if job.tests is not None and plan.step in tested:
-            await evaluate_library(session, job.tests, library, plan.step)
+            await evaluate_library(job.tests, library, plan.step)
         if job.selects is not None:
             variant = select_variant(settings.select_dataset or "")
             if plan.step == 0:
-                await evaluate_library(session, job.selects, job.start or Library(), None, variant)
-            await evaluate_library(session, job.selects, library, plan.step, variant)
+                await evaluate_library(job.selects, job.start or Library(), None, variant)
+            await evaluate_library(job.selects, library, plan.step, variant)
 
     return after
 
 
 async def evaluate_library(
-    session: Session, job: EvalJob, library: Library, step: int | None, *variants: str
+    job: EvalJob, library: Library, step: int | None, *variants: str
 ) -> None:
-    """The library has its evaluation: a run of its own, so that it is never paid twice."""
+    """Evaluate the library, in a run of its own, so that it is never paid twice."""
     exp_id = job.config.exp_id
     name = eval_name(exp_id, library_variant(library), *variants)
     target = EvalTarget(name, library, role="in_run", parent_run=exp_id, parent_step=step)
-    inner = replace(session, restart_step=None, again=False)
-    prepared = replace(job, chosen=replace(job.chosen, target=target))
+    job = replace(job, target=target)
     try:
-        await run_eval(inner, prepared)
+        await run_eval(job)
     except FingerprintError as e:
         if {change.key for change in e.diff} & {FEWER, LOST}:
             raise
         # This run was restarted with a changed agent; what its evaluations were is kept, and
         # they are made anew.
-        await run_eval(replace(inner, restart_step=0), prepared)
+        await run_eval(replace(job, session=replace(job.session, restart_step=0)))
 
 
 def select_variant(dataset: str) -> str:
-    """The part of an evaluation's name that says it chooses among libraries."""
+    """Return the part of an evaluation's name that says it chooses among libraries."""
     return f"data={Path(dataset).stem if '.' in dataset else dataset}"

@@ -1,14 +1,18 @@
-"""The data a run plays, checked before anything is paid: datasets, files, golds."""
+"""Checks before anything is paid: caps, models, datasets, files, golds."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from grpo_practice.app.caps import admission
+from grpo_practice.app.clients import endpoint_of
+from grpo_practice.app.request import RunRequest
 from grpo_practice.app.session import Session
 from grpo_practice.canonical import digest
-from grpo_practice.config.schema.runs import EvalData, is_data_file
+from grpo_practice.config import EvalConfig, Loaded, PracticeConfig
+from grpo_practice.config.schema.runs import EvalData, RunConfig, is_data_file
 from grpo_practice.data.read import read_samples
 from grpo_practice.errors import Change, ConfigError, DataError, FingerprintError
-from grpo_practice.events import Notice
 from grpo_practice.redact import redactor
 from grpo_practice.store import Store, datasets
 from grpo_practice.store.records import Branch, DatasetRow
@@ -16,17 +20,47 @@ from grpo_practice.types import Sample
 from grpo_practice.verify.resolve import VerifyFunction, check_gold
 
 LOST = "dataset samples"
-"""The key of a diff that says samples are missing."""
+"""Key of a diff that says samples are missing."""
 SHOWN = 5
-"""How many bad golds a message names."""
+"""Most bad golds that a message names."""
+
+
+def session_of(
+    session: Session,
+    request: RunRequest,
+    loaded: Loaded[PracticeConfig] | Loaded[EvalConfig],
+    run: str,
+) -> Session:
+    """Return the session of this run: with its caps and its restart; the notices are given.
+
+    Raises:
+        ConfigError: Money is capped, and a model has no price.
+    """
+    for text in [*loaded.notices, *(loaded.ignored if session.verbose else [])]:
+        session.notice(text)
+    restart_step = request.restart_step
+    if restart_step is None and isinstance(loaded.config, PracticeConfig):
+        restart_step = loaded.config.practice.restart_step
+    gate = admission(session.store, run, loaded.config, request.caps, session.command)
+    return replace(session, restart_step=restart_step, again=request.again, admission=gate)
+
+
+def check_models(config: RunConfig) -> None:
+    """Raise unless each model can be asked, as far as settings tell.
+
+    Raises:
+        ConfigError: A setting is impossible.
+    """
+    for model in config.models.values():
+        endpoint_of(model)
 
 
 def dataset_of(
     session: Session, name: str, base_dir: Path, fields: Mapping[str, str] | None = None
 ) -> DatasetRow:
-    """The dataset under a name, or the one in a file: stored as the file's name and its content.
+    """Return the dataset of this name, or of this file, which is stored then.
 
-    What is odd in a file (missing or doubled answers) is said.
+    Notices tell what is odd in a file: missing or doubled answers.
 
     Raises:
         DataError: There is none, or the file cannot be read as one.
@@ -36,14 +70,14 @@ def dataset_of(
     path = Path(name) if Path(name).is_absolute() else base_dir / name
     result = read_samples(path, mapping=fields or {})
     for note in result.notes:
-        session.emit(Notice(f"{path.name}: {note}"))
+        session.notice(f"{path.name}: {note}")
     content = digest([s.sha for s in result.samples]).hex()[:8]
     name = f"{path.stem}-{content}"  # never an uploaded name; other content is another dataset
     return session.store.add_dataset(name, result.samples, origin=str(path), replace=True)[0]
 
 
 def eval_dataset(session: Session, data: EvalData, base_dir: Path) -> DatasetRow:
-    """The dataset an evaluation asks.
+    """Return the dataset that an evaluation asks.
 
     Raises:
         DataError: None is named, or there is none under that name.
@@ -58,7 +92,7 @@ def eval_dataset(session: Session, data: EvalData, base_dir: Path) -> DatasetRow
 
 
 def check_golds(samples: Iterable[Sample], verify: VerifyFunction, dataset: str) -> None:
-    """Every sample can be scored by this function.
+    """Raise unless every sample can be scored by this function.
 
     Raises:
         DataError: Some cannot; the message names the first of them and counts the rest.
@@ -75,7 +109,7 @@ def check_golds(samples: Iterable[Sample], verify: VerifyFunction, dataset: str)
 
 
 def check_texts(texts: Mapping[str, str | None]) -> None:
-    """None of these texts, which are stored with the run, holds a secret.
+    """Raise if one of these texts, which are stored with the run, holds a secret.
 
     Raises:
         ConfigError: One does; the message names the text and not the secret.
@@ -89,7 +123,7 @@ def check_texts(texts: Mapping[str, str | None]) -> None:
 
 
 def check_plan(store: Store, branch: Branch, now: DatasetRow, planned: Sequence[int]) -> list[str]:
-    """What a person should know when the dataset changed since the branch was planned.
+    """Return notices about a dataset that changed since the branch was planned.
 
     Raises:
         FingerprintError: A sample of the plan is no longer in the dataset.

@@ -13,7 +13,7 @@ from grpo_practice.types import Sample
 
 
 def samples_of_run(store: Store, run: str, *, dedup: bool) -> ReadResult:
-    """One sample for each conversation of a recorded run, in the order they began.
+    """Return one sample for each conversation of a recorded run, in the order they began.
 
     The question is the text of its first user message; there is no answer, since nobody knows a
     right one. The whole conversation and its last reply are in the sample's meta.
@@ -68,10 +68,10 @@ def _notes(n: int, repeated: int, silent: int, *, dedup: bool) -> list[str]:
 
 
 def _sample(run: str, talk: Conversation, agent: ServedAgent) -> Sample | None:
-    """The conversation as a sample; None when no user says anything in it."""
+    """Return the conversation as a sample; None when no user says anything in it."""
     messages = agent.theirs(talk.messages)
-    asked = (_text(m) for m in messages if m.get("role") == "user")
-    question = next((text for text in asked if text.strip()), None)
+    texts = (_text(m) for m in messages if m.get("role") == "user")
+    question = next((text for text in texts if text.strip()), None)
     if question is None:
         return None
     meta: dict[str, Any] = {"conversation": messages, "response": _text(messages[-1])}

@@ -1,10 +1,10 @@
-"""`serve`: an agent's file becomes an endpoint, and what passes a recorded run."""
+"""`serve`: an agent's file becomes an endpoint, and its traffic a recorded run."""
 
 import asyncio
 import gc
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,18 @@ from urllib.parse import urlsplit
 from grpo_practice.app.clients import SIM_URL, endpoint_of
 from grpo_practice.app.specs import simulated
 from grpo_practice.chat_server.server import listening
-from grpo_practice.config import Environment, load_eval
+from grpo_practice.config import Environment, load_eval, read_environment
 from grpo_practice.config.identity import identity_of
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.base import check_name
 from grpo_practice.errors import ConfigError
+from grpo_practice.events import Emit, Notice
 from grpo_practice.llm.endpoint import Endpoint, shown_url
 from grpo_practice.llm.http import Http
 from grpo_practice.llm.prices import Prices
 from grpo_practice.llm.sim import SimTransport
 from grpo_practice.prompts.system import system_prompt
-from grpo_practice.serve.conversations import MOST, Conversations, Known
+from grpo_practice.serve.conversations import MOST, Conversations, RecordedCall
 from grpo_practice.serve.recorder import Recorder
 from grpo_practice.serve.served_agent import ServedAgent
 from grpo_practice.serve.service import Counts, Service
@@ -35,7 +36,7 @@ from grpo_practice.text import is_loopback
 from grpo_practice.types import Library
 
 CONNECTIONS = 512
-"""Requests that are under way to the model at once; others wait for their turn."""
+"""Most requests under way to the model at once; others wait for their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +51,70 @@ class Prepared:
     config_text: str
     simulated: bool
     notices: list[str]
-    """What a person should know."""
+    """Sentences that a person should read."""
 
     @property
     def passing_on_to(self) -> str:
-        """Where the model is, for people."""
+        """Place of the model, for people."""
         urls = self.endpoint.base_urls
         if urls == (SIM_URL,):
             return "the simulated endpoint in this program"
         return ", ".join(map(shown_url, urls))
 
 
+@dataclass(frozen=True, slots=True)
+class Served:
+    """An agent that is being served."""
+
+    url: str
+    prepared: Prepared
+    counts: Counts
+    """Totals of what has passed so far."""
+    recorder: Recorder | None
+    """Recorder of what passes; None where nothing is kept."""
+
+
+async def serve_agent(
+    agent: Path,
+    port: int,
+    record: tuple[Store, str, str] | None,
+    *,
+    on_ready: Callable[[Served], None],
+    emit: Emit,
+) -> None:
+    """Serve the agent in a file until this call is cancelled.
+
+    Args:
+        agent: File, as `export-agent` writes it.
+        port: 0 takes any free one.
+        record: Database, run and command to keep all that passes under.
+        on_ready: Called once requests are answered.
+        emit: Told what a person should know.
+
+    Raises:
+        ConfigError: As `prepare`, `recording` and `serve` do.
+    """
+
+    def notice(text: str) -> None:
+        emit(Notice(text))
+
+    prepared = prepare(agent, read_environment(os.environ))
+    for text in prepared.notices:
+        notice(text)
+    with ExitStack() as stack:
+        recorder = None
+        if record is not None:
+            store, run, command = record
+            recorder = stack.enter_context(recording(store, run, prepared, command, notice))
+
+        def ready(bound: int, counts: Counts) -> None:
+            on_ready(Served(f"http://127.0.0.1:{bound}/v1", prepared, counts, recorder))
+
+        await serve(prepared, port, recorder=recorder, on_ready=ready, notice=notice)
+
+
 def prepare(agent: Path, env: Environment) -> Prepared:
-    """The agent in a file: what `eval --agent` reads.
+    """Return the agent in a file, as `eval --agent` reads it.
 
     Raises:
         ConfigError: It cannot be used; the message names each wrong key with file and line.
@@ -111,7 +163,7 @@ async def serve(
     on_ready: Callable[[int, Counts], None],
     notice: Callable[[str], None],
 ) -> None:
-    """The agent answers at `http://127.0.0.1:port/v1` until this call is cancelled.
+    """Answer at `http://127.0.0.1:port/v1` until this call is cancelled.
 
     Then what is under way is cut, and all that passed is recorded.
 
@@ -175,7 +227,7 @@ async def _service(prepared: Prepared, recorder: Recorder | None) -> AsyncIterat
 def recording(
     store: Store, run: str, prepared: Prepared, command: str, notice: Callable[[str], None]
 ) -> Iterator[Recorder]:
-    """What the recorder is told of is kept as this run; the run is this process's meanwhile.
+    """Open a recorder that keeps what it is told of as this run, which is locked meanwhile.
 
     Raises:
         ConfigError: The name cannot be used, or is that of a run of another kind or agent.
@@ -195,7 +247,7 @@ def recording(
         branch = store.record(spec)
         with store.invocation(branch, command) as invocation_id:
             known = [
-                (a.request_hash, Known(a.slot, a.turn, a.nth, a.call_id))
+                (a.request_hash, RecordedCall(a.slot, a.turn, a.nth, a.call_id))
                 for a in store.read(recorded_runs.recent_requests, branch.id, MOST)
             ]
             yield Recorder(

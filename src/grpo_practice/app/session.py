@@ -1,4 +1,4 @@
-"""What every command that runs something has at hand, and how it is told what happened."""
+"""One invocation on a database, and a run of it that is open."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -20,21 +20,27 @@ from grpo_practice.types import PlannedStep, Sample, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One invocation of a command that works on runs."""
+    """One invocation that works on runs."""
 
     store: Store
     emit: Emit
     command: str
-    """As typed, without secrets: for the record."""
+    """Command as typed, or call, without secrets: for the record."""
+    verbose: bool = False
+    """Whether notices also say which keys of a config have no effect."""
     restart_step: int | None = None
     again: bool = False
     admission: Admission = field(default_factory=Admission)
-    """What every request of the command has to pass, whichever run it is for."""
+    """Gate that every request passes, whichever run it is for."""
+
+    def notice(self, text: str) -> None:
+        """Tell a person something."""
+        self.emit(Notice(text))
 
 
 @dataclass(frozen=True, slots=True)
 class OpenRun:
-    """A run that this process may write: its branch, its ledger, and a meter on its events."""
+    """A run that this process may write: its branch, its ledger, and a meter of its events."""
 
     branch: Branch
     ledger: SqlLedger
@@ -42,9 +48,13 @@ class OpenRun:
     meter: Meter
     emit: Emit
 
+    def notice(self, text: str) -> None:
+        """Tell a person something, as an event of this run."""
+        self.emit(Notice(text))
+
     @property
     def invocation(self) -> Invocation:
-        """What this command has asked for up to now."""
+        """Totals of this invocation up to now."""
         return Invocation(self.invocation_id, self.meter.replayed, self.meter.seconds)
 
 
@@ -58,12 +68,12 @@ class PilotOverError(PausedError):
 
 
 Plan = Callable[[Branch, Sequence[StepRow]], tuple[Sequence[PlannedStep], Sequence[str]]]
-"""From a branch and the steps it has: the steps it should have, and what a person should know."""
+"""Planner: branch and the steps it has in; the steps it should have, and notices, out."""
 
 
 @contextmanager
 def open_run(session: Session, spec: RunSpec, plan: Plan) -> Iterator[OpenRun]:
-    """The run is locked, begun or gone on with, planned, and on record as being worked on.
+    """Lock the run, begin it or go on with it, plan it, and record that it is worked on.
 
     Args:
         session: The invocation.
@@ -84,15 +94,13 @@ def open_run(session: Session, spec: RunSpec, plan: Plan) -> Iterator[OpenRun]:
 
     with store.lock(spec.name):
         for who in store.close_dead(spec.name):
-            session.emit(
-                Notice(
-                    f"the earlier command on {spec.name} ({who}) did not end in order;"
-                    " what it saved is used"
-                )
+            session.notice(
+                f"the earlier command on {spec.name} ({who}) did not end in order;"
+                " what it saved is used"
             )
         branch = store.begin(spec, steps, restart_step=session.restart_step, again=session.again)
         for text in [*branch.notices, *notices]:
-            session.emit(Notice(text))
+            session.notice(text)
         store.renew_config(branch, spec)
         with store.invocation(branch, session.command) as invocation_id:
             ledger = store.ledger(branch, invocation_id)
@@ -103,9 +111,7 @@ def open_run(session: Session, spec: RunSpec, plan: Plan) -> Iterator[OpenRun]:
                     raise
                 raise session.admission.stopped from None
             for why, count in ledger.unused.items():
-                session.emit(
-                    Notice(f"{spec.name}: {count} stored answers could not be used: {why}")
-                )
+                session.notice(f"{spec.name}: {count} stored answers could not be used: {why}")
 
 
 @contextmanager
@@ -125,7 +131,7 @@ def announced(session: Session, begun: RunStarted) -> Iterator[None]:
 
 
 def to_the_end(session: Session, verify: Verify) -> Verify:
-    """The verify function, which a stop of the command waits for."""
+    """Return the verify function as one that a stop of the command waits for."""
 
     async def scored(sample: Sample, response: str, judge: Chat) -> Verdict:
         with session.admission.finishing():

@@ -6,13 +6,14 @@ import os
 import signal
 import threading
 from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, TypeVar
 
+from grpo_practice.app.clients import load_client
 from grpo_practice.app.session import Session
 from grpo_practice.errors import StoppedError, StoreError
-from grpo_practice.events import Notice
 from grpo_practice.llm.admission import GRACE_S
 
 T = TypeVar("T")
@@ -24,64 +25,96 @@ _TURNS = 5
 """Writes after the last reply: it is committed, scored, stored, and may close a step."""
 
 
-def drive(session: Session, work: Coroutine[Any, Any, T]) -> T:
-    """What the work returns, also where a signal came too late to matter.
+def run_until_stopped(session: Session, work: Coroutine[Any, Any, T]) -> T:
+    """Return the work's result, also where a signal came too late to matter.
 
     After the first signal no request is sent. Those under way have `GRACE_S` to end, and what
     their replies lead to without another request is stored; then everything is cancelled. A
     second signal cancels at once. What has queued for the database is written in any case.
 
+    Where a loop is running already, a notebook's, the work gets a thread with a loop of its own.
+    Signals reach the main thread only; called in another one, the work runs to its end.
+
     Raises:
         StoppedError: A signal ended it.
     """
-    gc.freeze()  # what is imported stays: looking through it all again and again stalls the loop
-    gc.set_threshold(700, 10, 100)  # nor often through all that is in flight: nearly none is waste
+    load_client()  # half a second that no event loop should stand still for
+    stop = _Stop(session)
+    with stop.listening(), _rare_collections():
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return _run(stop, work)
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(_run, stop, work).result()
+
+
+def _run(stop: "_Stop", work: Coroutine[Any, Any, T]) -> T:
     with asyncio.Runner() as runner:
-        stop = _Stop(session, runner.get_loop())
-        with stop.listening():
-            try:
-                return runner.run(stop.over(work))
-            except asyncio.CancelledError:
-                raise session.admission.stopped or KeyboardInterrupt from None
+        return runner.run(stop.over(work))
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Collect garbage rarely in the block: nearly all that is in flight is in use."""
+    before = gc.get_threshold()
+    # What is imported stays: looking through it all again and again stalls the loop. It is not
+    # unfrozen at the end, since the exit of the program would then look through it once more.
+    gc.freeze()
+    gc.set_threshold(700, 10, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 class _Stop:
-    """What signals do to the work under way."""
+    """The effect of signals on the work under way."""
 
-    def __init__(self, session: Session, loop: asyncio.AbstractEventLoop) -> None:
-        self._session, self._loop = session, loop
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self._came = list[int]()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Any] | None = None
         self._ending: asyncio.Task[None] | None = None
         self._patience: threading.Timer | None = None
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Signals come here for the block, but for those the process was started to ignore."""
-        before = {n: signal.getsignal(n) for n in SIGNALS}
-        ours = [n for n in SIGNALS if before[n] is not signal.SIG_IGN]
+        """Receive signals in the block, but for those the process was started to ignore."""
+        ours = dict[int, Any]()
+        if threading.current_thread() is threading.main_thread():  # no other may set handlers
+            before = {n: signal.getsignal(n) for n in SIGNALS}
+            ours = {n: how for n, how in before.items() if how is not signal.SIG_IGN}
         for number in ours:
             signal.signal(number, self._receive)
         try:
             yield
         finally:
-            for number in ours:
-                signal.signal(number, before[number])
+            for number, how in ours.items():
+                signal.signal(number, how)
             if self._patience is not None:
                 self._patience.cancel()
 
     async def over(self, work: Coroutine[Any, Any, T]) -> T:
         """Be responsible for the work until it ends."""
+        self._loop = asyncio.get_running_loop()
         task: asyncio.Task[T] = asyncio.create_task(work)
         self._task = task
+        if self._came:
+            self._begin()
         try:
             return await task
+        except asyncio.CancelledError:
+            if not self._came:
+                raise
+            raise self._session.admission.stopped or KeyboardInterrupt from None
         finally:
             if self._ending is not None:
                 self._ending.cancel()
 
     def _receive(self, number: int, _: FrameType | None) -> None:
-        """A signal; the loop acts on it, unless it does not come to it in time."""
+        """Stop via the event loop, or exit hard if the loop is stuck."""
         self._came.append(number)
         if self._patience is not None:
             self._patience.cancel()
@@ -89,14 +122,17 @@ class _Stop:
         self._patience = threading.Timer(LEAVE_S + (GRACE_S if first else 0), self._leave)
         self._patience.daemon = True
         self._patience.start()
-        self._loop.call_soon_threadsafe(self._begin if first else self._cancel)
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._begin if first else self._cancel)
 
     def _begin(self) -> None:
+        if self._ending is not None:  # a signal at the very start is seen here and in over()
+            return
         admission = self._session.admission
         admission.stop(StoppedError(self._came[0]))
         n = admission.in_flight
         wait = f"waiting up to {GRACE_S:g} s for {n} request{'' if n == 1 else 's'}; " if n else ""
-        self._session.emit(Notice(f"stopping: {wait}Ctrl-C again to leave now"))
+        self._session.notice(f"stopping: {wait}Ctrl-C again to leave now")
         self._ending = asyncio.create_task(self._end())
 
     async def _end(self) -> None:
@@ -115,7 +151,7 @@ class _Stop:
             self._task.cancel()
 
     def _leave(self) -> None:
-        """The loop is blocked, or a task does not let itself be cancelled: end without them."""
+        """Exit without the loop, which is blocked, or waits for a task that cannot be cancelled."""
         stored = "all that was answered is stored"
         try:
             self._session.store.flush()

@@ -1,12 +1,11 @@
-"""What a configuration asks of a run: its name, its identity, and what is stored with it."""
+"""The run that a configuration asks for: its name, its identity, and what is stored with it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from grpo_practice.app.custom_agent import sha_of
 from grpo_practice.canonical import digest
+from grpo_practice.config import Loaded
 from grpo_practice.config.identity import identity_of
 from grpo_practice.config.schema.provider import ModelConfig, is_sim
 from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, PracticeSettings, RunConfig
@@ -20,35 +19,27 @@ from grpo_practice.types import Library
 from grpo_practice.verify.resolve import VerifyFunction
 
 FORMAT = 1
-"""Raised when stored runs mean something else than they did."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigSource:
-    """Where a configuration was written, for the record."""
-
-    text: str
-    """Composed, uninterpolated YAML, secrets redacted."""
-    base_dir: Path
+"""Version of the identity; raised when stored runs mean something else than they did."""
 
 
 def practice_spec(
-    config: PracticeConfig,
-    source: ConfigSource,
+    loaded: Loaded[PracticeConfig],
+    agent_sha: str | None,
     verify: VerifyFunction,
     dataset: DatasetRow,
     prompts: Mapping[str, Prompt],
     start: Library | None,
 ) -> RunSpec:
-    """A practice run of this configuration, from this library (None: empty)."""
+    """Return the practice run of this configuration, from this library (None: empty)."""
+    config = loaded.config
     return RunSpec(
         name=config.exp_id,
         exp_id=config.exp_id,
         kind="practice",
-        identity=_identity(config, verify, start or Library(), source.base_dir)
+        identity=_identity(config, agent_sha, verify, start or Library())
         | {"practice.method": METHOD, "practice.teacher_context": teacher_context(config)},
-        config_text=source.text,
-        base_dir=source.base_dir,
+        config_text=loaded.text,
+        base_dir=loaded.base_dir,
         dataset_id=dataset.id,
         judge=judge_record(verify, config.judge),
         prompts={name: prompt.text for name, prompt in prompts.items()},
@@ -86,53 +77,39 @@ def _context(config: PracticeConfig) -> tuple[int, str]:
 
 NO_LIBRARY = Library()
 DEFAULT_LIMITS = PracticeSettings()
-"""An evaluation by itself has the limits that practice has by default."""
+"""Limits of an evaluation by itself: those that practice has by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvalTarget:
-    """Which evaluation run: its full name, and whose it is."""
+    """Which evaluation run it is: its full name, and the run it belongs to."""
 
     name: str
     library: Library = NO_LIBRARY
     role: str = ""
     parent_run: str | None = None
     parent_step: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class EvalRequest:
-    """An evaluation that was asked for: its config, and the run it is."""
-
-    config: EvalConfig
-    source: ConfigSource
-    target: EvalTarget
     rejudge: Branch | None = None
-    """Whose rollouts are scored again; None plays its own."""
-    notices: Sequence[str] = ()
-    """What a person should know of the config."""
-    ignored: Sequence[str] = ()
-    """A sentence for each key of it that has no effect."""
-    limits: PracticeSettings = DEFAULT_LIMITS
-    """Whose `task_timeout` and `max_failed_share` hold: the practice run's that makes it."""
+    """Branch whose rollouts are scored again; None plays its own."""
 
 
 def eval_spec(
-    config: EvalConfig,
-    source: ConfigSource,
+    loaded: Loaded[EvalConfig],
+    agent_sha: str | None,
     verify: VerifyFunction,
     dataset: DatasetRow,
     target: EvalTarget,
 ) -> RunSpec:
-    """An evaluation run of this configuration, the target's library put into the agent."""
+    """Return the evaluation run of this configuration, the target's library in the agent."""
+    config = loaded.config
     return RunSpec(
         name=target.name,
         exp_id=config.exp_id,
         kind="eval",
-        identity=_identity(config, verify, target.library, source.base_dir)
+        identity=_identity(config, agent_sha, verify, target.library)
         | {"data.dataset": dataset.name},
-        config_text=source.text,
-        base_dir=source.base_dir,
+        config_text=loaded.text,
+        base_dir=loaded.base_dir,
         dataset_id=dataset.id,
         judge=judge_record(verify, config.judge),
         library=target.library,
@@ -145,11 +122,14 @@ def eval_spec(
 
 
 def _identity(
-    config: RunConfig, verify: VerifyFunction, start: Library, folder: Path
+    config: RunConfig,
+    agent_sha: str | None,
+    verify: VerifyFunction,
+    start: Library,
 ) -> dict[str, Any]:
-    """What a branch is bound to: the identity keys, and what the config only names."""
+    """Return what a branch is bound to: the identity keys, and hashes of what a config names."""
     return identity_of(config) | {
-        "agent.sha256": sha_of(config.evaluation.agent, folder),
+        "agent.sha256": agent_sha,
         "verify.sha256": verify.sha.hex(),
         "library.sha256": library_sha(start).hex(),
         "format_version": FORMAT,
@@ -157,7 +137,7 @@ def _identity(
 
 
 def judge_record(verify: VerifyFunction, model: ModelConfig) -> JudgeRecord:
-    """The verify function as its verdicts are filed: with the model behind it, if it asks one."""
+    """Return the verify function as verdicts are filed: with its judge model, if it asks one."""
     spec = dict(verify.spec)
     if verify.is_judge:
         spec["model"] = model.model_provider.model
@@ -167,7 +147,7 @@ def judge_record(verify: VerifyFunction, model: ModelConfig) -> JudgeRecord:
 
 
 def identity_settings(model: ModelConfig) -> dict[str, Any]:
-    """The settings of a model that can change its answers."""
+    """Return the settings of a model that can change its answers."""
     free = {"metadata", "store", "prompt_cache_retention", "extra_query", "extra_headers"}
     return model.model_settings.model_dump(exclude_none=True, exclude=free)
 

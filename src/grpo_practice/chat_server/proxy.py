@@ -1,4 +1,4 @@
-"""The chat API as programs inside rollouts get it: an address for each rollout, while it lasts."""
+"""The chat API for programs inside rollouts: an address for each rollout, while it lasts."""
 
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -17,16 +17,16 @@ ROOT = "/r/{token}/v1"
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """Whoever asks at one address."""
+    """The rollout behind one address."""
 
     model: str
-    """The configured model."""
+    """Configured model."""
     ask: Callable[[ChatRequest], Awaitable[Reply]]
-    """May raise `RequestError`."""
+    """Function that answers; it may raise `RequestError`."""
 
 
 class Proxy:
-    """Where the programs of a run ask their model.
+    """The server at which the programs of a run ask their model.
 
     Each rollout has an address that nobody can guess, and that answers nobody once it has ended.
     """
@@ -37,7 +37,7 @@ class Proxy:
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator[None]:
-        """It answers for the block, on this machine only."""
+        """Answer for the block, on this machine only."""
         app = server.application(
             web.post(f"{ROOT}/chat/completions", self._chat),
             web.get(f"{ROOT}/models", self._models),
@@ -47,7 +47,7 @@ class Proxy:
 
     @contextmanager
     def address(self, guest: Guest) -> Iterator[str]:
-        """The base URL at which the guest is asked, for the block."""
+        """Give the guest a base URL for the block."""
         token = secrets.token_urlsafe(32)
         self._guests[token] = guest
         try:
@@ -67,9 +67,9 @@ class Proxy:
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         guest = self._guest(request)
-        asked = server.read_request(await request.read())
-        reply = await guest.ask(asked)
-        return await server.respond(request, asked, reply)
+        chat_request = server.read_request(await request.read())
+        reply = await guest.ask(chat_request)
+        return await server.respond(request, chat_request, reply)
 
     async def _models(self, request: web.Request) -> web.StreamResponse:
         return web.json_response(server.models(self._guest(request).model))

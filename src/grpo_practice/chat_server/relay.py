@@ -1,4 +1,4 @@
-"""What a program asks in its own words, asked through the ledger."""
+"""Requests of a program in its own words, made through the ledger."""
 
 import asyncio
 import hashlib
@@ -20,76 +20,77 @@ from grpo_practice.text import strip_think
 
 
 @dataclass(slots=True)
-class _Place:
-    """One and the same request, as often as it was made."""
+class _Repeats:
+    """The samples of one and the same request."""
 
     taken: set[int] = field(default_factory=set)
-    """Which resamples were answered, or are being."""
-    left: dict[int, asyncio.Task[Reply]] = field(default_factory=dict)
-    """Those that nobody waits for any more: whoever asked them is gone."""
+    """Numbers of the resamples that were answered or are being."""
+    abandoned: dict[int, asyncio.Task[Reply]] = field(default_factory=dict)
+    """Those in flight whose caller is gone."""
 
 
 class Relay:
-    """Asks what a program sends, in one play of a scope.
+    """The requests that a program makes in one play of a scope.
 
-    The configured settings are laid under what it sets itself. The seed is the scope's, whatever
-    it says; where it repeats a request, it gets another sample. A request that it gave up, and
-    makes again, is the same one, and is paid once.
+    The program's settings go before the configured ones, but the seed is always the scope's;
+    where it repeats a request, it gets another sample. A request that it gave up and makes again
+    is the same one, and is paid once.
 
     Args:
-        chat: The configured model, asked at the scope.
+        chat: Configured model at the scope.
     """
 
     def __init__(self, chat: AgentChat) -> None:
-        self._chat, self._play = chat, Play(said_mark)
-        self._places = defaultdict[bytes, _Place](_Place)
+        self._chat, self._play = chat, Play(program_mark)
+        self._repeats = defaultdict[bytes, _Repeats](_Repeats)
         self._tasks = set[asyncio.Task[Reply]]()
         self.replies = list[Reply]()
-        """In the order they came."""
+        """Replies in the order they came."""
 
-    async def __call__(self, asked: ChatRequest, *, limit_s: float | None = None) -> Reply:
-        """The stored reply, or a new one that is committed.
+    async def __call__(self, request: ChatRequest, *, limit_s: float | None = None) -> Reply:
+        """Return the stored reply, or a new one that is committed.
 
-        Where the caller is cancelled, the request goes on and its reply is kept.
+        If the caller is cancelled, the request goes on and its reply is kept.
 
         Raises:
-            RequestError: It cannot be asked as it is written.
+            RequestError: The request cannot be asked as it is written.
             TimeoutError: `limit_s` was reached.
             EndpointError, EndpointRefusedError, PausedError: As from any `Chat`.
         """
-        asked = one_reply(asked)
-        name, params = asked.model or self._chat.model, self._params(asked.settings)
-        place = self._places[_same(name, params, asked)]
-        if place.left:
-            r, task = place.left.popitem()
+        request = one_reply(request)
+        name, params = request.model or self._chat.model, self._params(request.settings)
+        same = canon([name, params, request.tools, request.messages])
+        repeats = self._repeats[hashlib.sha256(same).digest()]
+        if repeats.abandoned:
+            r, task = repeats.abandoned.popitem()
         else:
-            r = next(r for r in itertools.count() if r not in place.taken)
-            place.taken.add(r)
-            made = self._ask(self._chat.with_model(name, params, self._play), asked, r, limit_s)
-            task = asyncio.create_task(made)
-            task.add_done_callback(lambda task: self._done(place, r, task))
+            r = next(r for r in itertools.count() if r not in repeats.taken)
+            repeats.taken.add(r)
+            chat = self._chat.with_model(name, params, self._play)
+            task = asyncio.create_task(self._ask(chat, request, r, limit_s))
+            task.add_done_callback(lambda task: self._done(repeats, r, task))
             self._tasks.add(task)
         try:
-            return await asyncio.shield(task)
+            return await asyncio.shield(task)  # a caller that goes must not take a paid reply along
         except asyncio.CancelledError:
             if not task.cancelled():
-                place.left[r] = task
+                repeats.abandoned[r] = task
             raise
 
-    async def _ask(self, chat: Chat, asked: ChatRequest, r: int, limit_s: float | None) -> Reply:
-        reply = await chat(asked.messages, tools=asked.tools, r=r, limit_s=limit_s)
+    async def _ask(self, chat: Chat, request: ChatRequest, r: int, limit_s: float | None) -> Reply:
+        reply = await chat(request.messages, tools=request.tools, r=r, limit_s=limit_s)
         self.replies.append(reply)
         return reply
 
-    def _done(self, place: _Place, r: int, task: asyncio.Task[Reply]) -> None:
-        """A request that failed is made again as the one it was."""
+    def _done(self, repeats: _Repeats, r: int, task: asyncio.Task[Reply]) -> None:
+        """Release the number of a request that failed: made again, it is the one it was."""
         self._tasks.discard(task)
         if task.cancelled() or task.exception() is not None:
-            place.taken.discard(r)
-            place.left.pop(r, None)
+            repeats.taken.discard(r)
+            repeats.abandoned.pop(r, None)
 
     def _params(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """The configured params, under those that the program sets."""
+        """Return the configured params, overridden by those of the program."""
         own = {key: value for key, value in settings.items() if key != "seed"}
         try:
             params, _ = canonical_params({"extra_body": own})
@@ -101,13 +102,13 @@ class Relay:
 
     @property
     def transcript(self) -> list[Message]:
-        """All that was said, as it is read back from the store."""
-        said = canon(conversations(self._play.turns)).decode()
-        messages: list[Message] = json.loads(redactor.text(said))
+        """All messages, as they are read back from the store."""
+        stored = canon(conversations(self._play.turns)).decode()
+        messages: list[Message] = json.loads(redactor.text(stored))
         return messages
 
     async def aclose(self) -> None:
-        """Nothing is asked any more."""
+        """Cancel what is still in flight."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -115,28 +116,20 @@ class Relay:
             await asyncio.wait(tasks)
 
 
-def _same(name: str, params: Mapping[str, Any], asked: ChatRequest) -> bytes:
-    """Equal for equal requests."""
-    return hashlib.sha256(canon([name, params, asked.tools, asked.messages])).digest()
+def program_mark(before: bytes, message: Message) -> bytes:
+    """Return the mark after a message: equal for conversations in which the same was said.
 
-
-def said_mark(before: bytes, message: Message) -> bytes:
-    """Equal where the same was said up to there.
-
-    Programs send replies back in words of their own: without keys they do not know, without what
-    was thought, with other settings. The conversation goes on all the same.
+    Programs send replies back in their own form: without keys that they do not know, without the
+    reasoning, with other settings. The conversation goes on all the same, so only an assistant's
+    text and calls count.
     """
-    said = _said(message) if message.get("role") == "assistant" else hashable(message)
-    return hashlib.sha256(before + canon(said)).digest()
-
-
-def _said(message: Message) -> list[Any]:
-    """What an assistant said and called."""
-    text = Reply(message).content
+    if message.get("role") != "assistant":
+        return hashlib.sha256(before + canon(hashable(message))).digest()
     calls = message.get("tool_calls")
     called = [
         [call.get("id"), function.get("name"), function.get("arguments")]
         for call in (calls if isinstance(calls, list) else [])
         if isinstance(call, dict) and isinstance(function := call.get("function"), dict)
     ]
-    return [(strip_think(text) or "").strip(), called]
+    text = (strip_think(Reply(message).content) or "").strip()
+    return hashlib.sha256(before + canon([text, called])).digest()

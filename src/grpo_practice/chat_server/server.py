@@ -1,4 +1,4 @@
-"""The server side of the chat API: what a program sends, checked, and what it gets for it."""
+"""The server side of the chat API: requests are checked, replies encoded."""
 
 import json
 import logging
@@ -6,9 +6,9 @@ import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from aiohttp import web
 
@@ -18,25 +18,25 @@ from grpo_practice.redact import redactor
 from grpo_practice.text import LOOPBACK, is_loopback
 
 MAX_BODY = 64 * 2**20
-"""Bytes a request may have."""
+"""Largest size of a request in bytes."""
 PIECE = 256
 """Characters of a streamed piece."""
 DONE = b"data: [DONE]\n\n"
 SHUTDOWN_S = 1.0
-"""Longest wait for those still connected when a server ends."""
+"""Longest wait for clients still connected when a server ends."""
 
 _SPOKEN = "only POST chat/completions and GET models are spoken here"
 
 
 class RequestError(Exception):
-    """A request that is not answered with a reply, as the OpenAI API says such a thing.
+    """An error answer in the form of the OpenAI API.
 
     Args:
-        message: What is wrong. Secrets in it are replaced.
-        status: Of the HTTP answer.
-        kind: The error's `type`.
-        param: The body key that is wrong.
-        code: What client libraries tell errors apart by.
+        message: Sentence that says what is wrong. Secrets in it are replaced.
+        status: HTTP status.
+        kind: `type` of the error.
+        param: Body key that is wrong.
+        code: Code by which client libraries tell errors apart.
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class RequestError(Exception):
     @property
     def body(self) -> dict[str, Any]:
         """`{"error": {message, type, param, code}}`."""
-        told = {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}
-        return {"error": told}
+        error = {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}
+        return {"error": error}
 
     def response(self) -> web.Response:
-        """It as an HTTP answer; the client's own library is told not to try again."""
+        """Return the HTTP answer, which tells the client's library not to try again."""
         return web.json_response(self.body, status=self.status, headers={"x-should-retry": "false"})
 
 
@@ -67,21 +67,21 @@ class ChatRequest:
     """A chat completion that a program asks for."""
 
     model: str
-    """'' where the body names none."""
+    """Name of the model; '' where the body has none."""
     messages: Sequence[Message]
     tools: Sequence[Mapping[str, Any]]
     settings: Mapping[str, Any]
-    """The body's other keys, those that are null left out."""
+    """Other keys of the body, those that are null left out."""
     stream: bool = False
     stream_usage: bool = False
     """Whether the stream ends with a piece that holds the usage."""
 
 
 def read_request(raw: bytes) -> ChatRequest:
-    """What the body of a chat completion asks for; lone surrogates in it are replaced.
+    """Return what the body of a chat completion asks for, lone surrogates replaced.
 
     Raises:
-        RequestError: It is no such body; it says which key is wrong.
+        RequestError: The body is another one; the error names the key that is wrong.
     """
     body = _body(raw)
     stream, options = body.pop("stream", None), body.pop("stream_options", None) or {}
@@ -105,21 +105,19 @@ def read_request(raw: bytes) -> ChatRequest:
     return ChatRequest(model, messages, tools, settings, bool(stream), bool(stream) and usage)
 
 
-def one_reply(asked: ChatRequest) -> ChatRequest:
-    """The same without `n`, where one plain reply is all it asks for.
+def one_reply(request: ChatRequest) -> ChatRequest:
+    """Return the request without `n` and `logprobs`, where it asks for one plain reply.
 
     Raises:
-        RequestError: It wants several choices, or log-probabilities, of which none are kept.
+        RequestError: Several choices are asked for, or log-probabilities, which are not kept.
     """
-    n = asked.settings.get("n", 1)
+    n = request.settings.get("n", 1)
     if n != 1 or isinstance(n, bool):
         raise RequestError("'n' must be 1: ask again for another reply", param="n")
-    if asked.settings.get("logprobs"):
+    if request.settings.get("logprobs"):
         raise RequestError("'logprobs' cannot be had here: they are not kept", param="logprobs")
-    settings = {k: v for k, v in asked.settings.items() if k not in ("n", "logprobs")}
-    return ChatRequest(
-        asked.model, asked.messages, asked.tools, settings, asked.stream, asked.stream_usage
-    )
+    settings = {k: v for k, v in request.settings.items() if k not in ("n", "logprobs")}
+    return replace(request, settings=settings)
 
 
 def _body(raw: bytes) -> dict[str, Any]:
@@ -150,64 +148,64 @@ def _objects(body: dict[str, Any], key: str) -> list[dict[str, Any]]:
     return value
 
 
-def completion(asked: ChatRequest, reply: Reply) -> dict[str, Any]:
-    """The reply as the body of a chat completion."""
+def completion(request: ChatRequest, reply: Reply) -> dict[str, Any]:
+    """Return the reply as the body of a chat completion."""
     choice = {"index": 0, "message": dict(reply.message), "finish_reason": _finish(reply)}
     choice["logprobs"] = None
-    return _head(asked, reply, "chat.completion") | {
+    return _head(request, reply, "chat.completion") | {
         "choices": [choice],
         "usage": usage_json(reply.usage),
     }
 
 
-def pieces(asked: ChatRequest, reply: Reply) -> Iterator[bytes]:
-    """The reply as the events of a stream, the last one `[DONE]`."""
-    head = _head(asked, reply, "chat.completion.chunk")
-    if asked.stream_usage:
+def pieces(request: ChatRequest, reply: Reply) -> Iterator[bytes]:
+    """Yield the reply as the events of a stream, the last one `[DONE]`."""
+    head = _head(request, reply, "chat.completion.chunk")
+    if request.stream_usage:
         head["usage"] = None
     for delta in _deltas(reply.message):
         yield event(head | {"choices": [_choice(delta, None)]})
     yield event(head | {"choices": [_choice({}, _finish(reply))]})
-    if asked.stream_usage:
+    if request.stream_usage:
         yield event(head | {"choices": [], "usage": usage_json(reply.usage)})
     yield DONE
 
 
 def event(value: Mapping[str, Any]) -> bytes:
-    """A JSON value as one event of a stream."""
+    """Return a JSON value as one event of a stream."""
     return b"data: " + json.dumps(value, ensure_ascii=False).encode() + b"\n\n"
 
 
 def usage_json(usage: Usage) -> dict[str, Any] | None:
-    """The tokens as the API spells them; None when they are unknown."""
+    """Return the tokens in the form of the API; None when they are unknown."""
     if usage.tokens_in is None and usage.tokens_out is None:
         return None
     tokens_in, tokens_out = usage.tokens_in or 0, usage.tokens_out or 0
-    told: dict[str, Any] = {
+    counts: dict[str, Any] = {
         "prompt_tokens": tokens_in,
         "completion_tokens": tokens_out,
         "total_tokens": tokens_in + tokens_out,
     }
     if usage.tokens_cached is not None:
-        told["prompt_tokens_details"] = {"cached_tokens": usage.tokens_cached}
+        counts["prompt_tokens_details"] = {"cached_tokens": usage.tokens_cached}
     if usage.tokens_reasoning is not None:
-        told["completion_tokens_details"] = {"reasoning_tokens": usage.tokens_reasoning}
-    return told
+        counts["completion_tokens_details"] = {"reasoning_tokens": usage.tokens_reasoning}
+    return counts
 
 
 def models(*names: str) -> dict[str, Any]:
-    """The body of `GET models`."""
+    """Return the body of `GET models`."""
     kept = dict.fromkeys(name for name in names if name)
     rows = [{"id": n, "object": "model", "created": 0, "owned_by": "grpo-practice"} for n in kept]
     return {"object": "list", "data": rows}
 
 
-def _head(asked: ChatRequest, reply: Reply, kind: str) -> dict[str, Any]:
+def _head(request: ChatRequest, reply: Reply, kind: str) -> dict[str, Any]:
     return {
         "id": f"chatcmpl-{reply.call_id}",
         "object": kind,
         "created": int(time.time()),
-        "model": reply.answered_by.rpartition("@")[0] or asked.model,
+        "model": reply.answered_by.rpartition("@")[0] or request.model,
     }
 
 
@@ -220,7 +218,7 @@ def _choice(delta: Mapping[str, Any], finish: str | None) -> dict[str, Any]:
 
 
 def _deltas(message: Message) -> Iterator[dict[str, Any]]:
-    """The message in parts: its role and what is short first, long texts in pieces, then calls."""
+    """Yield the message in parts: role and short keys first, long texts in pieces, then calls."""
     texts = ("reasoning_content", "reasoning", "content", "refusal")
     cut = {key: message[key] for key in texts if isinstance(message.get(key), str)}
     rest = {k: v for k, v in message.items() if k not in cut and k != "tool_calls"}
@@ -234,13 +232,15 @@ def _deltas(message: Message) -> Iterator[dict[str, Any]]:
             yield {"tool_calls": [{"index": index, **call}]}
 
 
-async def respond(request: web.Request, asked: ChatRequest, reply: Reply) -> web.StreamResponse:
-    """The reply is sent, in one piece or as a stream."""
-    if not asked.stream:
-        return web.json_response(completion(asked, reply))
+async def respond(
+    http_request: web.Request, request: ChatRequest, reply: Reply
+) -> web.StreamResponse:
+    """Send the reply, in one piece or as a stream."""
+    if not request.stream:
+        return web.json_response(completion(request, reply))
     response = web.StreamResponse(headers=STREAM)
-    await response.prepare(request)
-    for piece in pieces(asked, reply):
+    await response.prepare(http_request)
+    for piece in pieces(request, reply):
         await response.write(piece)
     await response.write_eof()
     return response
@@ -254,11 +254,11 @@ def application(
     *routes: web.AbstractRouteDef,
     unexpected: Callable[[Exception], None] = lambda _: None,
 ) -> web.Application:
-    """These routes, in front of them a door for whoever means this server; errors in JSON.
+    """Return an application with these routes, for callers on this machine; errors are JSON.
 
     Args:
-        routes: Handlers may raise `RequestError`.
-        unexpected: Told what a handler raised beyond that; the program gets a 500.
+        routes: Handlers, which may raise `RequestError`.
+        unexpected: Called with any other error of a handler; the program gets a 500.
     """
 
     @web.middleware
@@ -270,9 +270,9 @@ def application(
         except RequestError as e:
             return e.response()
         except web.HTTPException as e:
-            return _told(e, request).response()
+            return _request_error(e, request).response()
         except ConnectionError:
-            raise  # whoever asked is gone
+            raise  # the client is gone
         except Exception as e:  # noqa: BLE001 - a program must not wait for ever
             unexpected(e)
             what = f"{type(e).__name__} while the request was answered"
@@ -284,35 +284,29 @@ def application(
 
 
 def _check_caller(headers: Mapping[str, str]) -> None:
-    """It is meant for this server.
+    """Raise RequestError unless the request was meant for this server.
 
-    Raises:
-        RequestError: It was called by a name, or by a page, that it does not know.
+    A page in a browser reaches any local port, also under a name of its own that it had resolved
+    to this machine; `Host` and `Origin` give it away.
     """
-    if not is_loopback(_host(f"//{headers.get('Host', '')}")):
+    called, origin = _split(f"//{headers.get('Host', '')}"), headers.get("Origin")
+    if not is_loopback(called.hostname or ""):
         raise RequestError("called by a name that is not this server's", status=403)
-    origin = headers.get("Origin")
-    foreign = origin is not None and _place(origin) != _place(f"//{headers.get('Host', '')}")
+    foreign = origin is not None and _split(origin).netloc.lower() != called.netloc.lower()
     if foreign or headers.get("Sec-Fetch-Site") == "cross-site":
         raise RequestError("a page of another origin may not ask here", status=403)
 
 
-def _place(url: str) -> str:
+def _split(url: str) -> SplitResult:
+    """Return the parts of a URL, empty ones for what is none."""
     try:
-        return urlsplit(url).netloc.lower()
+        return urlsplit(url)
     except ValueError:
-        return ""
+        return urlsplit("")
 
 
-def _host(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
-
-
-def _told(error: web.HTTPException, request: web.Request) -> RequestError:
-    """What the framework says, in the words of the API."""
+def _request_error(error: web.HTTPException, request: web.Request) -> RequestError:
+    """Return the framework's error in the words of the API."""
     match error.status:
         case 404:
             text = f"there is nothing at {request.path.rpartition('/v1')[2]}: {_SPOKEN}"
@@ -334,7 +328,7 @@ _SILENT.propagate = False
 async def listening(
     app: web.Application, port: int = 0, host: str = LOOPBACK
 ) -> AsyncIterator[int]:
-    """The application is served for the block; the port it is reached at.
+    """Serve the application for the block, and give the port.
 
     The handler of a request whose sender is gone is cancelled.
 
@@ -344,7 +338,7 @@ async def listening(
     runner = web.AppRunner(
         app,
         access_log=None,
-        logger=_SILENT,  # else it prints pieces of requests that are none
+        logger=_SILENT,  # else it prints pieces of malformed requests
         shutdown_timeout=SHUTDOWN_S,
         handler_cancellation=True,
     )

@@ -1,25 +1,11 @@
-"""The options that say what a run may cost, and what it would."""
+"""Options for the caps of a run, and for its forecast."""
 
-import math
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
-from grpo_practice.cli.options import as_typed, database, open_store
-from grpo_practice.cli.terminal.formatting import count, duration, note, reward, say, tokens
-from grpo_practice.cli.terminal.tables import facts, table
 from grpo_practice.errors import ConfigError
-
-if TYPE_CHECKING:
-    from grpo_practice.forecast.estimate import Forecast, Line
-    from grpo_practice.forecast.range import Range
-    from grpo_practice.llm.budget import Caps
-    from grpo_practice.store import Store
-    from grpo_practice.store.queries.spending import Piloted
 
 MaxCostOption = Annotated[
     float | None,
@@ -43,195 +29,20 @@ PilotOption = Annotated[
 ]
 
 
-def caps(max_cost: float | None, max_tokens: int | None, max_requests: int | None) -> "Caps":
-    """The caps of these options.
-
-    Raises:
-        ConfigError: The money is no number.
-    """
-    from grpo_practice.llm.budget import Caps
-
-    if max_cost is not None and not math.isfinite(max_cost):
-        raise ConfigError(f"--max-cost {max_cost}: should be dollars, for instance 2.50")
-    micro = None if max_cost is None else round(max_cost * 1e6)
-    return Caps(max_requests, max_tokens, micro)
+def given(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the flags that were given."""
+    return {key: value for key, value in flags.items() if value is not None}
 
 
-@contextmanager
-def working_store(db: Path | None, *, dry_run: bool, pilot: int | None) -> Iterator["Store"]:
-    """The database; in a dry run a copy of it, so that nothing can be written.
+def forecast_only(*, dry_run: bool, pilot: int | None) -> bool:
+    """Return True when the command is to forecast a run, in place of completing it.
 
     Raises:
         ConfigError: A dry run was to play something.
-        StoreError: It cannot be used.
     """
     if dry_run and pilot is not None:
         raise ConfigError(
             "--dry-run asks nothing and --pilot plays: give one of them",
             hint="--pilot prints the forecast too, when it has played",
         )
-    if not dry_run:
-        with open_store(db) as store:
-            yield store
-        return
-    from grpo_practice.store.scratch_copy import rehearsal
-
-    with rehearsal(database(db)) as store:
-        yield store
-
-
-RESTS_ON = {"run": "this run", "prompt": "same prompt", "model": "other prompts"}
-"""In a forecast: whose calls its numbers rest on."""
-
-
-def show_forecast(forecast: "Forecast") -> None:
-    """What a pilot did; what is left of a run by stage, in sum, and what the numbers rest on."""
-    if forecast.piloted is not None:
-        say(f"pilot: {_piloted(forecast.piloted)}")
-    if not forecast.lines:
-        say(f"{forecast.run}: nothing is left to do")
-        return
-    said = " (simulated)" if forecast.simulated else ""
-    say(f"{forecast.run}{said}: what is left to do", style="bold")
-    headers = ["stage", "calls", "tokens in", "tokens out", "cost", "rests on"]
-    table(headers, map(_row, forecast.lines), right=headers[1:5])
-    usd = forecast.usd
-    unknown = f"unknown: {', '.join(forecast.unpriced)} has no price (evaluation.prices)"
-    facts(
-        [
-            ("model", _models(forecast.lines)),
-            ("calls", _numbers(forecast.total("calls"))),
-            ("tokens in", _tokens(forecast.total("tokens_in"))),
-            ("tokens out", _tokens(forecast.total("tokens_out"))),
-            ("cost", unknown if usd is None else _money(usd)),
-            ("time", " to ".join(dict.fromkeys(duration(s) for s in forecast.seconds))),
-            ("requests of a rollout", _turns(forecast)),
-            ("groups that teach", _share(forecast)),
-            ("still to be learnt", _learnable(forecast.learnable)),
-            *((flag, _reached(cap, said)) for flag, cap, said in forecast.caps),
-        ]
-    )
-    note("retries and questions asked again for want of a readable reply are not counted")
-    if forecast.turns is not None:
-        note("nor is what tools themselves take: their prices, models they ask, their time")
-    say(f"next: {goes_on(sys.argv[1:])}{_first(forecast)}{_cap_hint(forecast)}")
-
-
-def goes_on(argv: Sequence[str]) -> str:
-    """The command without its dry run or pilot: the one that does what was forecast."""
-    words, left = list[str](), iter(argv)
-    for word in left:
-        if word == "--pilot":
-            next(left, None)
-        elif word != "--dry-run" and not word.startswith("--pilot="):
-            words.append(word)
-    return as_typed(words)
-
-
-def _first(forecast: "Forecast") -> str:
-    """The pilot, where it tells most: nobody knows yet how many requests a rollout takes."""
-    unknown = forecast.turns is not None and not forecast.turns.rollouts
-    return " --pilot 1" if unknown and forecast.piloted is None else ""
-
-
-def _cap_hint(forecast: "Forecast") -> str:
-    reached = [(flag, said) for flag, _, said in forecast.caps if said != "no"]
-    if not reached:
-        return ""
-    flags = " and ".join(flag for flag, _ in reached)
-    surely = "will" if any(said == "yes" for _, said in reached) else "may"
-    return f"   (it {surely} pause before the end: raise {flags})"
-
-
-def _piloted(did: "Piloted") -> str:
-    if not did.rollouts:
-        return "nothing new was played"
-    usage = did.usage
-    cost = "cost unknown" if usage.cost_micro is None else f"${usage.cost_micro / 1e6:.4f}"
-    played = f"{count(did.questions, 'question')}, {count(did.rollouts, 'rollout')}"
-    spent = f"{tokens(usage.tokens_in)} tokens in, {tokens(usage.tokens_out)} out, {cost}"
-    return f"{played}, mean reward {reward(did.reward)}; {spent}"
-
-
-def _row(line: "Line") -> list[str]:
-    part = "" if line.part == "practice" else "eval "
-    return [
-        f"{part}{line.stage}",
-        _numbers(line.calls),
-        _tokens(line.tokens_in),
-        _tokens(line.tokens_out),
-        "unknown" if line.usd is None else _money(line.usd),
-        RESTS_ON[line.of] if line.history else "assumption",
-    ]
-
-
-def _models(lines: Sequence["Line"]) -> str:
-    """The model; several each with the stages that ask it."""
-    stages = dict[str, list[str]]()
-    for line in lines:
-        stages.setdefault(line.model, []).append(_row(line)[0])
-    if len(stages) == 1:
-        return next(iter(stages))
-    return "; ".join(f"{model}: {', '.join(asked)}" for model, asked in stages.items())
-
-
-def _range(shown: Sequence[str]) -> str:
-    return "\N{EN DASH}".join(dict.fromkeys(shown))
-
-
-def _numbers(found: "Range") -> str:
-    return _range([str(int(n)) for n in found])
-
-
-def _tokens(found: "Range") -> str:
-    return _range([_short(n) for n in found])
-
-
-def _short(n: float) -> str:
-    """`950`, `1.2k`, `65.2k`, `218k`, `1.23M`: as few characters as tell it well."""
-    if n < 1_000:
-        return f"{n:.0f}"
-    if n < 99_950:
-        return f"{n / 1e3:.1f}k"
-    if n < 999_500:
-        return f"{n / 1e3:.0f}k"
-    return f"{n / 1e6:.2f}M" if n < 9_995_000 else f"{n / 1e6:.1f}M"
-
-
-def _money(found: "Range") -> str:
-    digits = 2 if found.high >= 1 or found.high == 0 else 4
-    return _range([f"${usd:.{digits}f}" for usd in found])
-
-
-def _share(forecast: "Forecast") -> str:
-    if forecast.share is None:
-        return ""
-    rests = f"as in {count(forecast.groups, 'group')} of this run"
-    shown = _range([f"{x:.0%}" for x in forecast.share])
-    return f"{shown}, {rests if forecast.groups else 'an assumption'}"
-
-
-def _turns(forecast: "Forecast") -> str:
-    turns = forecast.turns
-    if turns is None:
-        return ""
-    shown = _range([f"{x:.1f}".removesuffix(".0") for x in turns.each])
-    if turns.rollouts:
-        return f"{shown}, as in {count(turns.rollouts, 'rollout')} of this agent"
-    return f"{shown}: not known before some were played, by --pilot"
-
-
-def _learnable(n: int) -> str:
-    if not n:
-        return ""
-    from grpo_practice.forecast.estimate import EXPERIENCE_TOKENS
-
-    return (
-        f"up to {count(n, 'experience')}; {EXPERIENCE_TOKENS} tokens for each in later prompts"
-        " are in the upper ends, an assumption"
-    )
-
-
-def _reached(cap: float, said: str) -> str:
-    meant = {"no": "will not be reached", "maybe": "may be reached", "yes": "will be reached"}
-    return f"{cap:g} {meant[said]}"
+    return dry_run or pilot is not None

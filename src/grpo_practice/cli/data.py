@@ -1,37 +1,34 @@
 """`data`: datasets, from files to names."""
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Literal
 
 import typer
 
-from grpo_practice.cli import datasets
-from grpo_practice.cli.datasets import NameArgument, check_name, document, usable
-from grpo_practice.cli.download import download
 from grpo_practice.cli.options import (
     PROGRAM,
     DbOption,
     JsonOption,
     YesOption,
-    existing_store,
-    open_store,
+    workspace,
 )
-from grpo_practice.cli.stored_rows import Added
-from grpo_practice.cli.terminal.formatting import confirm, count, print_json, say
-from grpo_practice.cli.terminal.tables import facts, table
-from grpo_practice.errors import ConfigError, DataError
-from grpo_practice.text import brief
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from grpo_practice.data import ReadResult
-    from grpo_practice.types import Sample
+from grpo_practice.cli.terminal import datasets_view as view
+from grpo_practice.cli.terminal.formatting import confirm, count, note, print_json, say
+from grpo_practice.errors import ConfigError
 
 app = typer.Typer(no_args_is_help=True, help="Datasets: from files to names.")
 
-QUESTION, ANSWER = 80, 40
-"""Characters of a cell."""
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="As `data list` says.")]
+SeedOption = Annotated[int, typer.Option(help="Another one draws others.")]
+DedupOption = Annotated[
+    bool, typer.Option("--dedup", help="Keep the first of rows with the same question.")
+]
+SkipBadOption = Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out.")]
+ReplaceOption = Annotated[bool, typer.Option("--replace", help="The name may hold other rows now.")]
+ReplacePartsOption = Annotated[
+    bool, typer.Option("--replace", help="The names may hold other rows now.")
+]
 
 
 @app.command()
@@ -67,16 +64,12 @@ def upload(
             "--format", help="jsonl, json, csv, tsv or parquet (default: as the name ends)."
         ),
     ] = None,
-    dedup: Annotated[
-        bool, typer.Option("--dedup", help="Keep the first of rows with the same question.")
-    ] = False,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="The name may hold other rows now.")
-    ] = False,
+    dedup: DedupOption = False,
+    replace: ReplaceOption = False,
     append: Annotated[
         bool, typer.Option("--append", help="Add the rows to those the name holds.")
     ] = False,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out.")] = False,
+    skip_bad: SkipBadOption = False,
     verify: Annotated[
         str | None,
         typer.Option(
@@ -85,7 +78,7 @@ def upload(
         ),
     ] = None,
     delimiter: Annotated[str | None, typer.Option(help="Of a CSV file (default: a guess).")] = None,
-    answers_missing: Annotated[
+    no_answers: Annotated[
         bool, typer.Option("--no-answers", help="There are none, and a judge will score.")
     ] = False,
     db: DbOption = None,
@@ -97,60 +90,34 @@ def upload(
 
     Example: grpo-practice data upload train.csv --name train --map question=problem
     """
-    from grpo_practice.data import FileSource, read_samples
-    from grpo_practice.data.read import joined
-    from grpo_practice.verify.resolve import resolve
+    from grpo_practice.app.datasets import UploadOptions
+    from grpo_practice.data import FileSource
 
-    check_name(name)
     if file is not None and from_run is not None:
         raise ConfigError("a FILE and --from-run exclude each other", hint="leave one out")
-    of_files = (map_, shape, format_, delimiter, skip_bad, answers_missing)
-    if from_run is not None and any(of_files):
+    if from_run is not None and any((map_, shape, format_, delimiter, skip_bad, no_answers)):
         raise ConfigError(
             "--map, --shape, --format, --delimiter, --skip-bad and --no-answers are for a FILE",
             hint="leave them out: a recorded run says itself what is what",
         )
     if replace and append:
         raise ConfigError("--replace and --append exclude each other", hint="leave one out")
-    if verify is not None:
-        resolve(verify, {}, None, Path.cwd())  # before anything is stored
-    mapping = mapped(map_ or [])
-    if file is None:
-        found, origin = _recorded(db, from_run, dedup=dedup), f"run {from_run}"
-    else:
+    if_exists: Literal["fail", "replace", "append"] = "append" if append else "fail"
+    if_exists = "replace" if replace else if_exists
+    datasets = workspace(db).datasets
+    if file is not None:
         source = FileSource(file, format_, delimiter)
-        found = read_samples(source, mapping=mapping, shape=shape, dedup=dedup, skip_bad=skip_bad)
-        _check_answers(found, source.name, missing=answers_missing)
-        origin = source.origin
-    from grpo_practice.store import datasets as stored
-
-    with open_store(db) as store:
-        at = store.read(stored.get, name) if append else None
-        held = [] if at is None else store.read(stored.samples, at.id)
-        samples, notes = joined(held, found.samples, dedup=dedup)
-        row, new = store.add_dataset(name, samples, origin=origin, replace=replace or append)
-    told = Added(row, new, samples, [*found.notes, *notes], found.skipped)
-    told.tell(verify, schema="grpo-practice.upload/1", json=json)
-
-
-def _recorded(db: Path | None, run: str | None, *, dedup: bool) -> "ReadResult":
-    """The conversations of a recorded run."""
-    from grpo_practice.app.recorded_samples import samples_of_run
-
-    if run is None:
+        how = UploadOptions(_mapping(map_ or []), shape, dedup, skip_bad, no_answers)
+        stored = datasets.upload(name, source, how, if_exists=if_exists, verify=verify)
+    elif from_run is not None:
+        stored = datasets.upload_run(
+            name, from_run, dedup=dedup, if_exists=if_exists, verify=verify
+        )
+    else:
         raise ConfigError(
             "there is nothing to upload", hint="name a FILE, or a recorded run with --from-run"
         )
-    with existing_store(db) as store:
-        return samples_of_run(store, run, dedup=dedup)
-
-
-def _check_answers(found: "ReadResult", name: str, *, missing: bool) -> None:
-    if not missing and all(s.answer is None for s in found.samples):
-        raise DataError(
-            f"{name}: no row has an answer, so nothing but a judge could score it",
-            hint="say which column it is with --map answer=COLUMN, or add --no-answers",
-        )
+    print_json(stored.document()) if json else view.stored(stored)
 
 
 @app.command("list")
@@ -159,21 +126,8 @@ def list_(db: DbOption = None, json: JsonOption = False) -> None:
 
     Example: grpo-practice data list
     """
-    from grpo_practice.store.datasets import newest
-
-    with existing_store(db) as store:
-        found = store.read(newest)
-    if json:
-        documents = [document(row) for row in found]
-        print_json({"schema": "grpo-practice.datasets/1", "datasets": documents, "exit": 0})
-        return
-    table(
-        ["dataset", "rows", "revision", "uploaded", "from"],
-        [(d.name, str(d.n), str(d.revision), d.created_at[:10], d.origin) for d in found],
-        right=["rows", "revision"],
-    )
-    command = f"data show {found[0].name}" if found else "data upload FILE --name NAME"
-    say(f"next: {PROGRAM} {command}")
+    listed = workspace(db).datasets.list()
+    print_json(listed.document()) if json else view.listed(listed)
 
 
 @app.command()
@@ -187,36 +141,8 @@ def show(
 
     Example: grpo-practice data show train --rows 3
     """
-    from grpo_practice.store import datasets as stored
-
-    with existing_store(db) as store:
-        row = store.read(stored.get, name)
-        held = store.read(stored.samples, row.id)
-    samples = held[:rows]
-    if json:
-        documents = [_sample_document(sample) for sample in samples]
-        print_json(
-            {
-                "schema": "grpo-practice.dataset/1",
-                "dataset": document(row),
-                "rows": documents,
-                "exit": 0,
-            }
-        )
-        return
-    say(f"{row.name} (revision {row.revision}): {count(row.n, 'row')}", style="bold")
-    facts([("sha256", row.sha), ("from", row.origin), ("uploaded", row.created_at)])
-    table(
-        ["question", "answer", "source", "level"],
-        [
-            [
-                brief(s.question, QUESTION),
-                *(brief(cell, ANSWER) for cell in (_answer(s), s.source, s.level or "")),
-            ]
-            for s in samples
-        ],
-    )
-    say(f"next: {PROGRAM} eval --model MODEL --dataset {name} --verify {usable(held)}")
+    report = workspace(db).datasets.show(name, rows)
+    print_json(report.document()) if json else view.dataset(report)
 
 
 @app.command()
@@ -225,24 +151,131 @@ def delete(name: NameArgument, yes: YesOption = False, db: DbOption = None) -> N
 
     Example: grpo-practice data delete train --yes
     """
-    from grpo_practice.store import datasets as stored
-
-    with existing_store(db) as store:
-        row = store.read(stored.get, name)
-        confirm(f"Delete dataset {row.name} ({count(row.n, 'row')})?", yes=yes)
-        store.hide_dataset(name)
+    datasets = workspace(db).datasets
+    row = datasets.row(name)
+    confirm(f"Delete dataset {row.name} ({count(row.n, 'row')})?", yes=yes)
+    datasets.delete(name)
     say(f"deleted {name}; runs keep the rows that they used")
     say(f"next: {PROGRAM} data list")
 
 
-app.command()(download)
-app.command()(datasets.stats)
-app.command()(datasets.split)
-app.command()(datasets.sample)
+@app.command()
+def download(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="AIME24, AIME25, DAPO-Math-17k, AFM_web_RL, WebWalkerQA, or"
+            " hf://owner/name[:config][@split].",
+        ),
+    ],
+    name: Annotated[
+        str | None, typer.Option(help="What configs and commands call it (default: NAME).")
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="Another split, or one file.")] = None,
+    revision: Annotated[
+        str | None, typer.Option(help="A branch, tag or commit (default: the newest).")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Keep the first N rows.")] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Shuffle with this seed (default: the published order; hf://: none)."),
+    ] = None,
+    map_: Annotated[
+        list[str] | None,
+        typer.Option("--map", metavar="ROLE=COLUMN", help="As `data upload` has it; for hf://."),
+    ] = None,
+    shape: Annotated[str | None, typer.Option(help="As `data upload` has it; for hf://.")] = None,
+    dedup: DedupOption = False,
+    skip_bad: SkipBadOption = False,
+    replace: ReplaceOption = False,
+    verify: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="As `data upload` has it."),
+    ] = None,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Fetch a dataset of the Hugging Face Hub.
+
+    HF_ENDPOINT, HF_TOKEN, HF_HOME and HF_HUB_OFFLINE are honoured; no code of it is ever run.
+
+    Example: grpo-practice data download AIME24
+    """
+    from grpo_practice.data.download import DownloadRequest
+
+    mapping = _mapping(map_ or [])
+    wanted = DownloadRequest(what, split, revision, limit, seed, mapping, shape, dedup, skip_bad)
+    stored = workspace(db).datasets.download(
+        wanted, name, replace=replace, verify=verify, tell=note
+    )
+    print_json(stored.document()) if json else view.stored(stored)
 
 
-def mapped(pairs: "Iterable[str]") -> dict[str, str]:
-    """Column per role, from `ROLE=COLUMN` texts."""
+@app.command()
+def stats(name: NameArgument, db: DbOption = None, json: JsonOption = False) -> None:
+    """Count lengths, kinds of answers and repeated questions.
+
+    Example: grpo-practice data stats mine
+    """
+    counted = workspace(db).datasets.stats(name)
+    print_json(counted.document()) if json else view.stats(counted)
+
+
+@app.command()
+def split(
+    name: NameArgument,
+    into: Annotated[
+        str, typer.Option(metavar="PART=SHARE,…", help="The parts; the shares add up to 1.")
+    ] = "train=0.8,test=0.2",
+    seed: SeedOption = 0,
+    by: Annotated[
+        Literal["source", "level"] | None,
+        typer.Option(help="Divide each source, or level, alike."),
+    ] = None,
+    keep: Annotated[
+        bool,
+        typer.Option("--keep", help="Questions stay in the part that has them; deal new ones out."),
+    ] = False,
+    replace: ReplacePartsOption = False,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Divide a dataset into parts without a question in common.
+
+    The parts are called NAME-train, NAME-test and so on. Questions that are the same but for case
+    and spaces, or that share a cluster, go to the same part.
+
+    Example: grpo-practice data split mine --into train=0.8,test=0.2
+    """
+    if_exists: Literal["fail", "replace", "keep"] = "replace" if replace else "fail"
+    divided = workspace(db).datasets.split(
+        name, into, seed=seed, by=by, if_exists="keep" if keep else if_exists
+    )
+    print_json(divided.document()) if json else view.split(divided)
+
+
+@app.command()
+def sample(
+    name: NameArgument,
+    n: Annotated[int, typer.Option("-n", min=1, help="How many rows.")],
+    new: Annotated[str, typer.Option("--name", metavar="NEW", help="What the sample is called.")],
+    seed: SeedOption = 0,
+    replace: ReplacePartsOption = False,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Draw some rows of a dataset, as a dataset.
+
+    With the same seed, a larger sample holds the smaller one.
+
+    Example: grpo-practice data sample mine -n 100 --name mine-100
+    """
+    drawn = workspace(db).datasets.sample(name, n, new, seed=seed, replace=replace)
+    print_json(drawn.document()) if json else view.sample(drawn)
+
+
+def _mapping(pairs: Iterable[str]) -> dict[str, str]:
     mapping = {}
     for pair in pairs:
         role, equals, column = pair.partition("=")
@@ -250,18 +283,3 @@ def mapped(pairs: "Iterable[str]") -> dict[str, str]:
             raise ConfigError(f"--map {pair!r} is not ROLE=COLUMN", hint="--map question=problem")
         mapping[role] = column
     return mapping
-
-
-def _answer(sample: "Sample") -> str:
-    return "" if sample.answer is None else str(sample.answer)
-
-
-def _sample_document(sample: "Sample") -> dict[str, Any]:
-    return {
-        "question": sample.question,
-        "answer": sample.answer,
-        "source": sample.source,
-        "level": sample.level,
-        "cluster": sample.cluster,
-        "meta": dict(sample.meta),
-    }

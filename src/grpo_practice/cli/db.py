@@ -1,14 +1,12 @@
 """`db`: a copy of the database while it is used, and a look at whether it is whole."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from grpo_practice.cli.options import PROGRAM, DbOption, JsonOption, database
+from grpo_practice.cli.options import PROGRAM, DbOption, JsonOption, workspace
 from grpo_practice.cli.terminal.formatting import count, note, print_json, say
-from grpo_practice.errors import ConfigError, StoreError
 
 app = typer.Typer(no_args_is_help=True, help="Copy and check the database.")
 
@@ -28,19 +26,9 @@ def backup(
 
     Example: grpo-practice db backup before-the-change.db
     """
-    from grpo_practice.store.db import copy, why_no_copy
-
-    source = _existing(db)
-    target = file or source.with_name(f"{source.name}.bak")
-    if why_not := why_no_copy(source, target):
-        raise ConfigError(f"{target} {why_not}", hint="name another file")
-    if os.path.lexists(target) and not force:
-        raise ConfigError(f"{target} is there already", hint="name another file, or add --force")
-    if target.with_name(f"{target.name}-wal").exists():
-        raise ConfigError(f"{target} is a database that is being used", hint="name another file")
-    copy(source, target)
-    say(f"copied {source} to {target} ({target.stat().st_size:,} bytes)")
-    note(f"next: {PROGRAM} runs list --db {target}")
+    made = workspace(db).backup(file, replace=force)
+    say(f"copied {made.source} to {made.path} ({made.bytes:,} bytes)")
+    note(f"next: {PROGRAM} runs list --db {made.path}")
 
 
 @app.command()
@@ -51,36 +39,18 @@ def check(db: DbOption = None, json: JsonOption = False) -> None:
 
     Example: grpo-practice db check
     """
-    from grpo_practice.store.check import check as look
-
-    path = _existing(db)
-    findings = look(path)
-    wrong = sum(len(f.wrong) for f in findings)
-    code = StoreError.exit_code if wrong else 0
+    checked = workspace(db).check()
     if json:
-        checks = [{"name": f.name, "looked_at": f.n, "wrong": f.wrong} for f in findings]
-        schema = "grpo-practice.db-check/1"
-        print_json({"schema": schema, "path": str(path), "checks": checks, "exit": code})
+        print_json(checked.document())
     else:
-        for f in findings:
-            verdict = "ok" if not f.wrong else count(len(f.wrong), "problem")
+        for f in checked.findings:
+            verdict = count(len(f.wrong), "problem") if f.wrong else "ok"
             say(f"{f.name} ({f.n:,}): {verdict}", style="red" if f.wrong else None)
             for text in f.wrong:
                 say(f"  {text}")
-        say(f"{path}: {'it is whole' if not wrong else count(wrong, 'problem')}", style="bold")
-        if wrong:
+        found = count(checked.problems, "problem") if checked.problems else "it is whole"
+        say(f"{checked.path}: {found}", style="bold")
+        if checked.problems:
             note(f"hint: go on with a copy made by {PROGRAM} db backup, if there is one")
-    if wrong:
-        raise typer.Exit(code)
-
-
-def _existing(db: Path | None) -> Path:
-    """The database.
-
-    Raises:
-        ConfigError: There is none.
-    """
-    path = database(db)
-    if not path.exists():
-        raise ConfigError(f"there is no database {path} yet", hint="name another with --db")
-    return path
+    if checked.exit_code:
+        raise typer.Exit(checked.exit_code)

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from grpo_practice.cli.export import write_file
-from grpo_practice.cli.options import DATABASE, PROGRAM, open_store
+from grpo_practice.cli.options import DATABASE, PROGRAM
 from grpo_practice.cli.terminal.formatting import count, reward, say
 from grpo_practice.errors import ConfigError
+from grpo_practice.export.files import write_file
 
 if TYPE_CHECKING:
-    from grpo_practice.reports.run_reports import EvalReport, PracticeReport
-    from grpo_practice.store import Store
+    from grpo_practice.workspace import Workspace
 
 EXP_ID = "demo"
 AGENT = "agent.yaml"
@@ -73,11 +72,12 @@ def demo(
     if serve is not None:
         _serve(serve)
         return
+    from grpo_practice.workspace import Workspace
+
     with _folder(keep) as folder:
         say("Simulated from end to end: it shows how the work goes, not how well a model learns.")
         _write_files(folder)
-        with open_store(folder / DATABASE) as store:
-            _play(store, folder)
+        _play(Workspace(folder / DATABASE, command=f"{PROGRAM} demo", signals=True), folder)
     if keep is not None:
         say(f"4. The practised agent, exported: {keep / AGENT}")
         say(f"next: cd {keep} && {PROGRAM} runs list")
@@ -88,7 +88,7 @@ def demo(
 
 @contextmanager
 def _folder(keep: Path | None) -> Iterator[Path]:
-    """A new folder: a temporary one, or the one to keep.
+    """Make a new folder: a temporary one, or the one to keep.
 
     Raises:
         ConfigError: There is something in it already, or it cannot be made.
@@ -120,62 +120,27 @@ def _write_files(folder: Path) -> None:
         write_file(folder / f"{name}.jsonl", text)
 
 
-def _play(store: "Store", folder: Path) -> None:
-    """What `data upload`, `eval`, `practice` and `export-agent` do, one after the other."""
-    from grpo_practice.app.agent_export import export_agent
+def _play(ws: "Workspace", folder: Path) -> None:
+    """Do what `data upload`, `eval`, `practice` and `export-agent` do, one after the other."""
+    from grpo_practice.cli.terminal.progress_view import progress
     from grpo_practice.cli.terminal.reports_view import show_practice
-    from grpo_practice.data import read_samples
 
     for name in ("practice", "test"):
-        path = folder / f"{name}.jsonl"
-        row, _ = store.add_dataset(
-            name, read_samples(path).samples, origin=str(path), replace=False
-        )
-        say(f"dataset {name}: {count(row.n, 'question')}")
+        stored = ws.datasets.upload(name, folder / f"{name}.jsonl")
+        say(f"dataset {name}: {count(stored.dataset.n, 'question')}")
+    config = folder / "practice.yaml"
     say("1. The agent as it is")
-    before = _evaluate(store, folder / "practice.yaml")
+    with progress(json=False) as emit:
+        before = ws.evaluate(config, env={}, on_event=emit)
     say(f"   score {reward(before.score.mean)} on {before.dataset.name}")
     say("2. Practice, with a test after each epoch")
-    report = _practise(store, folder / "practice.yaml")
+    with progress(json=False) as emit:
+        report = ws.practise(config, env={}, on_event=emit)
     say("3. What came of it")
     show_practice(report, next_line=False, limit=None)
     say("Some of these are empty or wrong on purpose, as a real model's sometimes are; the mark in")
     say("brackets is how the simulation recognises its own. Look at what yours learns.")
-    write_file(folder / AGENT, export_agent(store, EXP_ID, "last", "yaml"))
-
-
-def _evaluate(store: "Store", config: Path) -> "EvalReport":
-    from grpo_practice.app.evaluation_run import prepare_eval, run_eval
-    from grpo_practice.app.session import Session
-    from grpo_practice.app.shutdown import drive
-    from grpo_practice.app.specs import ConfigSource, EvalRequest, EvalTarget
-    from grpo_practice.cli.terminal.progress_view import progress
-    from grpo_practice.config import load_eval
-    from grpo_practice.store.run_names import eval_name
-
-    loaded = load_eval(config, [], {})
-    chosen = EvalRequest(
-        loaded.config, ConfigSource(loaded.text, loaded.base_dir), EvalTarget(eval_name(EXP_ID))
-    )
-    with progress(json=False) as emit:
-        session = Session(store, emit, f"{PROGRAM} demo")
-        return drive(session, run_eval(session, prepare_eval(session, chosen)))
-
-
-def _practise(store: "Store", config: Path) -> "PracticeReport":
-    from grpo_practice.app.practice_run import prepare_practice, run_practice
-    from grpo_practice.app.session import Session
-    from grpo_practice.app.shutdown import drive
-    from grpo_practice.app.specs import ConfigSource
-    from grpo_practice.cli.terminal.progress_view import progress
-    from grpo_practice.config import load_practice
-
-    loaded = load_practice(config, [], {})
-    source = ConfigSource(loaded.text, loaded.base_dir)
-    with progress(json=False) as emit:
-        session = Session(store, emit, f"{PROGRAM} demo")
-        job = prepare_practice(session, loaded.config, source)
-        return drive(session, run_practice(session, job))
+    ws.export(EXP_ID, output=folder / AGENT)
 
 
 def _serve(port: int) -> None:

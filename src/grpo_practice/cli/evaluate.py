@@ -1,7 +1,7 @@
 """`eval`: play and score every question of a dataset."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,9 +11,8 @@ from grpo_practice.cli.cap_options import (
     MaxRequestsOption,
     MaxTokensOption,
     PilotOption,
-    caps,
-    show_forecast,
-    working_store,
+    forecast_only,
+    given,
 )
 from grpo_practice.cli.options import (
     AgainOption,
@@ -23,9 +22,12 @@ from grpo_practice.cli.options import (
     RestartOption,
     SetOption,
     VerboseOption,
-    as_typed,
+    workspace,
 )
 from grpo_practice.cli.terminal.formatting import print_json
+
+if TYPE_CHECKING:
+    from grpo_practice.workspace import EvalOptions
 
 
 def evaluate(
@@ -75,53 +77,45 @@ def evaluate(
 
     Example: grpo-practice eval --model gpt-4o-mini --dataset mine --verify math -k 4
     """
-    import os
-
-    from grpo_practice.app.caps import admission
-    from grpo_practice.app.clients import load_client
-    from grpo_practice.app.configs import EvalFlags, eval_target, quoted, rejudge_target
-    from grpo_practice.app.evaluation_run import prepare_eval
-    from grpo_practice.app.session import Session
-    from grpo_practice.app.shutdown import drive
+    from grpo_practice.cli.terminal.forecast_view import show_forecast
     from grpo_practice.cli.terminal.progress_view import progress
     from grpo_practice.cli.terminal.reports_view import show_eval, show_transcripts
-    from grpo_practice.config import read_environment
-    from grpo_practice.events import Notice
-    from grpo_practice.forecast import remaining_calls
-    from grpo_practice.forecast.estimate import Forecast
 
     flags = {
-        "exp_id": quoted(exp_id) if exp_id else None,
-        "data.dataset": quoted(dataset) if dataset else None,
-        "agent.model.model_provider.base_url": quoted(base_url) if base_url else None,
+        "exp_id": exp_id,
+        "data.dataset": dataset,
+        "agent.model.model_provider.base_url": base_url,
         "pass_k": pass_k,
         "concurrency": concurrency,
     }
-    overrides = [*(set_ or []), *(f"{k}={v}" for k, v in flags.items() if v is not None)]
-    wanted = EvalFlags(agent, model, verify)
-    allowed = caps(max_cost, max_tokens, max_requests)
-    if not (dry_run or rejudge):
-        load_client()
-    with working_store(db, dry_run=dry_run, pilot=pilot) as store:
-        with progress(json=json) as emit:
-            env = read_environment(os.environ)
-            if rejudge:
-                chosen = rejudge_target(store, config, run, wanted, overrides, env)
-            else:
-                chosen = eval_target(store, config, wanted, overrides, env)
-            for text in [*chosen.notices, *(chosen.ignored if verbose else [])]:
-                emit(Notice(text))
-            door = admission(store, chosen.target.name, chosen.config, allowed, as_typed())
-            session = Session(store, emit, as_typed(), restart_step, again, door)
-            job = prepare_eval(session, chosen, limit=limit)
-            report = drive(
-                session, remaining_calls.evaluate(session, job, dry_run=dry_run, pilot=pilot)
-            )
-        if show and not json and not isinstance(report, Forecast):
-            show_transcripts(store, report, limit or 3)
+    ws, forecast = workspace(db), forecast_only(dry_run=dry_run, pilot=pilot)
+    with progress(json=json) as emit:
+        options: EvalOptions = {
+            "agent": agent,
+            "model": model,
+            "verify": verify,
+            "limit": limit,
+            "rejudge": rejudge,
+            "run": run,
+            "sets": set_ or [],
+            "overrides": given(flags),
+            "max_cost": max_cost,
+            "max_tokens": max_tokens,
+            "max_requests": max_requests,
+            "restart_step": restart_step,
+            "again": again,
+            "verbose": verbose,
+            "on_event": emit,
+        }
+        if forecast:
+            left = ws.forecast_evaluation(config, pilot=pilot, **options)
+        else:
+            report = ws.evaluate(config, **options)
     if json:
-        print_json(report.document())
-    elif isinstance(report, Forecast):
-        show_forecast(report)
+        print_json(left.document() if forecast else report.document())
+    elif forecast:
+        show_forecast(left)
     else:
+        if show:
+            show_transcripts(ws.rollouts(report.run), limit or 3)
         show_eval(report)

@@ -1,21 +1,21 @@
-"""`experiences`: what was learnt, and where it comes from."""
+"""`experiences`: texts learnt from practice, and their origin."""
 
-import re
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from grpo_practice.cli.options import PROGRAM, DbOption, JsonOption, existing_store
+from grpo_practice.cli.options import PROGRAM, DbOption, JsonOption, workspace
 from grpo_practice.cli.terminal.formatting import count, print_json, say
 from grpo_practice.cli.terminal.tables import facts
-from grpo_practice.errors import ConfigError
 from grpo_practice.text import brief
 
 if TYPE_CHECKING:
-    from grpo_practice.practice.evidence import Evidence
-    from grpo_practice.store.queries.history import ExperienceHistory, LibraryChange, Quarantined
+    from grpo_practice.reports.experience_reports import (
+        ExperienceReport,
+        LibraryChange,
+        Quarantined,
+    )
 
 app = typer.Typer(no_args_is_help=True, help="What was learnt, and where it comes from.")
 
@@ -50,42 +50,22 @@ def list_(
 
     Example: grpo-practice experiences list --run math --step 0
     """
-    from grpo_practice.app.library_evidence import evidence_of
-    from grpo_practice.app.library_refs import library_of
-    from grpo_practice.store.queries import history
-
-    with existing_store(db) as store:
-        found = library_of(store, run, step)
-        evidence = evidence_of(store, found)
-        until = -1 if found.step is None else found.step
-        outside = store.read(history.quarantined, found.branch, until=until) if quarantined else []
-    library = found.library
+    report = workspace(db).experiences(run, step, quarantined=quarantined)
     if json:
-        print_json(
-            {
-                "schema": "grpo-practice.experiences/1",
-                "run": found.run,
-                "step": found.step,
-                "library": f"L{library.id}" if library.id else None,
-                "experiences": [
-                    {"id": e.id, "text": e.text, "evidence": _document(evidence[e.id])}
-                    for e in library.experiences
-                ],
-                **({"quarantined": [asdict(one) for one in outside]} if quarantined else {}),
-                "exit": 0,
-            }
-        )
+        print_json(report.document())
         return
     from grpo_practice.cli.terminal.reports_view import show_library
 
-    after = "" if found.step is None else f", after step {found.step}"
-    name = f"L{library.id} ({found.run}{after})"
-    show_library(library.experiences, name, found.run, evidence=evidence)
-    if quarantined:
-        _show_quarantined(outside)
+    library = report.library
+    after = "" if report.step is None else f", after step {report.step}"
+    name = f"L{library.id} ({report.run}{after})"
+    evidence = {id_: found.sentence for id_, found in report.evidence.items()}
+    show_library(library.experiences, name, report.run, evidence=evidence)
+    if report.quarantined is not None:
+        _show_quarantined(report.quarantined)
     if library.experiences:
         first = library.experiences[0].id
-        say(f"next: {PROGRAM} experiences show {first} --run {found.run}")
+        say(f"next: {PROGRAM} experiences show {first} --run {report.run}")
 
 
 @app.command()
@@ -101,36 +81,11 @@ def show(
 
     Example: grpo-practice experiences show E3 --run math
     """
-    from grpo_practice.app.library_evidence import evidence_of
-    from grpo_practice.app.library_refs import library_of
-    from grpo_practice.store.queries import history
-
-    label = re.fullmatch(r"[Ee]?([1-9]\d{0,8})", experience)
-    if label is None:
-        raise ConfigError(f"{experience!r} is not an experience", hint="they are called E1, E2, …")
-    with existing_store(db) as store:
-        library = library_of(store, run)
-        until = -1 if library.step is None else library.step
-        at = {"branch": library.branch, "until": until}
-        found = store.read(history.experience, library.run, int(label[1]), **at)
-        evidence = evidence_of(store, library).get(found.id)
+    report = workspace(db).experience(experience, run)
     if json:
-        document = {"schema": "grpo-practice.experience/1", **asdict(found), "text": found.text}
-        print_json({**document, "evidence": _document(evidence), "exit": 0})
+        print_json(report.document())
     else:
-        _show(found, evidence)
-
-
-def _document(evidence: "Evidence | None") -> dict[str, object] | None:
-    if evidence is None:
-        return None
-    return {
-        "supporting": evidence.supporting,
-        "opposing": evidence.opposing,
-        "reward_change": evidence.change,
-        "reward_questions": len(evidence.changes),
-        "support": evidence.support,
-    }
+        _show(report)
 
 
 def _show_quarantined(found: "Sequence[Quarantined]") -> None:
@@ -148,12 +103,11 @@ def _show_quarantined(found: "Sequence[Quarantined]") -> None:
         )
 
 
-def _show(found: "ExperienceHistory", evidence: "Evidence | None") -> None:
-    from grpo_practice.practice.evidence import told
-
+def _show(report: "ExperienceReport") -> None:
+    found = report.history
     say(f"{found.id} of {found.run}", style="bold")
     say(found.text or "(removed)")
-    facts([("evidence", told(evidence) if evidence else "")])
+    facts([("evidence", report.evidence.sentence if report.evidence else "")])
     if found.imported is not None:
         facts([("at the start", f"from another run: {found.imported}")])
     for change in found.changes:

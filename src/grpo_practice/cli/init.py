@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from grpo_practice.cli.export import write_file
 from grpo_practice.cli.options import PROGRAM
 from grpo_practice.cli.terminal.formatting import say
 from grpo_practice.errors import ConfigError
+from grpo_practice.export.files import write_file
 
 
 def init(
@@ -24,7 +24,7 @@ def init(
 
     Example: grpo-practice init my-task
     """
-    from grpo_practice.config.template import init_files
+    from grpo_practice.config.reading.discover import init_files
 
     files = {folder / name: text for name, text in init_files(exp_id).items()}
     there = [path.name for path in files if path.exists() or path.is_symlink()]

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -31,6 +31,7 @@ from grpo_practice.cli.terminal import stdio
 from grpo_practice.cli.terminal.formatting import count, note, print_json, say
 from grpo_practice.cli.terminal.tables import table
 from grpo_practice.errors import FingerprintError, GrpoPracticeError, StoppedError
+from grpo_practice.reports.error_report import ErrorReport
 from grpo_practice.text import unlike
 
 INTERRUPTED = 130
@@ -93,18 +94,18 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def run(words: list[str]) -> int:
-    """The exit code of a command, after its error, if any, was told."""
+    """Run a command, report its error if there is one, and return its exit code."""
     keep_secrets(words)
     with _stoppable() as signals:
         try:
-            return _told(words, signals)
-        except KeyboardInterrupt:  # another one, while something was told
+            return _run(words, signals)
+        except KeyboardInterrupt:  # another one, while an error was being printed
             return 128 + signals[0]
         except OSError as e:
             return stdio.lost(e)
 
 
-def _told(words: list[str], signals: list[int]) -> int:
+def _run(words: list[str], signals: list[int]) -> int:
     out, err = sys.stdout, sys.stderr
     try:
         code = app(args=words, prog_name=PROGRAM, standalone_mode=False)
@@ -130,7 +131,7 @@ def _told(words: list[str], signals: list[int]) -> int:
 
 @contextmanager
 def _stoppable() -> Iterator[list[int]]:
-    """SIGTERM and SIGHUP stop the block as Ctrl-C does; the first item is the one that came."""
+    """Let SIGTERM and SIGHUP stop the block as Ctrl-C does; yield [the signal that did]."""
     came = [int(signal.SIGINT)]
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -157,63 +158,57 @@ def _usage(error: typer.TyperException, words: list[str]) -> int:
         return error.exit_code
     context = getattr(error, "ctx", None)
     command = context.command_path if context else PROGRAM
-    return _tell("usage", message, f"{command} --help", words, error.exit_code)
+    hint = f"{command} --help"
+    return _report(ErrorReport("usage", message, hint, error.exit_code), words)
 
 
 def _expected(error: GrpoPracticeError, words: list[str]) -> int:
     diff = error.diff if isinstance(error, FingerprintError) else []
-    changes = [{"key": c.key, "was": c.was, "is": c.now} for c in diff]
     if "--debug" in words:
         _traceback()
-    return _tell(error.kind, str(error), error.hint, words, error.exit_code, diff=changes)
+    report = ErrorReport(error.kind, str(error), error.hint, error.exit_code, diff)
+    return _report(report, words)
 
 
 def _unexpected(error: Exception, words: list[str]) -> int:
+    hint = ""
     if "--debug" in words:
         _traceback()
-    told = f"internal error: {type(error).__name__}: {error}"
-    hint = f"{as_typed(argv=['--debug', *words])} shows the traceback"
-    hint = "" if "--debug" in words else hint
-    return _tell("internal", told, hint, words, 1)
+    else:
+        hint = f"{as_typed(argv=['--debug', *words])} shows the traceback"
+    message = f"internal error: {type(error).__name__}: {error}"
+    return _report(ErrorReport("internal", message, hint, 1), words)
 
 
 def _traceback() -> None:
-    """The current error's, without local variables: they may hold keys."""
+    """Print the current error's traceback, without local variables: they may hold keys."""
     import traceback
 
     note(traceback.format_exc())
 
 
 def _interrupted(code: int, words: list[str], unanswered: int = 0) -> int:
+    message, hint = "stopped", None
     if {"eval", "practice"} & set(words):
-        again = as_typed(argv=[word for word in words if word != "--again"])
-        message = "stopped; all that was answered is stored"
+        message += "; all that was answered is stored"
         if unanswered:
             message += (
                 f", but for {count(unanswered, 'request')} under way: asked again next time, and"
                 " perhaps billed twice"
             )
-        return _tell("interrupted", message, f"to go on: {again}", words, code)
-    return _tell("interrupted", "stopped", None, words, code)
+        hint = f"to go on: {as_typed(argv=[word for word in words if word != '--again'])}"
+    return _report(ErrorReport("interrupted", message, hint, code), words)
 
 
-def _tell(
-    kind: str,
-    message: str,
-    hint: str | None,
-    words: list[str],
-    code: int,
-    *,
-    diff: Sequence[dict[str, Any]] = (),
-) -> int:
-    """The sentence on stderr, the document on stdout where one was asked for; the exit code."""
-    note(message if kind == "interrupted" else f"error: {message}", style="red")
-    rows = [(c["key"], *unlike(str(c["was"]), str(c["is"]), CHANGE)) for c in diff]
+def _report(error: ErrorReport, words: list[str]) -> int:
+    """Print the error on stderr, its document on stdout with `--json`, and return its code."""
+    stopped = error.kind == "interrupted"
+    note(error.message if stopped else f"error: {error.message}", style="red")
+    rows = [(c.key, *unlike(str(c.was), str(c.now), CHANGE)) for c in error.diff]
     if rows:
         table(["key", "was", "now"], rows, stderr=True)
-    if hint:
-        note(f"hint: {hint}")
+    if error.hint:
+        note(f"hint: {error.hint}")
     if "--json" in words:
-        error = {"kind": kind, "message": message, "hint": hint, "diff": list(diff)}
-        print_json({"schema": "grpo-practice.error/1", "error": error, "exit": code})
-    return code
+        print_json(error.document())
+    return error.exit_code

@@ -1,4 +1,4 @@
-"""Options that several commands have, the database they name, and the command as it was typed."""
+"""Options that several commands share, their workspace, and the command as it was typed."""
 
 import os
 import re
@@ -22,7 +22,7 @@ from grpo_practice.redact import (
 )
 
 if TYPE_CHECKING:
-    from grpo_practice.store import Store
+    from grpo_practice.workspace import Workspace
 
 PROGRAM = "grpo-practice"
 DATABASE = Path("grpo-practice.db")
@@ -68,34 +68,15 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def database(db: Path | None) -> Path:
-    """The database a command works on: `--db`, else `GRPO_PRACTICE_DB`, else ./grpo-practice.db."""
+    """Return the database of a command: `--db`, `GRPO_PRACTICE_DB`, or ./grpo-practice.db."""
     return db or DATABASE
 
 
-def open_store(db: Path | None) -> "Store":
-    """The database, made when it is not there yet.
+def workspace(db: Path | None) -> "Workspace":
+    """Return the workspace of a command, which stops in order when a signal comes."""
+    from grpo_practice.workspace import Workspace
 
-    Raises:
-        StoreError: It cannot be used.
-    """
-    from grpo_practice.store import Store
-
-    return Store(database(db))
-
-
-def existing_store(db: Path | None) -> "Store":
-    """The database, for commands that only look at what is there.
-
-    Raises:
-        ConfigError: There is none.
-        StoreError: It cannot be used.
-    """
-    if not database(db).exists():
-        raise ConfigError(
-            f"there is no database {database(db)} yet",
-            hint=f"name another with --db, or begin: {PROGRAM} data upload FILE --name NAME",
-        )
-    return open_store(db)
+    return Workspace(database(db), command=as_typed(), signals=True)
 
 
 _URL = re.compile(r"[a-z]+://\S+")
@@ -103,18 +84,18 @@ _SECRET = re.compile(
     r"(?<![A-Za-z])(api_?key|headers|extra_headers|extra_query|password|token)\W*[=:].*",
     re.IGNORECASE | re.DOTALL,
 )
-"""What a word of a command hides from here on: the value of `--set a.api_key=…`, in any form."""
+"""Beginning of a secret within a word of a command: `--set a.api_key=…`, in any form."""
 
 
 def as_typed(argv: Sequence[str] | None = None) -> str:
-    """The command as it was typed (`argv`: its words after the name), with secrets as `***`."""
+    """Return the command as it was typed (`argv`: its words after the name), secrets as `***`."""
     words = [redactor.text(word) for word in (sys.argv[1:] if argv is None else argv)]
     words = [_URL.sub(lambda url: redact_url(url[0]), word) for word in words]
     return shlex.join([PROGRAM, *(_SECRET.sub(r"\1=***", word) for word in words)])
 
 
 def keep_secrets(argv: Sequence[str]) -> None:
-    """No secret of the environment, of `.env` or of the command's words is printed from now on."""
+    """Hide secrets of the environment, of `.env` and of the command's words in all output."""
     hide_output()
     redactor.know(environment_secrets(os.environ))
     redactor.know(key_shaped("\n".join(argv)))

@@ -1,6 +1,6 @@
 """`practice`: play, compare, distil, merge; step by step until the plan is done."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,9 +10,8 @@ from grpo_practice.cli.cap_options import (
     MaxRequestsOption,
     MaxTokensOption,
     PilotOption,
-    caps,
-    show_forecast,
-    working_store,
+    forecast_only,
+    given,
 )
 from grpo_practice.cli.options import (
     AgainOption,
@@ -22,9 +21,12 @@ from grpo_practice.cli.options import (
     RestartOption,
     SetOption,
     VerboseOption,
-    as_typed,
+    workspace,
 )
 from grpo_practice.cli.terminal.formatting import print_json
+
+if TYPE_CHECKING:
+    from grpo_practice.workspace import PracticeOptions
 
 
 def practice(
@@ -61,58 +63,42 @@ def practice(
 
     Example: grpo-practice practice --config math.yaml
     """
-    import os
-
-    from grpo_practice.app.caps import admission
-    from grpo_practice.app.clients import load_client
-    from grpo_practice.app.configs import practice_config, quoted
-    from grpo_practice.app.library_refs import library_of
-    from grpo_practice.app.practice_run import prepare_practice
-    from grpo_practice.app.session import Session
-    from grpo_practice.app.shutdown import drive
-    from grpo_practice.app.specs import ConfigSource
+    from grpo_practice.cli.terminal.forecast_view import show_forecast
     from grpo_practice.cli.terminal.progress_view import progress
     from grpo_practice.cli.terminal.reports_view import show_practice
-    from grpo_practice.config import read_environment
-    from grpo_practice.events import Notice
-    from grpo_practice.forecast.estimate import Forecast
-    from grpo_practice.forecast.remaining_calls import practise
 
     flags = {
-        "exp_id": quoted(exp_id) if exp_id else None,
-        "data.practice_dataset_name": quoted(dataset) if dataset else None,
+        "exp_id": exp_id,
+        "data.practice_dataset_name": dataset,
         "practice.epochs": epochs,
         "practice.batch_size": batch_size,
         "practice.grpo_n": grpo_n,
         "practice.rollout_concurrency": concurrency,
         "practice.rollout_data_truncate": truncate,
     }
-    overrides = [*(set_ or []), *(f"{k}={v}" for k, v in flags.items() if v is not None)]
-    allowed = caps(max_cost, max_tokens, max_requests)
-    if not dry_run:
-        load_client()
-    with (
-        working_store(db, dry_run=dry_run, pilot=pilot) as store,
-        progress(json=json) as emit,
-    ):
-        loaded = practice_config(store, config, overrides, read_environment(os.environ))
-        for text in [*loaded.notices, *(loaded.ignored if verbose else [])]:
-            emit(Notice(text))
-        start = library_of(store, start_from).library if start_from else None
-        if restart_step is None:
-            restart_step = loaded.config.practice.restart_step
-        command = as_typed()
-        door = admission(store, loaded.config.exp_id, loaded.config, allowed, command)
-        session = Session(store, emit, command, restart_step, again, door)
-        job = prepare_practice(
-            session, loaded.config, ConfigSource(loaded.text, loaded.base_dir), start=start
-        )
-        report = drive(session, practise(session, job, dry_run=dry_run, pilot=pilot))
+    ws, forecast = workspace(db), forecast_only(dry_run=dry_run, pilot=pilot)
+    with progress(json=json) as emit:
+        options: PracticeOptions = {
+            "start": start_from,
+            "sets": set_ or [],
+            "overrides": given(flags),
+            "max_cost": max_cost,
+            "max_tokens": max_tokens,
+            "max_requests": max_requests,
+            "restart_step": restart_step,
+            "again": again,
+            "verbose": verbose,
+            "on_event": emit,
+        }
+        if forecast:
+            left = ws.forecast_practice(config, pilot=pilot, **options)
+        else:
+            report = ws.practise(config, **options)
     if json:
-        print_json(report.document())
-    elif isinstance(report, Forecast):
-        show_forecast(report)
+        print_json(left.document() if forecast else report.document())
+    elif forecast:
+        show_forecast(left)
     else:
         show_practice(report)
-    if not isinstance(report, Forecast) and report.why_failed:
+    if not forecast and report.why_failed:
         raise typer.Exit(1)

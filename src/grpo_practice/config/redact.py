@@ -1,13 +1,13 @@
 """Secrets in config values become `***`, by the key they stand under and by what URLs look like."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 
-from grpo_practice.config.reading.yaml_reader import Key
-from grpo_practice.redact import REDACTED, redact_url, url_secrets, variable_secrets
+from grpo_practice.config.reading.yaml_reader import Key, dump_yaml
+from grpo_practice.redact import REDACTED, redact_url, redactor, url_secrets, variable_secrets
 
 _SECRET_KEYS = frozenset(
     {"api_key", "headers", "extra_headers", "env", "extra_query", "password", "token"}
@@ -18,7 +18,7 @@ _REFERENCE = re.compile(r"(?:(?:Bearer|Basic) )?\$\{\s*oc\.env\s*:\s*\w+\s*(?:,\
 
 
 def redact(value: Any, key: Key = ()) -> Any:
-    """The value with every secret replaced; `key` is where it stands."""
+    """Replace every secret in the value; `key` is where it stands."""
     match value:
         case dict():
             return {k: redact(v, (*key, k)) for k, v in value.items()}
@@ -37,23 +37,41 @@ def redact(value: Any, key: Key = ()) -> Any:
             return value
 
 
-def secrets_in(value: Any, key: Key = ()) -> Iterator[str]:
-    """Every secret in config values, as `redact` finds them; variables filled in."""
-    match value:
-        case dict():
-            for name, inner in value.items():
-                yield from secrets_in(inner, (*key, name))
-        case list() | tuple():
-            for inner in value:
-                yield from secrets_in(inner, key)
-        case SecretStr() | str() if "env" in key[:-1]:
-            text = value if isinstance(value, str) else value.get_secret_value()
+def leaves(values: Any, key: Key = ()) -> Iterator[tuple[Key, Any]]:
+    """Yield every single value with the key it stands under; items of a list have numbers."""
+    if isinstance(values, dict):
+        items: Iterable[tuple[str | int, Any]] = values.items()
+    elif isinstance(values, list | tuple):
+        items = enumerate(values)
+    else:
+        yield key, values
+        return
+    for name, value in items:
+        yield from leaves(value, (*key, name))
+
+
+def secrets_in(values: Any) -> Iterator[str]:
+    """Yield every secret in config values, as `redact` finds them; variables filled in."""
+    for key, value in leaves(values):
+        text = value.get_secret_value() if isinstance(value, SecretStr) else value
+        if not isinstance(text, str):
+            continue
+        if "env" in key[:-1]:
             yield from variable_secrets(str(key[-1]), text)
-        case SecretStr():
-            yield value.get_secret_value()
-        case str() if any(part in _SECRET_KEYS for part in key):
-            yield value
-        case str() if "://" in value:
-            yield from url_secrets(value)
-        case _:
-            return
+        elif isinstance(value, SecretStr) or any(part in _SECRET_KEYS for part in key):
+            yield text
+        elif "://" in text:
+            yield from url_secrets(text)
+
+
+def redacted(config: BaseModel) -> dict[str, Any]:
+    """Return the config as plain values, secrets hidden."""
+    values = config.model_dump()
+    redactor.know(secrets_in(values))
+    hidden: dict[str, Any] = redactor.value(redact(values))
+    return hidden
+
+
+def show(config: BaseModel) -> str:
+    """Return the resolved config as YAML, secrets hidden."""
+    return dump_yaml(redacted(config))

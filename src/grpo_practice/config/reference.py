@@ -15,7 +15,7 @@ from grpo_practice.config.schema.tools import McpToolkit, PythonToolkit, SearchT
 
 
 def reference_markdown() -> str:
-    """Every key of a practice config as a Markdown table: key, values, default, meaning.
+    """Write every key of a practice config as a Markdown table: key, values, default, meaning.
 
     A model's keys are listed once, under `evaluation.agent.model`; the teacher and the judge have
     the same. The keys under `evaluation.` are the top-level keys of an evaluation config.
@@ -29,7 +29,7 @@ def reference_markdown() -> str:
 
 
 def _toolkits() -> Iterator[tuple[str, FieldInfo]]:
-    """The keys of each kind of toolkit."""
+    """Yield the keys of each kind of toolkit."""
     at = "evaluation.agent.toolkits"
     yield from _fields(PythonToolkit, f"{at}.python_executor.")
     yield from _fields(SearchToolkit, f"{at}.search.")

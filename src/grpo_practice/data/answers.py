@@ -1,4 +1,4 @@
-"""Where in its column an answer stands, and what may be one."""
+"""Answers: where in its column one stands, and which values may be one."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from grpo_practice.types import Answer
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Where in its column's text the answer stands."""
+    """Place of the answer in its column's text."""
 
     name: str
     """`the answer stands …`."""
@@ -34,7 +34,7 @@ def _boxed(text: str) -> tuple[str, str] | None:
 
 
 def _braced(text: str) -> str:
-    """What the brace at the start encloses; up to a `$` where TeX needs no brace; '' if open."""
+    """Return the content of the first brace; up to a `$` where TeX needs none; '' if it is open."""
     if not text.lstrip().startswith("{"):
         return text.partition("$")[0]
     text = text.lstrip()
@@ -57,7 +57,7 @@ PLAIN = Form("as it is", lambda text: (text, ""))
 
 
 def form_of(text: str, column: str) -> Form:
-    """The form of an answer's text: GSM8K's, MATH's (in a column `solution` only), or plain."""
+    """Return the form of an answer: GSM8K's, MATH's (in a column `solution` only), or plain."""
     if _hashes(text):
         return AFTER_HASHES
     if column.strip().casefold() == "solution" and _boxed(text):
@@ -66,7 +66,7 @@ def form_of(text: str, column: str) -> Form:
 
 
 def gold(value: object) -> Answer:
-    """The answer, checked: a scalar, a list of alternatives, or None where it is empty.
+    """Check the answer: a scalar, a list of alternatives, or None where it is empty.
 
     Raises:
         DataError: It is an object, or a list that is empty or holds more than scalars.
@@ -85,12 +85,12 @@ def gold(value: object) -> Answer:
 
 
 def is_scalar(value: object) -> bool:
-    """True for a number, a truth value, or a text that is not blank."""
+    """Return whether it is a number, a truth value, or a text that is not blank."""
     return isinstance(value, bool | int | float) or (isinstance(value, str) and value.strip() != "")
 
 
 def read_as(form: Form, text: str, column: str) -> tuple[str, str]:
-    """The answer in the text, and what stood around it.
+    """Return the answer in the text, and the text around it.
 
     Raises:
         DataError: The text is of another form.

@@ -16,10 +16,10 @@ from grpo_practice.data.hub import Ref
 from grpo_practice.errors import DataError
 
 SEED = 42
-"""Of the published order."""
+"""Seed of the published order."""
 
 Rows = Iterable[Row | DataError]
-Made = tuple[list[Row | DataError], list[str]]
+Prepared = tuple[list[Row | DataError], list[str]]
 """Rows with `question`, `answer` and perhaps `level` and `meta`; sentences on what was done."""
 
 WRAPPER = (
@@ -27,7 +27,7 @@ WRAPPER = (
     "the form Answer: $Answer (without quotes) where $Answer is the answer to the problem.\n\n",
     '\n\nRemember to put your answer on its own line after "Answer:".',
 )
-"""What stands before and after each problem of DAPO-Math-17k."""
+"""Texts before and after each problem of DAPO-Math-17k."""
 
 TURNS = ("easy",) * 4 + ("medium",) * 7 + ("hard",) * 6
 """The difficulties of each 17 questions of WebWalkerQA in a row."""
@@ -38,20 +38,20 @@ class Entry:
     """One dataset of the catalogue."""
 
     ref: Ref
-    make: Callable[[Rows, Random], Made]
+    prepare: Callable[[Rows, Random], Prepared]
     verify: str
     """The verify function its answers are for."""
     columns: tuple[str, ...] | None = None
-    """Of parquet files, read only these; None means all."""
+    """Columns to read of parquet files; None means all."""
 
 
-def plain(rows: Rows, rng: Random) -> Made:
-    """Problem and answer, in the file's order."""
-    return [_mapped(row, _problem) for row in rows], []
+def plain(rows: Rows, rng: Random) -> Prepared:
+    """Take problem and answer, in the file's order."""
+    return [_converted(row, _problem) for row in rows], []
 
 
-def dapo(rows: Rows, rng: Random) -> Made:
-    """Each problem once, without its wrapper: the last answer, in the order of the first; shuffled.
+def dapo(rows: Rows, rng: Random) -> Prepared:
+    """Keep each problem once, unwrapped: the last answer, in the order of the first; shuffled.
 
     The published file holds every problem about a hundred times.
     """
@@ -59,7 +59,7 @@ def dapo(rows: Rows, rng: Random) -> Made:
     last: dict[str, Row] = {}
     read = bare = changed = 0
     for row in rows:
-        made = _mapped(row, _wrapped)
+        made = _converted(row, _wrapped)
         if isinstance(made, DataError):
             bad.append(made)
             continue
@@ -80,13 +80,13 @@ def dapo(rows: Rows, rng: Random) -> Made:
     return [*bad, *found], notes
 
 
-def afm(rows: Rows, rng: Random) -> Made:
-    """Questions with exactly one answer, shuffled."""
+def afm(rows: Rows, rng: Random) -> Prepared:
+    """Keep questions with exactly one answer, shuffled."""
     bad: list[Row | DataError] = []
     found: list[Row] = []
     read = 0
     for read, row in enumerate(rows, 1):
-        made = _mapped(row, partial(_single, number=read))
+        made = _converted(row, partial(_single, number=read))
         if isinstance(made, DataError):
             bad.append(made)
         elif made.fields:
@@ -97,12 +97,12 @@ def afm(rows: Rows, rng: Random) -> Made:
     return [*bad, *found], notes if others else []
 
 
-def webwalker(rows: Rows, rng: Random) -> Made:
-    """Each difficulty shuffled, then dealt out: four easy, seven medium, six hard, and again."""
+def webwalker(rows: Rows, rng: Random) -> Prepared:
+    """Shuffle each difficulty and deal out four easy, seven medium, six hard, and again."""
     bad: list[Row | DataError] = []
     piles: dict[str, list[Row]] = {level: [] for level in dict.fromkeys(TURNS)}
     for number, row in enumerate(rows, 1):
-        made = _mapped(row, partial(_walk, number=number))
+        made = _converted(row, partial(_walk, number=number))
         if isinstance(made, DataError):
             bad.append(made)
         else:
@@ -136,14 +136,22 @@ CATALOG: Mapping[str, Entry] = {
 }
 
 
-def _mapped(
-    row: Row | DataError, make: Callable[[Mapping[str, Any]], dict[str, Any]]
+def way_to(name: str) -> str:
+    """Return the command that makes a dataset of this name."""
+    known = next((known for known in CATALOG if known.casefold() == name.casefold()), None)
+    if known is None:
+        return f"grpo-practice data upload FILE --name {name}"
+    return f"grpo-practice data download {known}" + ("" if known == name else f" --name {name}")
+
+
+def _converted(
+    row: Row | DataError, prepare: Callable[[Mapping[str, Any]], dict[str, Any]]
 ) -> Row | DataError:
-    """The row made into another; its error where it is not as published."""
+    """Make the row into another; an error where it is not as published."""
     if isinstance(row, DataError):
         return row
     try:
-        return Row(row.place, make(row.fields))
+        return Row(row.place, prepare(row.fields))
     except _NotAsPublishedError as e:
         return DataError(f"{row.place}: {e}", hint="has the dataset changed? see --revision")
 
@@ -175,7 +183,7 @@ def _prompt(fields: Mapping[str, Any]) -> str:
 
 
 def _single(fields: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """Empty where the question has not exactly one answer."""
+    """Return the row; empty where the question has not exactly one answer."""
     extra = _object(fields.get("extra_info"))
     match _either(extra, "answer"):
         case [answer]:
@@ -210,7 +218,7 @@ def _either(fields: Mapping[str, Any], *names: str) -> Any:
 
 
 def _object(value: object) -> Mapping[str, Any]:
-    """An object, or the one that a text holds; an empty one of anything else."""
+    """Return an object, or the one that a text holds; an empty one for anything else."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

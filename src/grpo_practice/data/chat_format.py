@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from grpo_practice.canonical import clean_json
-from grpo_practice.data.strict_json import value_in
+from grpo_practice.data.formats import value_in
 from grpo_practice.errors import DataError
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -27,7 +27,7 @@ ROLES: Mapping[str, Role] = {
     "function": "tool",
     "observation": "tool",
 }
-"""Whose turn it is, by the names that are in use."""
+"""Roles by the names that are in use."""
 SHOWN = 40
 """Characters of a strange name that a message shows."""
 
@@ -41,7 +41,7 @@ class ChatTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ChatQuestion:
     """A conversation, taken apart."""
 
     question: str
@@ -50,11 +50,11 @@ class Asked:
     """The assistant's text, if the last turn is theirs."""
     system: str | None
     several: bool
-    """True when the question is made of more than one turn."""
+    """Whether the question is made of more than one turn."""
 
 
 def is_conversation(value: object) -> bool:
-    """True for a list of messages, or one packed into a text, as cells of a table have it."""
+    """Return whether it is a list of messages, or one packed into a text (a cell of a table)."""
     value = unpacked(value)
     return (
         isinstance(value, list)
@@ -64,7 +64,7 @@ def is_conversation(value: object) -> bool:
 
 
 def unpacked(value: object) -> object:
-    """The JSON list or object that a text holds; any other value as it is."""
+    """Parse the JSON list or object that a text holds; return any other value as it is."""
     if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
         return value
     text = value.strip()
@@ -76,7 +76,7 @@ def unpacked(value: object) -> object:
 
 
 def turns_of(value: object, key: str) -> list[ChatTurn]:
-    """The messages in order.
+    """Read the messages in order.
 
     Raises:
         DataError: It is no list of messages, or one holds something other than text.
@@ -134,8 +134,8 @@ def _call(call: object) -> str:
     return f"(calls {function.get('name')} with {spelt})"
 
 
-def asked(turns: Sequence[ChatTurn], key: str) -> Asked:
-    """What is asked in a conversation: all that stands before the assistant's last turn.
+def question_of(turns: Sequence[ChatTurn], key: str) -> ChatQuestion:
+    """Take a conversation apart: the question is all before the assistant's last turn.
 
     Raises:
         DataError: Nothing is asked in it.
@@ -147,7 +147,7 @@ def asked(turns: Sequence[ChatTurn], key: str) -> Asked:
         raise DataError(f"{key!r} has no text of the user before the answer")
     several = len(rest) > 1
     question = "\n\n".join(map(_spoken, rest)) if several else rest[0].text
-    return Asked(question, answer, system or None, several)
+    return ChatQuestion(question, answer, system or None, several)
 
 
 def _spoken(turn: ChatTurn) -> str:

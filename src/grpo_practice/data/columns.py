@@ -1,4 +1,4 @@
-"""Which column of a file is which."""
+"""Columns of a file, by role."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ ALIASES: Mapping[str, tuple[frozenset[str], ...]] = {
     "level": (frozenset({"level"}),),
     "cluster": (frozenset({"cluster"}),),
 }
-"""Names a role's column goes by, in any case. Of two names in one set neither is preferred; a
+"""Names a role's column goes by, in any case. Two names in one set are equals; a
 later set counts only where the earlier ones have none (a row with `answer` and `solution` has its
 answer apart from the worked solution)."""
 
@@ -33,7 +33,7 @@ SHOWN, CHARS = 20, 60
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which column of a file is which."""
+    """Columns of a file, by role."""
 
     role: Mapping[str, str]
     """Column per role. A role without a column in the first row has its own name, so that a
@@ -45,7 +45,7 @@ class Columns:
 def find_columns(
     first: Mapping[str, Any], mapping: Mapping[str, str], *, given: Collection[str] = ()
 ) -> Columns:
-    """Which column is which, from the columns of the first row.
+    """Decide which column is which, from the columns of the first row.
 
     Args:
         first: The first row.
@@ -87,7 +87,7 @@ def _check(key: str, column: str, first: Mapping[str, Any]) -> None:
 
 
 def value_at(fields: Mapping[str, Any], column: str) -> Any:
-    """What the row has there; None when it has nothing.
+    """Return the row's value there; None when it has none.
 
     `a.b` is `b` in the object `a`, where no column is called that.
     """
@@ -99,7 +99,7 @@ def value_at(fields: Mapping[str, Any], column: str) -> Any:
 
 
 def has(fields: Mapping[str, Any], column: str) -> bool:
-    """True when the row has something there, if only null."""
+    """Return whether the row has a value there, if only null."""
     if column in fields:
         return True
     head, dot, rest = column.partition(".")
@@ -115,7 +115,7 @@ def _listed(columns: Collection[str]) -> str:
 
 
 def guess(role: str, columns: Collection[str]) -> str | None:
-    """The column that goes by a name of this role; None when none does.
+    """Return the column that goes by a name of this role; None when none does.
 
     Raises:
         DataError: More than one does.

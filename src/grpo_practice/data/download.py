@@ -18,8 +18,8 @@ from grpo_practice.types import Sample
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What to download, and how much of it."""
+class DownloadRequest:
+    """A dataset to download, and how much of it."""
 
     what: str
     """A name of the catalogue, or `hf://owner/name[:config][@split]`."""
@@ -29,17 +29,17 @@ class Wanted:
     limit: int | None = None
     """Rows that are kept, from the beginning of the order."""
     seed: int | None = None
-    """Of the order; None is the published one, and for `hf://` the file's."""
+    """Seed of the order; None is the published one, and for `hf://` the file's."""
     mapping: Mapping[str, str] = field(default_factory=dict)
-    """For `hf://`, as for a file; and so is the shape."""
+    """Columns by role, for `hf://` as for a file; so is the shape."""
     shape: str | None = None
     dedup: bool = False
     skip_bad: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Downloaded:
-    """What came of it."""
+class DownloadResult:
+    """Samples of a download."""
 
     samples: list[Sample]
     notes: list[str]
@@ -51,73 +51,73 @@ class Downloaded:
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What holds where the user does not say it."""
+    """Settings where the user gives none."""
 
     name: str
     verify: str | None
     """The verify function that the answers are for; None where the answers have to tell."""
 
 
-def defaults(wanted: Wanted) -> Defaults:
-    """What the dataset may be called and be verified with; nothing is fetched.
+def defaults(request: DownloadRequest) -> Defaults:
+    """Return a name and a verify function for the dataset; nothing is fetched.
 
     Raises:
         ConfigError: There is no such name.
     """
-    entry = CATALOG.get(wanted.what)
+    entry = CATALOG.get(request.what)
     if entry is None:
-        return Defaults(_name(_ref(wanted, None)), None)
-    return Defaults(wanted.what, entry.verify)
+        return Defaults(_name(_ref(request, None)), None)
+    return Defaults(request.what, entry.verify)
 
 
-def download(wanted: Wanted, *, tell: Callable[[str], None]) -> Downloaded:
-    """The rows as samples, pinned to a commit.
+def download(request: DownloadRequest, *, tell: Callable[[str], None]) -> DownloadResult:
+    """Download the rows as samples, pinned to a commit.
 
     Args:
-        wanted: Which.
+        request: Which.
         tell: Is told each file before it is fetched.
 
     Raises:
         ConfigError: There is no such name, or an extra is missing.
         DataError: The hub has it not or does not give it, or its rows cannot be used.
     """
-    entry = CATALOG.get(wanted.what)
-    ref = _ref(wanted, entry)
-    snapshot = open_snapshot(ref.repo, wanted.revision)
+    entry = CATALOG.get(request.what)
+    ref = _ref(request, entry)
+    snapshot = open_snapshot(ref.repo, request.revision)
     split, files = files_of(ref, snapshot.sizes, snapshot.readme)
     found = _rows(snapshot, files, entry.columns if entry else None, tell)
     if entry is not None:
-        made, notes = _published(wanted, entry, found)
+        made, notes = _published(request, entry, found)
     else:
-        made, notes = _as_they_are(wanted, snapshot.repo, found)
+        made, notes = _as_they_are(request, snapshot.repo, found)
     if not snapshot.reached:
         notes.append("the hub was not asked or did not answer: this is the newest of the cache")
-    if wanted.limit is not None and len(made.samples) > wanted.limit:
-        notes.append(f"the first {wanted.limit} of {len(made.samples)} rows kept")
+    if request.limit is not None and len(made.samples) > request.limit:
+        notes.append(f"the first {request.limit} of {len(made.samples)} rows kept")
     if entry is None and files[0].endswith(".parquet"):
         left = parquet.left_out(snapshot.fetch(files[0]))
         notes += [f"columns left out: {', '.join(left)}"] if left else []
-    return Downloaded(
-        samples=made.samples[: wanted.limit],
+    return DownloadResult(
+        samples=made.samples[: request.limit],
         notes=notes,
         skipped=made.skipped,
         origin=f"hf://{snapshot.repo}@{snapshot.sha}/{split}",
     )
 
 
-def _ref(wanted: Wanted, entry: Entry | None) -> Ref:
+def _ref(request: DownloadRequest, entry: Entry | None) -> Ref:
     if entry is not None:
-        return replace(entry.ref, split=wanted.split or entry.ref.split)
-    if not wanted.what.startswith("hf://"):
+        return replace(entry.ref, split=request.split or entry.ref.split)
+    if not request.what.startswith("hf://"):
         folded = {name.casefold(): name for name in CATALOG}
-        close = get_close_matches(wanted.what.casefold(), folded, n=1)
+        close = get_close_matches(request.what.casefold(), folded, n=1)
         names = f"the catalogue has {', '.join(CATALOG)}; any other: hf://owner/name@split"
         meant = f"did you mean {folded[close[0]]}? " if close else ""
-        raise ConfigError(f"there is no dataset {wanted.what!r} to download", hint=meant + names)
-    ref = parse_ref(wanted.what)
-    if wanted.split and ref.split and wanted.split != ref.split:
-        raise ConfigError(f"--split {wanted.split}: {wanted.what} names another", hint="drop one")
-    return replace(ref, split=wanted.split or ref.split)
+        raise ConfigError(f"there is no dataset {request.what!r} to download", hint=meant + names)
+    ref = parse_ref(request.what)
+    if request.split and ref.split and request.split != ref.split:
+        raise ConfigError(f"--split {request.split}: {request.what} names another", hint="drop one")
+    return replace(ref, split=request.split or ref.split)
 
 
 def _name(ref: Ref) -> str:
@@ -127,43 +127,43 @@ def _name(ref: Ref) -> str:
 
 
 def _published(
-    wanted: Wanted, entry: Entry, found: Iterator[Row | DataError]
+    request: DownloadRequest, entry: Entry, found: Iterator[Row | DataError]
 ) -> tuple[ReadResult, list[str]]:
-    if wanted.mapping or wanted.shape:
+    if request.mapping or request.shape:
         what = "--map and --shape are for hf:// only"
-        raise ConfigError(f"{what}: {wanted.what} is read as it was published")
-    ready, notes = entry.make(found, Random(SEED if wanted.seed is None else wanted.seed))
+        raise ConfigError(f"{what}: {request.what} is read as it was published")
+    ready, notes = entry.prepare(found, Random(SEED if request.seed is None else request.seed))
     made = read_rows(
         ready,
         Path(entry.ref.repo),
         mapping={"question": "question", "answer": "answer"},
         shape="columns",
-        dedup=wanted.dedup,
-        skip_bad=wanted.skip_bad,
+        dedup=request.dedup,
+        skip_bad=request.skip_bad,
     )
     # The first note says which columns were read, which is settled here.
-    samples = [replace(sample, source=wanted.what) for sample in made.samples]
-    if wanted.seed is not None and entry.make is plain:  # the others have used it
-        Random(wanted.seed).shuffle(samples)
+    samples = [replace(sample, source=request.what) for sample in made.samples]
+    if request.seed is not None and entry.prepare is plain:  # the others have used it
+        Random(request.seed).shuffle(samples)
     return replace(made, samples=samples), [*notes, *made.notes[1:]]
 
 
 def _as_they_are(
-    wanted: Wanted, repo: str, found: Iterator[Row | DataError]
+    request: DownloadRequest, repo: str, found: Iterator[Row | DataError]
 ) -> tuple[ReadResult, list[str]]:
-    some = wanted.dedup or wanted.skip_bad or wanted.seed is not None
-    # Files behind the last row that is wanted are never fetched.
-    taken = found if some else islice(found, wanted.limit)
+    some = request.dedup or request.skip_bad or request.seed is not None
+    # Files behind the last row that is request are never fetched.
+    taken = found if some else islice(found, request.limit)
     made = read_rows(
         taken,
         Path(repo),
-        mapping=wanted.mapping,
-        shape=wanted.shape,
-        dedup=wanted.dedup,
-        skip_bad=wanted.skip_bad,
+        mapping=request.mapping,
+        shape=request.shape,
+        dedup=request.dedup,
+        skip_bad=request.skip_bad,
     )
-    if wanted.seed is not None:
-        Random(wanted.seed).shuffle(made.samples)
+    if request.seed is not None:
+        Random(request.seed).shuffle(made.samples)
     return made, made.notes
 
 
@@ -173,7 +173,7 @@ def _rows(
     columns: Sequence[str] | None,
     tell: Callable[[str], None],
 ) -> Iterator[Row | DataError]:
-    """The rows of the files, one after the other; each file is fetched when its turn comes."""
+    """Yield the rows of the files; each file is fetched when its turn comes."""
     for number, file in enumerate(files, 1):
         of = f" ({number} of {len(files)})" if len(files) > 1 else ""
         tell(f"{snapshot.repo}: {file}, {_size(snapshot.sizes[file])}{of}")
@@ -190,7 +190,7 @@ def _rows(
 
 
 def _is_lines(path: Path) -> bool:
-    """True for a `.json` that begins with an object, as files of one object a line do."""
+    """Return whether a `.json` begins with an object, as files of one object a line do."""
     if path.suffix != ".json":
         return False
     with path.open("rb") as file:

@@ -2,13 +2,13 @@
 
 import csv
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from grpo_practice.data.strict_json import value_in
 from grpo_practice.data.text_lines import STDIN, at, lines, shown, through
 from grpo_practice.errors import ConfigError, DataError
 
@@ -19,7 +19,7 @@ DELIMITERS = (",", ";", "\t")
 RUNS_CODE = frozenset({".pkl", ".pickle", ".pt", ".pth", ".py"})
 SPACE = " \t\r\n"
 CUT = ("Expecting", "Unterminated", "Invalid \\")
-"""How a decoder's messages begin that could mean the rest is missing."""
+"""Beginnings of a decoder's messages that could mean the rest is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,28 +33,28 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """Where rows come from."""
+    """Source of rows."""
 
     path: Path
     """`-` is what is piped in. Any of the text formats may be packed with gzip."""
     format: str | None = None
     """One of `FORMATS`; None: as the suffix says, before a `.gz`."""
     delimiter: str | None = None
-    """Of a CSV file; None takes the one its first line has most of."""
+    """Delimiter of a CSV file; None takes the one its first line has most of."""
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Name of the source in messages."""
         return shown(self.path)
 
     @property
     def origin(self) -> str:
-        """Where its rows came from, for later."""
+        """Origin of the rows, as stored."""
         return "stdin" if self.path == STDIN else str(self.path.resolve())
 
 
 def rows(source: FileSource | Path) -> Iterator[Row | DataError]:
-    """Every row of the file, in order; a broken row is its error, and the rows after it go on.
+    """Yield every row of the file, in order; a broken row is an error, and the next ones go on.
 
     What spoils more than one row is raised: a missing file, an encoding, a CSV header or a quote
     that is never closed, the syntax of a `.json`.
@@ -81,7 +81,7 @@ def rows(source: FileSource | Path) -> Iterator[Row | DataError]:
 
 
 def format_of(source: FileSource) -> Format:
-    """What the file is said to be, or what its name says."""
+    """Return the format given, else the one that the file's name says."""
     path = source.path
     if source.format is not None:
         for known in FORMATS:
@@ -114,8 +114,8 @@ def _parquet(path: Path) -> Iterator[Row | DataError]:
 _IS_IT_CUT = " (the file's last line: is it cut off?)"
 
 
-def _said(message: str) -> str:
-    """The decoder's message without the words that a place would follow."""
+def _message(message: str) -> str:
+    """Cut the words that a place would follow off a decoder's message."""
     return message.removesuffix(" starting at").removesuffix(" at")
 
 
@@ -131,7 +131,7 @@ def _jsonl(path: Path) -> Iterator[Row | DataError]:
                 raise json.JSONDecodeError("Extra data", line, end)
         except json.JSONDecodeError as e:
             cut = "" if line.endswith("\n") or not e.msg.startswith(CUT) else _IS_IT_CUT
-            yield at(path, number, f"not valid JSON: {_said(e.msg)} at column {e.pos + 1}{cut}")
+            yield at(path, number, f"not valid JSON: {_message(e.msg)} at column {e.pos + 1}{cut}")
         else:
             yield _row(path, str(number), value)
 
@@ -147,13 +147,13 @@ def _json(path: Path) -> Iterator[Row | DataError]:
         raise at(
             path,
             e.lineno,
-            f"not one JSON list: {_said(e.msg)} at column {e.colno}",
+            f"not one JSON list: {_message(e.msg)} at column {e.colno}",
             hint="a .json file holds one list of objects; a file of one object a line is .jsonl",
         ) from e
 
 
 def _elements(text: str) -> Iterator[tuple[int, Any]]:
-    """Each element of the list, and where in the text it begins."""
+    """Yield each element of the list, and where in the text it begins."""
     place = _after(text, 0, "[")
     while not text.startswith("]", place):
         value, end = value_in(text, place)
@@ -188,7 +188,7 @@ def _row(path: Path, place: str, value: object) -> Row | DataError:
 
 
 def _csv(path: Path, delimiter: str | None) -> Iterator[Row | DataError]:
-    # The standard limit of 128 KiB a field is shorter than long-context questions. It is one
+    # The standard limit of 128 KiB a field is shorter than long-context questions; it is one
     # setting for the whole process; there is no other way to raise it.
     csv.field_size_limit(2**31 - 1)
     text = lines(path)
@@ -219,7 +219,7 @@ def _csv(path: Path, delimiter: str | None) -> Iterator[Row | DataError]:
 
 
 def _head(text: Iterator[str]) -> tuple[int, str]:
-    """How many blank lines come first, and the line after them; '' when there is none."""
+    """Count the blank lines that come first, and return the line after them ('' if none)."""
     before = 0
     for line in text:
         if line.strip():
@@ -250,3 +250,38 @@ def _header(path: Path, line: int, cells: list[str]) -> list[str]:
         if names.count(name) > 1:
             raise at(path, line, f"the column {name!r} is there twice; rename one")
     return names
+
+
+def value_in(text: str, place: int) -> tuple[Any, int]:
+    """Parse the JSON value that begins there; return it and its end, or raise JSONDecodeError."""
+    try:
+        return _DECODER.raw_decode(text, place)
+    except json.JSONDecodeError:
+        raise
+    except RecursionError as e:
+        raise json.JSONDecodeError("nested too deeply", text, place) from e
+    except ValueError as e:
+        raise json.JSONDecodeError(str(e), text, place) from e
+
+
+def _constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number in JSON")
+
+
+def _float(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(f"{digits} is too large a number")
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r} twice in one object")
+    return fields
+
+
+_DECODER = json.JSONDecoder(parse_constant=_constant, parse_float=_float, object_pairs_hook=_object)

@@ -1,4 +1,4 @@
-"""A dataset on the Hugging Face Hub: its files, at one commit. No code of it is ever loaded."""
+"""A dataset on the Hugging Face Hub: its files, at one commit. No code in it is ever loaded."""
 
 import logging
 import os
@@ -28,20 +28,20 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """What is asked for."""
+    """Reference to a dataset, a config or a split of it."""
 
     repo: str
     """`owner/name`."""
     config: str | None = None
     split: str | None = None
-    """Or the path of one file."""
+    """Name of a split, or the path of one file."""
 
 
 def parse_ref(text: str) -> Ref:
-    """What `hf://owner/name[:config][@split]` asks for.
+    """Parse `hf://owner/name[:config][@split]`.
 
     Raises:
-        ConfigError: It is of another form.
+        ConfigError: The text has another form.
     """
     match = _REF.fullmatch(text)
     if match is None:
@@ -58,50 +58,54 @@ class Snapshot:
     sizes: Mapping[str, int]
     """Bytes of every file, by path."""
     readme: str
-    """The text of its README; '' when there is none."""
+    """Text of its README; '' when there is none."""
     reached: bool
-    """False when the hub did not answer, and the cache had it; there may be a newer commit."""
+    """Whether the hub answered; if not, the cache had it and a newer commit may exist."""
     revision: "ResolvedRevision" = field(repr=False)
 
     def fetch(self, path: str) -> Path:
-        """The file is on this machine, in the cache that all programs share.
+        """Download a file into the cache that all programs share, unless it is there.
 
         Raises:
-            DataError: It cannot be had.
+            DataError: The hub does not give it.
         """
         from huggingface_hub import hf_hub_download
 
-        with _explained(self.repo, str(self.revision)), _progress(shown=sys.stderr.isatty()):
+        _show_progress(sys.stderr.isatty())
+        with _explained(self.repo, str(self.revision)):
             got = hf_hub_download(self.repo, path, repo_type="dataset", revision=self.revision)
         return Path(got)
 
 
 def open_snapshot(repo: str, revision: str | None) -> Snapshot:
-    """The repository as it is now, or as that branch, tag or commit has it.
+    """Look the repository up as it is now, or at a branch, tag or commit.
 
     `HF_ENDPOINT`, `HF_TOKEN`, `HF_HOME` and `HF_HUB_OFFLINE` mean what they mean everywhere; in
     the offline mode, and where the hub cannot be reached, the cache has to hold it.
 
     Raises:
-        DataError: It cannot be had.
+        DataError: The hub does not give it, and the cache has not all of it.
         ConfigError: huggingface_hub is not installed.
     """
     api = _library()
     from huggingface_hub import get_cached_repo_tree
 
-    with _explained(repo, revision or "main"), _progress(shown=False):
+    _show_progress(False)
+    with _explained(repo, revision or "main"):
         resolved, reached = _resolved(api, repo, revision)
         folder = api.snapshot_download(
             repo, repo_type="dataset", revision=resolved, allow_patterns=[README]
         )
         tree = get_cached_repo_tree(repo, repo_type="dataset", revision=resolved)
+    card = Path(str(folder)) / README
+    small = card.is_file() and card.stat().st_size <= MAX_README
+    readme = card.read_text("utf-8", errors="replace") if small else ""
     sizes = {file.path: file.size for file in tree}
-    readme = _readme(Path(str(folder)))
     return Snapshot(repo, resolved.resolved, sizes, readme, reached, resolved)
 
 
 def _resolved(api: "HfApi", repo: str, revision: str | None) -> "tuple[ResolvedRevision, bool]":
-    """The commit; and False when the hub does not answer, or is down, and the cache says it."""
+    """Return the commit, and False when the hub does not answer and the cache names it."""
     from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
 
     try:
@@ -111,15 +115,15 @@ def _resolved(api: "HfApi", repo: str, revision: str | None) -> "tuple[ResolvedR
     except (HTTPError, OSError) as e:
         if 400 <= _status(e) < 500:
             raise
-        # Raised in here, an error of this keeps the reason why the hub was not asked.
+        # Inside this block, an error of the next call keeps the reason why the hub was not asked.
         return api.resolve_revision(
             repo, repo_type="dataset", revision=revision, local_files_only=True
         ), False
 
 
 def _library() -> "HfApi":
-    """The client, quiet, with its token known as a secret."""
-    # The library reads both once, when it is imported.
+    """Import the client, make it quiet, and let the redactor know its token."""
+    # The library reads both once, when it is imported; without them it reports to its makers.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("HF_HUB_DISABLE_UPDATE_CHECK", "1")
     try:
@@ -133,30 +137,21 @@ def _library() -> "HfApi":
     return HfApi(library_name="grpo-practice")
 
 
-@contextmanager
-def _progress(*, shown: bool) -> Iterator[None]:
-    """The library's progress bars are drawn in the block, or are not."""
+def _show_progress(shown: bool) -> None:
+    """Turn the library's progress bars on or off, unless the user has."""
     from huggingface_hub import constants
     from huggingface_hub.utils import (  # type: ignore[attr-defined]
         disable_progress_bars,
         enable_progress_bars,
     )
 
-    if constants.HF_HUB_DISABLE_PROGRESS_BARS is None:  # else the user has said what they want
+    if constants.HF_HUB_DISABLE_PROGRESS_BARS is None:
         (enable_progress_bars if shown else disable_progress_bars)()
-    yield
-
-
-def _readme(folder: Path) -> str:
-    path = folder / README
-    if not path.is_file() or path.stat().st_size > MAX_README:
-        return ""
-    return path.read_text("utf-8", errors="replace")
 
 
 @contextmanager
 def _explained(repo: str, revision: str) -> Iterator[None]:
-    """The library's errors come out as ours, with what to do."""
+    """Turn the library's errors into ours, with what to do."""
     from huggingface_hub import errors
     from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
 
@@ -198,11 +193,11 @@ def _our_error(error: Exception, repo: str, revision: str) -> DataError:
             "set",
             hint="unset HF_HUB_OFFLINE once, to fill the cache",
         )
-    said = f"it answered {status}" if status else " ".join(str(chain[-1]).split())[:200]
+    reason = f"it answered {status}" if status else " ".join(str(chain[-1]).split())[:200]
     if words := next((m for e in chain if (m := getattr(e, "server_message", None))), ""):
-        said += f": {' '.join(words.split())[:200]}"
+        reason += f": {' '.join(words.split())[:200]}"
     return DataError(
-        f"{name} cannot be had from {constants.ENDPOINT}: {said}",
+        f"{name} cannot be had from {constants.ENDPOINT}: {reason}",
         hint="is the hub reachable? HF_ENDPOINT names a mirror; what came so far is kept",
     )
 

@@ -1,6 +1,6 @@
-"""Which files of a dataset's repository are which split of which config.
+"""Splits and configs of a dataset's repository: which files hold which.
 
-As its README says under `configs:`; else by the usual names of files and folders.
+The README says it under `configs:`; else the usual names of files and folders do.
 """
 
 import re
@@ -11,17 +11,16 @@ from grpo_practice.data.hub import Ref
 from grpo_practice.errors import DataError
 
 SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".json", ".csv", ".tsv")
-"""Best first: of files that differ in their suffix alone, these hold the same rows."""
+"""Kinds of files that are read, best first: files that differ in it alone hold the same rows."""
 PACKED = ".gz"
 NO_ROWS = frozenset({"config.json", "dataset_info.json", "dataset_infos.json", "state.json"})
 SHOWN = 12
-MAX_STARS = 6
-"""Of one pattern; with many, a match could take for ever."""
+MAX_STARS = 6  # a regular expression with many of them may backtrack for ever
 MAX_CONFIGS = 1 << 18
-"""Characters of a README's `configs:`."""
+"""Limit of a README's `configs:`, characters."""
 
 Splits = Mapping[str, Sequence[str]]
-"""Files of each split, in order."""
+"""The files of each split, in order."""
 
 _WORDS = {
     "train": ("train", "training"),
@@ -34,10 +33,10 @@ _CUT = re.compile(r"[-._ ]|(?<=\D)(?=\d)")
 
 
 def files_of(ref: Ref, files: Iterable[str], readme: str) -> tuple[str, list[str]]:
-    """What is asked for, as `split` or `config/split`, and the files that hold it, in order.
+    """Return `split` or `config/split`, and the files that hold it, in order.
 
     Raises:
-        DataError: There are none, or it is not clear which; the choices are named.
+        DataError: There are none, or more than one choice; the choices are named.
     """
     names = sorted(files)
     if ref.split in names and _has_rows(ref.split):
@@ -49,7 +48,9 @@ def files_of(ref: Ref, files: Iterable[str], readme: str) -> tuple[str, list[str
     config, splits = _pick(ref, "config", ref.config, configs)
     split, found = _pick(ref, "split", ref.split, splits)
     chosen = _one_suffix(ref, found)
-    _complete(ref, chosen)
+    counts = {m[1] for name in chosen if (m := re.search(r"-\d+-of-0*(\d+)\b", name))}
+    if len(counts) == 1 and len(chosen) < int(min(counts)):
+        raise DataError(f"hf://{ref.repo} has {len(chosen)} of {min(counts)} files of that split")
     return split if config == "default" else f"{config}/{split}", chosen
 
 
@@ -74,7 +75,7 @@ def _no_rows(ref: Ref, names: Sequence[str]) -> DataError:
 
 
 def _pick(ref: Ref, what: str, asked: str | None, choices: Mapping[str, Any]) -> tuple[str, Any]:
-    """The one asked for; the only one, or the default one, where nothing was asked for."""
+    """Return the choice asked for; without a wish, the only one or the default config."""
     if asked is None and len(choices) > 1 and "default" in choices and what == "config":
         asked = "default"
     if asked is None and len(choices) == 1:
@@ -89,11 +90,12 @@ def _pick(ref: Ref, what: str, asked: str | None, choices: Mapping[str, Any]) ->
 
 
 def _one_suffix(ref: Ref, names: Sequence[str]) -> list[str]:
-    """Those of the best suffix, when the others are the same files in another format."""
+    """Keep the files of the best suffix, when the others are the same in another format."""
     by_suffix: dict[str, dict[str, str]] = {}
     for name in names:
-        stem, suffix = _stem_and_suffix(name)
-        by_suffix.setdefault(suffix, {})[stem] = name
+        plain = name.lower().removesuffix(PACKED)
+        suffix = next(suffix for suffix in SUFFIXES if plain.endswith(suffix))
+        by_suffix.setdefault(suffix, {})[plain.removesuffix(suffix)] = name
     best = min(by_suffix, key=SUFFIXES.index)
     if all(stems.keys() <= by_suffix[best].keys() for stems in by_suffix.values()):
         return list(by_suffix[best].values())
@@ -102,20 +104,8 @@ def _one_suffix(ref: Ref, names: Sequence[str]) -> list[str]:
     raise DataError(f"hf://{ref.repo} has files of several kinds: {some}", hint=hint)
 
 
-def _stem_and_suffix(name: str) -> tuple[str, str]:
-    plain = name.lower().removesuffix(PACKED)
-    suffix = next(suffix for suffix in SUFFIXES if plain.endswith(suffix))
-    return plain.removesuffix(suffix), suffix
-
-
-def _complete(ref: Ref, names: Sequence[str]) -> None:
-    counts = {m[1] for name in names if (m := re.search(r"-\d+-of-0*(\d+)\b", name))}
-    if len(counts) == 1 and len(names) < int(min(counts)):
-        raise DataError(f"hf://{ref.repo} has {len(names)} of {min(counts)} files of that split")
-
-
 def _declared(readme: str, rows: Sequence[str]) -> dict[str, Splits]:
-    """The configs that the README's head names, without those that match no file."""
+    """Return the configs that the README's head names, without those that match no file."""
     found: dict[str, Splits] = {}
     for config in _head(readme):
         splits: dict[str, Sequence[str]] = {}
@@ -135,7 +125,7 @@ def _declared(readme: str, rows: Sequence[str]) -> dict[str, Splits]:
 
 
 def _head(readme: str) -> list[dict[str, Any]]:
-    """The `configs:` of the YAML that a README begins with; nothing else of it is parsed."""
+    """Parse the `configs:` of the YAML that a README begins with, and nothing else of it."""
     import yaml
 
     head = re.match(r"\ufeff?---\s*\n(.*?\n)---\s*(?:\n|$)", readme, re.DOTALL)
@@ -150,7 +140,7 @@ def _head(readme: str) -> list[dict[str, Any]]:
 
 
 def _patterns(value: object) -> list[tuple[str, list[str]]]:
-    """(split, patterns) of a `data_files:`, which may be a text, a list of texts, or of both."""
+    """Return (split, patterns) of `data_files:`: a text, a list of texts or pairs, or a mapping."""
     match value:
         case str():
             return [("train", [value])]
@@ -185,24 +175,24 @@ def _part(part: str) -> str:
 
 
 def _usual(rows: Sequence[str]) -> dict[str, Splits]:
-    """Splits by the words in names (`train`, `test-00000-of-00002`), configs by other folders."""
+    """Take splits from words in names (`train`, `test-00000-of-00002`), configs from folders."""
     found: dict[str, dict[str, list[str]]] = {}
     for name in rows:
-        config, split = _place(name)
+        config, split = _place_of(name)
         found.setdefault(config, {}).setdefault(split, []).append(name)
     for splits in found.values():
         loose = splits.pop("", [])
-        if not splits:  # no name says a split, so all of it is for training
+        if not splits:  # no name is a split's: all of it is for training
             splits["train"] = loose
     return dict(found)
 
 
-def _place(name: str) -> tuple[str, str]:
-    """(config, split) of a file; split '' where no name says it."""
+def _place_of(name: str) -> tuple[str, str]:
+    """Return (config, split) of a file; split '' where no name says it."""
     *folders, file = name.split("/")
     stem = file.partition(".")[0]
     shard = _SHARD.fullmatch(stem)
-    split = _WORD.get(shard[1], shard[1]) if shard else _said(stem)
+    split = _WORD.get(shard[1], shard[1]) if shard else _split_in(stem)
     rest = []
     for folder in folders:
         if not split and folder.casefold() in _WORD:
@@ -212,6 +202,6 @@ def _place(name: str) -> tuple[str, str]:
     return "/".join(rest) or "default", split
 
 
-def _said(text: str) -> str:
-    """The split that a word of the text means; '' when none does."""
+def _split_in(text: str) -> str:
+    """Return the split that a word of the text names; '' when none does."""
     return next((_WORD[w] for w in _CUT.split(text.casefold()) if w in _WORD), "")

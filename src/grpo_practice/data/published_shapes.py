@@ -4,7 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from grpo_practice.data.chat_format import Asked, asked, is_conversation, turns_of, unpacked
+from grpo_practice.data.chat_format import (
+    ChatQuestion,
+    is_conversation,
+    question_of,
+    turns_of,
+    unpacked,
+)
 from grpo_practice.errors import DataError
 
 Fields = Mapping[str, Any]
@@ -12,12 +18,12 @@ Fields = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What stands in one row."""
+    """Parts of one row."""
 
-    question: Asked
-    """Its `answer` and `system` count too, where nothing else says them."""
+    question: ChatQuestion
+    """The question; its `answer` and `system` count too, where nothing else says them."""
     answer: Any
-    """Still to be checked; None where the row has none."""
+    """Unchecked value; None where the row has none."""
     used: frozenset[str]
     """The columns that are used up."""
     meta: Mapping[str, Any] = field(default_factory=dict)
@@ -28,24 +34,24 @@ class Shape:
     """A shape that its columns give away."""
 
     title: str
-    """As its users call it."""
+    """Name among its users."""
     says: str
-    """What is the question, and what the answer."""
+    """Sentence on what is the question, and what the answer."""
     fits: Callable[[Fields], bool]
-    """Whether a row has its columns."""
+    """Test whether a row has its columns."""
     read: Callable[[Fields], Parts]
     """A row's parts, or a DataError that names the key."""
 
 
-def text_or_turns(value: object, key: str) -> Asked:
-    """The question in a text, or in a conversation, of which a last answer is no part.
+def text_or_turns(value: object, key: str) -> ChatQuestion:
+    """Read the question in a text, or in a conversation without a last answer.
 
     Raises:
         DataError: It is neither.
     """
     if isinstance(value, list) or is_conversation(value):
-        return asked(turns_of(value, key), key)
-    return Asked(_text(value, key), None, None, several=False)
+        return question_of(turns_of(value, key), key)
+    return ChatQuestion(_text(value, key), None, None, several=False)
 
 
 def _text(value: object, key: str) -> str:
@@ -59,7 +65,7 @@ def _text(value: object, key: str) -> str:
 
 def _conversation(key: str) -> Callable[[Fields], Parts]:
     def read(fields: Fields) -> Parts:
-        found = asked(turns_of(fields.get(key), key), key)
+        found = question_of(turns_of(fields.get(key), key), key)
         return Parts(found, found.answer, frozenset({key}))
 
     return read
@@ -72,16 +78,16 @@ def _alpaca(fields: Fields) -> Parts:
         raise DataError(f"'input' is of type {type(more).__name__}, not text")
     if more and more.strip():
         question = f"{question}\n\n{more}"
-    found = Asked(question, None, None, several=False)
+    found = ChatQuestion(question, None, None, several=False)
     history = fields.get("history")
     if history:
-        found = asked(_earlier(history, question), "history")
+        found = question_of(_earlier(history, question), "history")
     used = {"instruction", "input", "output", "history"}
     return Parts(found, fields.get("output"), frozenset(used))
 
 
 def _earlier(history: object, question: str) -> Any:
-    """`[[asked, answered], …]` and the question after them, as turns."""
+    """Read `[[asked, answered], …]` and the question after them as turns."""
     pairs: list[Any] = history if isinstance(history, list) else [history]
     if not all(
         isinstance(p, list) and len(p) == 2 and all(isinstance(t, str) for t in p) for p in pairs
@@ -107,7 +113,7 @@ def _fits_preference(fields: Fields) -> bool:
 
 def _completed(fields: Fields) -> Parts:
     question = text_or_turns(fields.get("prompt"), "prompt")
-    answer, label = _said(fields.get("completion"), "completion"), fields.get("label")
+    answer, label = _last_reply(fields.get("completion"), "completion"), fields.get("label")
     if not isinstance(label, bool):
         return Parts(question, answer, frozenset({"prompt", "completion"}))
     meta: dict[str, Any] = {"label": label}
@@ -121,14 +127,14 @@ def _preferred(fields: Fields) -> Parts:
     if "prompt" in fields:
         question = text_or_turns(fields["prompt"], "prompt")
     else:
-        question = asked(turns_of(chosen, "chosen"), "chosen")
-    rejected = _said(fields.get("rejected"), "rejected")
+        question = question_of(turns_of(chosen, "chosen"), "chosen")
+    rejected = _last_reply(fields.get("rejected"), "rejected")
     used = frozenset({"prompt", "chosen", "rejected"})
-    return Parts(question, _said(chosen, "chosen"), used, {"rejected": rejected})
+    return Parts(question, _last_reply(chosen, "chosen"), used, {"rejected": rejected})
 
 
-def _said(value: object, key: str) -> Any:
-    """The text, or what the assistant says last in a conversation."""
+def _last_reply(value: object, key: str) -> Any:
+    """Return the text, or the assistant's last one in a conversation."""
     if not isinstance(value, list) and not is_conversation(value):
         return value
     last = turns_of(value, key)[-1]
@@ -138,7 +144,7 @@ def _said(value: object, key: str) -> Any:
 
 
 TRUTHS = ("ground_truth", "target", "answer")
-"""What a ground truth that is an object calls the answer in it."""
+"""Names of the answer in a ground truth that is an object."""
 
 
 def _verl(fields: Fields) -> Parts:
@@ -154,7 +160,7 @@ def _verl(fields: Fields) -> Parts:
 
 
 def _truth(value: object) -> Any:
-    """The answer inside a ground truth, which may be packed into JSON, even twice.
+    """Find the answer inside a ground truth, which may be packed into JSON, even twice.
 
     A text is unpacked only into texts: `[0, 1]` is an interval, and `12` stays as it is written.
     """
@@ -221,4 +227,4 @@ SHAPES: Mapping[str, Shape] = {
         _verl,
     ),
 }
-"""By the name that `--shape` takes."""
+"""Shapes by the name that `--shape` takes."""

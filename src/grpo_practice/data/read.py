@@ -20,10 +20,10 @@ SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """What a dataset file holds."""
+    """Content of a dataset file."""
 
     samples: list[Sample]
-    """In the file's order; at least one."""
+    """At least one, in the file's order."""
     notes: list[str]
     """Sentences for the person who brought the file, the reading of its columns first."""
     skipped: int
@@ -38,7 +38,7 @@ def read_samples(
     dedup: bool = False,
     skip_bad: bool = False,
 ) -> ReadResult:
-    """Every row of the file as a sample; either all of them, or an error.
+    """Read every row of the file as a sample; either all of them, or an error.
 
     Args:
         source: A file in one of the known formats, text in UTF-8; `Source` says what its name
@@ -73,8 +73,8 @@ def read_rows(
     dedup: bool = False,
     skip_bad: bool = False,
 ) -> ReadResult:
-    """`read_samples` for rows that are not simply those of one file; `path` is what errors name."""
-    reader = _Reader(path, mapping or {}, shape)
+    """Read rows that are not simply those of one file; errors name `path`. See `read_samples`."""
+    reader = _RowReader(path, mapping or {}, shape)
     samples: list[Sample] = []
     for row in found:
         try:
@@ -95,7 +95,7 @@ def read_rows(
 
 
 @dataclass(slots=True)
-class _Reader:
+class _RowReader:
     """Reads one file's rows, and remembers what a person should be told."""
 
     path: Path
@@ -118,7 +118,7 @@ class _Reader:
     conflicts: list[str] = field(default_factory=list)
 
     def sample(self, row: Row | DataError) -> tuple[str, Sample]:
-        """The row's place and sample, or a DataError that says where."""
+        """Return the row's place and sample, or raise a DataError that says where."""
         if isinstance(row, DataError):
             raise row
         try:
@@ -148,7 +148,7 @@ class _Reader:
         return sample
 
     def repeats(self, place: str, sample: Sample) -> bool:
-        """True when an earlier row has the same question; else this one is remembered."""
+        """Return whether an earlier row has the same question; remember this one if none has."""
         key = _key(sample)
         if key not in self.first:
             self.first[key] = (place, sample.answer)
@@ -162,7 +162,7 @@ class _Reader:
         return True
 
     def notes(self, dedup: bool) -> list[str]:
-        """What was found, one sentence each."""
+        """Say what was found, one sentence each."""
         notes = [self._layout()]
         left = "left out" if dedup else "kept (--dedup leaves them out)"
         for places, what in (
@@ -185,7 +185,7 @@ class _Reader:
         return notes
 
     def _layout(self) -> str:
-        """Where the question and the answer are."""
+        """Say where the question and the answer are."""
         assert self.layout is not None  # a sample was made
         role, form, shape = self.layout.columns.role, self.form or PLAIN, self.layout.shape
         if shape is not None:
@@ -201,7 +201,7 @@ class _Reader:
 def joined(
     held: Sequence[Sample], found: Sequence[Sample], *, dedup: bool
 ) -> tuple[list[Sample], list[str]]:
-    """The rows that are held and those found; and a note on questions that are in both.
+    """Join the rows that are held and those found, with a note on questions that are in both.
 
     Args:
         held: They stay, and come first.
@@ -223,7 +223,7 @@ def joined(
 
 
 def _key(sample: Sample) -> bytes:
-    """The same for questions that differ in spaces alone."""
+    """Hash the question; the same for questions that differ in spaces alone."""
     return text_sha(" ".join(sample.question.split()))
 
 

@@ -1,11 +1,11 @@
-"""How the rows of one file are read: its shape, or which column is which; and a row as a sample."""
+"""Layout of one file's rows (its shape, or its columns), and a row as a sample."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from grpo_practice.data.answers import Form, gold, is_scalar, read_as
-from grpo_practice.data.chat_format import Asked, is_conversation
+from grpo_practice.data.chat_format import ChatQuestion, is_conversation
 from grpo_practice.data.columns import Columns, find_columns, guess, has, value_at
 from grpo_practice.data.published_shapes import SHAPES, Parts, Shape, text_or_turns
 from grpo_practice.errors import ConfigError, DataError
@@ -17,20 +17,20 @@ COLUMNS = "columns"
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How each row of a file is read."""
+    """Layout of a file's rows."""
 
     columns: Columns
-    """Of what the shape does not say."""
+    """Columns of the roles that the shape does not give."""
     shape: Shape | None = None
-    """None: the columns say all."""
+    """Shape of the rows; None: the columns say all."""
 
     @property
     def answer(self) -> str:
-        """What the answer's column is called."""
+        """Name of the answer's column."""
         return self.columns.role.get("answer", "the answer")
 
     def parts(self, fields: Mapping[str, Any]) -> Parts:
-        """What stands in a row.
+        """Take a row apart.
 
         Raises:
             DataError: It has no question, or something in it is no text.
@@ -38,7 +38,7 @@ class Layout:
         named = frozenset((*self.columns.role.values(), *self.columns.meta.values()))
         if self.shape is None:
             value = value_at(fields, self.columns.role.get("answer", ""))
-            found = _asked(fields, self.columns.role["question"])
+            found = _question_at(fields, self.columns.role["question"])
             extra = {} if found.answer is None else {"response": found.answer}
             return Parts(found, value, named, extra)
         parts = self.shape.read(fields)
@@ -49,7 +49,7 @@ class Layout:
         return Parts(parts.question, answer, parts.used | named, {**parts.meta, **meta})
 
 
-def _asked(fields: Mapping[str, Any], column: str) -> Asked:
+def _question_at(fields: Mapping[str, Any], column: str) -> ChatQuestion:
     value = value_at(fields, column)
     if isinstance(value, list) and is_conversation(value):
         return text_or_turns(value, column)
@@ -58,13 +58,13 @@ def _asked(fields: Mapping[str, Any], column: str) -> Asked:
         raise DataError(f"the question ({column!r}) is {kind}")
     if not value.strip():
         raise DataError(f"the question ({column!r}) is empty")
-    return Asked(value, None, None, several=False)
+    return ChatQuestion(value, None, None, several=False)
 
 
 def find_layout(
     first: Mapping[str, Any], mapping: Mapping[str, str], name: str | None = None
 ) -> Layout:
-    """How a file is read, from its first row.
+    """Decide how a file is read, from its first row.
 
     Args:
         first: The row.
@@ -98,13 +98,13 @@ def find_layout(
 def _without(
     first: Mapping[str, Any], used: frozenset[str], mapping: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The row without what the shape uses up, but for what the user points into."""
+    """Drop the columns that the shape uses up, unless the user points into them."""
     tops = set(mapping.values()) | {c.split(".")[0] for c in mapping.values()}
     return {c: v for c, v in first.items() if c not in used or c in tops}
 
 
 def _shape_of(first: Mapping[str, Any], mapping: Mapping[str, str]) -> Shape | None:
-    """The one shape that the first row has; None when it has none of them."""
+    """Return the one shape that the first row has; None when it has none of them."""
     fitting = [name for name, shape in SHAPES.items() if shape.fits(first)]
     if not fitting:
         return None
@@ -130,9 +130,9 @@ def _ambiguous(what: str, fitting: list[str]) -> DataError:
 
 
 def to_sample(fields: Mapping[str, Any], layout: Layout, parts: Parts, form: Form) -> Sample:
-    """The row as a sample. The question's text stays as it is, braces, spaces and all.
+    """Make the row a sample; the question's text stays as it is, braces, spaces and all.
 
-    What no role takes goes to meta, and so do a system message as `system` and, as `solution`,
+    Values that no role takes go to meta, and so do a system message as `system` and, as `solution`,
     what stood around the answer. `parts` are those of the row.
 
     Raises:

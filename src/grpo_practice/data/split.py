@@ -15,7 +15,7 @@ Key = tuple[str, str]
 
 
 def folded(question: str) -> str:
-    """The question without differences of case and of spaces."""
+    """Fold case and spaces of a question."""
     return " ".join(question.casefold().split())
 
 
@@ -27,7 +27,7 @@ def split(
     stratum: Callable[[Sample], str] = lambda _: "",
     kept: Mapping[str, Sequence[Sample]] | None = None,
 ) -> dict[str, list[Sample]]:
-    """The samples of each part, in their order; each sample is in exactly one.
+    """Divide samples into parts, in their order; each sample is in exactly one.
 
     Samples that ask the same (case and spaces folded) or share a cluster form a family, which is
     never divided. Families are dealt out one by one, in an order that the seed fixes, each to the
@@ -77,7 +77,7 @@ def _keys(sample: Sample) -> list[Key]:
 
 
 def _families(samples: Sequence[Sample]) -> list[list[int]]:
-    """The positions of each family's samples, in order."""
+    """Return the positions of each family's samples, in order."""
     leader = list(range(len(samples)))
 
     def find(i: int) -> int:
@@ -119,7 +119,7 @@ def _hash(seed: int, text: str) -> bytes:
 
 
 def draw(samples: Sequence[Sample], n: int, *, seed: int) -> list[Sample]:
-    """`n` of the samples, in their order; more of them, with the same seed, include these.
+    """Draw `n` of the samples, in their order; more of them, with the same seed, include these.
 
     Raises:
         DataError: There are not so many.

@@ -1,4 +1,4 @@
-"""What a dataset looks like: lengths, kinds of answers, questions that come again."""
+"""Figures of a dataset: lengths, kinds of answers, questions that come again."""
 
 import re
 from collections import Counter
@@ -23,7 +23,7 @@ _NAMES = frozenset({"sqrt", "sin", "cos", "tan", "log", "exp", "frac", "max", "m
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """How long the texts are."""
+    """Lengths of texts."""
 
     shortest: int
     median: int
@@ -33,14 +33,14 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What was counted in a dataset."""
+    """Figures of a dataset."""
 
     rows: int
     question_chars: Lengths
     question_tokens: Lengths
-    """About; every model counts its own."""
+    """Estimates; every model counts its own."""
     answer_chars: Lengths | None
-    """None where no row has an answer."""
+    """Lengths; None where no row has an answer."""
     answers: dict[str, int]
     """Kind → rows, the commonest first."""
     questions: int
@@ -58,9 +58,9 @@ class Stats:
 
 
 def stats(samples: Sequence[Sample]) -> Stats:
-    """What there is in a dataset of at least one sample."""
+    """Count what there is in a dataset of at least one sample."""
     texts = [s.question for s in samples]
-    answers = [len(_text(s.answer)) for s in samples if s.answer is not None]
+    answers = [len(_answer_text(s.answer)) for s in samples if s.answer is not None]
     exact, alike = set(texts), set(map(folded, texts))
     return Stats(
         rows=len(samples),
@@ -89,7 +89,7 @@ def _lengths(values: Iterable[int]) -> Lengths:
     return Lengths(found[0], found[last // 2], found[-(-last * 95 // 100)], found[-1])
 
 
-def _text(answer: Answer) -> str:
+def _answer_text(answer: Answer) -> str:
     return " ".join(map(str, answer)) if isinstance(answer, list) else str(answer)
 
 
@@ -102,7 +102,7 @@ def _contradicted(samples: Sequence[Sample]) -> int:
 
 
 def kind(answer: Answer) -> str:
-    """`integer`, `decimal`, `expression`, `choice letter`, `text`, `list`, `truth`, `missing`."""
+    """Name the kind of an answer: `integer`, `choice letter`, `text` and so on."""
     match answer:
         case None:
             return "missing"

@@ -14,7 +14,7 @@ from grpo_practice.errors import ConfigError, DataError
 STDIN = Path("-")
 """Stands for what is piped in."""
 GZIP = b"\x1f\x8b"
-"""How gzip begins, and no UTF-8 text does."""
+"""First bytes of gzip, and of no UTF-8 text."""
 UTF8_MARK = b"\xef\xbb\xbf"
 WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
 MAX_LINE = 1 << 28
@@ -26,25 +26,25 @@ MAX_LINES = 1 << 24
 
 
 class _Bytes(Protocol):
-    """As much of a binary file as is needed here."""
+    """The part of a binary file that is needed here."""
 
     def readline(self, size: int = -1, /) -> bytes:
-        """The next line, or so many bytes of it."""
+        """Read the next line, or so many bytes of it."""
         ...
 
 
 def shown(path: Path) -> str:
-    """What messages call the file."""
+    """Return what messages call the file."""
     return "stdin" if path == STDIN else str(path)
 
 
 def at(path: Path, place: object, message: str, *, hint: str | None = None) -> DataError:
-    """An error that says where: `file:7: message`."""
+    """Make an error that says where: `file:7: message`."""
     return DataError(f"{shown(path)}:{place}: {message}", hint=hint)
 
 
 def through(path: Path, command: str, kind: str) -> str:
-    """The command line that makes a better file of this one, such as `tr … < a.csv > lf-a.csv`."""
+    """Write the command that makes a better file of this one: `tr … < a.csv > lf-a.csv`."""
     if path == STDIN:
         return f"put `{command}` before it in the pipe"
     if path.suffix.lower() == ".gz":
@@ -53,7 +53,7 @@ def through(path: Path, command: str, kind: str) -> str:
 
 
 def lines(path: Path) -> Iterator[str]:
-    """The file's lines with their ends, without the byte order mark; unpacked if it is gzip.
+    """Yield the file's lines with their ends, without the byte order mark; unpack gzip.
 
     Raises:
         DataError: It cannot be read, is cut off or no UTF-8, or a line or the whole is too long.
@@ -68,7 +68,7 @@ def lines(path: Path) -> Iterator[str]:
                     raise at(path, number, f"the line is longer than {MAX_LINE >> 20} MiB")
                 if bounded and (size > MAX_STREAM or number > MAX_LINES):
                     raise _too_much(path, number)
-                yield _text(path, number, raw)
+                yield _decoded(path, number, raw)
     except (EOFError, zlib.error, gzip.BadGzipFile) as e:
         what = "the gzip file is cut off" if isinstance(e, EOFError) else "the gzip file is broken"
         raise at(path, number + 1, f"{what} here", hint="pack it, or fetch it, again") from e
@@ -88,7 +88,7 @@ def _too_much(path: Path, number: int) -> DataError:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[_Bytes, bool]]:
-    """The bytes to read, and whether there may be any number of them."""
+    """Yield the bytes to read, and whether there may be any number of them."""
     with _pipe() if path == STDIN else _file(path) as file:
         if not file.peek(len(GZIP)).startswith(GZIP):
             yield file, path == STDIN
@@ -125,7 +125,7 @@ def _file(path: Path) -> "Iterator[io.BufferedReader[Any]]":
         yield file
 
 
-def _text(path: Path, number: int, raw: bytes) -> str:
+def _decoded(path: Path, number: int, raw: bytes) -> str:
     # Raised, never skipped: skipping would drop just the rows with an accent.
     if number == 1 and raw.startswith(WIDE_MARKS):
         raise at(path, 1, "the file is UTF-16, not UTF-8", hint=_convert(path, "UTF-16"))

@@ -1,4 +1,4 @@
-"""What `doctor` finds in the data: unreadable golds, and questions that stand twice."""
+"""Checks of the data: unreadable golds, and questions that stand twice."""
 
 import re
 from collections import Counter
@@ -7,11 +7,11 @@ from pathlib import Path
 from string import ascii_letters
 from time import monotonic
 
-from grpo_practice.config.dataset_hint import way_to
 from grpo_practice.config.schema.runs import EvalConfig, RunConfig, is_data_file
+from grpo_practice.data.catalog import way_to
 from grpo_practice.data.read import read_samples
 from grpo_practice.data.split import folded
-from grpo_practice.doctor.machine import Finding, ok, problem, warning
+from grpo_practice.doctor.diagnosis import Check, ok, problem, warning
 from grpo_practice.errors import ConfigError, DataError, GrpoPracticeError, StepError
 from grpo_practice.store import Store, datasets
 from grpo_practice.text import count
@@ -21,7 +21,7 @@ from grpo_practice.verify.resolve import check_gold, resolve
 from grpo_practice.verify.verifier import Verifier
 
 GOLDS = 20
-"""How many golds are tried, spread over the dataset."""
+"""Most golds to try, spread over the dataset."""
 RIGHT = 1 - 1e-9
 MISS = "a near miss"
 _DIGITS = dict(zip("0123456789", "1234567890", strict=True))
@@ -39,9 +39,9 @@ HOSTILE: Mapping[str, str] = {
 
 def samples_of(
     config: RunConfig, store: Store | None, base_dir: Path
-) -> tuple[dict[str, list[Sample]], list[Finding]]:
-    """The samples of each dataset the configuration names, by what it is for, and what lacks."""
-    found, findings = dict[str, list[Sample]](), list[Finding]()
+) -> tuple[dict[str, list[Sample]], list[Check]]:
+    """Return the samples of each dataset the configuration names, by its use, and the checks."""
+    found, findings = dict[str, list[Sample]](), list[Check]()
     for use, name in config.datasets.items():
         try:
             found[use] = _read(name, config.evaluation, store, base_dir)
@@ -61,8 +61,8 @@ def _read(name: str, config: EvalConfig, store: Store | None, base_dir: Path) ->
     return store.read(datasets.samples, store.read(datasets.get, name).id)
 
 
-def look_at_questions(data: Mapping[str, Sequence[Sample]]) -> list[Finding]:
-    """Which questions stand twice in a dataset, or in two that should have none in common."""
+def look_at_questions(data: Mapping[str, Sequence[Sample]]) -> list[Check]:
+    """Check for questions that are twice in a dataset, or in two that should share none."""
     found = []
     seen = {use: Counter(folded(s.question) for s in samples) for use, samples in data.items()}
     for use, questions in seen.items():
@@ -85,8 +85,8 @@ def look_at_questions(data: Mapping[str, Sequence[Sample]]) -> list[Finding]:
 
 async def look_at_verify(
     config: RunConfig, data: Mapping[str, Sequence[Sample]], base_dir: Path
-) -> list[Finding]:
-    """Whether the verify function takes right answers for right, and others for wrong."""
+) -> list[Check]:
+    """Check that the verify function takes right answers for right, and others for wrong."""
     spec = config.evaluation.verify
     about = f"verify {spec.name}"
     try:
@@ -125,13 +125,13 @@ class _Trial:
         self._slowest = (0.0, "")
 
     async def warm_up(self) -> None:
-        """The workers are there: the time they take to start is no answer's."""
+        """Start the workers: the time that this takes is no answer's."""
         await self._right(Sample("What is x plus x?", "2x"), boxed("x + x"), "")
         self._errors.clear()
         self._slowest = (0.0, "")
 
-    async def tell(self, samples: Sequence[Sample]) -> list[Finding]:
-        """What became of golds, near misses and hostile answers."""
+    async def tell(self, samples: Sequence[Sample]) -> list[Check]:
+        """Return the checks of golds, near misses and hostile answers."""
         refused = [s for s in samples if not await self._accepts(s, _gold(s), "a gold")]
         misses = [(s, miss) for s in samples for miss in near_misses(s)]
         taken = [(miss, _gold(s)) for s, miss in misses if await self._accepts(s, miss, MISS)]
@@ -141,7 +141,7 @@ class _Trial:
             for sample in samples[:1]
             if _gold(sample) not in text and await self._right(sample, text, name)
         ]
-        n, found = len(samples), list[Finding]()
+        n, found = len(samples), list[Check]()
         if refused:
             found.append(self._refused(len(refused), n, _gold(refused[0])))
         if taken:
@@ -161,8 +161,8 @@ class _Trial:
         found.append(ok(self._about, f"{tried}; the slowest was {name} ({seconds:.2f} s)"))
         return found
 
-    def _refused(self, refused: int, n: int, gold: str) -> Finding:
-        """A function that looks for a form of its own may refuse the gold in ours."""
+    def _refused(self, refused: int, n: int, gold: str) -> Check:
+        """Return the check of golds that were refused; some functions want a form of their own."""
         what = "a right answer to itself" if refused == 1 else "right answers to themselves"
         text = f"{refused} of {count(n, 'gold')} {_are(refused)} not {what}, as {gold!r}"
         hint = "they were tried bare and in \\boxed{}; grpo-practice verify tries other forms"
@@ -171,7 +171,7 @@ class _Trial:
         return problem(self._about, DataError(text, hint=hint))
 
     async def _accepts(self, sample: Sample, answer: str, name: str) -> bool:
-        """Whether the answer counts as right, bare or boxed."""
+        """Return whether the answer counts as right, bare or boxed."""
         bare = await self._right(sample, answer, name)
         return bare or await self._right(sample, boxed(answer), name)
 
@@ -192,12 +192,12 @@ def _gold(sample: Sample) -> str:
 
 
 def boxed(answer: str) -> str:
-    r"""The answer as a model is usually told to give it: in `\boxed{}`."""
+    r"""Return the answer as a model is usually told to give it: in `\boxed{}`."""
     return f"The answer is \\boxed{{{answer}}}."
 
 
 def near_misses(sample: Sample) -> list[str]:
-    """Almost the gold: its last digit, else its last letter, is another one, or has a 7 after it.
+    """Return answers near the gold: its last digit, else its last letter, changed or followed by 7.
 
     One digit more in a decimal number may be no error, so such a gold has one near miss only.
     """

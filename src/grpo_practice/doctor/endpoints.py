@@ -1,4 +1,4 @@
-"""What `doctor` asks of the endpoints: two tiny requests each, kept in no ledger."""
+"""Checks of the endpoints: two tiny requests each, kept in no ledger."""
 
 import asyncio
 import socket
@@ -13,7 +13,7 @@ from grpo_practice.app.clients import endpoint_of
 from grpo_practice.calls import Reply, Request
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.runs import RunConfig
-from grpo_practice.doctor.machine import Finding, ok, problem, warning
+from grpo_practice.doctor.diagnosis import Check, ok, problem, warning
 from grpo_practice.errors import EndpointError, EndpointRefusedError, GrpoPracticeError
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
@@ -22,12 +22,12 @@ from grpo_practice.llm.prices import Price, Prices
 from grpo_practice.text import is_loopback
 
 DEADLINE_S = 30.0
-"""For one answer; nothing is sent again after it."""
+"""Longest wait for one answer; nothing is sent again after it."""
 WHOLE_S = 35.0
-"""For all that is asked of a model at an address, waits the endpoint asks for included."""
+"""Longest wait for a model at an address, waits that the endpoint asks for included."""
 TRIES = 2
 REQUESTS = 2
-"""For each model at each address."""
+"""Requests to each model at each address."""
 _ASKED = [{"role": "user", "content": "Reply with the number 4."}]
 _CALL = [{"role": "user", "content": "Call the tool `add` with a=2 and b=2."}]
 _NUMBER = {"type": "number"}
@@ -42,7 +42,7 @@ _TOOL = {
 
 
 def models_of(config: RunConfig) -> list[tuple[str, ModelConfig]]:
-    """Who is asked under this configuration, each model at each address once."""
+    """Return the models of this configuration with their roles, each at each address once."""
     roles = [*config.models.items(), *(("reader", m) for m in config.evaluation.readers)]
     found: dict[tuple[object, ...], tuple[str, ModelConfig]] = {}
     for role, model in roles:
@@ -55,14 +55,14 @@ def models_of(config: RunConfig) -> list[tuple[str, ModelConfig]]:
 
 
 def asked_for(models: Sequence[tuple[str, ModelConfig]]) -> int:
-    """How many requests `look_at_models` makes, when nothing goes wrong."""
+    """Return how many requests `look_at_models` makes, when nothing goes wrong."""
     return REQUESTS * sum(not model.model_provider.simulated for _, model in models)
 
 
 async def look_at_models(
     models: Sequence[tuple[str, ModelConfig]], prices: Prices, key: str, *, tools: bool = False
-) -> list[Finding]:
-    """What each endpoint answers, and how; all are asked at once.
+) -> list[Check]:
+    """Check how each endpoint answers; all are asked at once.
 
     Args:
         models: As `models_of` has them.
@@ -81,7 +81,7 @@ async def look_at_models(
 
 async def _model(
     role: str, model: ModelConfig, prices: Prices, key: str, *, tools: bool
-) -> list[Finding]:
+) -> list[Check]:
     provider = model.model_provider
     if provider.simulated:
         return [ok(role, f"{provider.model} is simulated in this program; nothing was asked")]
@@ -109,46 +109,42 @@ async def _model(
             text = f"{where} gave no answer in {clock() - until + WHOLE_S:.0f} s"
             return [*found, problem(role, EndpointRefusedError(text, hint="does the server run?"))]
         except (EndpointError, EndpointRefusedError) as e:
-            return [*found, problem(role, _refused(e))]
+            # Whatever the error, an endpoint that does not answer once would end a run.
+            return [*found, problem(role, EndpointRefusedError(str(e), hint=e.hint))]
     found.append(ok(role, f"model {where} answered; latency {reply.seconds:.1f} s"))
     found += [warning(role, text) for text in notices]
     found += [*_reply(role, provider.model, reply), called]
-    return [*found, _price(role, provider.model, prices.of(provider.model, url), key)]
+    return [*found, _price(role, provider.model, prices.find(provider.model, url), key)]
 
 
 async def _ask(client: Client, request: Request, *, limit_s: float, until: float) -> Reply:
-    """The reply, within the time that is left; TimeoutError without one."""
+    """Return the reply, or raise TimeoutError when the time that is left ends."""
     async with asyncio.timeout_at(until):
         return await client.send(request, limit_s=limit_s)
 
 
-def _refused(error: EndpointError | EndpointRefusedError) -> GrpoPracticeError:
-    """Whatever a run would make of it: an endpoint that does not answer once is a problem."""
-    return EndpointRefusedError(str(error), hint=error.hint)
-
-
-async def _called(role: str, asked: Coroutine[Any, Any, Reply], *, needed: bool) -> Finding:
-    """What becomes of a request with a tool: an agent with toolkits cannot do without."""
+async def _called(role: str, answer: Coroutine[Any, Any, Reply], *, needed: bool) -> Check:
+    """Check that a request with a tool is answered: an agent with toolkits needs that."""
     try:
-        reply = await asked
+        reply = await answer
     except TimeoutError:
-        said = "did not answer a request with a tool in time"
+        text = "did not answer a request with a tool in time"
     except (EndpointError, EndpointRefusedError) as e:
-        said = f"refuses a request with a tool: {e}"
+        text = f"refuses a request with a tool: {e}"
     else:
         if reply.message.get("tool_calls"):
             return ok(role, "tool call works")
-        said = "did not call a tool that it was told to call"
+        text = "did not call a tool that it was told to call"
         if needed:
             hint = "where models are served, function calling may have to be switched on"
-            return warning(role, said, hint)
+            return warning(role, text, hint)
     if not needed:
-        return ok(role, f"{said}; no toolkit here needs it")
+        return ok(role, f"{text}; no toolkit here needs it")
     hint = "the agent has toolkits: use a model, or a server, with function calling"
-    return problem(role, EndpointRefusedError(said, hint=hint))
+    return problem(role, EndpointRefusedError(text, hint=hint))
 
 
-def _reply(role: str, asked: str, reply: Reply) -> list[Finding]:
+def _reply(role: str, model: str, reply: Reply) -> list[Check]:
     usage, answered = reply.usage, reply.answered_by.rpartition("@")[0]
     found = []
     if usage.tokens_in is None or usage.tokens_out is None:
@@ -158,8 +154,8 @@ def _reply(role: str, asked: str, reply: Reply) -> list[Finding]:
     if usage.tokens_reasoning:
         thought = f"{usage.tokens_reasoning} of {usage.tokens_out} tokens"
         found.append(ok(role, f"thinks before it answers ({thought}): leave max_tokens room"))
-    if answered != asked:
-        found.append(warning(role, f"was asked for {asked!r} and answers as {answered!r}"))
+    if answered != model:
+        found.append(warning(role, f"was asked for {model!r} and answers as {answered!r}"))
     if reply.seeded:
         found.append(ok(role, "seed accepted"))
     else:
@@ -167,14 +163,14 @@ def _reply(role: str, asked: str, reply: Reply) -> list[Finding]:
     return found
 
 
-def _price(role: str, model: str, price: Price | None, key: str) -> Finding:
+def _price(role: str, model: str, price: Price | None, key: str) -> Check:
     if price is not None:
         return ok(role, f"price known ({price.source})")
     hint = f"add {key}: {{{model!r}: {{input: …, output: …}}}} (USD per million tokens)"
     return warning(role, "its price is unknown: no budget in money will work", hint)
 
 
-def _in_clear(role: str, endpoint: Endpoint) -> list[Finding]:
+def _in_clear(role: str, endpoint: Endpoint) -> list[Check]:
     url = endpoint.base_urls[0]
     secret = endpoint.api_key or "@" in urlsplit(url).netloc or endpoint.headers
     if urlsplit(url).scheme == "https" or not secret or is_loopback(host(url)):
@@ -182,7 +178,7 @@ def _in_clear(role: str, endpoint: Endpoint) -> list[Finding]:
     return [warning(role, f"the key goes to {shown_url(url)} in clear", "use https://")]
 
 
-async def _resolved(role: str, url: str) -> list[Finding]:
+async def _resolved(role: str, url: str) -> list[Check]:
     if getproxies().get(urlsplit(url).scheme):
         return []  # the proxy looks the name up
     try:

@@ -1,63 +1,41 @@
-"""What `doctor` looks at on this machine: Python, SQLite, the database's place, who may read it."""
+"""Checks of this machine: Python, SQLite, the database's place, who may read it."""
 
 import os
 import shutil
 import sqlite3
 import sys
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from grpo_practice.config import Environment
-from grpo_practice.errors import GrpoPracticeError, StoreError
+from grpo_practice.doctor.diagnosis import Check, ok, problem, warning
+from grpo_practice.errors import StoreError
 from grpo_practice.store.db import VERSION, check_ours, open_to_look
 
-State = Literal["ok", "warning", "problem"]
 OLDEST_SQLITE = (3, 37, 0)
-"""Older ones have no STRICT tables."""
+"""First version with STRICT tables."""
 LITTLE_BYTES, TOO_LITTLE_BYTES = 1 << 30, 100 << 20
 WAL_RESET_FIXED = (3, 51, 3)
-"""Since 3.7.0 two connections at one write-ahead log can lose part of it (sqlite.org/wal.html)."""
+"""First version whose write-ahead log loses nothing when two connections reset it (wal.html)."""
 WAL_RESET_MENDED = ((3, 44, 6), (3, 50, 7))
-"""Where older lines have the fix: from that patch on."""
+"""First patches of older lines with that fix."""
 NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "fuse.", "vboxsf")
-"""How the types of file systems begin that do not share memory, which the database needs."""
+"""Beginnings of file system types that do not share memory, which the database needs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at, and what to do about it."""
-
-    about: str
-    state: State
-    text: str
-    hint: str | None = None
-    exit_code: int = 0
-    """What `doctor` ends with when this is the first problem."""
-
-
-def ok(about: str, text: str) -> Finding:
-    """Nothing needs to be done."""
-    return Finding(about, "ok", text)
+def look_here(database: Path, env: Environment) -> list[Check]:
+    """Return the checks that need no configuration."""
+    dotenv = f"{env.path} is read" if env.path is not None else "none here"
+    return [
+        *_programs(),
+        *_database(database),
+        *_place(database.absolute().parent),
+        ok(".env", dotenv),
+        *(warning(".env", text) for text in env.notices),
+    ]
 
 
-def warning(about: str, text: str, hint: str | None = None) -> Finding:
-    """It works, and a person should know."""
-    return Finding(about, "warning", text, hint)
-
-
-def problem(about: str, error: GrpoPracticeError) -> Finding:
-    """A command would end with this error."""
-    return Finding(about, "problem", str(error), error.hint, error.exit_code)
-
-
-def look_here(database: Path, env: Environment) -> list[Finding]:
-    """The findings that need no configuration."""
-    return [*_programs(), *_database(database), *_place(database.absolute().parent), *_dotenv(env)]
-
-
-def _programs() -> list[Finding]:
+def _programs() -> list[Check]:
     python = ".".join(map(str, sys.version_info[:3]))
     found = [ok("python", python)]
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
@@ -80,12 +58,12 @@ def _programs() -> list[Finding]:
 
 
 def wal_reset_bug(version: tuple[int, ...]) -> bool:
-    """Whether this SQLite can lose a part of the write-ahead log that two connections reset."""
+    """Return whether two connections that reset the write-ahead log can lose a part of it."""
     mended = any(version[:2] == since[:2] and version >= since for since in WAL_RESET_MENDED)
     return version < WAL_RESET_FIXED and not mended
 
 
-def _database(path: Path) -> list[Finding]:
+def _database(path: Path) -> list[Check]:
     if not path.exists():
         return [ok("database", f"{path} is not there yet; the first command makes it")]
     try:
@@ -106,7 +84,7 @@ def _database(path: Path) -> list[Finding]:
 
 
 def current(path: Path) -> bool:
-    """True when the database can be used as it is, without being brought to this version."""
+    """Return whether the database can be used as it is, without being brought to this version."""
     try:
         with closing(open_to_look(path)) as db:
             return check_ours(db, path) == VERSION
@@ -114,8 +92,8 @@ def current(path: Path) -> bool:
         return False
 
 
-def _place(folder: Path) -> list[Finding]:
-    """The folder the database is in, or will be in."""
+def _place(folder: Path) -> list[Check]:
+    """Check the folder that the database is in, or will be in."""
     while not folder.is_dir():
         folder = folder.parent
     found = []
@@ -130,16 +108,16 @@ def _place(folder: Path) -> list[Finding]:
         text = f"{folder} is on {kind}: a database can be damaged when two machines use it"
         found.append(warning("folder", text, "name a place on a local disk with --db"))
     free = shutil.disk_usage(folder).free
-    said = f"{free / 1e9:.1f} GB free in {folder}"
+    text = f"{free / 1e9:.1f} GB free in {folder}"
     if free < TOO_LITTLE_BYTES:
-        found.append(problem("disk", StoreError(said, hint="free some space, or use --db")))
+        found.append(problem("disk", StoreError(text, hint="free some space, or use --db")))
     else:
-        found.append(ok("disk", said) if free >= LITTLE_BYTES else warning("disk", said))
+        found.append(ok("disk", text) if free >= LITTLE_BYTES else warning("disk", text))
     return found
 
 
 def file_system(folder: Path, mounts: Path = Path("/proc/mounts")) -> str | None:
-    """The type of file system a folder is on; None where the system does not say."""
+    """Return the type of file system a folder is on; None where the system does not say."""
     try:
         lines = mounts.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
@@ -150,9 +128,3 @@ def file_system(folder: Path, mounts: Path = Path("/proc/mounts")) -> str | None
         kinds[Path(point.encode().decode("unicode_escape"))] = kind  # spaces stand as \040
     here = folder.resolve()
     return next((kinds[place] for place in (here, *here.parents) if place in kinds), None)
-
-
-def _dotenv(env: Environment) -> list[Finding]:
-    if env.path is None:
-        return [ok(".env", "none here")]
-    return [ok(".env", f"{env.path} is read"), *(warning(".env", text) for text in env.notices)]

@@ -1,4 +1,4 @@
-"""What `doctor` finds behind the agent's toolkits: each is opened, and no tool is called."""
+"""Checks of the agent's toolkits: each is opened, and no tool is called."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -12,15 +12,15 @@ from grpo_practice.calls import Chat, Scope
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.tools import McpToolkit, Toolkit
-from grpo_practice.doctor.machine import Finding, ok, problem, warning
+from grpo_practice.doctor.diagnosis import Check, ok, problem, warning
 from grpo_practice.errors import GrpoPracticeError
 from grpo_practice.text import is_loopback
 from grpo_practice.tools import Tool
 from grpo_practice.tools.toolbox import check_names
 
 
-async def look_at_tools(agent: AgentConfig, folder: Path) -> list[Finding]:
-    """What each toolkit gives; of an agent of the user's own, whether it can be had.
+async def look_at_tools(agent: AgentConfig, folder: Path) -> list[Check]:
+    """Check what each toolkit gives, or that an agent of the user's own can be had.
 
     Args:
         agent: The agent.
@@ -28,7 +28,7 @@ async def look_at_tools(agent: AgentConfig, folder: Path) -> list[Finding]:
     """
     if agent.type != "simple":
         return [_own(agent, folder)]
-    found, tools = list[Finding](), list[Tool]()
+    found, tools = list[Check](), list[Tool]()
     for name, toolkit in agent.toolkits.items():
         about = f"toolkit {name}"
         found += _in_clear(about, toolkit)
@@ -39,7 +39,7 @@ async def look_at_tools(agent: AgentConfig, folder: Path) -> list[Finding]:
         except GrpoPracticeError as e:
             found.append(problem(about, e))
             continue
-        found.append(ok(about, _said(given)))
+        found.append(ok(about, _by_place(given)))
         tools += given
     try:
         check_names(tools)
@@ -48,7 +48,7 @@ async def look_at_tools(agent: AgentConfig, folder: Path) -> list[Finding]:
     return found + _unknown(agent, tools, found)
 
 
-def _own(agent: AgentConfig, folder: Path) -> Finding:
+def _own(agent: AgentConfig, folder: Path) -> Check:
     try:
         check_own(agent, folder)
     except GrpoPracticeError as e:
@@ -56,15 +56,15 @@ def _own(agent: AgentConfig, folder: Path) -> Finding:
     return ok("agent", f"{agent.function or ' '.join(agent.command or ())} is there")
 
 
-def _said(tools: Sequence[Tool]) -> str:
-    """The tools, by where they run."""
+def _by_place(tools: Sequence[Tool]) -> str:
+    """Return the tools as text, by where they run."""
     places = dict.fromkeys(tool.runs_in for tool in tools)
     named = {p: ", ".join(tool.name for tool in tools if tool.runs_in == p) for p in places}
     return "; ".join(f"{names} ({place})" for place, names in named.items())
 
 
-def _unknown(agent: AgentConfig, tools: Sequence[Tool], found: Sequence[Finding]) -> list[Finding]:
-    """Tools that are to end a rollout and do not exist, where all there are is known."""
+def _unknown(agent: AgentConfig, tools: Sequence[Tool], found: Sequence[Check]) -> list[Check]:
+    """Check that tools that are to end a rollout exist, where all there are is known."""
     if any(f.state == "problem" for f in found):
         return []
     known = {tool.name for tool in tools}
@@ -75,7 +75,7 @@ def _unknown(agent: AgentConfig, tools: Sequence[Tool], found: Sequence[Finding]
     ]
 
 
-def _in_clear(about: str, toolkit: Toolkit) -> list[Finding]:
+def _in_clear(about: str, toolkit: Toolkit) -> list[Check]:
     if not isinstance(toolkit, McpToolkit) or toolkit.mcp_transport == "stdio":
         return []
     parts = urlsplit(toolkit.config.url or "")
@@ -86,7 +86,7 @@ def _in_clear(about: str, toolkit: Toolkit) -> list[Finding]:
 
 
 async def _nobody(model: ModelConfig) -> Callable[[Scope], Chat]:
-    """In place of a model that nothing here asks."""
+    """Stand in for a model that nothing here asks."""
     await asyncio.sleep(0)
 
     def ask(scope: Scope) -> Chat:

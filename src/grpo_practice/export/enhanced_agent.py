@@ -21,17 +21,17 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where an agent comes from."""
+    """The origin of an agent."""
 
     run: str
     branch: int
     step: int | None
-    """The last step that its library has seen; None: it is the one the run started with."""
+    """Last step that its library has seen; None for the library the run started with."""
     simulated: bool
     before: Measured | None = None
-    """The agent without its library, where it was evaluated."""
+    """Score of the agent without its library, where it was evaluated."""
     after: Measured | None = None
-    """The agent with its library, where it was evaluated."""
+    """Score of the agent with its library, where it was evaluated."""
     left_out: tuple[str, ...] = ()
     """Settings that are not exported because they hold secrets."""
 
@@ -42,25 +42,25 @@ class ExportedAgent:
 
     name: str
     instructions: str
-    """Without the library."""
+    """Instructions without the library."""
     library: Library
     model: str
     model_settings: Mapping[str, Any]
-    """Those that are set; no secrets."""
+    """Settings that are set; no secrets."""
     toolkits: Mapping[str, Any]
     max_turns: int
     provenance: Provenance
     more: Mapping[str, Any] = field(default_factory=dict)
-    """What else its config has: `stop_at_tool_names`, or the program that plays."""
+    """Other keys of its config: `stop_at_tool_names`, or the program that plays."""
 
     @property
     def system_prompt(self) -> str:
-        """What it is told: byte for byte what practice and eval tell it."""
+        """System prompt, byte for byte as in practice and eval."""
         return system_prompt(self.instructions, self.library)
 
     @property
     def facts(self) -> list[str]:
-        """Where it comes from and what is known of it, for people, a sentence each."""
+        """Origin and scores, for people, a sentence each."""
         origin, n = self.provenance, len(self.library)
         made = "before its first step" if origin.step is None else f"after step {origin.step}"
         facts = [

@@ -9,7 +9,7 @@ from grpo_practice.prompts.system import library_sha
 
 
 def to_json(agent: ExportedAgent) -> str:
-    """`grpo-practice.agent/1`; keys are only added within a version, unknown numbers are null."""
+    """Return `grpo-practice.agent/1`: a version only gains keys, unknown numbers are null."""
     origin = agent.provenance
     document = {
         "schema": "grpo-practice.agent/1",

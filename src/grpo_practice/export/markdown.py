@@ -13,10 +13,7 @@ CHANGED = (
 
 
 def to_markdown(agent: ExportedAgent) -> str:
-    """Provenance, the system prompt to copy, and the experiences one by one.
-
-    No text of the agent can end its fence, its line or its list.
-    """
+    """Return provenance, the system prompt to copy, and the experiences one by one."""
     prompt = agent.system_prompt
     shown = visible(prompt)
     lines = [f"# {_no_markup(agent.name)}", ""]
@@ -24,6 +21,7 @@ def to_markdown(agent: ExportedAgent) -> str:
     lines += ["", "## System prompt", ""]
     if shown != prompt:
         lines += [CHANGED, ""]
+    # Longer than any run of backticks in the prompt: no text of the agent can end its fence.
     fence = "`" * (1 + max([2, *map(len, re.findall("`+", shown))]))
     lines += [f"{fence}text", shown, fence, "", "## Experiences", ""]
     lines += [f"- **{e.id}** {_no_markup(e.text)}" for e in agent.library.experiences] or ["None."]
@@ -31,5 +29,5 @@ def to_markdown(agent: ExportedAgent) -> str:
 
 
 def _no_markup(text: str) -> str:
-    """The text as one line of Markdown that shows it as it is."""
+    """Return the text as one line of Markdown that shows it as it is."""
     return _MARKUP.sub(r"\\\1", one_line(text))

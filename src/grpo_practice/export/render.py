@@ -73,15 +73,23 @@ def render_files(agent: "ExportedAgent", format: str) -> Files:
     return FORMATS[format].files(agent)
 
 
+def one_text(files: Files, format: str) -> str:
+    """Return the text of a format's one file.
+
+    Raises:
+        ConfigError: The format is a folder.
+    """
+    if set(files) != {""}:
+        raise ConfigError(
+            f"the export format {format} is a folder", hint="name the folder with --output"
+        )
+    return files[""]
+
+
 def render(agent: "ExportedAgent", format: str) -> str:
     """Return the agent as the text of one file.
 
     Raises:
         ConfigError: There is no such format, or it is a folder.
     """
-    files = render_files(agent, format)
-    if set(files) != {""}:
-        raise ConfigError(
-            f"the export format {format} is a folder", hint="name the folder with --output"
-        )
-    return files[""]
+    return one_text(render_files(agent, format), format)

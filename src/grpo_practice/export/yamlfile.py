@@ -13,9 +13,9 @@ _WORD = re.compile("[A-Za-z][A-Za-z0-9_.-]*")
 
 
 def to_yaml(agent: ExportedAgent) -> str:
-    """The agent as YAML; its instructions are the whole system prompt, byte for byte.
+    """Return the agent as YAML; its instructions are the whole system prompt, byte for byte.
 
-    URL and key of the model are left to the environment of whoever uses it.
+    URL and key of the model come from the environment of whoever uses it.
     """
     document = {
         "type": "simple",
@@ -34,7 +34,7 @@ def to_yaml(agent: ExportedAgent) -> str:
 
 
 def _literal(value: Any) -> Any:
-    r"""The value with `${` as `\${`: only instructions are taken as they stand when loaded."""
+    r"""Return the value with `${` as `\${`: loading resolves it but for instructions."""
     match value:
         case str():
             return value.replace("${", r"\${")
@@ -47,23 +47,23 @@ def _literal(value: Any) -> Any:
 
 
 def _spelt(char: str) -> str:
-    """As YAML spells it; what is unseen stands in double quotes only."""
+    """Return the YAML escape of a character, which is valid in double quotes only."""
     return f"\\u{ord(char):04x}" if ord(char) <= 0xFFFF else f"\\U{ord(char):08x}"
 
 
 class _Dumper(yaml.SafeDumper):
-    """Words are plain, pages are literal blocks, and all else is in double quotes.
+    """A dumper of words as plain, of pages as literal blocks, of all else in double quotes.
 
-    So no text depends on what a YAML version takes for a number, a date or a line break.
+    No text then depends on what a YAML version takes for a number, a date or a line break.
     """
 
     @override
     def ignore_aliases(self, data: Any) -> bool:
-        """Repeat what stands twice."""
+        """Write a repeated value out, without an alias."""
         return True
 
     def text(self, text: str) -> yaml.ScalarNode:
-        """A text, in the one style that every loader reads alike."""
+        """Represent a text in the one style that every loader reads alike."""
         style: str | None = '"'
         if _WORD.fullmatch(text):
             style = None

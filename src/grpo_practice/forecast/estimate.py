@@ -1,27 +1,30 @@
-"""What is left of a run, in calls, tokens, money and time; each a range, and what it rests on."""
+"""The rest of a run in calls, tokens, money and time; each a range, and what it rests on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from typing_extensions import override
+
 from grpo_practice.app.clients import endpoint_of
 from grpo_practice.calls import Stage, Usage
 from grpo_practice.config.schema.provider import ModelConfig
-from grpo_practice.forecast.range import ONE, Range, around
-from grpo_practice.forecast.requests_per_rollout import Turns
+from grpo_practice.forecast.range import ONE, Range, around, total
+from grpo_practice.forecast.requests_per_rollout import RolloutRequests
 from grpo_practice.llm.budget import FLAGS, Account
 from grpo_practice.llm.prices import Price, Prices
+from grpo_practice.reports.base import Report
 from grpo_practice.store import Store
 from grpo_practice.store.queries import spending
 from grpo_practice.store.queries.spending import ENOUGH, Figures, Likeness, Piloted
 from grpo_practice.text import DENSE_CHARS_PER_TOKEN, SPARSE_CHARS_PER_TOKEN
 
 EXPERIENCE_TOKENS = 40
-"""Of one experience in a prompt, at most: a name and a sentence."""
+"""Most tokens of one experience in a prompt: a name and a sentence."""
 TURN_TOKENS = 1_000
-"""That a tool call and its result add to the next request, at most; where none was made yet."""
+"""Most tokens that a tool call and its result add to the next request, where none was made yet."""
 ASSUMED_SECONDS = Range(2, 30)
-"""Of one call, where none was made yet."""
+"""Seconds of one call, where none was made yet."""
 ASSUMED: dict[Stage, tuple[Range, Range]] = {
     "play": (Range(), Range(200, 2_000)),
     "judge": (Range(500, 3_000), Range(50, 500)),
@@ -30,11 +33,11 @@ ASSUMED: dict[Stage, tuple[Range, Range]] = {
     "propose": (Range(500, 3_000), Range(100, 500)),
     "merge": (Range(800, 8_000), Range(100, 2_000)),
 }
-"""Tokens in and out of one call, where none was made yet; those into a rollout are its text's."""
+"""Tokens in and out of one call, where none was made yet; a rollout's text says those into it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Remaining:
+class StageCalls:
     """Calls of one stage that are still to be made."""
 
     part: str
@@ -43,21 +46,21 @@ class Remaining:
     model: ModelConfig
     calls: Range
     at_once: int
-    """How many of them are in flight at once."""
+    """Most calls in flight at once."""
     chars: float = 0.0
-    """Of one request, where that is known beforehand."""
+    """Characters of one request, where that is known beforehand; else 0."""
     held: int = 0
     """Experiences in those characters."""
     experiences: float = 0.0
-    """In the prompts of these calls, at most; the mean over them."""
+    """Most experiences in the prompts of these calls; the mean over them."""
     system: bytes = b""
     """sha256 of the system prompt that is followed."""
     turns: Range = ONE
-    """How many of them follow each other in one rollout."""
+    """Calls that follow each other in one rollout."""
     transcripts: int = 0
     """Attempts that one prompt may show as they are."""
     reads: float = 0.0
-    """Tokens that these may have together."""
+    """Most tokens that these have together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +74,22 @@ class Line:
     tokens_in: Range
     tokens_out: Range
     usd: Range | None
-    """None when the price is unknown."""
+    """Dollars; None when the price is unknown."""
     call_s: Range
     """Seconds of one call."""
     seconds: Range
-    """Of all of them, as many at once as may be."""
+    """Total seconds at full concurrency."""
     history: int
     """Calls that the numbers rest on; 0: they are assumed."""
     of: Likeness = "run"
-    """Whose calls these are."""
+    """Calls that the numbers rest on: of this run, of the same prompt, or of the model."""
     turns: Range = ONE
-    """How many of them follow each other."""
+    """Calls that follow each other in one rollout."""
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """What is left to do of a run."""
+@dataclass(frozen=True, slots=True, repr=False)
+class Forecast(Report):
+    """The rest of a run, by stage and in sum."""
 
     run: str
     simulated: bool
@@ -94,36 +97,30 @@ class Forecast:
     account: Account
     """Caps, and what was spent under them."""
     waits: int = 0
-    """How often a practice waits for the slowest of its groups: in every step."""
+    """Times that a practice waits for the slowest of its groups: once in every step."""
     share: Range | None = None
-    """Of the groups that teach; None where nothing is distilled."""
+    """Share of the groups that teach; None where nothing is distilled."""
     groups: int = 0
-    """The groups that the share was counted in; 0: it is assumed."""
+    """Groups that the share was counted in; 0: it is assumed."""
     learnable: int = 0
-    """Experiences that may yet be learnt, at most; later prompts are longer by them."""
-    turns: Turns | None = None
+    """Most experiences that may yet be learnt; later prompts are longer by them."""
+    experience_tokens: int = EXPERIENCE_TOKENS
+    """Tokens assumed for each of these."""
+    turns: RolloutRequests | None = None
     """Requests of a rollout; None where it takes one."""
     pilot: int | None = None
-    """Questions that were to be played for it."""
+    """Questions to be played first, in a pilot."""
     piloted: Piloted | None = None
-    """What that did."""
+    """Totals of the pilot."""
 
     def total(self, what: str) -> Range:
-        """The sum over all stages of `calls`, `tokens_in`, `tokens_out`."""
-        found = Range()
-        for line in self.lines:
-            found = found.plus(getattr(line, what))
-        return found
+        """Return the sum over all stages of `calls`, `tokens_in` or `tokens_out`."""
+        return total(getattr(line, what) for line in self.lines)
 
     @property
     def usd(self) -> Range | None:
         """Dollars; None when one of the models has no price."""
-        if self.unpriced:
-            return None
-        found = Range()
-        for line in self.lines:
-            found = found.plus(line.usd or Range())
-        return found
+        return None if self.unpriced else total(line.usd or Range() for line in self.lines)
 
     @property
     def unpriced(self) -> list[str]:
@@ -132,21 +129,18 @@ class Forecast:
 
     @property
     def seconds(self) -> Range:
-        """How long it takes; at most, every wait is for a call of each stage."""
+        """Seconds in all; at most, every wait is for a call of each stage."""
         chain = sum(x.call_s.high * x.turns.high for x in self.lines if x.calls.high > 0)
-        work = Range()
-        for line in self.lines:
-            work = work.plus(line.seconds)
+        work = total(line.seconds for line in self.lines)
         return Range(work.low, work.high + self.waits * chain)
 
     @property
     def caps(self) -> list[tuple[str, float, str]]:
         """Flag, cap, and whether it would be reached: `no`, `maybe`, `yes`."""
-        tokens = self.total("tokens_in").plus(self.total("tokens_out"))
         usd = self.usd or Range()
         needs = {
             "requests": self.total("calls"),
-            "tokens": tokens,
+            "tokens": self.total("tokens_in").plus(self.total("tokens_out")),
             "cost_micro": Range(usd.low * 1e6, usd.high * 1e6),
         }
         found = list[tuple[str, float, str]]()
@@ -154,14 +148,30 @@ class Forecast:
             cap = getattr(self.account.caps, name)
             if cap is None:
                 continue
-            left = cap - getattr(self.account.spent, name)
-            need = needs[name]
-            said = "yes" if need.low > left else "maybe" if need.high > left else "no"
-            found.append((flag, cap / 1e6 if name == "cost_micro" else cap, said))
+            left, need = cap - getattr(self.account.spent, name), needs[name]
+            reached = "yes" if need.low > left else "maybe" if need.high > left else "no"
+            found.append((flag, cap / 1e6 if name == "cost_micro" else cap, reached))
         return found
 
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return what is left by stage, and in sum."""
+        usd = self.usd
+        cost = "unknown" if usd is None else f"${usd.low:.4f} to ${usd.high:.4f}"
+        seconds = self.seconds
+        return [
+            (f"{self.run}: left to do{' (simulated)' if self.simulated else ''}",),
+            *(
+                (line.stage, f"{line.calls.low:.0f} to {line.calls.high:.0f} calls")
+                for line in self.lines
+            ),
+            ("cost", cost),
+            ("time", f"{seconds.low:.0f} to {seconds.high:.0f} s"),
+        ]
+
+    @override
     def document(self) -> dict[str, Any]:
-        """`grpo-practice.forecast/1`."""
+        """Return the JSON document `grpo-practice.forecast/1`."""
         usd, share = self.usd, self.share
         return {
             "schema": "grpo-practice.forecast/1",
@@ -182,8 +192,10 @@ class Forecast:
             if share is None
             else {"share": [round(x, 4) for x in share], "groups": self.groups},
             "learnable_experiences": self.learnable,
-            "rollout_requests": _turns_document(self.turns),
-            "caps": [{"flag": flag, "cap": cap, "reached": said} for flag, cap, said in self.caps],
+            "rollout_requests": None
+            if self.turns is None
+            else {"each": [round(x, 2) for x in self.turns.each], "rollouts": self.turns.rollouts},
+            "caps": [{"flag": flag, "cap": cap, "reached": yes} for flag, cap, yes in self.caps],
             "exit": 0,
         }
 
@@ -198,12 +210,6 @@ def _pilot_document(did: Piloted) -> dict[str, Any]:
         "tokens_out": did.usage.tokens_out,
         "cost_usd": None if micro is None else micro / 1e6,
     }
-
-
-def _turns_document(turns: Turns | None) -> dict[str, Any] | None:
-    if turns is None:
-        return None
-    return {"each": [round(x, 2) for x in turns.each], "rollouts": turns.rollouts}
 
 
 def _line_document(line: Line) -> dict[str, Any]:
@@ -221,11 +227,8 @@ def _line_document(line: Line) -> dict[str, Any]:
     }
 
 
-def forecast_line(store: Store, prices: Prices, run: str, left: Remaining) -> Line:
-    """The forecast of one stage of a run, from the calls so far that are most like those to come.
-
-    What may yet be learnt makes later prompts longer; that counts at the upper end.
-    """
+def forecast_line(store: Store, prices: Prices, run: str, left: StageCalls) -> Line:
+    """Return the forecast of one stage, from the calls so far that are most like those to come."""
     model = left.model.model_provider.model
     params, endpoint = endpoint_of(left.model, prices=prices)
     known = store.read(
@@ -235,11 +238,12 @@ def forecast_line(store: Store, prices: Prices, run: str, left: Remaining) -> Li
         _assumed(left, params.get("max_tokens")) if known is None else _seen(known, left)
     )
     shown = known.experiences if known else left.held
+    # What may yet be learnt makes later prompts longer; it counts at the upper end only.
     longer = EXPERIENCE_TOKENS * max(left.experiences - shown, 0.0)
     tokens_in = tokens_in.plus(Range(0, longer))
     price = endpoint.price(model, endpoint.base_urls[0])
     each = None if price is None else _usd(price, tokens_in, tokens_out, known)
-    calls = left.calls.whole()
+    calls = left.calls.whole()  # once, here: what is printed then adds up
     work = calls.times(call_s)
     return Line(
         part=left.part,
@@ -257,8 +261,8 @@ def forecast_line(store: Store, prices: Prices, run: str, left: Remaining) -> Li
     )
 
 
-def _seen(known: Figures, left: Remaining) -> tuple[Range, Range, Range]:
-    """Tokens in and out, and seconds, of one call: as it was so far."""
+def _seen(known: Figures, left: StageCalls) -> tuple[Range, Range, Range]:
+    """Return tokens in and out, and seconds, of one call as they were so far."""
     figures = (known.tokens_in, known.tokens_out, known.seconds)
     if known.of == "model" or known.calls < ENOUGH:  # prompts of another length, or too few
         tokens_in, tokens_out, seconds = (Range(mean / 2, mean * 2) for mean, _ in figures)
@@ -271,36 +275,33 @@ def _seen(known: Figures, left: Remaining) -> tuple[Range, Range, Range]:
     return tokens_in, tokens_out, seconds
 
 
-def _assumed(left: Remaining, max_tokens: object) -> tuple[Range, Range, Range]:
-    tokens_in, tokens_out = (
-        _by_text(left) if left.chars else _assumed_in(left),
-        ASSUMED[left.stage][1],
-    )
+def _assumed(left: StageCalls, max_tokens: object) -> tuple[Range, Range, Range]:
+    tokens_in = _by_text(left) if left.chars else _assumed_in(left)
+    tokens_out = ASSUMED[left.stage][1]
     if isinstance(max_tokens, int):
         tokens_out = Range(min(tokens_out.low, max_tokens), min(tokens_out.high, max_tokens))
     return tokens_in, tokens_out, ASSUMED_SECONDS
 
 
-def _assumed_in(left: Remaining) -> Range:
+def _assumed_in(left: StageCalls) -> Range:
     """Return the tokens of a prompt of which nothing is known; its transcripts may be short."""
     return ASSUMED[left.stage][0].plus(Range(0, left.reads))
 
 
 def transcript_tokens(agent: ModelConfig, turns: Range) -> float:
     """Return the tokens of one rollout's transcript, at most, where none is known."""
-    said = ASSUMED["play"][1].high
-    most = endpoint_of(agent)[0].get("max_tokens")
-    said = min(said, most) if isinstance(most, int) else said
-    return said * turns.high + TURN_TOKENS * (turns.high - 1)
+    reply, most = ASSUMED["play"][1].high, endpoint_of(agent)[0].get("max_tokens")
+    reply = min(reply, most) if isinstance(most, int) else reply
+    return reply * turns.high + TURN_TOKENS * (turns.high - 1)
 
 
-def _by_text(left: Remaining) -> Range:
+def _by_text(left: StageCalls) -> Range:
     longer = TURN_TOKENS * (left.turns.high - 1) / 2  # the mean over its requests
     return Range(left.chars / SPARSE_CHARS_PER_TOKEN, left.chars / DENSE_CHARS_PER_TOKEN + longer)
 
 
 def _usd(price: Price, tokens_in: Range, tokens_out: Range, known: Figures | None) -> Range | None:
-    """Dollars of one call; at least, as much of its request was cached as so far."""
+    """Return the dollars of one call; at least, as much of it is cached as was so far."""
     cached = int(tokens_in.low * (known.cached_share if known else 0.0))
     least = price.usd(Usage(int(tokens_in.low), cached, int(tokens_out.low)))
     most = price.usd(Usage(-int(-tokens_in.high // 1), None, -int(-tokens_out.high // 1)))

@@ -1,4 +1,4 @@
-"""A run, or what is left of it: the calls it has still to make, and what they will take."""
+"""The calls that a run has still to make, and the forecast of them."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,21 +14,19 @@ from grpo_practice.calls import Stage
 from grpo_practice.canonical import text_sha
 from grpo_practice.config.schema.runs import EvalConfig
 from grpo_practice.evaluate import unfinished
-from grpo_practice.events import Notice
 from grpo_practice.forecast.estimate import (
     Forecast,
     Line,
-    Remaining,
+    StageCalls,
     forecast_line,
     transcript_tokens,
 )
 from grpo_practice.forecast.range import ONE, Range
-from grpo_practice.forecast.requests_per_rollout import Turns, turns_of
+from grpo_practice.forecast.requests_per_rollout import RolloutRequests, rollout_requests
 from grpo_practice.forecast.shares import reads_of, share_of, summarised_share
 from grpo_practice.llm.prices import Prices
 from grpo_practice.practice.group_policy import group_policy
 from grpo_practice.prompts.system import system_prompt
-from grpo_practice.reports.run_reports import EvalReport, PracticeReport
 from grpo_practice.store import Store, branches, datasets, libraries, steps
 from grpo_practice.store.queries import runs, scores, spending
 from grpo_practice.store.records import Branch, RunSpec, StepRow
@@ -37,25 +35,30 @@ from grpo_practice.types import Library
 from grpo_practice.verify.resolve import VerifyFunction
 
 SAMPLED = 200
-"""Questions whose length stands for all."""
+"""Questions whose mean length stands for all."""
 
 
-def forecast_practice(session: Session, job: PracticeJob) -> Forecast:
-    """What is left of a practice run, the evaluations on its way included.
+def forecast(job: PracticeJob | EvalJob) -> Forecast:
+    """Return what is left of a run, of a practice run with the evaluations on its way.
 
-    The run, its branch and its plan are there afterwards, so the store is a rehearsal or has them.
+    The run, its branch and its plan are there afterwards, so the job's store is a scratch copy or
+    has them.
 
     Raises: what beginning the run does.
     """
-    store, config = session.store, job.config
+    return _of_practice(job) if isinstance(job, PracticeJob) else _of_eval(job)
+
+
+def _of_practice(job: PracticeJob) -> Forecast:
+    store, config = job.session.store, job.config
     spec = practice_run.spec_of(job)
-    branch = _begun(session, spec, partial(practice_run.planned, session, job))
+    branch = _begun(job.session, spec, partial(practice_run.planned, job))
     rows = [row for row in store.read(steps.on_line, branch) if not row.closed]
     share, groups = share_of(store, branch.run, truth=config.practice.given_ground_truth)
     learning = _learning(store, job, branch, share)
     left = _practice_calls(store, job, branch, rows, share, learning)
-    left += _evaluations(session, job, branch, learning)
-    turns = turns_of(store, spec, config.evaluation.agent, _plays(left))
+    left += _evaluations(job, branch, learning)
+    turns = rollout_requests(store, spec, config.evaluation.agent, _plays(left))
     return Forecast(
         run=spec.name,
         simulated=spec.simulated,
@@ -65,76 +68,33 @@ def forecast_practice(session: Session, job: PracticeJob) -> Forecast:
         waits=len(rows),
         share=share,
         groups=groups,
-        account=session.admission.account,
+        account=job.session.admission.account,
     )
 
 
-def forecast_eval(session: Session, job: EvalJob) -> Forecast:
-    """What is left of an evaluation. See `forecast_practice`."""
-    session = evaluation_run.following(session, job)
-    spec = evaluation_run.spec_of(job)
-    branch = _begun(session, spec, partial(evaluation_run.planned, session, job))
-    rows = [row for row in evaluation_run.steps_of(session, job, branch) if unfinished(row)]
+def _of_eval(job: EvalJob) -> Forecast:
+    job = evaluation_run.following(job)
+    store, spec = job.session.store, evaluation_run.spec_of(job)
+    branch = _begun(job.session, spec, partial(evaluation_run.planned, job))
+    rows = [row for row in evaluation_run.steps_of(job, branch) if unfinished(row)]
     played = sum(row.plan.rollouts for row in rows if row.played_by is not None)
-    missing = _missing(session.store, branch, rows)
-    asked = 0 if played else missing
-    left = _scored(job.config, job.verify, Range(asked, asked), Range(missing, missing))
-    library = job.chosen.target.library
-    left = _told(session.store, job.dataset.id, job.config, library, len(library), left)
-    turns = turns_of(session.store, spec, job.config.agent, _plays(left))
+    missing = _missing(store, branch, rows)
+    to_play = 0 if played else missing  # those of another run are only scored
+    left = _scored(job.config, job.verify, Range(to_play, to_play), Range(missing, missing))
+    library = job.target.library
+    left = _prompts(store, job.dataset.id, job.config, library, len(library), left)
+    turns = rollout_requests(store, spec, job.config.agent, _plays(left))
     return Forecast(
         run=spec.name,
         simulated=spec.simulated,
-        lines=_lines(session.store, job.config, spec.name, left, turns),
+        lines=_lines(store, job.config, spec.name, left, turns),
         turns=turns,
-        account=session.admission.account,
+        account=job.session.admission.account,
     )
 
 
-async def practise(
-    session: Session, job: PracticeJob, *, dry_run: bool, pilot: int | None
-) -> PracticeReport | Forecast:
-    """The run is complete; or, in a dry run, what that takes; or so after a pilot.
-
-    In a pilot the first groups of the next step are played. They are kept, so the run that goes
-    on uses them.
-
-    Raises: as `practice.run_practice` does.
-    """
-    if dry_run:
-        return forecast_practice(session, job)
-    if pilot is None:
-        return await practice_run.run_practice(session, job)
-    mark = session.store.read(spending.newest_ids)
-    await practice_run.play_pilot(session, job, pilot)
-    did = session.store.read(spending.work_since, practice_run.spec_of(job).name, mark)
-    return replace(forecast_practice(_gone_on(session), job), pilot=pilot, piloted=did)
-
-
-async def evaluate(
-    session: Session, job: EvalJob, *, dry_run: bool, pilot: int | None
-) -> EvalReport | Forecast:
-    """The same of an evaluation; its pilot asks the first of the questions that are left.
-
-    Raises: as `evaluation.run_eval` does.
-    """
-    if dry_run:
-        return forecast_eval(session, job)
-    if pilot is None:
-        return await evaluation_run.run_eval(session, job)
-    mark = session.store.read(spending.newest_ids)
-    await evaluation_run.play_pilot(session, job, pilot)
-    did = session.store.read(spending.work_since, evaluation_run.spec_of(job).name, mark)
-    return replace(forecast_eval(_gone_on(session), job), pilot=pilot, piloted=did)
-
-
-def _gone_on(session: Session) -> Session:
-    """A session that goes on with the branch this one made."""
-    return replace(session, restart_step=None, again=False)
-
-
 def _begun(session: Session, spec: RunSpec, plan: Plan) -> Branch:
-    """The branch that the command works on; what a person should know of it is said."""
+    """Begin the run as the command would, and return its branch; its notices are given."""
     branch = session.store.begin(
         spec,
         lambda branch, rows: plan(branch, rows)[0],
@@ -142,12 +102,12 @@ def _begun(session: Session, spec: RunSpec, plan: Plan) -> Branch:
         again=session.again,
     )
     for text in branch.notices:
-        session.emit(Notice(text))
+        session.notice(text)
     return branch
 
 
-def _plays(left: Sequence[Remaining]) -> float:
-    """Rollouts that are still to be played, at most."""
+def _plays(left: Sequence[StageCalls]) -> float:
+    """Return the most rollouts that are still to be played."""
     return sum(x.calls.high for x in left if x.stage == "play")
 
 
@@ -155,39 +115,39 @@ def _lines(
     store: Store,
     config: EvalConfig,
     run: str,
-    left: Sequence[Remaining],
-    turns: Turns | None,
+    left: Sequence[StageCalls],
+    turns: RolloutRequests | None,
 ) -> list[Line]:
-    """Of each stage; until here the calls that play were one for each rollout."""
+    """Return the forecast of each stage; until here, calls that play are one for each rollout."""
     each, prices = turns.each if turns else ONE, Prices(config.prices)
     long = transcript_tokens(config.agent.model, each)
-    told = (
+    with_turns = (
         replace(x, calls=x.calls.times(each), turns=each)
         if x.stage == "play"
         else replace(x, reads=min(x.reads, x.transcripts * long))
         for x in left
     )
-    return [forecast_line(store, prices, run, x) for x in told if x.calls.high > 0]
+    return [forecast_line(store, prices, run, x) for x in with_turns if x.calls.high > 0]
 
 
 @dataclass(frozen=True, slots=True)
 class _Learning:
-    """How the library may grow in the steps that are not closed."""
+    """Growth of the library in the steps that are not closed."""
 
     now: Library
     after: dict[int, float]
-    """Step → experiences that there may be after it, at most."""
+    """Step → most experiences after it."""
     shown: float
-    """Experiences in the prompts of these steps, at most; the mean over their rollouts."""
+    """Most experiences in the prompts of these steps; the mean over their rollouts."""
 
     @property
     def most(self) -> float:
-        """Experiences at the end of the run, at most."""
+        """Most experiences at the end of the run."""
         return max(self.after.values(), default=len(self.now))
 
 
 def _learning(store: Store, job: PracticeJob, branch: Branch, share: Range) -> _Learning:
-    """Every group that teaches may add as many experiences as it may have lessons."""
+    """Return the growth where every group that teaches adds as many experiences as lessons."""
     now, after, shown, rollouts = branch.library, dict[int, float](), 0.0, 0
     rows = store.read(steps.on_line, branch)
     for row in rows:
@@ -210,76 +170,72 @@ def _practice_calls(
     rows: Sequence[StepRow],
     share: Range,
     learning: _Learning,
-) -> list[Remaining]:
-    """Of the steps that are not closed; what the ledger has of them already is not made again."""
+) -> list[StageCalls]:
+    """Return the calls of the steps that are not closed, without those that the ledger has.
+
+    The plan of the branch says how many rollouts a group has: a run keeps the plan it began with.
+    """
     config, settings = job.config, job.config.practice
     at_once, most = settings.rollout_concurrency, _missing(store, branch, rows)
+    groups, planned = sum(row.groups for row in rows), sum(row.rollouts for row in rows)
+    attempts = planned / groups if groups else 0.0
     undecided = sum(row.groups for row in rows if row.plan.epoch and row.left_out is None)
     left_out = group_policy(settings).most_left_out(undecided)
-    played = Range(max(most - left_out * settings.grpo_n, 0), most)
+    played = Range(max(most - left_out * attempts, 0), most)
     student = practice_run.at_practice(config)
-    left = [Remaining("practice", "play", student, played, at_once)]
+    left = [StageCalls("practice", "play", student, played, at_once)]
     left += [
         replace(x, part="practice")
         for x in _scored(config.evaluation, job.verify, played)
         if x.stage == "judge"
     ]
-    groups = sum(row.groups for row in rows)
     taught = share.times(Range(groups - left_out, groups))
     calls: dict[Stage, Range] = {
-        "summarise": taught.times(Range(settings.grpo_n, settings.grpo_n)).times(
+        "summarise": taught.times(Range(attempts, attempts)).times(
             summarised_share(store, branch, settings)
         ),
         "compare": taught,
         "propose": Range(0, taught.high),  # a group that only confirms proposes nothing
         "merge": Range(0, len(rows)),  # nor is a merge asked for where nothing may pass
     }
-    made = _made(store, branch, rows)
+    numbers = [row.plan.step for row in rows]
+    made = Counter(store.read(spending.calls_at, [branch.id, *branch.reuses], numbers))
     teacher = config.teacher
     for stage, wanted in calls.items():
         new = Range(max(wanted.low - made[stage], 0.0), max(wanted.high - made[stage], 0.0))
-        x = Remaining("practice", stage, teacher, new, 1 if stage == "merge" else at_once)
+        x = StageCalls("practice", stage, teacher, new, 1 if stage == "merge" else at_once)
         if stage == "compare" and settings.summaries != "always":
-            x = replace(x, transcripts=settings.grpo_n, reads=reads_of(config))
+            shown = max((n for row in rows for _, n in row.plan.slots), default=0)
+            x = replace(x, transcripts=shown, reads=reads_of(config))
         left.append(x)
-    shown = learning.shown
-    return _told(store, job.dataset.id, config.evaluation, learning.now, shown, left)
-
-
-def _made(store: Store, branch: Branch, rows: Sequence[StepRow]) -> Counter[str]:
-    steps = [row.plan.step for row in rows]
-    return Counter(store.read(spending.calls_at, [branch.id, *branch.reuses], steps))
+    return _prompts(store, job.dataset.id, config.evaluation, learning.now, learning.shown, left)
 
 
 def _scored(
     config: EvalConfig, verify: VerifyFunction, rollouts: Range, judged: Range | None = None
-) -> list[Remaining]:
-    """The calls that play rollouts, and those that judge them where the function asks a model."""
+) -> list[StageCalls]:
+    """Return the calls that play rollouts, and those that judge them if a model does."""
     agent = config.agent.model
-    left = [Remaining("evaluation", "play", agent, rollouts, config.concurrency)]
+    left = [StageCalls("evaluation", "play", agent, rollouts, config.concurrency)]
     if verify.is_judge:
-        asked = judged or rollouts
-        least = asked.low if verify.kind == "judge" else 0.0  # a function of the user's may not ask
-        judged_range = Range(least, asked.high)
-        left.append(
-            Remaining("evaluation", "judge", config.judge, judged_range, config.judge_concurrency)
-        )
+        most = judged or rollouts
+        least = most.low if verify.kind == "judge" else 0.0  # a function of the user's may not ask
+        calls, at_once = Range(least, most.high), config.judge_concurrency
+        left.append(StageCalls("evaluation", "judge", config.judge, calls, at_once))
     return left
 
 
 def _missing(store: Store, branch: Branch, rows: Sequence[StepRow]) -> int:
-    """How many of the rollouts that these steps plan, at most, are not settled yet."""
-    there = store.read(scores.settled_counts, branch)
-    return sum(row.rollouts - there.get(row.plan.step, 0) for row in rows)
+    """Return how many of the rollouts that these steps plan, at most, are not settled yet."""
+    settled = store.read(scores.settled_counts, branch)
+    return sum(row.rollouts - settled.get(row.plan.step, 0) for row in rows)
 
 
-def _evaluations(
-    session: Session, job: PracticeJob, branch: Branch, learning: _Learning
-) -> list[Remaining]:
-    """The evaluations of libraries, made and to come; one that is there is not made again."""
-    store, settings = session.store, job.config.practice
+def _evaluations(job: PracticeJob, branch: Branch, learning: _Learning) -> list[StageCalls]:
+    """Return the calls of evaluations of libraries, made and to come; none is made twice."""
+    store, settings = job.session.store, job.config.practice
     rows = store.read(steps.on_line, branch)
-    left = list[Remaining]()
+    left = list[StageCalls]()
     if job.tests is not None:
         tested = practice_run.due(settings, rows)
         wanted = [row for row in rows if row.plan.step in tested]
@@ -298,17 +254,23 @@ def _on_the_way(
     rows: Sequence[StepRow],
     variants: Sequence[str],
     learning: _Learning,
-) -> list[Remaining]:
-    """The evaluations of the library before the first step, where wanted, and after these steps.
+) -> list[StageCalls]:
+    """Return the calls that evaluate the start library, where wanted, and those of these steps.
 
     A step may leave the library as it was; then there is nothing to play.
     """
-    left = list[Remaining]()
+    left = list[StageCalls]()
     known = set[str]()
     prefix = eval_name(job.config.exp_id)
     evaluated = any(row.name.startswith(f"{prefix}/") for row in store.read(runs.all_runs))
     wanted = [(start, float(len(start)))] if start is not None else []
-    made = [(_made_by(store, row), learning.after.get(row.plan.step, 0.0)) for row in rows]
+    made = [
+        (
+            store.read(libraries.load, row.library_out) if row.closed else None,
+            learning.after.get(row.plan.step, 0.0),
+        )
+        for row in rows
+    ]
     for library, most in [*wanted, *made]:
         shown = learning.now if library is None else library
         name = eval_name(job.config.exp_id, library_variant(shown), *variants)
@@ -322,17 +284,12 @@ def _on_the_way(
             most = len(library)
         known.add(name)
         scored = _scored(job.config, job.verify, new)
-        left += _told(store, job.dataset.id, job.config, shown, most, scored)
+        left += _prompts(store, job.dataset.id, job.config, shown, most, scored)
     return left
 
 
-def _made_by(store: Store, row: StepRow) -> Library | None:
-    """The library that the step made; None while it has not."""
-    return store.read(libraries.load, row.library_out) if row.closed else None
-
-
 def _of_evaluation(store: Store, job: EvalJob, name: str) -> int:
-    """How many rollouts the evaluation of this name has still to play."""
+    """Return how many rollouts the evaluation of this name has still to play."""
     found = store.read(runs.find, name)
     if found is None or found.head_branch is None:
         return _planned(job)
@@ -344,9 +301,9 @@ def _planned(job: EvalJob) -> int:
     return min(job.limit or job.dataset.n, job.dataset.n) * job.config.pass_k
 
 
-def _together(left: Sequence[Remaining]) -> list[Remaining]:
-    """One line for each stage; the experiences in its prompts are the mean over all its calls."""
-    found = dict[str, Remaining]()
+def _together(left: Sequence[StageCalls]) -> list[StageCalls]:
+    """Return one entry for each stage; its experiences are the mean over all its calls."""
+    found = dict[str, StageCalls]()
     for x in left:
         known = found.get(x.stage)
         if known is None:
@@ -359,19 +316,19 @@ def _together(left: Sequence[Remaining]) -> list[Remaining]:
     return list(found.values())
 
 
-def _told(
+def _prompts(
     store: Store,
     dataset_id: int,
     config: EvalConfig,
     library: Library,
     experiences: float,
-    left: Sequence[Remaining],
-) -> list[Remaining]:
-    """The same, with what is known of the prompts: how long they are and how long they may get."""
+    left: Sequence[StageCalls],
+) -> list[StageCalls]:
+    """Return the same with what is known of the prompts: how long they are and may get."""
     lengths = [len(s.question) for s in store.read(datasets.samples, dataset_id, most=SAMPLED)]
-    told = system_prompt(config.agent.agent.instructions, library)
-    chars = len(told) + sum(lengths) / max(len(lengths), 1)
-    system = text_sha(told)
+    prompt = system_prompt(config.agent.agent.instructions, library)
+    chars = len(prompt) + sum(lengths) / max(len(lengths), 1)
+    system = text_sha(prompt)
     return [
         replace(x, chars=chars, held=len(library), experiences=experiences, system=system)
         if x.stage == "play"

@@ -1,4 +1,4 @@
-"""How many requests a rollout takes: one, unless the agent has tools; then nobody knows before."""
+"""Requests of a rollout: one, unless the agent has tools; then nobody knows before."""
 
 from dataclasses import dataclass
 
@@ -10,20 +10,22 @@ from grpo_practice.store.queries.spending import ENOUGH
 from grpo_practice.store.records import RunSpec
 
 ASSUMED_MOST = 50
-"""Of an agent of the user's own, where none was played yet."""
+"""Most requests assumed of an agent of the user's own, where none was played yet."""
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
+class RolloutRequests:
     """Requests of one rollout, and what that rests on."""
 
     each: Range
     rollouts: int
-    """In which they were counted; 0: `each` goes from one to what the agent may take."""
+    """Rollouts in which they were counted; 0: `each` goes from one to what the agent may take."""
 
 
-def turns_of(store: Store, spec: RunSpec, agent: AgentConfig, to_come: float) -> Turns | None:
-    """What rollouts of this agent took so far, in any run; None where one is all they can take.
+def rollout_requests(
+    store: Store, spec: RunSpec, agent: AgentConfig, to_come: float
+) -> RolloutRequests | None:
+    """Return what rollouts of this agent took so far, in any run; None where that is always one.
 
     Args:
         store: The database.
@@ -36,7 +38,7 @@ def turns_of(store: Store, spec: RunSpec, agent: AgentConfig, to_come: float) ->
     most = agent.max_turns + 1 if agent.type == "simple" else ASSUMED_MOST
     played, mean, spread = store.read(spending.turns, spec.identity)
     if not played:
-        return Turns(Range(1, most), 0)
+        return RolloutRequests(Range(1, most), 0)
     few = Range(mean / 2, mean * 2)
     each = few if played < ENOUGH else around(mean, spread, played, to_come)
-    return Turns(Range(max(each.low, 1.0), max(min(each.high, most), 1.0)), played)
+    return RolloutRequests(Range(max(each.low, 1.0), max(min(each.high, most), 1.0)), played)

@@ -1,4 +1,4 @@
-"""Which requests may still be sent: all within the caps, until the command is to stop."""
+"""The gate of all requests: sent within the caps, until the command is to stop."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -12,14 +12,14 @@ from grpo_practice.llm.budget import NOTHING, Account, Amount, Ask
 from grpo_practice.llm.rate_limit import Paces
 
 GRACE_S = 5.0
-"""Longest wait for the requests under way, once the command is to stop."""
+"""Longest wait for the requests in flight, once the command is to stop."""
 ANY = Ask()
-"""A try of which nothing is known but that it is one request."""
+"""Default: one request, nothing else known."""
 
 
 @dataclass(slots=True)
 class Try:
-    """A try that was let through. Once sent, it may have cost what was set aside for it."""
+    """A try that was admitted, and what it came to: once sent, by default the whole estimate."""
 
     account: Account
     ask: Ask
@@ -27,27 +27,27 @@ class Try:
     came_to: Amount = NOTHING
 
     def sent(self) -> None:
-        """It is on its way; unless more becomes known, it came to the estimate."""
+        """Count the estimate, until more is known."""
         self.came_to = self.estimate
 
     def answered(self, usage: Usage) -> None:
-        """A reply came, with this usage."""
+        """Count a reply's usage."""
         self.came_to = self.account.answered(self.ask, usage, self.estimate)
 
     def refused(self) -> None:
-        """No reply came, and none is being made: it was one request and nothing more."""
+        """Count one request and nothing more: no reply is being made."""
         self.came_to = Amount(requests=1)
 
 
 class Admission:
-    """The one door that every try of every request of a command goes through.
+    """The gate that every try of every request of a command passes.
 
-    A try is let through when all that was spent, all that is set aside for those under way, and
-    what it may need itself stay within the caps. Otherwise it waits for those under way, which may
-    come to less; when none is, it does not fit, and neither does anybody who waits.
+    A try is admitted when what was spent, what is reserved for the tries in flight, and what it may
+    need itself stay within the caps. Otherwise it waits for those in flight, which may come to
+    less; when none is, neither this one nor any other that waits fits.
 
-    After `stop`, no further one is sent: whoever asks waits until it is cancelled, while those
-    under way may end.
+    After `stop` no further try is sent: callers wait until they are cancelled, while the tries in
+    flight may end.
     """
 
     def __init__(self, account: Account | None = None) -> None:
@@ -55,7 +55,7 @@ class Admission:
         self.paces = Paces()
         self._inside = 0
         self.stopped: GrpoPracticeError | None = None
-        """Why no further request is sent."""
+        """Reason why no further request is sent."""
         self._finishing = set[asyncio.Task[Any] | None]()
         self._waiting: list[tuple[Amount, asyncio.Future[None]]] = []
         self._empty = asyncio.Event()
@@ -63,25 +63,24 @@ class Admission:
 
     @asynccontextmanager
     async def enter(self, ask: Ask = ANY) -> AsyncIterator[Try]:
-        """Be on record as under way for the block, which says what it came to.
+        """Count as in flight for the block, which notes on the `Try` what it came to.
 
         Raises:
-            PausedError: It does not fit into a cap, and nothing is under way that could change
-                that. What was sent before has ended.
+            PausedError: A cap is too small for it, and nothing in flight could change that.
         """
         if self.stopped is not None:
             self._finished()
-            await asyncio.Event().wait()
+            await asyncio.Event().wait()  # for ever: the command is ending, and cancels its tasks
         need = self.account.estimate(ask)
-        await self._admitted(need)
+        await self._admit(need)
         tried = Try(self.account, ask, need)
         try:
             yield tried
         finally:
             self._leave(need, tried.came_to)
 
-    async def _admitted(self, need: Amount) -> None:
-        """Counted as under way, `need` set aside."""
+    async def _admit(self, need: Amount) -> None:
+        """Wait until `need` fits, and reserve it."""
         if self.account.fits(need):
             return self._let_in(need)
         if not self._inside:
@@ -92,7 +91,8 @@ class Admission:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled() and turn.exception() is None:
-                self._leave(need, NOTHING)  # it was let in before the cancellation arrived
+                # Admitted before the cancellation arrived: else the reservation would leak.
+                self._leave(need, NOTHING)
             raise
         return None
 
@@ -102,7 +102,7 @@ class Admission:
         self._empty.clear()
 
     def _leave(self, need: Amount, came_to: Amount) -> None:
-        """No longer under way; those who wait and fit now are let in."""
+        """Release the reservation, and admit those who wait and fit now."""
         self.account.reserved -= need
         self.account.spent += came_to
         self._inside -= 1
@@ -124,7 +124,7 @@ class Admission:
 
     @contextmanager
     def finishing(self) -> Iterator[None]:
-        """The block counts as under way, up to where it asks for a request that is not sent."""
+        """Count the block as in flight, until it asks for a request that is not sent."""
         self._finishing.add(asyncio.current_task())
         self._empty.clear()
         try:
@@ -142,18 +142,17 @@ class Admission:
 
     @property
     def in_flight(self) -> int:
-        """How many requests are under way."""
+        """Number of requests in flight."""
         return self._inside
 
     def stop(self, reason: GrpoPracticeError) -> None:
-        """No further request is sent, for that reason."""
+        """Send no further request, for that reason."""
         self.stopped = reason
 
     async def land(self, reason: GrpoPracticeError) -> None:
-        """No further request is sent, for that reason, and those under way had time to end.
+        """Send no further request, for that reason, and give those in flight time to end.
 
-        Whoever ends a run waits for this first: it cancels its siblings, and what they wait for
-        may be paid already.
+        Call it before ending a run early: that cancels the siblings, whose replies may be paid.
         """
         if self.stopped is None:
             self.stop(reason)
@@ -163,5 +162,5 @@ class Admission:
                 await self.drained()
 
     async def drained(self) -> None:
-        """Nothing is under way: no request, and no block that is finishing."""
+        """Wait until nothing is in flight: no request, and no block that is finishing."""
         await self._empty.wait()

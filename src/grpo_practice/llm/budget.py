@@ -1,7 +1,7 @@
-"""How much was spent and may be: requests, tokens, money; what one more request may come to."""
+"""Budget of a command: requests, tokens and money spent, capped, and needed by one more request."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from grpo_practice.calls import Usage
@@ -10,7 +10,7 @@ from grpo_practice.llm.prices import Price
 from grpo_practice.text import DENSE_CHARS_PER_TOKEN
 
 ASSUMED_OUT = 2_000
-"""Tokens of a reply where nothing is known: no `max_tokens`, and no reply of that model yet."""
+"""Tokens of a reply without `max_tokens`, of a model that has not replied yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,28 +41,21 @@ NOTHING = Amount()
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """The most a run may come to; None means without end."""
+    """Upper limits of a run; None means no limit."""
 
     requests: int | None = None
     tokens: int | None = None
-    """In and out together."""
+    """Limit for tokens in and out together."""
     cost_micro: int | None = None
 
     def __bool__(self) -> bool:
-        return any(cap is not None for _, cap in self._each())
+        return self != NO_CAPS
 
     def exceeded(self, amount: Amount) -> str | None:
-        """Which cap the amount is beyond (`cost_micro`, `tokens`, `requests`); None without."""
-        return next(
-            (n for n, cap in self._each() if cap is not None and getattr(amount, n) > cap), None
-        )
-
-    def _each(self) -> Iterator[tuple[str, int | None]]:
-        yield from (
-            ("cost_micro", self.cost_micro),
-            ("tokens", self.tokens),
-            ("requests", self.requests),
-        )
+        """Return the name of the first cap that the amount exceeds; None if it exceeds none."""
+        caps = {name: getattr(self, name) for name in FLAGS}
+        over = (n for n, cap in caps.items() if cap is not None and getattr(amount, n) > cap)
+        return next(over, None)
 
 
 NO_CAPS = Caps()
@@ -71,6 +64,7 @@ FLAGS: Mapping[str, str] = {
     "tokens": "--max-tokens",
     "requests": "--max-requests",
 }
+"""Cap → its flag, in the order in which caps are checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,37 +80,33 @@ class Ask:
 
 @dataclass(slots=True)
 class Account:
-    """What a command may spend, and what it has: of its run and of the runs that this one makes.
-
-    Args:
-        caps: The most it may come to.
-        spent: What earlier commands spent.
-        largest: Model → tokens of the longest reply so far.
-        command: As typed, for the sentence that says how to go on.
-    """
+    """Spending of a command, for its run and the runs that this one makes."""
 
     caps: Caps = NO_CAPS
     spent: Amount = NOTHING
+    """Total so far, earlier commands included."""
     reserved: Amount = NOTHING
-    """By tries under way."""
+    """Estimates of the tries in flight."""
     largest: dict[str, int] = field(default_factory=dict)
+    """Model → tokens of the longest reply so far."""
     command: str = ""
+    """Command line as typed, for the hint that says how to go on."""
 
     def estimate(self, ask: Ask) -> Amount:
-        """What a try may come to: its request, and a reply as long as allowed or known so far."""
+        """Return the most a try may come to, with a reply as long as allowed or seen so far."""
         tokens_in = -(-ask.size // DENSE_CHARS_PER_TOKEN)
         tokens_out = ask.max_tokens or self.largest.get(ask.model, ASSUMED_OUT)
         cost = ask.price.cost_micro(Usage(tokens_in, None, tokens_out)) if ask.price else None
         return Amount(1, tokens_in + tokens_out, cost or 0)
 
     def fits(self, need: Amount) -> bool:
-        """True when it stays within the caps, whatever is under way."""
+        """Return True when it stays within the caps, whatever those in flight come to."""
         if self.caps is NO_CAPS:
             return True
         return self.caps.exceeded(self.spent + self.reserved + need) is None
 
     def answered(self, ask: Ask, usage: Usage, estimate: Amount) -> Amount:
-        """What an answered try came to; of what its usage does not say, the estimate."""
+        """Return what an answered try came to: the estimate for what its usage does not say."""
         if usage.tokens_in is None or usage.tokens_out is None:
             return estimate
         self.largest[ask.model] = max(self.largest.get(ask.model, 0), usage.tokens_out)
@@ -125,26 +115,23 @@ class Account:
         return Amount(1, tokens, estimate.cost_micro if cost is None else cost)
 
     def paused(self, need: Amount) -> PausedError:
-        """Why a try that needs this much is not sent, and how to go on."""
+        """Return the error that says why this much is not spent, and how to go on."""
         name = self.caps.exceeded(self.spent + self.reserved + need) or "requests"
         flag, cap = FLAGS[name], getattr(self.caps, name)
         spent, more = getattr(self.spent, name), getattr(need, name)
-        wanted = max(2 * cap, spent + 10 * more)
+        raised = f"{flag} {_number(name, max(2 * cap, spent + 10 * more))}"
+        command, replaced = re.subn(rf"{flag}[= ]\S+", raised, self.command, count=1)
+        if not replaced:
+            command = f"{self.command} {raised}".strip()
         return PausedError(
             f"paused by {flag} {_number(name, cap)}: {_shown(name, spent)} spent so far,"
             f" and one more request may need {_shown(name, more)}",
-            hint=f"all that was answered is stored; to go on: {self._with(flag, name, wanted)}",
+            hint=f"all that was answered is stored; to go on: {command}",
         )
-
-    def _with(self, flag: str, name: str, cap: int) -> str:
-        """The command with another cap."""
-        given = f"{flag} {_number(name, cap)}"
-        command, replaced = re.subn(rf"{flag}[= ]\S+", given, self.command, count=1)
-        return command if replaced else f"{self.command} {given}".strip()
 
 
 def _number(name: str, amount: int) -> str:
-    """As the flag has it."""
+    """Format an amount as its flag takes it."""
     return f"{amount / 1e6:.6f}".rstrip("0").rstrip(".") if name == "cost_micro" else str(amount)
 
 

@@ -1,8 +1,7 @@
-"""The client of one endpoint: a request becomes a reply, whatever it takes."""
+"""The client of one endpoint: a request becomes a reply, with retries."""
 
 import asyncio
 import itertools
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,7 +17,6 @@ from tenacity import (
 )
 
 from grpo_practice.calls import Reply, Request, Send
-from grpo_practice.canonical import clean_json
 from grpo_practice.errors import EndpointError, EndpointRefusedError, GrpoPracticeError
 from grpo_practice.llm.admission import Admission, Try
 from grpo_practice.llm.budget import Ask
@@ -29,7 +27,7 @@ from grpo_practice.llm.http_response import ConnectionFailure, Response
 from grpo_practice.llm.prices import Price, priced
 from grpo_practice.llm.rate_limit import RateLimit, Route, Sleep, now
 from grpo_practice.llm.reply import read_reply, read_usage
-from grpo_practice.llm.request_body import Bodies
+from grpo_practice.llm.request_body import Bodies, encode_body
 from grpo_practice.llm.retry_after import in_words
 from grpo_practice.llm.retry_policy import Adapt, Fail, Retry, RetryDecision, decide, decide_broken
 
@@ -37,43 +35,42 @@ if TYPE_CHECKING:
     import httpx
 
 _backoff = wait_random_exponential(multiplier=2, max=60)  # full jitter: 0 to 2, 4, 8 … 60 s
-_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _POSTPONED = 3
-"""How often in a row, at least, an endpoint asks for a day or so before the run is stopped."""
+"""Requests in a row, at least, that are put off for hours before the run is stopped."""
 
 
 @dataclass(slots=True)
 class _Call:
-    """One `send` under way."""
+    """One `send` in progress."""
 
     request: Request
     priority: int
     deadline_s: float
-    """Of one try."""
+    """Deadline of one try."""
     own_limit: bool
-    """True when that deadline is the caller's, and reaching it is no fault of the endpoint."""
+    """Whether that deadline is the caller's; reaching it is then no fault of the endpoint."""
     start: int
-    """Which address its first try goes to; further tries go on from there, round and round."""
+    """Index of the address of the first try; further tries go on from there, round and round."""
     since: float = 0.0
-    """When it is at the earliest: the end of what it has waited for."""
+    """Earliest time of the next try: the end of what it has waited for."""
     sent: int = 0
     maybe_paid: bool = False
     warned: bool = False
-    """True after an answer that gets one more try only."""
+    """Whether an answer came that gets one more try only."""
     address: RateLimit | None = None
-    """Where the last try went; so with all that follows."""
+    """Address of the last try, as all that follows is about the last try."""
     price: Price | None = None
     cuts: int = 0
-    """How often the limit had been cut by then."""
+    """Value of the limit's `cuts` when it was sent."""
     outs: int = 0
-    """How often that address had been put out by then."""
+    """Value of the address's `outs` when it was sent."""
     under_way: bool = False
     status: int | None = None
     seconds: float = 0.0
 
 
 class _AgainError(Exception):
-    """This try got no usable answer, and another one may."""
+    """A try without a usable answer, which another one may get."""
 
     def __init__(self, retry: Retry) -> None:
         super().__init__(str(retry.error))
@@ -81,19 +78,19 @@ class _AgainError(Exception):
 
 
 class Client:
-    """Sends requests to one endpoint, as many at a time as `limit` lets through.
+    """A client of one endpoint, with as many requests in flight as `limit` allows.
 
     All retries happen here and nowhere else. Once the endpoint has refused us for good, every
     further `send` raises at once, also those that wait for a slot or for their next try: a
     refused key costs the requests in flight and no more.
 
     Args:
-        endpoint: Where to, and with what.
-        limit: May be shared with other clients.
+        endpoint: Address and what goes with a request.
+        limit: Concurrency, which may be shared with other clients.
         notice: Called once for each thing a person should know.
-        admission: What every try has to pass; shared by all clients of a command.
-        transport: Answers instead of the network (the simulated endpoint, the tests).
-        sleep: Waits, between tries and for an endpoint that asked for it.
+        admission: Gate of every try; shared by all clients of a command.
+        transport: Replaces the network (the simulated endpoint, the tests).
+        sleep: Waits between tries and for an endpoint that asked for it.
     """
 
     def __init__(
@@ -130,18 +127,18 @@ class Client:
         await self._http.aclose()
 
     def sender(self, priority: int) -> Send:
-        """`send` with that priority."""
+        """Return `send` with that priority."""
         return partial(self.send, priority=priority)
 
     async def send(
         self, request: Request, *, limit_s: float | None = None, priority: int = STUDENT
     ) -> Reply:
-        """The endpoint's reply, secrets replaced, after as many tries as it takes.
+        """Return the endpoint's reply, secrets replaced.
 
         Args:
-            request: What to ask; it is adapted on the wire to what the endpoint takes.
-            limit_s: The most seconds the caller has for the answered try. Waits for a slot, for
-                the endpoint, between tries and for tries that failed do not count.
+            request: Request, which is adapted on the wire to what the endpoint takes.
+            limit_s: Seconds that the caller has for the answered try. Waits for a slot, for the
+                endpoint, between tries and for tries that failed do not count.
             priority: Lower goes first.
 
         Raises:
@@ -149,8 +146,8 @@ class Client:
             EndpointError: This request got no usable answer.
             EndpointRefusedError: No request will.
 
-        Where anything but an `EndpointError` ends a request that was sent, a cancellation too, the
-        exception's cause is one: it says what is known of the tries.
+        If anything but an `EndpointError` ends a request that was sent, a cancellation too, its
+        cause is an `EndpointError` with what is known of the tries.
         """
         if limit_s is not None and limit_s <= 0:
             raise TimeoutError("no time left for a request")
@@ -161,7 +158,7 @@ class Client:
             return await self._retried(call)
         except BaseException as e:
             if call.sent and not isinstance(e, EndpointError):
-                e.__cause__ = _lost(e, call)
+                e.__cause__ = _endpoint_error(e, call)
             if isinstance(e, EndpointRefusedError):
                 await self._admission.land(e)
             raise
@@ -170,18 +167,22 @@ class Client:
         try:
             return await self._try(call)
         except _AgainError as e:
-            first = [e]  # most calls end before this: what follows costs more than a whole try
+            first = [e]  # tenacity starts here only: it costs more than a whole try
 
         async def again() -> Reply:
             if first:
-                raise first.pop()  # it counts as a try, and is waited after
+                raise first.pop()  # counts as a try, and is followed by a wait
             return await self._try(call)
+
+        async def rest(seconds: float) -> None:
+            if seconds:
+                await self._sleep(seconds)
 
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(_AgainError),
             stop=stop_after_attempt(self._endpoint.max_tries),
             wait=_wait_s,
-            sleep=self._rest,
+            sleep=rest,
             reraise=True,
         )
         try:
@@ -189,16 +190,12 @@ class Client:
         except _AgainError as e:
             raise self._final(e.retry.error, call) from None
 
-    async def _rest(self, seconds: float) -> None:
-        if seconds:
-            await self._sleep(seconds)
-
     async def _try(self, call: _Call) -> Reply:
-        """One try, repeated only to adapt the request to the endpoint."""
+        """Try once, and again only to adapt the request to the endpoint."""
         while True:
-            body = self._bodies.of(call.request)
-            came = await self._exchange(call, body)
-            match self._read(call, came, body):
+            body = self._bodies.body(call.request)
+            response = await self._exchange(call, body)
+            match self._read(call, response, body):
                 case Reply() as reply:
                     return reply
                 case Adapt() as change:
@@ -210,8 +207,8 @@ class Client:
                     raise self._final(error, call)
 
     async def _exchange(self, call: _Call, body: dict[str, Any]) -> Response | ConnectionFailure:
-        """What one POST brought, after all the waits there are."""
-        content = _written(body)
+        """Post the body once all waits are over."""
+        content = encode_body(body)
         while True:
             call.since = await self._route.opened(call.since)
             async with self._limit.slot(call.priority):
@@ -223,17 +220,17 @@ class Client:
                 tokens = self._admission.account.estimate(ask).tokens
                 await self._rate.turn(tokens, call.priority, self._sleep)
                 async with self._admission.enter(ask) as tried:
-                    self._raise_refusal()  # it may have come while this one waited
+                    self._raise_refusal()  # again: it may have come while this one waited
                     if not self._route.takes(address, call.since):  # and so may this
                         continue
                     call.address = address
                     with address.asked():
-                        came = await self._post(call, content, tried)
+                        response = await self._post(call, content, tried)
                 self._rate.came_to(tried.came_to.tokens, tokens)
-                return came
+                return response
 
     async def _post(self, call: _Call, content: bytes, tried: Try) -> Response | ConnectionFailure:
-        """What the POST brought; the call says what is known of it."""
+        """Post the body, and note on the call what is known of it."""
         assert call.address is not None
         url, call.cuts, call.under_way = call.address.url, self._limit.cuts, True
         call.outs = call.address.outs
@@ -242,32 +239,37 @@ class Client:
         start = now()
         try:
             async with asyncio.timeout(call.deadline_s):
-                came, begun = await self._http.post(url, content)
+                response, begun = await self._http.post(url, content)
         except TimeoutError:
             if call.own_limit:
                 self._pass_over(call, "deadline")
                 raise TimeoutError(f"no answer within {call.deadline_s:g} s") from None
             text = f"{call.deadline_s:g} s are over"
-            came, begun = ConnectionFailure("deadline", text, shown_url(url)), True
+            response, begun = ConnectionFailure("deadline", text, shown_url(url)), True
         call.seconds, call.under_way = now() - start, False
-        call.status = came.status if isinstance(came, Response) else None
+        call.status = response.status if isinstance(response, Response) else None
         call.maybe_paid |= begun
-        _settle(tried, came, begun=begun)
-        return came
+        if begun and isinstance(response, Response) and isinstance(response.body, dict):
+            tried.answered(read_usage(response.body.get("usage")))
+        elif not begun and not (
+            isinstance(response, ConnectionFailure) and response.kind == "cut"
+        ):  # a request that was cut may have been billed in full
+            tried.refused()
+        return response
 
     def _read(
-        self, call: _Call, came: Response | ConnectionFailure, body: dict[str, Any]
+        self, call: _Call, response: Response | ConnectionFailure, body: dict[str, Any]
     ) -> Reply | RetryDecision:
-        """The reply in an answer, or what to do without one; who is concerned learns of it."""
+        """Return the reply in an answer, or what to do without one; adjust limits and address."""
         assert call.address is not None
-        if isinstance(came, ConnectionFailure):
-            self._pass_over(call, came.kind)
-            return decide_broken(came, answered=self._answered)
+        if isinstance(response, ConnectionFailure):
+            self._pass_over(call, response.kind)
+            return decide_broken(response, answered=self._answered)
         self._answered = True
-        decision = decide(came, body, self._endpoint.key_name)
+        decision = decide(response, body, self._endpoint.key_name)
         if decision is None:
             call.address.answered()
-            return self._reply(call, came, body)
+            return self._reply(call, response, body)
         if isinstance(decision, Retry) and (_status(decision) or 0) >= 500:
             self._pass_over(call, str(_status(decision)))
         if isinstance(decision, Retry) and decision.after_s is not None:
@@ -279,30 +281,30 @@ class Client:
         return decision
 
     def _pass_over(self, call: _Call, why: str) -> None:
-        """The others are asked meanwhile, if there are any; a person learns of it."""
+        """Ask the other replicas for a while, if there are any, and tell a person."""
         assert call.address is not None
         if self._route.put_out(call.address, call.outs):
             where = urlsplit(shown_url(call.address.url)).netloc
             self._notice(f"{where} does not answer ({why}): the others are asked meanwhile")
 
-    def _reply(self, call: _Call, came: Response, body: dict[str, Any]) -> Reply:
+    def _reply(self, call: _Call, response: Response, body: dict[str, Any]) -> Reply:
         self._postponed = 0
         asked = call.request.model
-        reply = read_reply(came, asked=asked, tries=call.sent, seconds=call.seconds)
+        reply = read_reply(response, asked=asked, tries=call.sent, seconds=call.seconds)
         if "seed" in call.request.params and "seed" not in body:
             reply = replace(reply, seeded=False)
         return priced(reply, call.price)
 
-    def _postpone(self, told: Fail, after_s: float) -> Fail:
-        """The one request fails; when the endpoint says so to every request, the run stops."""
+    def _postpone(self, decision: Fail, after_s: float) -> Fail:
+        """Fail the one request, or stop the run when the endpoint puts every request off."""
         self._postponed += 1
         if self._postponed < max(_POSTPONED, self._limit.held):
-            return told
+            return decision
         hint = f"run the same command again in {in_words(after_s)}"
-        return Fail(EndpointRefusedError(str(told.error), hint=hint))
+        return Fail(EndpointRefusedError(str(decision.error), hint=hint))
 
     def _ask(self, call: _Call, url: str, size: int) -> Ask:
-        """What the admission has to know of a try."""
+        """Return what the admission has to know of a try."""
         model, most = call.request.model, call.request.params.get("max_tokens")
         call.price = self._endpoint.price(model, url)
         return Ask(model, size, most if isinstance(most, int) else None, call.price)
@@ -316,7 +318,7 @@ class Client:
     def _final(
         self, error: EndpointError | EndpointRefusedError, call: _Call
     ) -> EndpointError | EndpointRefusedError:
-        """The error with what is known of the call; a refusal is remembered."""
+        """Return the error with what is known of the call, and remember a refusal."""
         if isinstance(error, EndpointRefusedError):
             self._refusal = error
         else:
@@ -329,30 +331,14 @@ class Client:
             raise EndpointRefusedError(str(refusal), hint=refusal.hint, broken=refusal.broken)
 
 
-def _written(body: dict[str, Any]) -> bytes:
-    """The body as JSON in UTF-8, lone surrogates replaced."""
-    try:
-        return _JSON.encode(body).encode()
-    except UnicodeEncodeError:
-        return _JSON.encode(clean_json(body)).encode()
-
-
-def _settle(tried: Try, came: Response | ConnectionFailure, *, begun: bool) -> None:
-    """What the try came to is on record; one that broke may have been billed in full."""
-    if begun and isinstance(came, Response) and isinstance(came.body, dict):
-        tried.answered(read_usage(came.body.get("usage")))
-    elif not begun and not (isinstance(came, ConnectionFailure) and came.kind == "cut"):
-        tried.refused()
-
-
 def _status(decision: RetryDecision) -> int | None:
-    """The HTTP status behind a decision, also where a 200 hides it."""
+    """Return the HTTP status behind a decision, also where a 200 hides it."""
     error = None if isinstance(decision, Adapt) else decision.error
     return error.status if isinstance(error, EndpointError) else None
 
 
-def _lost(error: BaseException, call: _Call) -> EndpointError:
-    """What is known of the tries of a request that was ended by something else."""
+def _endpoint_error(error: BaseException, call: _Call) -> EndpointError:
+    """Return what is known of the tries of a request that was ended by another error."""
     lost = EndpointError(
         str(error) or "it was cancelled",
         maybe_paid=call.maybe_paid or call.under_way,
@@ -365,7 +351,7 @@ def _lost(error: BaseException, call: _Call) -> EndpointError:
 
 
 def _wait_s(state: RetryCallState) -> float:
-    """A random backoff; nothing where the endpoint asked for a wait, which everybody observes."""
+    """Return a random backoff; 0 where the endpoint asked for a wait, which `Route` observes."""
     error = state.outcome and state.outcome.exception()
     assert isinstance(error, _AgainError)
     return _backoff(state) if error.retry.after_s is None else 0.0

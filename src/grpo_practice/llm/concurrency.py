@@ -1,4 +1,4 @@
-"""How many requests are in flight at once, and who goes first."""
+"""Concurrency limit of an endpoint: a window of requests in flight, by priority."""
 
 import asyncio
 import heapq
@@ -7,35 +7,32 @@ from contextlib import asynccontextmanager
 from itertools import count
 
 FIRST = 0
-"""Priority of teacher and judge calls: finishing a group goes before starting one."""
+"""Priority of teacher and judge calls: groups are finished before others are started."""
 STUDENT = 1
 """Priority of the calls that play new rollouts."""
 LATER = 2
 """Priority of the calls that play rollouts of the next step."""
 
 START = 16
-"""The first window: a refused key, or a server for few, costs no more than these requests."""
+"""First window: a refused key costs no more than these requests."""
 GROWTH_S = 0.5
 """Seconds between two doublings of a window that was never cut."""
 AT_ONCE = 32
-"""How many are let in before the event loop turns to anything else: it would wait for them all."""
+"""Number admitted in one turn of the event loop, so that nothing else waits for all of them."""
 PROOF = 8
-"""How many requests come back before a window that was cut grows by one."""
+"""Number of requests that come back before a window that was cut grows by one."""
 
 
 class Limit:
-    """A window of slots; of those that wait for one, the lowest priority number goes first.
+    """A window of slots, granted by lowest priority number, then first come, first served.
 
-    Within one priority the order is first come, first served. A waiter that is cancelled holds
-    nothing and delays nobody.
+    A waiter that is cancelled holds nothing and delays nobody.
 
-    The window finds out how much the endpoint takes. It doubles every `GROWTH_S` while somebody
-    waits, up to `n`, until a server says "too many"; `cut` halves it then. From there it grows by
-    one at a time, once `PROOF` requests have come back: the capacity is known to lie between the
-    half and the whole, a step of one oversteps it by one request, and a server of slow replies or
-    small capacity must not be overstepped at every second one. Counted in requests, a fast server
-    that says so now and then for no reason is not held down either. Without waiters it stays as it
-    is, since it was not put to the test.
+    The window finds out how much the endpoint takes, and doubles every `GROWTH_S` while somebody
+    waits, up to `n`, until a server says "too many" and `cut` halves it. The capacity then lies
+    between the half and the whole, so it grows by one, once `PROOF` requests have come back: a
+    slow or small server is overstepped rarely and by one request, and a fast one that says "too
+    many" for no reason is not held down. Without waiters the window is not tested and stays.
     """
 
     def __init__(self, n: int) -> None:
@@ -45,13 +42,13 @@ class Limit:
         self.window = min(START, n)
         self.held = 0
         self.cuts = 0
-        """How often the window was cut."""
+        """Number of times the window was cut."""
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._turn = count()
         self._growth: asyncio.TimerHandle | None = None
         self._more: asyncio.Handle | None = None
         self._back = 0
-        """How many slots were given back since the window last changed."""
+        """Number of slots given back since the window last changed."""
 
     @asynccontextmanager
     async def slot(self, priority: int = STUDENT) -> AsyncIterator[None]:
@@ -66,8 +63,8 @@ class Limit:
         """Halve the window, after a server said "too many"; never below one.
 
         Args:
-            cuts: What `cuts` was when the rejected request was sent. The answers of one wave cut
-                once: those sent before the last cut say nothing about the window since.
+            cuts: Value of `cuts` when the rejected request was sent. Requests sent before the last
+                cut say nothing about the window since, so that one wave cuts once.
         """
         if cuts != self.cuts:
             return
@@ -89,7 +86,7 @@ class Limit:
         try:
             await granted
         except asyncio.CancelledError:
-            if not granted.cancelled():  # the slot was granted before the cancellation arrived
+            if not granted.cancelled():  # granted before the cancellation arrived: else it leaks
                 self._give()
             raise
 
@@ -101,7 +98,7 @@ class Limit:
         self._let_in()
 
     def _let_in(self) -> None:
-        """Grant what is free; while somebody is left waiting, the window will grow."""
+        """Grant the free slots; while somebody is left waiting, let the window grow."""
         last = self.held + AT_ONCE
         while self._waiting:
             _, _, first = self._waiting[0]

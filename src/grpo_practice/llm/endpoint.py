@@ -1,4 +1,4 @@
-"""Where requests go, and all that goes with them without changing an answer."""
+"""An endpoint: where requests go, and what goes with them without changing an answer."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,28 +21,28 @@ class Endpoint:
     """
 
     base_urls: tuple[str, ...] = field(repr=False)
-    """At least one. Requests start at one after another; a request's tries go on from there."""
+    """Equal replicas, at least one; requests start at one after another."""
     api_key: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     query: Mapping[str, str] = field(default_factory=dict, repr=False)
     unhashed: Mapping[str, Any] = field(default_factory=dict)
     """Body keys that cannot change an answer: metadata, store, user, prompt_cache_*."""
     timeout_s: float = 600.0
-    """Total deadline of one try."""
+    """Deadline of one whole try."""
     connect_timeout_s: float = 10.0
     max_tries: int = 5
     send_seed: bool = True
     stream: bool = False
-    """Ask for replies in pieces, so that nothing in between takes a long one for a dead one."""
+    """Whether replies are streamed, so that no proxy takes a long one for a dead connection."""
     stream_usage: bool = True
-    """Ask for the token counts too, which a stream has only then."""
+    """Whether streams are asked for token counts, which they lack otherwise."""
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
-    """Of requests and replies together."""
+    """Limit for requests and replies together."""
     key_name: str = "agent.model.model_provider.api_key"
-    """The environment variable or config key the API key comes from, for messages."""
+    """Environment variable or config key that the API key comes from, for messages."""
     price: Callable[[str, str], Price | None] = field(default=unpriced, repr=False, compare=False)
-    """What a model costs at a URL; None where that is unknown."""
+    """Function from model and URL to the price; None where it is unknown."""
 
     def __post_init__(self) -> None:
         redactor.know([self.api_key or "", *self.headers.values(), *self.query.values()])
@@ -50,7 +50,12 @@ class Endpoint:
         if not self.base_urls:
             raise ConfigError("model_provider.base_url: there is none")
         for url in self.base_urls:
-            _check_url(url)
+            if not is_web_address(url):
+                safe = url.partition("?")[0].rpartition("@")[2]
+                raise ConfigError(
+                    f"model_provider.base_url: {safe!r} is not an http:// or https:// address",
+                    hint="it looks like https://api.example.com/v1",
+                )
             if self.api_key and "@" in urlsplit(url).netloc:
                 raise ConfigError(
                     f"{shown_url(url)}: has a user in its URL and an API key beside it; a request"
@@ -66,7 +71,7 @@ class Endpoint:
                 )
 
     def request_headers(self) -> dict[str, str]:
-        """The headers every request carries."""
+        """Return the headers that every request carries."""
         ours = {"Content-Type": "application/json"}
         if self.api_key:
             ours["Authorization"] = f"Bearer {self.api_key}"
@@ -75,27 +80,18 @@ class Endpoint:
 
 
 def shown_url(url: str) -> str:
-    """The URL without user info, query and fragment, which may hold secrets."""
+    """Return the URL without user info, query and fragment, which may hold secrets."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def host(url: str) -> str:
-    """The URL's host name, without the port."""
+    """Return the URL's host name, without the port."""
     return urlsplit(url).hostname or ""
 
 
 def proxy_of(url: str) -> str:
-    """The proxy that the environment names for the URL, without its login; '' without one."""
+    """Return the environment's proxy for the URL, without its login; '' without one."""
     proxies = getproxies()
     named = proxies.get(urlsplit(url).scheme) or proxies.get("all", "")
     return urlsplit(named).netloc.rpartition("@")[2]
-
-
-def _check_url(url: str) -> None:
-    if not is_web_address(url):
-        safe = url.partition("?")[0].rpartition("@")[2]
-        raise ConfigError(
-            f"model_provider.base_url: {safe!r} is not an http:// or https:// address",
-            hint="it looks like https://api.example.com/v1",
-        )

@@ -1,7 +1,6 @@
-"""What an error answer says, in the many spellings of OpenAI-compatible servers.
+"""Error answers in the many spellings of OpenAI-compatible servers.
 
-The patterns are matched against codes and words that are in use today; where a server says
-something else, its status decides.
+The patterns match codes and words that are in use today; the status decides where none does.
 """
 
 import re
@@ -50,14 +49,14 @@ class ErrorBody:
     """An error answer's own account of itself; '' for what it does not say."""
 
     words: str
-    """The message, with that of the provider behind a router where it is given."""
+    """Message, with that of the provider behind a router where it is given."""
     codes: str = ""
-    """Its code and type, one per line."""
+    """Code and type, one per line."""
     param: str = ""
-    """The body key it complains about."""
+    """Body key it complains about."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     status: int | None = None
-    """The HTTP status the body claims."""
+    """HTTP status that the body claims."""
 
     @property
     def billing(self) -> bool:
@@ -89,14 +88,14 @@ class ErrorBody:
         return bool(_UNSUPPORTED_CODE.search(self.codes) or _UNSUPPORTED_WORDS.search(self.words))
 
     def blames(self, name: str) -> bool:
-        """True when the complaint is about the body key `name`."""
+        """Return True when the complaint is about the body key `name`."""
         if self.param:
             return self.param == name
         return re.search(rf"\b{name}\b", self.words) is not None
 
 
-def read_fault(answer: Response) -> ErrorBody | None:
-    """The error the answer carries; None when it is a 2xx without one."""
+def read_error(answer: Response) -> ErrorBody | None:
+    """Return the error that the answer carries; None for a 2xx without one."""
     body = answer.body[0] if isinstance(answer.body, list) and answer.body else answer.body
     error = _error_in(body) if isinstance(body, dict) else None
     if 200 <= answer.status < 300 and not error:
@@ -112,7 +111,7 @@ def read_fault(answer: Response) -> ErrorBody | None:
 
 
 def _error_in(body: dict[str, Any]) -> Any:
-    """The error object, wherever the server puts it; None when there is none."""
+    """Return the error object, wherever the server puts it; None when there is none."""
     if body.get("error"):
         return body["error"]
     choices = body.get("choices")
@@ -141,12 +140,8 @@ def _from_object(error: dict[str, Any]) -> ErrorBody:
     return ErrorBody(
         words=": ".join(str(part) for part in (words or error, raw) if part),
         codes="\n".join(codes),
-        param=_top_key(param),
+        # `messages` of `messages.[0].content`; one router says "None" where it names no key.
+        param=re.split(r"[.\[]", param)[0] if isinstance(param, str) and param != "None" else "",
         metadata=metadata,
         status=int(code) if re.fullmatch(r"[45]\d\d", code) else None,
     )
-
-
-def _top_key(param: object) -> str:
-    """`messages` of `messages.[0].content`; '' when no key is named (one router says "None")."""
-    return re.split(r"[.\[]", param)[0] if isinstance(param, str) and param != "None" else ""

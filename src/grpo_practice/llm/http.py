@@ -1,9 +1,9 @@
-"""The only module that touches the HTTP libraries: one POST becomes an `Answer` or a `Broken`.
+"""The only module that uses the HTTP libraries: a POST gives a response or a connection failure.
 
 aiohttp is used because httpx's own pool loses slots when requests are cancelled and slows down
-with many connections. What httpx knows of the environment (proxies, certificates) is asked once
-for each URL; the requests then go to aiohttp directly, since building httpx's own request and
-response costs more than all the rest of a call.
+with many connections. httpx reads the environment (proxies, certificates) once for each URL; the
+requests then go to aiohttp directly, since httpx's request and response objects cost more than the
+rest of a call.
 """
 
 import codecs
@@ -11,7 +11,7 @@ import json
 import os
 import re
 import ssl
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import cache, partial
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 _EVENTS = "text/event-stream"
 _END = re.compile(rb"(?:\A|[\r\n])data: ?\[DONE\]\s*\Z")
 _TAIL = 64
-"""Bytes at the end of a stream in which its last event is looked for."""
+"""Bytes at the end of a stream that hold its last event."""
 _CHUNK = 16 * 1024
 
 BREAKS = (httpx.HTTPError, aiohttp.ClientError, OSError, ValueError)
-"""What is raised where a connection breaks; ValueError for a malformed answer, or a bad proxy."""
+"""Errors of a broken connection; ValueError for a malformed answer or a bad proxy."""
 
 
 @dataclass(frozen=True, slots=True)
-class Came:
+class OpenResponse:
     """The head of an answer, and its body as it comes."""
 
     status: int
@@ -59,19 +59,19 @@ class Came:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """The way to one URL, with all that is equal for every request to it."""
+    """The equal part of every request to one URL."""
 
     where: str
-    """The URL as it is shown."""
-    send: Callable[[bytes], AbstractAsyncContextManager[Came]]
-    """What comes back for a body."""
+    """URL as it is shown."""
+    send: Callable[[bytes], AbstractAsyncContextManager[OpenResponse]]
+    """Function that posts a body."""
 
 
 class Http:
     """The connections to one endpoint, with room for that many requests at once.
 
-    Proxies and certificates are taken from the environment, except with a `transport` of one's
-    own. There is no read timeout: the caller's deadline is over the whole request.
+    Proxies and certificates come from the environment, unless a `transport` is given. There is no
+    read timeout: the caller's deadline is over the whole request.
 
     Raises:
         ConfigError: A proxy variable or the certificate file cannot be used, or the system does
@@ -104,30 +104,30 @@ class Http:
         descriptors.take(self._connections)
 
     async def aclose(self) -> None:
-        """Nothing is open any more."""
+        """Close all connections."""
         descriptors.give(self._connections)
         self._connections = 0
         await self._client.aclose()
 
     async def post(self, url: str, content: bytes) -> tuple[Response | ConnectionFailure, bool]:
-        """Send it and read the answer to its end, secrets replaced; a streamed one put together.
+        """Send it and read the answer to its end, secrets replaced; assemble a streamed one.
 
         Returns:
-            What came back, and whether the beginning of a 2xx arrived: it may have been billed.
+            Response or failure, and whether a 2xx began to arrive, which may have been billed.
         """
-        line = self._to(url)
+        line = self._line(url)
         begun, streamed, raw = False, False, bytearray()
         lost = ConnectionFailure("cut", "the stream broke off, or is no text", line.where)
         try:
-            async with line.send(content) as came:
-                begun = 200 <= came.status < 300
-                streamed = begun and came.is_stream
-                async for chunk in came.chunks:
+            async with line.send(content) as response:
+                begun = 200 <= response.status < 300
+                streamed = begun and response.is_stream
+                async for chunk in response.chunks:
                     raw += chunk
                     if streamed and _END.search(raw, max(0, len(raw) - _TAIL)):
                         break  # some servers leave the connection open
         except BREAKS as e:
-            lost = broken(e, line.where)
+            lost = connection_failure(e, line.where)
             if not streamed:
                 return lost, begun
         body: Any
@@ -138,25 +138,27 @@ class Http:
             text, body = redactor.text(json.dumps(body)), redactor.value(body)
         else:
             text, body = read_json(bytes(raw))
-        return Response(came.status, _lowered(came.headers), text, body, line.where), begun
+        return Response(response.status, _lowered(response.headers), text, body, line.where), begun
 
-    def opened(self, url: str, content: bytes) -> AbstractAsyncContextManager[Came]:
-        """What comes back for it, its body as it comes: not read ahead, nothing in it replaced.
+    def opened(self, url: str, content: bytes) -> AbstractAsyncContextManager[OpenResponse]:
+        """Send it; the body is neither read ahead nor redacted.
 
         Raises one of `BREAKS`, also while the body is read.
         """
-        return self._to(url).send(content)
-
-    def _to(self, url: str) -> _Line:
-        return self._lines.get(url) or self._line(url)
+        return self._line(url).send(content)
 
     def _line(self, url: str) -> _Line:
-        bare, auth = _login(httpx.URL(url))
+        if url in self._lines:
+            return self._lines[url]
+        bare, auth = httpx.URL(url), None
+        if bare.userinfo:  # aiohttp takes a login in the URL or in a header, not both
+            auth = httpx.BasicAuth(bare.username, bare.password)
+            bare = bare.copy_with(userinfo=b"")
         request = self._client.build_request("POST", bare)
         if auth is not None:
             request = next(auth.auth_flow(request))
         del request.headers["content-length"]  # of this empty one
-        # the proxy for a URL: httpx decides it here, and has no public name for that
+        # httpx decides the proxy for a URL here, and has no public name for it.
         transport = self._client._transport_for_url(bare)
         if isinstance(transport, AiohttpTransport):
             if not self._own_encodings:
@@ -177,9 +179,9 @@ class Http:
 
 
 def certificates() -> ssl.SSLContext:
-    """Whom to trust, as the environment says it.
+    """Return the trusted certificates of the environment.
 
-    Read once: it takes a tenth of a second, which an event loop had better not stand still.
+    They are read once: that blocks the event loop for a tenth of a second.
 
     Raises:
         OSError: A file it names cannot be read.
@@ -195,74 +197,70 @@ def _certificates(*_: str | None) -> ssl.SSLContext:
 @asynccontextmanager
 async def _over_network(
     transport: AiohttpTransport, url: str, options: Mapping[str, Any], content: bytes
-) -> AsyncIterator[Came]:
-    """What the network answers to a POST with that content."""
+) -> AsyncIterator[OpenResponse]:
+    """Post the content over the network."""
     if not isinstance(transport.client, aiohttp.ClientSession):
         transport.client = transport.get_client()
     async with transport.client.post(url, data=content, **options) as response:
-        yield Came(response.status, response.headers, response.content.iter_chunked(_CHUNK))
+        yield OpenResponse(response.status, response.headers, response.content.iter_chunked(_CHUNK))
 
 
 @asynccontextmanager
 async def _through(
     transport: httpx.AsyncBaseTransport, request: httpx.Request, content: bytes
-) -> AsyncIterator[Came]:
-    """What a transport of one's own answers to the request with that content."""
+) -> AsyncIterator[OpenResponse]:
+    """Send the request with that content through a transport that was given."""
     whole = httpx.Request("POST", request.url, headers=request.headers, content=content)
     response = await transport.handle_async_request(whole)
     try:
         async with aclosing(cast("AsyncGenerator[bytes]", response.aiter_bytes())) as chunks:
-            yield Came(response.status_code, response.headers, chunks)
+            yield OpenResponse(response.status_code, response.headers, chunks)
     finally:
         await response.aclose()
 
 
 def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers by their names in lower case, secrets replaced."""
-    found = dict[str, str]()
+    """Return the headers by their names in lower case, secrets replaced."""
+    lowered = dict[str, str]()
     for name, value in headers.items():
         key = name.lower()
-        found[key] = f"{found[key]}, {value}" if key in found else value
-    whole = "\n".join((*found, *found.values()))
+        lowered[key] = f"{lowered[key]}, {value}" if key in lowered else value
+    whole = "\n".join((*lowered, *lowered.values()))
     if whole.isascii() and not redactor.suspects(whole):
-        return found
-    return {clean(k): redactor.text(clean(v)) for k, v in found.items()}
+        return lowered
+    return {clean(k): redactor.text(clean(v)) for k, v in lowered.items()}
 
 
 def chat_url(base_url: str, endpoint: Endpoint) -> httpx.URL:
-    """Where chat completions are asked for, with the endpoint's query added to the URL's own."""
+    """Return the URL of chat completions, with the endpoint's query added to the URL's own."""
     url = httpx.URL(base_url)
     url = url.copy_with(path=url.path.rstrip("/") + "/chat/completions")
     return url.copy_merge_params(dict(endpoint.query)) if endpoint.query else url
 
 
-def _login(url: httpx.URL) -> tuple[httpx.URL, httpx.BasicAuth | None]:
-    """The URL without its user, and what says who that is: aiohttp takes only one of them."""
-    if not url.userinfo:
-        return url, None
-    return url.copy_with(userinfo=b""), httpx.BasicAuth(url.username, url.password)
-
-
 def streamed_body(raw: bytes, choice: int | None = None) -> Any:
-    """The body that came as server-sent events; None when it was cut, or is no text.
+    """Return the body in server-sent events; None when it was cut, or is no text.
 
-    Read from its end, so it makes no difference where the network divided it. See `assemble` for
-    `choice`.
+    See `assemble` for `choice`.
     """
     try:
         text = codecs.getincrementaldecoder("utf-8")().decode(raw)  # may be cut inside a character
         whole = f"{text}\n\n".encode()  # the last event ends where the stream does
         response = httpx.Response(200, headers={"content-type": _EVENTS}, content=whole)
         events = EventSource(response).iter_sse()
-        told = ((event.event, event.data) for event in events if event.data.strip())
-        return plain(assemble(told, choice))
+        named = ((event.event, event.data) for event in events if event.data.strip())
+        return plain(assemble(named, choice))
     except (ValueError, RecursionError):
         return None
 
 
-def broken(error: Exception, where: str) -> ConnectionFailure:
-    """What one of `BREAKS` says of the way to an endpoint."""
-    causes = list(_chain(error))
+def connection_failure(error: Exception, where: str) -> ConnectionFailure:
+    """Return what one of `BREAKS` says about the connection to `where`."""
+    causes = list[BaseException]()
+    cause: BaseException | None = error
+    while cause is not None:
+        causes.append(cause)
+        cause = cause.__cause__
     text = redactor.text(f"{type(causes[-1]).__name__}: {error}")
     if any(_is_tls(e) for e in causes):
         return ConnectionFailure("tls", text, where)
@@ -275,15 +273,7 @@ def broken(error: Exception, where: str) -> ConnectionFailure:
     return ConnectionFailure("cut", text, where)
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and what it was raised from, outermost first."""
-    step: BaseException | None = error
-    while step is not None:
-        yield step
-        step = step.__cause__
-
-
 def _is_tls(error: BaseException) -> bool:
-    """True for a certificate or protocol error, not for a connection cut in the handshake."""
+    """Return True for a certificate or protocol error, False for a cut during the handshake."""
     lost = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
     return isinstance(error, ssl.SSLError) and not isinstance(error, lost)

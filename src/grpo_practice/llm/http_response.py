@@ -1,4 +1,4 @@
-"""What came back from an endpoint, as values: an HTTP answer, or the way the connection broke."""
+"""An endpoint's answer as a value: an HTTP response, or how the connection failed."""
 
 import json
 import math
@@ -12,7 +12,7 @@ from grpo_practice.redact import redactor
 from grpo_practice.text import brief
 
 SHOWN_CHARS = 200
-"""How much of a foreign text an error message shows."""
+"""Characters of a foreign text that an error message shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,9 @@ class Response:
     """Names in lower case."""
     text: str
     body: Any
-    """The decoded JSON; None when it is not JSON in UTF-8."""
+    """Decoded JSON; None when it is not JSON in UTF-8."""
     url: str
-    """Where it came from, without user info and query."""
+    """URL that answered, without user info and query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +51,14 @@ def _within_json(text: str) -> float:
 
 _JSON = json.JSONDecoder(parse_float=_within_json, parse_constant=_within_json)
 _DEEP = 300
-"""Fewer brackets than this nest in no way that a walk over the value could not follow."""
+"""Number of brackets below which no nesting exceeds the stack of a recursive walk."""
 
 
 def read_json(raw: bytes) -> tuple[str, Any]:
-    r"""The text, and the JSON value in it as `decode` has it; secrets replaced in both.
+    r"""Return the text and the JSON value in it (see `decode`), secrets replaced in both.
 
-    A value whose text shows that there is nothing to replace is not walked through: UTF-8 without
-    `\u` spells no lone surrogate, and every string of it stands there letter by letter.
+    A value is walked only where its text shows that there may be something to replace: without
+    `\u` it spells no lone surrogate, and every string stands in it letter by letter.
     """
     try:
         text = raw.decode()
@@ -71,10 +71,7 @@ def read_json(raw: bytes) -> tuple[str, Any]:
 
 
 def decode(raw: bytes) -> Any:
-    """The JSON value in `raw`, as `plain`; None when there is none.
-
-    Strict: UTF-8 without a byte-order mark.
-    """
+    """Return the JSON value as `plain`; None unless it is UTF-8 without a byte-order mark."""
     try:
         return plain(json.loads(raw.decode()))
     except (ValueError, RecursionError):
@@ -82,10 +79,9 @@ def decode(raw: bytes) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """The decoded JSON with lone surrogates replaced, and numbers beyond JSON's as null.
+    """Return the decoded JSON with lone surrogates replaced, and NaN and infinities as null.
 
-    NaN and infinities, which servers write among log-probabilities, have no canonical form and
-    so could not be stored.
+    Servers write those among log-probabilities; they have no canonical form to be stored in.
 
     Raises:
         ValueError: One of them stands where the message's text should.
@@ -108,5 +104,5 @@ def _finite(value: Any, key: str = "") -> Any:
 
 
 def shown(text: str) -> str:
-    """The beginning of the endpoint's own words, in one line, nothing in it hidden."""
+    """Return the beginning of the endpoint's own words, in one line, nothing in it hidden."""
     return brief(text, SHOWN_CHARS)

@@ -1,4 +1,4 @@
-"""Puts the ledger behind every model call: looked up first, committed before it is used."""
+"""Model calls behind the ledger: looked up first, committed before they are used."""
 
 import itertools
 from collections import defaultdict
@@ -15,7 +15,7 @@ from grpo_practice.events import CallFinished, CallStarted, Emit, span
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """How one role asks: which model, with which settings, through which endpoint."""
+    """A model of one role, with its settings and its endpoint."""
 
     name: str
     params: Mapping[str, Any]
@@ -30,15 +30,15 @@ def ledgered(model: Model, ledger: Ledger, emit: Emit) -> Callable[[Scope], "Led
 
 
 Mark = Callable[[bytes, Message], bytes]
-"""From the mark before a message, b"" at first, to that after it: equal for equal conversations."""
+"""Function from the mark before a message (first b"") to the one after: equal for equal ones."""
 
 
 class Play:
-    """What is known of one play of a scope: how often what was asked, and what continues what.
+    """Requests of one play of a scope: how often each was made, and which continues which.
 
     Args:
-        mark: What tells that a request continues an answered one; by default the chain of its
-            hash, so that settings, tools and every message have to be the same.
+        mark: Decides which answered request another continues; by default the hash chain, so that
+            settings, tools and every message have to be the same.
     """
 
     __slots__ = ("_asked", "_placed", "depth", "mark", "states", "turns")
@@ -48,14 +48,14 @@ class Play:
         self._asked = defaultdict[bytes, set[int]](set)
         self._placed = 0
         self.states = dict[bytes, tuple[int, int]]()
-        """Mark after a call's reply → (call_id, how many messages that is)."""
+        """Mark after a call's reply → (call_id, number of messages until then)."""
         self.turns = list[Turn]()
-        """The model calls that were answered."""
+        """Answered model calls."""
         self.depth = 0
-        """The `turn` of a model call made now: those made at once have the same."""
+        """`turn` of a model call made now; calls made at once share it."""
 
     def place(self, request_hash: bytes) -> tuple[int, int]:
-        """`nth` of a request that is made now, the smallest not taken; and how many came before."""
+        """Return the smallest free `nth` of this request, and how many requests came before."""
         taken, before = self._asked[request_hash], self._placed
         nth = next(n for n in itertools.count() if n not in taken)
         taken.add(nth)
@@ -63,11 +63,11 @@ class Play:
         return nth, before
 
     def free(self, request_hash: bytes, nth: int) -> None:
-        """The request was not answered; asked again, it is the same one."""
+        """Release the `nth` of an unanswered request: made again, it is the same one."""
         self._asked[request_hash].discard(nth)
 
     def answered(self, turn: Turn, state: bytes, messages: int) -> None:
-        """The call was answered; a request that begins with all of it continues it."""
+        """Note an answered call, which a request that begins with all of it continues."""
         self.states[state] = (turn.call_id, messages)
         self.turns.append(turn)
         self.depth = max(self.depth, turn.order[0] + 1)
@@ -83,7 +83,7 @@ class AgentChat(Chat, Protocol):
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """Its configured settings by canonical name, the seed left out."""
+        """Configured settings by canonical name, the seed left out."""
         ...
 
     def with_model(self, name: str, params: Mapping[str, Any], play: Play) -> Chat:
@@ -92,7 +92,7 @@ class AgentChat(Chat, Protocol):
 
 
 class Head:
-    """`{model, params, tools}` in canonical JSON; all of it but seed and tools is spelt once."""
+    """`{model, params, tools}` in canonical JSON; all but seed and tools is encoded once."""
 
     __slots__ = ("_after", "_before", "_stored")
 
@@ -105,11 +105,11 @@ class Head:
         self._stored = start + b"," * bool(before and after) + after + b"}"
 
     def hashed(self, seed: int, tools: Sequence[Mapping[str, Any]]) -> bytes:
-        """With the seed among the params."""
+        """Return it with the seed among the params."""
         return b'%b"seed":%d%b%b}' % (self._before, seed, self._after, self._tools(tools))
 
     def stored(self, tools: Sequence[Mapping[str, Any]]) -> bytes:
-        """Without the seed, so that it is stored once for a stage."""
+        """Return it without the seed, so that it is stored once for a stage."""
         return self._stored + self._tools(tools) + b"}"
 
     def _tools(self, tools: Sequence[Mapping[str, Any]]) -> bytes:
@@ -124,7 +124,7 @@ class LedgeredChat:
     def __init__(
         self, model: Model, head: Head, ledger: Ledger, emit: Emit, scope: Scope, play: Play
     ) -> None:
-        """`head` is the model's; `play` may be shared with others that are asked in it."""
+        """Ask with the model's `head`; `play` may be shared with other chats."""
         self._model, self._head, self._ledger, self._emit = model, head, ledger, emit
         self.scope, self.play = scope, play
 
@@ -135,7 +135,7 @@ class LedgeredChat:
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """Its settings, the seed left out."""
+        """Settings of the model, the seed left out."""
         return self._model.params
 
     async def __call__(
@@ -146,7 +146,7 @@ class LedgeredChat:
         r: int = 0,
         limit_s: float | None = None,
     ) -> Reply:
-        """The stored reply, or a new one that is committed. See `calls.Chat`."""
+        """Return the stored reply, or a new one that is committed."""
         seed = self.scope.seed(r)
         try:
             spelt = [canon(message) for message in messages]
@@ -209,7 +209,7 @@ class LedgeredChat:
             raise
 
     def _continues(self, states: Sequence[bytes]) -> tuple[int | None, int]:
-        """The call whose conversation goes on here, and how many messages it covers."""
+        """Return the call whose conversation goes on here, and how many messages it covers."""
         for state in reversed(states):
             if state in self.play.states:
                 return self.play.states[state]

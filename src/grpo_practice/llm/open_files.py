@@ -1,21 +1,21 @@
-"""How many files this process may have open: each connection is one."""
+"""The limit of files that this process may have open: each connection is one."""
 
 import resource
 
 from grpo_practice.errors import ConfigError
 
 OTHERS = 256
-"""Files that are no connections to an endpoint: the database, workers, what is read and written."""
+"""Files besides connections to endpoints: the database, workers, what is read and written."""
 
 
 class Descriptors:
-    """Raises the system's soft limit to what the connections taken here need."""
+    """The system's soft limit, raised to what the connections taken here need."""
 
     def __init__(self) -> None:
         self._taken = 0
 
     def take(self, connections: int) -> None:
-        """So many more connections may be open.
+        """Allow so many more connections to be open.
 
         Raises:
             ConfigError: The system does not let this process have that many.
@@ -34,9 +34,9 @@ class Descriptors:
         self._taken += connections
 
     def give(self, connections: int) -> None:
-        """So many are closed for good."""
+        """Take back so many connections that are closed for good."""
         self._taken -= connections
 
 
 descriptors = Descriptors()
-"""The process's own."""
+"""Limit of this process."""

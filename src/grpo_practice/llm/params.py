@@ -1,7 +1,4 @@
-"""A config's `model_settings`, divided into what can change an answer and what cannot.
-
-Only the first part is hashed.
-"""
+"""A config's `model_settings`: params that can change an answer and are hashed, and the rest."""
 
 import math
 from collections.abc import Mapping
@@ -20,7 +17,7 @@ _UNHASHED = frozenset(
 _IGNORED = frozenset(
     {"include_usage", "stream", "stream_options", "truncation", "response_include"}
 )
-"""About streaming, or another API: they are no part of what is asked."""
+"""Keys about streaming or another API, which are no part of a request."""
 _RESERVED: Mapping[str, str] = {
     "model": "set `model` beside it instead",
     "messages": "the messages come from the agent",
@@ -32,18 +29,18 @@ _RESERVED: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """What goes with a request, or bounds it, without changing its answer."""
+    """Settings that go with a request, or bound it, without changing its answer."""
 
     headers: Mapping[str, str]
     query: Mapping[str, str]
     unhashed: Mapping[str, Any]
     """Body keys that are not hashed."""
     timeout_s: float | None
-    """Total deadline of one try; None means the default."""
+    """Deadline of one whole try; None means the default."""
 
 
 def canonical_params(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Wire]:
-    """The params of every request made with these settings, and what goes beside them.
+    """Return the params of every request made with these settings, and what goes beside them.
 
     Params have one name and one type each: `max_completion_tokens` becomes `max_tokens`,
     `reasoning.effort` becomes `reasoning_effort`, sampling numbers are floats, null is absent.
@@ -69,7 +66,7 @@ def canonical_params(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Wire]
 
 
 def _body(settings: dict[str, Any]) -> tuple[dict[str, Any], float | None]:
-    """The body's keys under the names the wire has, and the deadline."""
+    """Return the body's keys by their names on the wire, and the deadline."""
     body: dict[str, Any] = {}
     extra_body, extra_args = (_mapping(settings, key) for key in ("extra_body", "extra_args"))
     for key, value in settings.items():

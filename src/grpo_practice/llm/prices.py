@@ -1,6 +1,6 @@
-"""Cost of a call: by the user's own prices, else by a published list, else it is unknown.
+"""Cost of a call by the user's own prices, else by a published list, else unknown.
 
-The list also says how much a model takes.
+The list also has the context windows of models.
 """
 
 import re
@@ -17,22 +17,22 @@ from grpo_practice.config.schema.runs import ModelPrice
 
 MILLION = Decimal(1_000_000)
 _DATED = re.compile(r"[-@:]?(\d{4}-\d{2}-\d{2}|\d{4}|\d{6}|\d{8}|latest)")
-"""What may stand behind a listed name without making it another model."""
+"""Ending of a listed name that does not make it another model."""
 _UNSOLD = re.compile(r"[^.]*|[\d.]+|.*:.*")
-"""Hosts that no list can name: `localhost`, a name without a dot, an address."""
+"""Hosts that no list names: `localhost`, a name without a dot, an address."""
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What one model costs at one endpoint."""
+    """The price of one model at one endpoint."""
 
     source: str
-    """The list it is from: `config`, `simulated`, `genai-prices 0.2.3`."""
+    """List it is from: `config`, `simulated`, `genai-prices 0.2.3`."""
     usd: Callable[[Usage], Decimal | None]
-    """Dollars of a usage whose tokens in and out are known."""
+    """Function to the dollars of a usage whose tokens in and out are known."""
 
     def cost_micro(self, usage: Usage) -> int | None:
-        """Micro-dollars, rounded up; None when the tokens are not known."""
+        """Return the micro-dollars, rounded up; None when the tokens are not known."""
         if usage.tokens_in is None or usage.tokens_out is None:
             return None
         usd = self.usd(usage)
@@ -40,11 +40,11 @@ class Price:
 
 
 FREE = Price("simulated", lambda _: Decimal(0))
-"""The simulated endpoint inside the program: nobody is paid."""
+"""Price of the simulated endpoint inside the program."""
 
 
 class Prices:
-    """Finds the price of a model.
+    """The prices of models.
 
     The user's own prices count first, by the model's name as the config has it. The published
     list counts for a model that it has under this very name (or with a date behind it) at the
@@ -56,36 +56,37 @@ class Prices:
         self._own = own
         self._known = dict[tuple[str, str], Price | None]()
 
-    def of(self, model: str, url: str, *, simulated: bool = False) -> Price | None:
-        """The price of a model at a URL; None when it is unknown, which is not the same as 0."""
+    def find(self, model: str, url: str, *, simulated: bool = False) -> Price | None:
+        """Return the price of a model at a URL; None when unknown, which is not the same as 0."""
         if model in self._own:
-            return Price("config", _by(self._own[model]))
+            return Price("config", _own_usd(self._own[model]))
         if simulated:
             return FREE
         if (model, url) not in self._known:
-            self._known[model, url] = _listed(model.lower(), url)
+            self._known[model, url] = _listed_price(model.lower(), url)
         return self._known[model, url]
 
 
 def unpriced(model: str, url: str) -> None:
-    """No price: what a client without a price list is given."""
+    """Return no price: for clients without a price list."""
 
 
 def priced(reply: Reply, price: Price | None) -> Reply:
-    """The reply with its cost, where the price and the tokens are known."""
+    """Return the reply with its cost, where the price and the tokens are known."""
     cost = price.cost_micro(reply.usage) if price else None
     if price is None or cost is None:
         return reply
     return replace(reply, usage=replace(reply.usage, cost_micro=cost), price=price.source)
 
 
-def _by(price: ModelPrice) -> Callable[[Usage], Decimal]:
-    """Cached tokens are part of those in, reasoning tokens part of those out."""
+def _own_usd(price: ModelPrice) -> Callable[[Usage], Decimal]:
+    """Return the function from a usage to dollars by the user's own price."""
     per_in, per_out = Decimal(str(price.input)), Decimal(str(price.output))
     per_cached = per_in if price.cached_input is None else Decimal(str(price.cached_input))
     per_reasoning = per_out if price.reasoning is None else Decimal(str(price.reasoning))
 
     def usd(usage: Usage) -> Decimal:
+        # Cached tokens are part of those in, reasoning tokens part of those out.
         in_, out = usage.tokens_in or 0, usage.tokens_out or 0
         cached = min(usage.tokens_cached or 0, in_)
         reasoning = min(usage.tokens_reasoning or 0, out)
@@ -100,19 +101,18 @@ def context_window(model: str, url: str) -> int | None:
 
     The list counts as it does for prices: for this model under this name at its provider's address.
     """
-    found = _in_list(model.lower(), url)
-    return found[1].context_window if found else None
+    listed = _in_list(model.lower(), url)
+    return listed[1].context_window if listed else None
 
 
-def _listed(model: str, url: str) -> Price | None:
-    """Return the price in the installed list."""
-    found = _in_list(model, url)
-    if found is None:
+def _listed_price(model: str, url: str) -> Price | None:
+    listed = _in_list(model, url)
+    if listed is None:
         return None
 
     import genai_prices
 
-    return Price(f"genai-prices {genai_prices.__version__}", partial(_calculated, *found))
+    return Price(f"genai-prices {genai_prices.__version__}", partial(_listed_usd, *listed))
 
 
 def _in_list(model: str, url: str) -> tuple[Any, Any] | None:
@@ -126,44 +126,41 @@ def _in_list(model: str, url: str) -> tuple[Any, Any] | None:
     address = f"{parts.scheme}://{parts.hostname}{parts.path}"
     for provider in get_snapshot().providers:
         at = re.match(provider.api_pattern, address)
-        if at is None or not _ends_a_name(address, at.end()):
+        # A match may end inside a host's name: `api.x.com` is not `api.x.com.evil.net`.
+        rest = address[at.end() :] if at else ""
+        if at is None or not (rest[:1] in ("", "/", ":") or at[0].endswith((".", "/"))):
             continue
-        found = provider.find_model(model)
-        if found is not None and _is_named(found, model):
-            return provider, found
+        listed = provider.find_model(model)
+        if listed is not None and _is_named(listed, model):
+            return provider, listed
     return None
 
 
-def _ends_a_name(address: str, end: int) -> bool:
-    """True unless the match ends inside a host's name: `api.x.com` is not `api.x.com.evil.net`."""
-    return end >= len(address) or address[end] in "/:" or address[end - 1] in "./"
-
-
-def _is_named(found: Any, model: str) -> bool:
-    """True when the list means this model, rather than all whose names look like it."""
-    if model == found.id or _spelt(found.match, model):
+def _is_named(listed: Any, model: str) -> bool:
+    """Return True when the list means this model, rather than all whose names look like it."""
+    if model == listed.id or _is_spelt_out(listed.match, model):
         return True
-    return model.startswith(found.id) and bool(_DATED.fullmatch(model[len(found.id) :]))
+    return model.startswith(listed.id) and bool(_DATED.fullmatch(model[len(listed.id) :]))
 
 
-def _spelt(clause: Any, model: str) -> bool:
-    """True when a clause of the list has the name in full."""
+def _is_spelt_out(clause: Any, model: str) -> bool:
+    """Return True when a clause of the list has the name in full."""
     if (parts := getattr(clause, "or_", None)) is not None:
-        return any(_spelt(part, model) for part in parts)
+        return any(_is_spelt_out(part, model) for part in parts)
     return bool(getattr(clause, "equals", None) == model)
 
 
-def _calculated(provider: Any, found: Any, usage: Usage) -> Decimal | None:
-    """Dollars by the list as it is now; None when it has no price for tokens in or out."""
+def _listed_usd(provider: Any, listed: Any, usage: Usage) -> Decimal | None:
+    """Return dollars by the list as it is now; None when it lacks a price for tokens in or out."""
     from genai_prices import Usage as Counted
 
     now = datetime.now(UTC)
-    prices = found.get_prices(now)
+    prices = listed.get_prices(now)
     if prices.input_mtok is None or prices.output_mtok is None:
         return None
     cached = min(usage.tokens_cached or 0, usage.tokens_in or 0)
     counted = Counted(
         input_tokens=usage.tokens_in, output_tokens=usage.tokens_out, cache_read_tokens=cached
     )
-    total: Decimal = found.calc_price(counted, provider, genai_request_timestamp=now).total_price
+    total: Decimal = listed.calc_price(counted, provider, genai_request_timestamp=now).total_price
     return total

@@ -1,4 +1,4 @@
-"""A completion's body, as a `Reply`."""
+"""A completion's body, read into a `Reply`."""
 
 from typing import Any
 
@@ -7,20 +7,20 @@ from grpo_practice.llm.endpoint import host
 from grpo_practice.llm.http_response import Response
 
 MOST_TOKENS = 10**9
-"""A count of one reply beyond this is no count; sums of such would not fit the database either."""
+"""Limit of a plausible count; sums of larger ones would not fit the database either."""
 
 
 def read_reply(answer: Response, *, asked: str, tries: int, seconds: float) -> Reply:
-    """The reply in an answer that `taxonomy.decide` found to hold one.
+    """Return the reply in an answer for which `retry_policy.decide` returned None.
 
-    The message is kept with all its keys; one without a role gets `assistant`, since it could
-    not be sent back otherwise.
+    The message keeps all its keys; one without a role gets `assistant`, as it could not be sent
+    back otherwise.
 
     Args:
         answer: The answer.
-        asked: The model that was asked, for a body that does not name one.
-        tries: How often the request was sent.
-        seconds: Of the try that was answered.
+        asked: Model of the request, for a body that does not name one.
+        tries: Number of times the request was sent.
+        seconds: Duration of the try that was answered.
     """
     choice = answer.body["choices"][0]
     finish, model = choice.get("finish_reason"), answer.body.get("model")
@@ -35,9 +35,10 @@ def read_reply(answer: Response, *, asked: str, tries: int, seconds: float) -> R
 
 
 def read_usage(usage: Any) -> Usage:
-    """The tokens it counts. What is absent or no count is unknown; so is an all-zero usage.
+    """Return its token counts.
 
-    So is a part that is more than its whole: more tokens cached than read, or reasoned than said.
+    A count is unknown where it is absent or no count, where all are zero, and where a part is more
+    than its whole: more tokens cached than read, or reasoned than written.
     """
     if not isinstance(usage, dict):
         return Usage()

@@ -1,26 +1,29 @@
 """The body of a request, as one endpoint takes it."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from grpo_practice.calls import Request
+from grpo_practice.canonical import clean_json
 from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.retry_policy import Adapt
 
-_NEED_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})
+NEED_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})
 """Settings that endpoints refuse in a request without tools."""
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 class Bodies:
-    """Writes the bodies for an endpoint, and remembers what its models do not take."""
+    """The bodies of requests to an endpoint, adapted to what its models do not take."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._adapted: dict[tuple[str, str], str | None] = {}
         """(model, setting) → the name it is sent under; None when it is left out."""
 
-    def of(self, request: Request) -> dict[str, Any]:
-        """The request as this endpoint takes it."""
+    def body(self, request: Request) -> dict[str, Any]:
+        """Return the request as this endpoint takes it."""
         body: dict[str, Any] = {"model": request.model, "messages": request.messages}
         if request.tools:
             body["tools"] = list(request.tools)
@@ -31,13 +34,13 @@ class Bodies:
         return body | dict(self._endpoint.unhashed)
 
     def adapt(self, model: str, change: Adapt) -> bool:
-        """From now on it is sent so; False when that is not new."""
+        """Apply the change from now on; return False when that is not new."""
         known = (model, change.name) in self._adapted  # by a request that was in flight meanwhile
         self._adapted.setdefault((model, change.name), change.to)
         return not known
 
     def _settings(self, request: Request) -> Mapping[str, Any]:
-        skipped = set() if request.tools else set(_NEED_TOOLS)
+        skipped = set() if request.tools else set(NEED_TOOLS)
         if not self._endpoint.send_seed:
             skipped.add("seed")
         settings = {k: v for k, v in request.params.items() if k not in skipped}
@@ -46,3 +49,11 @@ class Bodies:
             if self._endpoint.stream_usage:
                 settings["stream_options"] = {"include_usage": True}
         return settings
+
+
+def encode_body(body: Mapping[str, Any]) -> bytes:
+    """Return the body as JSON in UTF-8, lone surrogates replaced."""
+    try:
+        return _JSON.encode(body).encode()
+    except UnicodeEncodeError:
+        return _JSON.encode(clean_json(body)).encode()

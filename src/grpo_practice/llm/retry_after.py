@@ -1,11 +1,11 @@
-"""How long an endpoint asks us to wait, read from headers that may say anything."""
+"""The wait that an endpoint asks for, read from headers that may say anything."""
 
 import re
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
 LONGEST_WAIT_S = 120.0
-"""Longer waits are not slept through: the request fails and says what was asked."""
+"""Longest wait that is slept through; a request that is to wait longer fails and says so."""
 _ABSURD_S = 366 * 86_400.0
 
 _UNITS_S = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
@@ -15,29 +15,29 @@ _NUMBER = re.compile(r"\d{1,20}(?:\.\d{0,20})?")
 
 
 def asked_wait_s(headers: Mapping[str, str], status: int, now: float) -> float | None:
-    """Seconds the answer asks us to wait; None when it does not say, or says nonsense.
+    """Return the seconds that the answer asks us to wait; None where it does not, or not sensibly.
 
-    `Retry-After-ms` goes before `Retry-After`, and that before the larger of
+    `Retry-After-ms` goes before `Retry-After`, and that before the largest of
     `x-ratelimit-reset-*`. Those count only with a 429 (they come with every answer), and for at
     most `LONGEST_WAIT_S`: they say when all is free again, and part of it is free before. Zero,
-    negative and past times, and waits of more than a year, are nonsense.
+    negative and past times, and waits of more than a year, are ignored.
 
     Args:
         headers: Names in lower case.
-        status: The HTTP status they came with.
-        now: The current time in seconds since the epoch.
+        status: HTTP status that they came with.
+        now: Seconds since the epoch.
     """
     ms = _number(headers.get("retry-after-ms", ""))
-    found = [
+    waits = [
         None if ms is None else ms / 1000,
         _retry_after_s(headers.get("retry-after", ""), now),
         _reset_s(headers) if status == 429 else None,
     ]
-    return next((s for s in found if s is not None and 0 < s < _ABSURD_S), None)
+    return next((s for s in waits if s is not None and 0 < s < _ABSURD_S), None)
 
 
 def in_words(seconds: float) -> str:
-    """`24 h`, `5 min` or `90 s`: the largest unit that loses nothing worth knowing."""
+    """Format a wait as `24 h`, `5 min` or `90 s`."""
     if seconds >= 7_200:
         return f"{seconds / 3_600:.0f} h"
     return f"{seconds / 60:.0f} min" if seconds >= 180 else f"{seconds:.0f} s"
@@ -60,8 +60,8 @@ def _retry_after_s(text: str, now: float) -> float | None:
 
 def _reset_s(headers: Mapping[str, str]) -> float | None:
     waits = [_duration_s(v) for k, v in headers.items() if k.startswith("x-ratelimit-reset-")]
-    found = [min(s, LONGEST_WAIT_S) for s in waits if s is not None and s < _ABSURD_S]
-    return max(found, default=None)
+    sensible = (min(s, LONGEST_WAIT_S) for s in waits if s is not None and s < _ABSURD_S)
+    return max(sensible, default=None)
 
 
 def _duration_s(text: str) -> float | None:

@@ -1,7 +1,7 @@
-"""What each thing an endpoint can do leads to: the one table behind every retry and every error.
+"""The one table behind every retry and every error: what each answer of an endpoint leads to.
 
-`decide` takes an HTTP answer, `decide_broken` a connection that broke. The first row of `ROWS`
-that applies to an error answer is the one that counts.
+`decide` takes an HTTP answer, `decide_broken` a failed connection. The first row of `ROWS` that
+applies to an error answer counts.
 """
 
 import time
@@ -17,7 +17,7 @@ from grpo_practice.errors import (
     is_transient,
 )
 from grpo_practice.llm.endpoint import proxy_of
-from grpo_practice.llm.error_body import ErrorBody, read_fault
+from grpo_practice.llm.error_body import ErrorBody, read_error
 from grpo_practice.llm.http_response import ConnectionFailure, Response, shown
 from grpo_practice.llm.retry_after import LONGEST_WAIT_S, asked_wait_s, in_words
 
@@ -27,7 +27,7 @@ ADAPTABLE: Mapping[str, str | None] = {
     "temperature": None,
     "stream_options": None,
 }
-"""Body keys an endpoint may refuse, and the name each is sent under instead; None: left out."""
+"""Body key that an endpoint may refuse → name it is sent under instead; None: left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class Retry:
 
     error: EndpointError | EndpointRefusedError
     after_s: float | None = None
-    """What the endpoint asks for; None means our own backoff."""
+    """Wait that the endpoint asks for; None means our own backoff."""
     once: bool = False
-    """True when a second answer like this one is final."""
+    """Whether a second answer like this one is final."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Fail:
 
     error: EndpointError | EndpointRefusedError
     after_s: float | None = None
-    """What the endpoint asks for, where that is longer than anyone would wait."""
+    """Wait that the endpoint asks for, where it is too long to sleep through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,25 +63,25 @@ RetryDecision = Retry | Fail | Adapt
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An error answer and what one must know to judge it."""
+    """An error answer, with what is needed to judge it."""
 
     answer: Response
     fault: ErrorBody
     status: int
-    """The answer's; for an error inside a 200, the one the body claims, else 500."""
+    """Status of the answer; for an error inside a 200, the one the body claims, else 500."""
     sent: Mapping[str, Any]
-    """The body that was sent."""
+    """Body that was sent."""
     key_name: str
-    """Where the API key comes from."""
+    """Environment variable or config key of the API key."""
 
     @property
     def unsupported(self) -> list[str]:
-        """The settings in the body that the endpoint says it does not take."""
+        """Settings in the body that the endpoint says it does not take."""
         settings = self.sent.keys() - {"model", "messages"}
         return [n for n in settings if self.fault.blames(n)] if self.fault.unsupported else []
 
     def refused(self, what: str, hint: str | None = None) -> Fail:
-        """End the run."""
+        """Return the decision that ends the run."""
         return Fail(EndpointRefusedError(f"{self.answer.url} {what}: {self.said}", hint=hint))
 
     @property
@@ -89,34 +89,35 @@ class Case:
         """The endpoint's own words, safe to print."""
         return f"HTTP {self.answer.status}, {shown(self.fault.words) or 'no message'}"
 
-    @property
-    def error(self) -> EndpointError:
-        """The error of this one request."""
-        return EndpointError(f"{self.answer.url}: {self.said}", status=self.status)
+    def failed(self, kind: type[EndpointError]) -> Fail:
+        """Return the decision that fails this one request."""
+        return Fail(kind(f"{self.answer.url}: {self.said}", status=self.status))
 
 
 def decide(answer: Response, sent: Mapping[str, Any], key_name: str) -> RetryDecision | None:
-    """What an HTTP answer leads to; None when it is a completion with a message in it.
+    """Decide what an HTTP answer leads to; None for a completion with a message in it.
 
     Args:
-        answer: The answer, secrets already replaced.
-        sent: The body that was sent.
-        key_name: The environment variable or config key the API key comes from.
+        answer: Answer, secrets already replaced.
+        sent: Body that was sent.
+        key_name: Environment variable or config key of the API key.
     """
-    fault = read_fault(answer)
+    fault = read_error(answer)
     if fault is None:
         return _unusable(answer)
-    status = answer.status if answer.status >= 300 else fault.status or _status_of(fault)
+    status = answer.status
+    if status < 300:  # what an error inside a 200 would have had
+        status = fault.status or (429 if "rate_limit" in fault.codes else 500)
     case = Case(answer, fault, status, sent, key_name)
     decision = next(outcome(case) for applies, outcome in ROWS if applies(case))
-    return _as_told(decision, answer.headers.get("x-should-retry", ""))
+    return _overruled(decision, answer.headers.get("x-should-retry", ""))
 
 
 def decide_broken(broken: ConnectionFailure, *, answered: bool) -> Retry | Fail:
-    """What a broken connection leads to.
+    """Decide what a failed connection leads to.
 
     Args:
-        broken: How it broke.
+        broken: Kind of failure.
         answered: True when this endpoint has ever answered anything.
     """
     said = f"{broken.url}: {shown(broken.text)}"
@@ -146,7 +147,7 @@ def decide_broken(broken: ConnectionFailure, *, answered: bool) -> Retry | Fail:
 
 
 def _unusable(answer: Response) -> Retry | None:
-    """Why a 2xx without an error in it cannot be used, if so."""
+    """Return the retry of a 2xx that cannot be used; None for one that can."""
     where = answer.url
     body = answer.body
     if body is None and (
@@ -174,13 +175,8 @@ def _no_api(answer: Response) -> EndpointRefusedError:
     )
 
 
-def _status_of(fault: ErrorBody) -> int:
-    """The status an error inside a 200 would have had."""
-    return 429 if "rate_limit" in fault.codes else 500
-
-
-def _as_told(decision: RetryDecision, should_retry: str) -> RetryDecision:
-    """The decision, unless the endpoint says itself whether to retry."""
+def _overruled(decision: RetryDecision, should_retry: str) -> RetryDecision:
+    """Return the decision, unless the endpoint says itself whether to retry."""
     if should_retry == "true" and isinstance(decision, Fail):
         return Retry(decision.error)
     if should_retry == "false" and isinstance(decision, Retry):
@@ -191,7 +187,7 @@ def _as_told(decision: RetryDecision, should_retry: str) -> RetryDecision:
 def _later(case: Case) -> Retry | Fail:
     after_s = asked_wait_s(case.answer.headers, case.status, time.time())
     if after_s is None or after_s <= LONGEST_WAIT_S:
-        return Retry(case.error, after_s)
+        return Retry(case.failed(EndpointError).error, after_s)
     wait = in_words(after_s)
     return Fail(
         EndpointError(
@@ -202,25 +198,10 @@ def _later(case: Case) -> Retry | Fail:
 
 
 def _too_large(case: Case) -> bool:
-    """True when the request does not fit; a limit on tokens per minute is not about the model."""
+    """Return True when the request is too long for the model, not for a limit per minute."""
     if case.status in (413, 429) and "rate_limit" in case.fault.codes:
         return False
     return case.status == 413 or (case.status != 429 and case.fault.overflow)
-
-
-def _overflow(case: Case) -> Fail:
-    return Fail(ContextOverflowError(f"{case.answer.url}: {case.said}", status=case.status))
-
-
-def _filtered(case: Case) -> Fail:
-    return Fail(ContentFilterError(f"{case.answer.url}: {case.said}", status=case.status))
-
-
-def _no_credit(case: Case) -> Fail:
-    return case.refused(
-        "says there is no credit or quota left",
-        "top up the account or raise its limit, then run the same command again",
-    )
 
 
 def _bad_key(case: Case) -> Fail:
@@ -241,32 +222,36 @@ def _bad_parameter(case: Case) -> Adapt | Fail:
     return case.refused("does not take a setting", "change it under model_settings")
 
 
-def _no_model(case: Case) -> Fail:
-    return case.refused(
-        f"does not know the model {case.sent.get('model')!r}",
-        "check `model`; GET /models lists the names this endpoint has",
-    )
-
-
-def _no_such_path(case: Case) -> Fail:
-    return case.refused(
-        "is not a chat endpoint",
-        "check base_url (it usually ends in /v1) and `model`; GET /models lists the models",
-    )
-
-
 ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], RetryDecision]], ...] = (
     (lambda c: c.status == 402 and "retry-after" in c.answer.headers, _later),
-    (lambda c: c.status == 402 or c.fault.billing, _no_credit),
-    (lambda c: c.fault.moderated, _filtered),
+    (
+        lambda c: c.status == 402 or c.fault.billing,
+        lambda c: c.refused(
+            "says there is no credit or quota left",
+            "top up the account or raise its limit, then run the same command again",
+        ),
+    ),
+    (lambda c: c.fault.moderated, lambda c: c.failed(ContentFilterError)),
     (lambda c: c.status in (401, 403), _bad_key),
     (lambda c: c.status == 407, _proxy_login),
-    (_too_large, _overflow),
-    (lambda c: c.status in (400, 404) and c.fault.no_model, _no_model),
+    (_too_large, lambda c: c.failed(ContextOverflowError)),
+    (
+        lambda c: c.status in (400, 404) and c.fault.no_model,
+        lambda c: c.refused(
+            f"does not know the model {c.sent.get('model')!r}",
+            "check `model`; GET /models lists the names this endpoint has",
+        ),
+    ),
     (lambda c: c.status in (400, 422) and bool(c.unsupported), _bad_parameter),
-    (lambda c: c.status in (404, 405), _no_such_path),
+    (
+        lambda c: c.status in (404, 405),
+        lambda c: c.refused(
+            "is not a chat endpoint",
+            "check base_url (it usually ends in /v1) and `model`; GET /models lists the models",
+        ),
+    ),
     (lambda c: is_transient(c.status), _later),
     (lambda c: c.status < 400, lambda c: Retry(_no_api(c.answer), once=True)),
-    (lambda _: True, lambda c: Fail(c.error)),
+    (lambda _: True, lambda c: c.failed(EndpointError)),
 )
-"""(applies, outcome), in the order they are asked; the last one always applies."""
+"""(applies, outcome), in the order in which they are asked; the last one always applies."""

@@ -8,17 +8,18 @@ from typing import Any
 import httpx
 from typing_extensions import override
 
-from grpo_practice.sim import DEFAULT, MODEL, World, answer
+from grpo_practice import sim
+from grpo_practice.sim import DEFAULT, MODEL, World
 
-Answered = tuple[int, dict[str, Any]]
-"""An HTTP status and the JSON that goes with it."""
+StatusAndBody = tuple[int, dict[str, Any]]
+"""HTTP status and JSON of an answer."""
 PIECE = 32
 """Characters of a streamed piece."""
 JSON, STREAM = "application/json; charset=utf-8", "text/event-stream; charset=utf-8"
 
 
-def respond(method: str, path: str, content: bytes, world: World = DEFAULT) -> Answered:
-    """What an OpenAI-compatible server with this world behind it says to a request."""
+def respond(method: str, path: str, content: bytes, world: World = DEFAULT) -> StatusAndBody:
+    """Answer a request as an OpenAI-compatible server with this world behind it."""
     if method == "GET" and path.endswith("/models"):
         return 200, {"object": "list", "data": [{"id": MODEL, "object": "model", "created": 0}]}
     if not path.endswith("/chat/completions"):
@@ -26,7 +27,7 @@ def respond(method: str, path: str, content: bytes, world: World = DEFAULT) -> A
     if method != "POST":
         return 405, _error(f"{path} takes POST, not {method}")
     try:
-        return 200, answer(json.loads(content), world)
+        return 200, sim.answer(json.loads(content), world)
     except (ValueError, RecursionError) as e:
         return 400, _error(str(e))
 
@@ -36,26 +37,26 @@ def _error(message: str) -> dict[str, Any]:
     return {"error": {"message": message, "type": kind, "param": None, "code": None}}
 
 
-def spelt(content: bytes, told: dict[str, Any]) -> tuple[str, bytes]:
-    """Content type and bytes of what is told: a stream where the request asks for one."""
-    if "choices" not in told or not (body := json.loads(content)).get("stream"):
-        return JSON, json.dumps(told).encode()
+def encode(content: bytes, answer: dict[str, Any]) -> tuple[str, bytes]:
+    """Return content type and bytes of an answer: a stream where the request asks for one."""
+    if "choices" not in answer or not (body := json.loads(content)).get("stream"):
+        return JSON, json.dumps(answer).encode()
     options = body.get("stream_options")
     usage = isinstance(options, dict) and options.get("include_usage") is True
-    events = (f"data: {json.dumps(chunk)}\n\n" for chunk in _chunks(told, usage=usage))
+    events = (f"data: {json.dumps(chunk)}\n\n" for chunk in _chunks(answer, usage=usage))
     return STREAM, "".join([*events, "data: [DONE]\n\n"]).encode()
 
 
-def _chunks(told: dict[str, Any], *, usage: bool) -> Iterator[dict[str, Any]]:
-    """A completion in pieces, as the objects of a stream."""
-    head = {k: told[k] for k in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
-    choice = told["choices"][0]
+def _chunks(answer: dict[str, Any], *, usage: bool) -> Iterator[dict[str, Any]]:
+    """Yield the chunks of a streamed completion."""
+    head = {k: answer[k] for k in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
+    choice = answer["choices"][0]
     for delta in _deltas(choice["message"]):
         yield head | {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
     end = {"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}
     yield head | {"choices": [end]}
     if usage:
-        yield head | {"choices": [], "usage": told["usage"]}
+        yield head | {"choices": [], "usage": answer["usage"]}
 
 
 def _deltas(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -74,16 +75,16 @@ def _deltas(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 class SimTransport(httpx.AsyncBaseTransport):
-    """Answers every request from a world, without a socket."""
+    """A transport that answers every request from a world, without a socket."""
 
     def __init__(self, world: World = DEFAULT) -> None:
         self.world = world
 
     @override
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """The reply, after other tasks had their turn."""
+        """Answer, after other tasks had their turn."""
         content = await request.aread()
         await asyncio.sleep(0)  # a reply that never suspends would hide every concurrency bug
-        status, told = respond(request.method, request.url.path, content, self.world)
-        kind, raw = spelt(content, told)
+        status, answer = respond(request.method, request.url.path, content, self.world)
+        kind, raw = encode(content, answer)
         return httpx.Response(status, headers={"content-type": kind}, content=raw, request=request)

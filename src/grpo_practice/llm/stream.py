@@ -1,4 +1,4 @@
-"""A reply that came in pieces, put together into the body it would have had in one."""
+"""A streamed reply, assembled into the body it would have had in one piece."""
 
 import json
 from collections.abc import Iterable
@@ -6,17 +6,20 @@ from typing import Any
 
 DONE = "[DONE]"
 _NAMES = frozenset({"id", "type", "role", "format"})
-"""Keys that name a thing; a piece that has one again names the same thing."""
+"""Keys that name a thing: another piece with such a key repeats it."""
 _TEXTS = frozenset({"content", "reasoning_content", "reasoning", "refusal", "arguments", "text"})
-"""Keys whose pieces make up a text, also where one is equal to all that came before it."""
+"""Keys whose pieces make up a text, also where a piece equals all that came before it."""
 
 
 def assemble(events: Iterable[tuple[str, str]], which: int | None = None) -> Any:
-    """The completion's body in a stream's events, given as name and data; None when it was cut.
+    """Return the completion's body in a stream's events (name, data); None when it was cut.
 
-    `which`: of several choices that were asked for, the one to read; None where one was. It is
-    whole once the reply has a `finish_reason`, or `[DONE]` was said. An error that the
-    server reports in it is the body, unless the reply was whole by then.
+    The body is whole once the reply has a `finish_reason`, or `[DONE]` came. An error that the
+    server reports is the body, unless the reply was whole by then.
+
+    Args:
+        events: Name and data of each.
+        which: Index of the choice to read, of several that were asked for; None where one was.
     """
     body: dict[str, Any] = {"object": "chat.completion"}
     choice: dict[str, Any] = {}
@@ -24,8 +27,11 @@ def assemble(events: Iterable[tuple[str, str]], which: int | None = None) -> Any
     for name, data in events:
         if done := data.strip() == DONE:
             break
-        chunk = _decoded(data)
-        if not isinstance(chunk, dict):  # the half of an event, where it was cut
+        try:
+            chunk = json.loads(data)
+        except (ValueError, RecursionError):
+            break
+        if not isinstance(chunk, dict):  # half of an event, where it was cut
             break
         if chunk.get("error") or name == "error" or chunk.get("object") == "error":
             if choice.get("finish_reason") is not None:
@@ -37,30 +43,23 @@ def assemble(events: Iterable[tuple[str, str]], which: int | None = None) -> Any
     return body | {"choices": [_closed(choice)] if choice else []}
 
 
-def _decoded(data: str) -> Any:
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
-        return None
-
-
 def _take(
     body: dict[str, Any], choice: dict[str, Any], chunk: dict[str, Any], which: int | None
 ) -> None:
-    """Add a chunk to what came before. Where one reply is asked for, every choice is of that."""
+    """Add a chunk to what came before; where `which` is None, every choice is of the one reply."""
     body |= {k: v for k, v in chunk.items() if k not in ("object", "choices") and v}
     choices = chunk.get("choices")
     for piece in choices if isinstance(choices, list) else ():
         if not isinstance(piece, dict) or which not in (None, piece.get("index", which)):
             continue
-        said = piece.get("delta") or piece.get("message")  # some send it whole
+        message = piece.get("delta") or piece.get("message")  # some send it whole
         choice |= {k: piece[k] for k in ("finish_reason", "error") if piece.get(k)}
-        if isinstance(said, dict):
-            _merge(choice.setdefault("message", {}), said)
+        if isinstance(message, dict):
+            _merge(choice.setdefault("message", {}), message)
 
 
 def _merge(whole: dict[str, Any], piece: dict[str, Any]) -> None:
-    """Add a piece to an object: texts and lists grow, and null says nothing new."""
+    """Add a piece to an object: texts and lists grow, null changes nothing."""
     for key, new in piece.items():
         match whole.get(key), new:
             case None, list():
@@ -82,7 +81,7 @@ def _merge(whole: dict[str, Any], piece: dict[str, Any]) -> None:
 
 
 def _extended(old: list[Any], new: list[Any]) -> list[Any]:
-    """The list with the pieces added, each to the item with its `index` or `id` if there is one."""
+    """Add the pieces to the list, each to the item with its `index` or `id` if there is one."""
     for piece in new:
         mark = _mark(piece)
         known = [item for item in old if mark is not None and _mark(item) == mark]
@@ -94,12 +93,12 @@ def _extended(old: list[Any], new: list[Any]) -> list[Any]:
 
 
 def _mark(item: Any) -> Any:
-    """What tells an item of a list from its neighbours; None when nothing does."""
+    """Return what tells an item of a list from its neighbours; None when nothing does."""
     return item.get("index", item.get("id")) if isinstance(item, dict) else None
 
 
 def _closed(choice: dict[str, Any]) -> dict[str, Any]:
-    """The choice as it would have come in one piece."""
+    """Return the choice as it would have come in one piece."""
     if "message" in choice:
         message = choice["message"]
         message.setdefault("content", None)

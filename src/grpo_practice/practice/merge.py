@@ -4,7 +4,6 @@ Source: Training-Free GRPO (arXiv 2510.08191), "optimisation": Add, Delete, Modi
 proposals of the batch.
 """
 
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,7 +12,7 @@ from grpo_practice.practice.replies import FULL, LIBRARY_SIZE, read_operations
 from grpo_practice.practice.teacher import GroupKey, Teacher
 from grpo_practice.prompts.system import experience_lines
 from grpo_practice.text import count
-from grpo_practice.types import HOLDS, Distilled, Experience, Library, Operation, sharpens
+from grpo_practice.types import HOLDS, Distilled, Edit, Experience, Library, Operation, sharpens
 
 NEW = "New experiences"
 NO_EVIDENCE = Evidence()
@@ -26,40 +25,31 @@ class Proposal:
     operation: Operation
     slot: int
     sample_id: int
-
-
-def numbered(distilled: Iterable[Distilled]) -> list[Distilled]:
-    """Return the groups in slot order, with a number on each proposal that the merge prompt shows.
-
-    The only place where `P1` … are counted: the prompt, `from_ops` and the record follow it.
-    """
-    counter, groups = itertools.count(1), list[Distilled]()
-    for done in sorted(distilled, key=lambda d: d.slot):
-        operations = [
-            replace(op, number=next(counter) if op.applies else None) for op in done.operations
-        ]
-        groups.append(replace(done, operations=tuple(operations)))
-    return groups
+    ordinal: int = 0
+    """Place among the operations of its group."""
 
 
 def votes(distilled: Iterable[Distilled], samples: Sequence[int]) -> list[Proposal]:
-    """Return every proposal that can be taken, confirmations too, in order.
+    """Return every proposal that can be taken, confirmations too, in slot order.
 
     Args:
-        distilled: The distilled groups of a step, numbered.
+        distilled: The distilled groups of a step.
         samples: Sample ids. Index = slot.
     """
     return [
-        Proposal(op, done.slot, samples[done.slot])
-        for done in distilled
-        for op in done.operations
+        Proposal(op, done.slot, samples[done.slot], n)
+        for done in sorted(distilled, key=lambda d: d.slot)
+        for n, op in enumerate(done.operations)
         if op.refused is None
     ]
 
 
 def changes(cast: Iterable[Proposal]) -> list[Proposal]:
-    """Return the proposals that the merge prompt shows: index + 1 is the number of each."""
-    return [p for p in cast if p.operation.number is not None]
+    """Return the proposals that the merge prompt shows; their order is their numbering.
+
+    The prompt's `P1`, `from_ops` and the record all follow the place in this list.
+    """
+    return [p for p in cast if p.operation.applies]
 
 
 async def merge(
@@ -131,8 +121,8 @@ def _by_experience(
     """
     grouped: dict[str, list[dict[str, str | None]]] = {NEW: []}
     grouped |= {e.id: [] for e in library.experiences}
-    for op in (proposal.operation for proposal in proposed):
-        shown = {"id": f"P{op.number}", "op": op.op, "finding": op.finding, "text": op.text}
+    for n, op in enumerate((proposal.operation for proposal in proposed), 1):
+        shown = {"id": f"P{n}", "op": op.op, "finding": op.finding, "text": op.text}
         grouped[op.target or NEW].append(shown)
     gone = {name for name, of in evidence.items() if not of.stays}
     return [(target, items) for target, items in grouped.items() if items or target in gone]
@@ -213,33 +203,44 @@ def fitting(
     return tuple(made)
 
 
-def labelled(library: Library, operations: Iterable[Operation]) -> tuple[Operation, ...]:
-    """Return the operations, each that is applied with the label of its experience.
+def edits(
+    library: Library,
+    merged: Iterable[Operation],
+    removed: Iterable[Operation] = (),
+    proposed: Sequence[Proposal] = (),
+) -> tuple[Edit, ...]:
+    """Return the operations, in order, with what each does: the one place that gives labels.
 
-    The only place where labels are given: in order, and never twice, also when their experience
-    is gone.
+    A label is never used twice, also when its experience is gone. Refused operations and NONE have
+    none. `proposed` is what `from_ops` numbers.
     """
-    next_label, made = library.next_label, list[Operation]()
-    for op in operations:
-        label = None
-        if op.applies and op.op == "ADD":
-            label, next_label = next_label, next_label + 1
-        elif op.applies:
-            label = int((op.target or "E0")[1:])
-        made.append(replace(op, label=label))
+    next_label, made = library.next_label, list[Edit]()
+    for pruned, op in [*((False, op) for op in merged), *((True, op) for op in removed)]:
+        label = int(op.target[1:]) if op.target else None
+        if not op.applies:
+            label = None
+        elif op.op == "ADD":
+            label = next_label
+            next_label += 1
+        behind = [proposed[i] for i in op.from_ops if i < len(proposed)]
+        made.append(Edit(op, label, tuple((p.slot, p.ordinal) for p in behind), pruned))
     return tuple(made)
 
 
-def apply(library: Library, operations: Iterable[Operation]) -> Library:
-    """Return the library after the operations, in order; refused ones and NONE change nothing."""
+def edited(library: Library, made: Iterable[Edit]) -> Library:
+    """Return the library after the edits."""
     texts, next_label = {e.label: e.text for e in library.experiences}, library.next_label
-    for op in labelled(library, operations):
-        if op.label is None:
+    for edit in made:
+        if edit.label is None:
             continue
-        if op.op == "DELETE":
-            del texts[op.label]
+        if edit.operation.op == "DELETE":
+            del texts[edit.label]
         else:
-            texts[op.label] = op.text or ""
-            next_label = max(next_label, op.label + 1)
-    items = tuple(Experience(label, text) for label, text in texts.items())
-    return Library(items, next_label)
+            texts[edit.label] = edit.operation.text or ""
+            next_label = max(next_label, edit.label + 1)
+    return Library(tuple(Experience(label, text) for label, text in texts.items()), next_label)
+
+
+def apply(library: Library, operations: Iterable[Operation]) -> Library:
+    """Return the library after the operations, in order."""
+    return edited(library, edits(library, operations))

@@ -12,7 +12,7 @@ from grpo_practice.practice.evidence import evidence_on
 from grpo_practice.practice.gates import GATES, Change, Merge, answer_given_away
 from grpo_practice.practice.informative import Status, status_of
 from grpo_practice.practice.lint import quarantine
-from grpo_practice.practice.merge import Proposal, apply, changes, labelled, merge, numbered, votes
+from grpo_practice.practice.merge import Proposal, changes, edited, edits, merge, votes
 from grpo_practice.practice.step_rollouts import StepRollouts
 from grpo_practice.practice.step_stats import distillation, group_row, mean_reward, step_stats
 from grpo_practice.practice.teacher import GroupKey
@@ -71,59 +71,51 @@ class PracticeStep:
         Meanwhile the step ahead may have begun to play its early groups; from here on it waits.
         """
         await self.open(library, ahead=ahead)
-        distilled = numbered(self._distilled.values())
+        distilled = [done for _, done in sorted(self._distilled.items())]
         step = self._merge_of(distilled, library)
-        teacher, change = self._job.teacher, Change()
-        error: StepError | None = None
+        teacher, change, failed = self._job.teacher, Change(), None
         try:
             merged = await merge(teacher, library, step.proposed, step.evidence, self._key())
         except StepError as e:
-            error = e
+            failed = e
         else:
             change = Change(merged)
             for gate in GATES:
                 change = await gate(step, change)
-        library_id = await self._close(library, distilled, change, error)
+        library_id = await self._close(step, distilled, change, failed)
         if ahead is not None:
             ahead._rollouts.hold_early_groups()
         return library_id
 
     async def _close(
-        self,
-        library: Library,
-        distilled: Sequence[Distilled],
-        change: Change,
-        error: StepError | None,
+        self, step: Merge, distilled: Sequence[Distilled], change: Change, failed: StepError | None
     ) -> int:
-        failed = f"{type(error).__name__}: {error}" if error else None
-        operations = labelled(library, change.operations)
-        merged = operations[: len(change.merged)]
-        removed = operations[len(change.merged) :]
-        made = apply(library, operations)
+        made = edits(step.library, change.merged, change.removed, step.proposed)
+        after = edited(step.library, made)
+        why = f"{type(failed).__name__}: {failed}" if failed else None
         groups = [group for _, group in sorted(self._groups.items())]
         rows = [self._row(group) for group in groups]
         mean = mean_reward(groups, weight=self._rollouts.weight)
-        counts = distillation(distilled, merged, removed, len(made))
+        counts = distillation(distilled, change.merged, change.removed, len(after))
         stats = step_stats(groups, rows) | {
             "mean_reward": mean,
             "mean_reward_over": self._job.policy.mean_over,
-            "experiences": len(made),
+            "experiences": len(after),
             "quarantined": sum(counts.quarantined.values()),
-            "merge_failed": failed,
+            "merge_failed": why,
             DISTILLATION: counts.document(),
         }
         result = StepResult(
             groups=rows,
             distilled=distilled,
-            merged=merged,
-            pruned=removed,
-            library=made,
+            edits=made,
+            library=after,
             stats=stats,
-            failed=failed,
-            unanswered=unanswered(error),
+            failed=why,
+            unanswered=unanswered(failed),
         )
         plan, informative = self._rollouts.row.plan, sum(row.informative for row in rows)
-        finished = StepFinished(plan.step, mean, informative, len(made), failed)
+        finished = StepFinished(plan.step, mean, informative, len(after), why)
         closing = asyncio.ensure_future(
             self._job.store.close_practice(self._job.branch, plan.step, result)
         )

@@ -8,10 +8,15 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
 
 from grpo_practice.prompts.web import web_texts
 from grpo_practice.text import CJK
 from grpo_practice.types import Group, Operation, Quarantine
+
+if TYPE_CHECKING:
+    from publicsuffixlist import PublicSuffixList
 
 PHRASE = 4
 """Words in a row that two texts do not share by chance."""
@@ -20,38 +25,6 @@ PRECISE = 2
 UNSPACED = 8
 """The same, of characters in writing without spaces."""
 
-SHARED = frozenset(
-    [
-        "ac",
-        "co",
-        "com",
-        "edu",
-        "gen",
-        "go",
-        "gob",
-        "gouv",
-        "gov",
-        "gv",
-        "id",
-        "in",
-        "info",
-        "k12",
-        "ltd",
-        "me",
-        "mil",
-        "ne",
-        "net",
-        "nhs",
-        "nic",
-        "nom",
-        "or",
-        "org",
-        "plc",
-        "sch",
-        "web",
-    ]
-)
-"""Second levels of countries below which everybody can have a name."""
 _UNSPACED = re.compile(f"[{CJK}]")
 _WORD = re.compile(rf"[{CJK}]|[^\W{CJK}]+")
 
@@ -61,7 +34,7 @@ Pages = Mapping[str, Set[str]]
 
 
 def read_in(group: Group) -> Pages:
-    """The sites that the group's rollouts read, in order of their names."""
+    """Return the sites that the group's rollouts read, in order of their names."""
     found = defaultdict[str, set[str]](set)
     for rollout in group.rollouts:
         for message in rollout.played.transcript:
@@ -73,21 +46,26 @@ def read_in(group: Group) -> Pages:
 
 
 def site_of(host: str) -> str:
-    """The part of a host's name that one owner has: `a.b.example.co.uk` is `example.co.uk`.
-
-    By the shape of the name, which takes some sites that differ for one, and hardly the reverse.
-    """
+    """Return the part of a host's name that one owner has: `example.co.uk` of `a.example.co.uk`."""
     if ":" in host:  # who has one address of a network usually has all of it
         return ":".join(host.strip("[]").split(":")[:3])
-    labels = host.split(".")
-    country = len(labels[-1]) == 2 and len(labels) > 2 and labels[-2] in SHARED
-    return host if host.replace(".", "").isdigit() else ".".join(labels[-3 if country else -2 :])
+    if host.replace(".", "").isdigit():
+        return host
+    return _public_suffixes().privatesuffix(host) or host
+
+
+@cache
+def _public_suffixes() -> "PublicSuffixList":
+    from publicsuffixlist import PublicSuffixList  # reads its list, for 65 ms
+
+    # The names below a hoster's (github.io) cost nothing: two of them would support each other.
+    return PublicSuffixList(only_icann=True)
 
 
 def supported(
     merged: Sequence[Operation], proposed: Sequence[Pages], own: Iterable[str]
 ) -> tuple[Operation, ...]:
-    """The merged operations with the sites behind them; what one site alone says is quarantined.
+    """Give the merged operations the sites behind them; quarantine what one site alone says.
 
     Takes a second for each 20 MB of pages.
 
@@ -109,7 +87,7 @@ def supported(
 
 
 def phrases(text: str) -> set[Phrase]:
-    """The runs of words in a text by which it can be known again."""
+    """Return the runs of words in a text by which it can be known again."""
     words = _words(text)
     runs = (_run(words, i, _long(word)) for i, word in enumerate(words))
     short = (_run(words, i, PRECISE) for i in range(len(words)))
@@ -118,7 +96,7 @@ def phrases(text: str) -> set[Phrase]:
 
 
 def _run(words: Sequence[str], i: int, n: int) -> Phrase:
-    """`n` words from there on; none where there are not so many."""
+    """Return `n` words from there on; none where there are not so many."""
     return tuple(words[i : i + n]) if i + n <= len(words) else ()
 
 
@@ -127,7 +105,7 @@ def _long(word: str) -> int:
 
 
 def _words(text: str) -> list[str]:
-    """The words without case, compatibility forms and characters that show nothing."""
+    """Split into words without case, compatibility forms and characters that show nothing."""
     if not text.isascii():
         plain = unicodedata.normalize("NFKC", text)
         text = "".join(c for c in plain if unicodedata.category(c) not in ("Cf", "Mn"))
@@ -135,7 +113,7 @@ def _words(text: str) -> list[str]:
 
 
 def _found(texts: Iterable[str], wanted: Set[Phrase]) -> dict[str, set[Phrase]]:
-    """Text → which of the phrases stand in it."""
+    """Return text → which of the phrases stand in it."""
     first = {phrase[0] for phrase in wanted}
     found = {}
     for text in texts:
@@ -147,7 +125,7 @@ def _found(texts: Iterable[str], wanted: Set[Phrase]) -> dict[str, set[Phrase]]:
 
 
 def _behind(op: Operation, proposed: Sequence[Pages]) -> Pages:
-    """What the groups behind a merged operation had read; all of them where it does not say."""
+    """Return what the groups behind a merged operation read; all of them where it does not say."""
     places = [i for i in op.from_ops if i < len(proposed)] or range(len(proposed))
     found = defaultdict[str, set[str]](set)
     for i in places:

@@ -1,1 +1,1 @@
-"""Typed reports of what a run came to."""
+"""Typed reports, each with its JSON document."""

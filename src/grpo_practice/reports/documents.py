@@ -8,7 +8,7 @@ from grpo_practice.store.queries.scores import Requests
 
 
 def score_document(score: Score) -> dict[str, Any]:
-    """The `score` part of a document."""
+    """Return the `score` part of a document."""
     return {
         "mean": score.mean,
         "se": score.se,
@@ -24,7 +24,7 @@ def score_document(score: Score) -> dict[str, Any]:
 
 
 def usage_document(usage: Usage) -> dict[str, int | None]:
-    """Tokens; null where the endpoint did not say."""
+    """Return tokens; null where the endpoint did not say."""
     return {
         "in": usage.tokens_in,
         "cached": usage.tokens_cached,
@@ -34,7 +34,7 @@ def usage_document(usage: Usage) -> dict[str, int | None]:
 
 
 def cost_usd(usage: Usage) -> float | None:
-    """Dollars; None while prices are unknown."""
+    """Return the cost in dollars; None while prices are unknown."""
     return usd(usage.cost_micro)
 
 
@@ -44,5 +44,5 @@ def usd(micro: int | None) -> float | None:
 
 
 def requests_document(requests: Requests, replayed: int) -> dict[str, int]:
-    """Requests of this invocation."""
+    """Return the requests of this invocation."""
     return {"new": requests.new, "replayed": replayed, "failed": requests.failed}

@@ -1,9 +1,9 @@
-"""What a run's health means for its numbers, in words and as part of its document."""
+"""The meaning of a run's health for its numbers, in words and as part of its document."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from grpo_practice.store.queries.run_health import Health
+from grpo_practice.store.queries.run_health import Health as Health
 from grpo_practice.text import brief
 
 NAMED = 3
@@ -13,13 +13,13 @@ NAME = 80
 
 
 def truncated_share(outcomes: Mapping[str, int]) -> float | None:
-    """The share of the answers that ran out of tokens; None without any answer."""
+    """Return the share of the answers that ran out of tokens; None without any answer."""
     answers = sum(n for name, n in outcomes.items() if not name.startswith("error"))
     return outcomes.get("truncated", 0) / answers if answers else None
 
 
 def voided_by(health: Health) -> list[str]:
-    """Why a second run need not come to the same, though plan and configuration are the same.
+    """Return why a second run may differ, though plan and configuration are the same.
 
     A cap that paused the run is no reason, once the run has gone on: what it held back was asked
     afterwards, at the same address and with the same seed.
@@ -43,7 +43,7 @@ def voided_by(health: Health) -> list[str]:
 
 
 def notes(health: Health) -> list[str]:
-    """Who really answered, where it is not simply the model that was asked."""
+    """Return who really answered, where it is not simply the model that was asked."""
     found = []
     for asked, by in health.answered_by.items():
         if len(by) == 1 and next(iter(by)).rpartition("@")[0] == asked:
@@ -55,7 +55,7 @@ def notes(health: Health) -> list[str]:
 
 
 def health_document(health: Health) -> dict[str, Any]:
-    """The parts of a document that say how far its numbers can be trusted."""
+    """Return the parts of a document that say how far its numbers can be trusted."""
     reasons = voided_by(health)
     return {
         "failed_requests": dict(health.unanswered),

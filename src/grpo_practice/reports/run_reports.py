@@ -1,14 +1,16 @@
-"""What a run came to, as one document: stable keys, unknown numbers null."""
+"""Reports of a run that was just worked on: stable keys, unknown numbers null."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from typing_extensions import override
+
 from grpo_practice import stats
 from grpo_practice.calls import Usage
-from grpo_practice.canonical import text_sha
 from grpo_practice.config.schema.runs import EvalConfig
-from grpo_practice.prompts.system import library_sha, system_prompt
+from grpo_practice.prompts.system import library_sha
+from grpo_practice.reports.base import Report, number
 from grpo_practice.reports.documents import (
     cost_usd,
     requests_document,
@@ -16,13 +18,13 @@ from grpo_practice.reports.documents import (
     usage_document,
     usd,
 )
+from grpo_practice.reports.known_scores import KnownScore, measured, measured_with
 from grpo_practice.reports.reproducibility import health_document, truncated_share
 from grpo_practice.reports.shortfalls import PRACTISE, Shortfall, counted_steps, shortfalls
 from grpo_practice.stats import Score
-from grpo_practice.store import Store, branches, datasets, libraries, steps
-from grpo_practice.store.bound_keys import INSTRUCTIONS, scoring_of
+from grpo_practice.store import Store, datasets, libraries, steps
 from grpo_practice.store.distillation import DISTILLATION, Distillation
-from grpo_practice.store.queries import references, run_health, runs, scores
+from grpo_practice.store.queries import run_health, scores
 from grpo_practice.store.queries.run_health import Health
 from grpo_practice.store.queries.scores import Requests
 from grpo_practice.store.records import Branch, DatasetRow, StepRow
@@ -39,7 +41,7 @@ MEAN_OVER: Mapping[MeanOver, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """What one command has asked for."""
+    """Totals of one command."""
 
     id: int
     replayed: int
@@ -47,9 +49,9 @@ class Invocation:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class EvalReport:
-    """An evaluation, as it stands."""
+@dataclass(frozen=True, slots=True, repr=False)
+class EvalReport(Report):
+    """An evaluation as it stands."""
 
     run: str
     branch: Branch
@@ -64,19 +66,33 @@ class EvalReport:
     failures: dict[str, int]
     """Error → how often, commonest first."""
     usage: Usage
-    """Of the whole run, all its invocations and branches."""
+    """Tokens and cost of the whole run, all its invocations and branches."""
     unpriced: Mapping[str, int]
     """Model → calls of which it is not known what they cost."""
     requests: Requests
-    """Of this invocation."""
+    """Requests of this invocation."""
     replayed: int
     seconds: float
     seconds_per_rollout: float | None
     """Mean seconds that the model took for a scored rollout."""
     health: Health
 
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return the score, what it rests on, and the cost."""
+        score, interval = self.score, self.score.ci95
+        between = f"   95 % interval {interval[0]:.3f} to {interval[1]:.3f}" if interval else ""
+        return [
+            (f"{self.run}{' (simulated)' if self.simulated else ''}",),
+            ("score", f"{number(score.mean)}{between}"),
+            ("rollouts", f"{score.correct} correct, {score.scored} scored of {score.planned}"),
+            ("dataset", f"{self.dataset.name}, {score.n_questions} questions"),
+            ("cost", _dollars(self.usage)),
+        ]
+
+    @override
     def document(self) -> dict[str, Any]:
-        """`grpo-practice.eval/1`."""
+        """Return `grpo-practice.eval/1`."""
         s = self.score
         return {
             "schema": "grpo-practice.eval/1",
@@ -114,6 +130,11 @@ class EvalReport:
         }
 
 
+def _dollars(usage: Usage) -> str:
+    cost = cost_usd(usage)
+    return "unknown" if cost is None else f"${cost:.6f}"
+
+
 def _library_name(library: Library | None) -> str | None:
     return f"L{library.id}" if library is not None and library.id else None
 
@@ -121,7 +142,7 @@ def _library_name(library: Library | None) -> str | None:
 def eval_report(
     store: Store, config: EvalConfig, branch: Branch, invocation: Invocation, *, simulated: bool
 ) -> EvalReport:
-    """The report of an evaluation that was just worked on."""
+    """Return the report of an evaluation that was just worked on."""
     questions = store.read(scores.questions, branch)
     mixed = config.data.type == "mixed"
     return EvalReport(
@@ -146,17 +167,8 @@ def eval_report(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class KnownScore:
-    """The score of an evaluation that exists, for before and after."""
-
-    run: str
-    dataset: str
-    score: Score
-
-
-@dataclass(frozen=True, slots=True)
-class PracticeReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class PracticeReport(Report):
     """A practice run, as it stands."""
 
     run: str
@@ -171,11 +183,11 @@ class PracticeReport:
     after: KnownScore | None
     """The agent with the final library, where it was evaluated."""
     usage: Usage
-    """Of the whole run, and of the evaluations on its way."""
+    """Tokens and cost of the whole run, and of the evaluations on its way."""
     unpriced: Mapping[str, int]
     """Model → calls of which it is not known what they cost."""
     requests: Requests
-    """Of this invocation, and of the evaluations on its way."""
+    """Requests of this invocation, and of the evaluations on its way."""
     replayed: int
     seconds: float
     hashes: Mapping[int, str]
@@ -199,7 +211,7 @@ class PracticeReport:
 
     @property
     def why_failed(self) -> list[str]:
-        """Why the run is not a success, a sentence each; empty when it is one."""
+        """Reasons why the run is not a success, a sentence each; empty when it is one."""
         named = ", ".join(map(str, self.merge_failed))
         merges = [f"the merge of step {named} failed"] if named else []
         return merges + [short.sentence for short in self.shortfalls if short.total]
@@ -212,7 +224,7 @@ class PracticeReport:
 
     @property
     def next_command(self) -> str:
-        """What to type now."""
+        """Command to type now."""
         if self.merge_failed:
             return f"{PRACTISE} --restart-step {self.merge_failed[0]}"
         for short in self.shortfalls:
@@ -222,8 +234,21 @@ class PracticeReport:
             return "grpo-practice eval --limit 3 --show"
         return f"grpo-practice export-agent --run {self.run}"
 
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return the scores before and after, the experiences, and the cost."""
+        return [
+            (f"{self.run}{' (simulated)' if self.simulated else ''}",),
+            ("steps", f"{sum(row.closed for row in self.steps)} of {len(self.steps)} closed"),
+            ("before", number(self.before.score.mean if self.before else None)),
+            ("after", number(self.after.score.mean if self.after else None)),
+            ("cost", _dollars(self.usage)),
+            *((e.id, e.text) for e in self.library.experiences),
+        ]
+
+    @override
     def document(self) -> dict[str, Any]:
-        """`grpo-practice.practice/1`."""
+        """Return `grpo-practice.practice/1`."""
         return {
             "schema": "grpo-practice.practice/1",
             "run": self.run,
@@ -236,8 +261,8 @@ class PracticeReport:
                 "n": len(self.library),
                 "tokens": None,  # nobody counts them yet; each model counts its own
             },
-            "before": _known_document(self.before),
-            "after": _known_document(self.after),
+            "before": self.before.document() if self.before else None,
+            "after": self.after.document() if self.after else None,
             "outcomes": dict(self.outcomes),
             "requests": requests_document(self.requests, self.replayed),
             "usage": usage_document(self.usage),
@@ -289,66 +314,10 @@ class PracticeReport:
         }
 
 
-def _known_document(known: KnownScore | None) -> dict[str, Any] | None:
-    if known is None:
-        return None
-    return {"run": known.run, "dataset": known.dataset, "score": score_document(known.score)}
-
-
-def known_score(store: Store, run: str) -> KnownScore | None:
-    """The score of an evaluation run, if there is such a run and it is complete."""
-    found = store.read(runs.find, run)
-    if found is None or found.head_branch is None or found.steps_closed < found.steps:
-        return None
-    branch = store.read(branches.load, found.head_branch)
-    questions = store.read(scores.questions, branch)
-    k = max((q.planned for q in questions), default=1)
-    dataset = store.read(datasets.by_id, branch.dataset_id).name
-    return KnownScore(run, dataset, stats.score(questions, k))
-
-
-def measured(store: Store, branch_id: int, run: str) -> KnownScore | None:
-    """The score of an evaluation, if it is complete and asked the very agent of this branch.
-
-    An evaluation under the same name may be older than a restart with other instructions, or may
-    have been started by hand with another model: its score then says nothing of this agent.
-    """
-    evaluation = store.read(runs.find, run)
-    if evaluation is None or evaluation.head_branch is None:
-        return None
-    if _scored(store, evaluation.head_branch) != _scored(store, branch_id):
-        return None
-    return known_score(store, run)
-
-
-def measured_with(store: Store, branch_id: int, exp_id: str, library: Library) -> KnownScore | None:
-    """The score of this branch's agent with a library: on the way, or of the exported agent.
-
-    An exported agent has its library in its instructions: it is found by the prompt it was asked
-    with, and counts when nothing else about it differs.
-    """
-    on_the_way = measured(store, branch_id, eval_name(exp_id, library_variant(library)))
-    if on_the_way is not None:
-        return on_the_way
-    own = _scored(store, branch_id)
-    told = text_sha(system_prompt(str(own.pop(INSTRUCTIONS, "")), library))
-    for run, evaluated in store.read(scores.evaluations_with_prompt, exp_id, told):
-        other = _scored(store, evaluated)
-        other.pop(INSTRUCTIONS, None)
-        if other == own:
-            return known_score(store, run)
-    return None
-
-
-def _scored(store: Store, branch_id: int) -> dict[str, object]:
-    """Return the part of a branch's identity that says who is scored, and how."""
-    return scoring_of(store.read(references.record, branch_id).identity)
-
-
 def practice_report(
     store: Store, branch: Branch, invocation: Invocation, *, exp_id: str, simulated: bool
 ) -> PracticeReport:
-    """The report of a practice run that was just worked on."""
+    """Return the report of a practice run that was just worked on."""
     rows, tip = store.read(steps.on_line, branch), branch.id
     outs = {
         row.plan.step: store.read(libraries.load, row.library_out)

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from grpo_practice.store.distillation import HARMLESS, Distillation, added
-from grpo_practice.store.records import StepRow
+from grpo_practice.store.distillation import HARMLESS, added
+from grpo_practice.store.distillation import Distillation as Distillation
+from grpo_practice.store.records import StepRow as StepRow
 from grpo_practice.text import count
 from grpo_practice.types import QUARANTINE, QuarantineRule, RefusedRule, TeacherFailure
 
@@ -61,15 +62,15 @@ class Shortfall:
     reason: Reason
     """The commonest."""
     alone: bool
-    """True when there was no other reason."""
+    """Whether there was no other reason."""
     step: int
     """The first one concerned."""
     total: bool
-    """True when nothing was learnt from any, so that the run is a failure."""
+    """Whether nothing was learnt from any, so that the run is a failure."""
 
     @property
     def sentence(self) -> str:
-        """How many came to nothing, and why or mostly why."""
+        """Number that came to nothing, and the reason."""
         noun = self.of.removesuffix("s")
         share = f"{self.lost} of {count(self.all, noun)}"
         if self.lost == self.all:

@@ -1,7 +1,7 @@
-"""Which recorded request goes on with which conversation, found by the chain of their hashes.
+"""Recorded requests, put into conversations by the chain of their hashes.
 
-A request continues another one when it begins with all that was sent then, and with the reply that
-came. Two requests may continue the same one: then the conversation forks, and stays one.
+A request continues another one when it begins with all of that one's messages and its reply. Two
+requests may continue the same one: then the conversation forks, and stays one.
 """
 
 import asyncio
@@ -14,60 +14,60 @@ from grpo_practice.canonical import digest, hashable
 from grpo_practice.redact import redactor
 
 LIKE = 256
-"""Equal requests that are remembered."""
+"""Number of equal requests that are remembered."""
 MOST = 100_000
-"""Requests that are remembered; what continues an older one begins a conversation of its own."""
+"""Number of remembered requests; what continues an older one begins another conversation."""
 
 
 @dataclass(slots=True)
-class Known:
+class RecordedCall:
     """A recorded request and its reply."""
 
     slot: int
-    """Its conversation's number."""
+    """Number of its conversation."""
     turn: int
-    """How many came before it, from the first on."""
+    """Number of requests before it in its conversation."""
     nth: int
-    """How often this same request had been made in its conversation."""
+    """Number of times the same request had been made in its conversation."""
     row: "int | asyncio.Task[int]"
-    """Its `call_id`, or what writes it."""
+    """`call_id`, or the task that writes the call."""
     reply: Message | None = None
-    """None once it is in the database."""
+    """Reply; None once it is in the database."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a request belongs."""
+class Position:
+    """Position of a new request in the conversations."""
 
     slot: int
     turn: int
     nth: int
-    """How often this same request was made before in this conversation."""
-    prev: Known | None = None
-    """The one it continues word for word."""
+    """Number of times the same request was made in this conversation."""
+    prev: RecordedCall | None = None
+    """Call that it continues word for word."""
     covered: int = 0
-    """How many of its messages that one has, its reply included."""
+    """Number of its messages that this call has, reply included."""
 
 
 class Conversations:
-    """All that was recorded so far, by the hash of each request.
+    """All recorded calls, by the hash of the request.
 
     Args:
-        stored: Hash and row of what is in the database, oldest first.
-        reply_of: The reply in a row of the database.
+        stored: Hash and call of what is in the database, oldest first.
+        reply_of: Function from a row of the database to its reply.
     """
 
     def __init__(
-        self, stored: Iterable[tuple[bytes, Known]], reply_of: Callable[[int], Message]
+        self, stored: Iterable[tuple[bytes, RecordedCall]], reply_of: Callable[[int], Message]
     ) -> None:
         self._reply_of = reply_of
-        self._by_hash = dict[bytes, list[Known]]()
+        self._by_hash = dict[bytes, list[RecordedCall]]()
         self._next_slot = 0
         for request_hash, known in stored:
             self.add(request_hash, known)
 
-    def place(self, messages: Sequence[Message], states: Sequence[bytes]) -> Place:
-        """Where a request with these messages belongs. `states`: of its chain, after each."""
+    def position(self, messages: Sequence[Message], states: Sequence[bytes]) -> Position:
+        """Return the position of a request; `states` are those of its chain after each message."""
         request_hash = states[-1][:16]
         for at in range(len(messages) - 1, 0, -1):
             if messages[at].get("role") != "assistant":
@@ -75,13 +75,14 @@ class Conversations:
             for known in reversed(self._by_hash.get(states[at - 1][:16], ())):
                 same = _same(messages[at], self._reply(known))
                 if same:
-                    nth = self._next(request_hash, known.slot)
+                    like = self._by_hash.get(request_hash, ())
+                    nth = 1 + max((k.nth for k in like if k.slot == known.slot), default=-1)
                     exact = (known, at + 1) if same == "verbatim" else (None, 0)
-                    return Place(known.slot, known.turn + 1, nth, *exact)
-        return Place(self._next_slot, 0, 0)
+                    return Position(known.slot, known.turn + 1, nth, *exact)
+        return Position(self._next_slot, 0, 0)
 
-    def add(self, request_hash: bytes, known: Known) -> None:
-        """It was asked and answered."""
+    def add(self, request_hash: bytes, known: RecordedCall) -> None:
+        """Add an answered request."""
         self._next_slot = max(self._next_slot, known.slot + 1)
         like = self._by_hash.setdefault(request_hash, [])
         like.append(known)
@@ -90,11 +91,7 @@ class Conversations:
         if len(self._by_hash) > MOST:
             del self._by_hash[next(iter(self._by_hash))]
 
-    def _next(self, request_hash: bytes, slot: int) -> int:
-        asked = [k.nth for k in self._by_hash.get(request_hash, ()) if k.slot == slot]
-        return max(asked, default=-1) + 1
-
-    def _reply(self, known: Known) -> Message:
+    def _reply(self, known: RecordedCall) -> Message:
         if known.reply is not None:
             return known.reply
         assert isinstance(known.row, int)
@@ -102,7 +99,7 @@ class Conversations:
 
 
 def _same(sent: Message, reply: Message) -> str | None:
-    """Whether a client's assistant message is the reply: `verbatim`, or all but what it drops."""
+    """Return `verbatim` or `kept` (but for what clients drop) where a message is the reply."""
     sent, reply = redactor.value(hashable(sent)), redactor.value(hashable(reply))
     if digest(sent) == digest(reply):
         return "verbatim"
@@ -110,7 +107,7 @@ def _same(sent: Message, reply: Message) -> str | None:
 
 
 def _bare(message: Message) -> tuple[Any, ...]:
-    """What every client keeps of a reply: its text and its calls."""
+    """Return what every client keeps of a reply: text and calls."""
     content = message.get("content")
     if isinstance(content, list):
         content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))

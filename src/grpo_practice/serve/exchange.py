@@ -1,4 +1,4 @@
-"""What passed, as it is recorded: a request as it was sent, and the replies it got."""
+"""An exchange as it is recorded: a request as it was sent, and its replies."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,37 +17,37 @@ from grpo_practice.llm.retry_policy import Adapt, RetryDecision, decide
 from grpo_practice.serve.upstream import Sent
 
 MOST = 64 * 2**20
-"""Bytes of an answer that are kept while it passes."""
+"""Bytes of an answer that are kept."""
 _APART = frozenset({"model", "messages", "tools", "seed", "n", "stream", "stream_options"})
 """Keys of a body that are no settings, or that `canonical_params` reserves."""
 
 
 @dataclass(slots=True)
 class Exchange:
-    """One request, from when it was sent on."""
+    """One request and its answer so far."""
 
     began: float
-    """Monotonic seconds."""
+    """Monotonic seconds at which it was sent on."""
     kept: bool = True
-    """False where nobody wants to know what came."""
+    """Whether the answer is kept; False where nothing is recorded."""
     sent: Sent | None = None
-    """None while nobody has answered."""
+    """Request as sent, with the head of its answer; None before that."""
     raw: bytearray = field(default_factory=bytearray)
-    """The answer's body as far as it came."""
+    """Body of the answer as far as it came."""
     size: int = 0
     """Bytes of it that came; more than `MOST` are not kept."""
     ended: float = 0.0
     failed: str = ""
-    """Why there is no whole answer; '' when there is."""
+    """Reason why there is no whole answer; '' when there is."""
     kind: str = "provider"
-    """What it is filed under then."""
+    """Kind of that failure."""
 
     def fail(self, why: str, kind: str) -> None:
-        """There is no whole answer."""
+        """Note that there is no whole answer."""
         self.failed, self.kind = why, kind
 
     def take(self, chunk: bytes) -> None:
-        """A further part of the answer came."""
+        """Add a part of the answer."""
         self.size += len(chunk)
         if self.kept and self.size <= MOST:
             self.raw += chunk
@@ -56,36 +56,39 @@ class Exchange:
 
 
 def replies(exchange: Exchange, endpoint: Endpoint) -> list[Reply]:
-    """The replies it brought: one for each choice, the tokens with the first.
+    """Return one reply for each choice, the tokens with the first.
 
     Raises:
-        EndpointError: None is whole, with what is known of why.
+        EndpointError: No reply is whole.
     """
     sent = exchange.sent
     if exchange.failed or sent is None:
-        begun = sent is not None and 200 <= sent.came.status < 300
-        raise _filed(EndpointError(exchange.failed, maybe_paid=begun), exchange.kind)
+        begun = sent is not None and 200 <= sent.response.status < 300
+        error = EndpointError(exchange.failed, maybe_paid=begun)
+        error.kind = exchange.kind
+        raise error
     if exchange.size > MOST:
         raise EndpointError(f"{sent.where}: an answer of {exchange.size} bytes is not kept")
-    seconds, found = exchange.ended - exchange.began, list[Reply]()
+    seconds, whole = exchange.ended - exchange.began, list[Reply]()
     for answer in _answers(sent, bytes(exchange.raw)):
         decision = decide(answer, sent.body, endpoint.key_name)
         if decision is not None:
-            raise _told(decision, answer)
+            raise _recorded_error(decision, answer)
         reply = read_reply(answer, asked=str(sent.body["model"]), tries=1, seconds=seconds)
-        if found:
+        if whole:
             reply = replace(reply, usage=NO_USAGE)
         price = endpoint.price(str(sent.body["model"]), sent.url)
-        found.append(priced(reply, price))
-    return found
+        whole.append(priced(reply, price))
+    return whole
 
 
 def _answers(sent: Sent, raw: bytes) -> Iterator[Response]:
-    """The answer, once for each choice in it, with that choice alone."""
-    status, where = sent.came.status, sent.where
-    headers = {name.lower(): value for name, value in sent.came.headers.items()}
-    if sent.came.is_stream and status < 300:
-        for n in range(_choices(sent.body)):
+    """Yield the answer once for each choice in it, with that choice alone."""
+    status, where = sent.response.status, sent.where
+    headers = {name.lower(): value for name, value in sent.response.headers.items()}
+    if sent.response.is_stream and status < 300:
+        asked = sent.body.get("n")
+        for n in range(asked if isinstance(asked, int) and 1 <= asked <= 128 else 1):
             body = streamed_body(raw, choice=n)
             if body is None:
                 raise EndpointError(f"{where}: the stream broke off", maybe_paid=True)
@@ -100,31 +103,21 @@ def _answers(sent: Sent, raw: bytes) -> Iterator[Response]:
         yield Response(status, headers, text, one, where)
 
 
-def _choices(body: Mapping[str, Any]) -> int:
-    n = body.get("n")
-    return n if isinstance(n, int) and 1 <= n <= 128 else 1
-
-
-def _told(decision: RetryDecision, answer: Response) -> EndpointError:
-    """What is filed for a decision that is not to be followed: the client does what it likes."""
+def _recorded_error(decision: RetryDecision, answer: Response) -> EndpointError:
+    """Return the error to record for a decision, which the client may follow or not."""
     if not isinstance(decision, Adapt) and isinstance(decision.error, EndpointError):
         return decision.error
     words = f"{answer.url}: HTTP {answer.status}"
     return EndpointError(words, status=answer.status)
 
 
-def _filed(error: EndpointError, kind: str) -> EndpointError:
-    error.kind = kind
-    return error
-
-
 def head_of(body: Mapping[str, Any]) -> dict[str, Any]:
-    """`{model, params, tools}` of a body: all of it that can change the answer but the messages."""
+    """Return `{model, params, tools}` of a body: what changes the answer, but the messages."""
     rest = {k: v for k, v in clean_json(dict(body)).items() if v is not None}
     given = {k: v for k, v in rest.items() if k not in _APART}
     try:
         params, _ = canonical_params({"extra_body": given})
-    except ConfigError:  # a client may send what the endpoint refuses
+    except ConfigError:  # a client may send what the endpoint refuses: it is recorded, too
         params = given
     params |= {k: rest[k] for k in ("seed", "n") if k in rest}
     head: dict[str, Any] = {"model": rest["model"], "params": params}

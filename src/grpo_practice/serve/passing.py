@@ -1,4 +1,4 @@
-"""How an answer is passed on: as it comes, but for our own key should it be in it."""
+"""Answers on their way to a client: passed on as they come, our own key replaced."""
 
 from collections.abc import Mapping
 
@@ -12,23 +12,23 @@ _OURS = frozenset({
     "te", "trailer", "transfer-encoding", "upgrade", "content-length", "content-encoding",
     "set-cookie", "server", "date", "alt-svc", "strict-transport-security",
 })  # fmt: skip
-"""Headers that belong to one connection, or to another host's name."""
+"""Headers of one connection, or of another host's name."""
 _CORS = "access-control-"
 HELD = 64 * 1024
-"""Bytes without a line's end from which all but a tail is passed on."""
+"""Bytes without a line end from which all but a tail is passed on."""
 TAIL = 8 * 1024
-"""Bytes that no notation of a key is longer than."""
+"""Longest notation of a key in bytes."""
 
 
 def own_secrets(endpoint: Endpoint) -> Redactor:
-    """What must not reach a client: the key of the endpoint and all else that lets one in there."""
+    """Return what must not reach a client: the endpoint's key and all else that gives access."""
     urls = [secret for url in endpoint.base_urls for secret in url_secrets(url)]
     given = [*endpoint.headers.values(), *endpoint.query.values()]
     return Redactor([endpoint.api_key or "", *given, *urls])
 
 
 def headers(came: Mapping[str, str], hide: Redactor) -> CIMultiDict[str]:
-    """The headers of an answer that go on with it."""
+    """Return the headers of an answer that are passed on."""
     kept = CIMultiDict[str]()
     for name, value in came.items():
         if name.lower() not in _OURS and not name.lower().startswith(_CORS):
@@ -37,10 +37,10 @@ def headers(came: Mapping[str, str], hide: Redactor) -> CIMultiDict[str]:
 
 
 class Hiding:
-    """Replaces the secrets in a body that comes in pieces.
+    """The secrets in a body that comes in pieces, replaced.
 
-    No secret goes over a line's end, so whole lines are passed on at once; what is behind the last
-    one waits for the rest of its line. An event of a stream ends with a line.
+    No secret spans lines, so whole lines are passed on at once and the rest waits for the end of
+    its line. Every event of a stream ends with a line.
     """
 
     def __init__(self, hide: Redactor) -> None:
@@ -48,7 +48,7 @@ class Hiding:
         self._held = b""
 
     def passed(self, chunk: bytes) -> bytes:
-        """What can go on now that this came."""
+        """Take a chunk; return what can be passed on now."""
         if not self._hide.known:
             return chunk
         whole = self._held + chunk
@@ -60,11 +60,11 @@ class Hiding:
         return self.hidden(whole[:end])
 
     def rest(self) -> bytes:
-        """What is left at the end."""
+        """Return what is left at the end."""
         left, self._held = self._held, b""
         return self.hidden(left)
 
     def hidden(self, raw: bytes) -> bytes:
-        """Bytes with every secret in them replaced."""
+        """Return the bytes with every secret in them replaced."""
         text = raw.decode("latin-1")  # a key is ASCII, whatever stands around it
         return self._hide.text(text).encode("latin-1") if self._hide.suspects(text) else raw

@@ -1,4 +1,4 @@
-"""Writes what passes into the ledger of a recorded run, after it has passed."""
+"""The recorder of exchanges: writes them into the ledger once they are over."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,22 +10,22 @@ from grpo_practice.canonical import Chain, canon, clean_json
 from grpo_practice.errors import EndpointError
 from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.redact import redactor
-from grpo_practice.serve.conversations import Conversations, Known, Place
+from grpo_practice.serve.conversations import Conversations, Position, RecordedCall
 from grpo_practice.serve.exchange import Exchange, head_of, replies
 
 NOWHERE = -1
-"""The conversation of a request that got no answer."""
+"""Conversation of requests without an answer."""
 
 
 class Recorder:
-    """Records exchanges, each in a task of its own; what goes wrong is said and breaks nothing.
+    """A recorder with a task for each exchange; its failures do not disturb what is served.
 
     Args:
-        ledger: Where they are kept.
-        branch_id: Of the recorded run.
-        conversations: What it holds so far.
-        endpoint: That answered: it knows what a reply costs.
-        notice: Told once that something is not recorded, and why.
+        ledger: Ledger of the recorded run.
+        branch_id: Branch of that run.
+        conversations: Calls that it holds so far.
+        endpoint: Endpoint that answers, which knows prices.
+        notice: Called once when something is not recorded, with the reason.
     """
 
     def __init__(
@@ -40,43 +40,43 @@ class Recorder:
         self._conversations, self._notice = conversations, notice
         self._tasks = set[asyncio.Task[None]]()
         self.kept = self.missed = 0
-        """Exchanges on record, and those that could not be recorded."""
+        """Number of exchanges on record, and of those that could not be recorded."""
 
     def take(self, exchange: Exchange) -> None:
-        """It will be recorded."""
+        """Record the exchange in the background."""
         task = asyncio.create_task(self._keep(exchange))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def drain(self) -> None:
-        """All that was taken is on disk, or was said not to be."""
+        """Wait until every exchange is on disk, or counted as missed."""
         while self._tasks:
             await asyncio.gather(*self._tasks)
 
     async def _keep(self, exchange: Exchange) -> None:
         try:
             try:
-                found = replies(exchange, self._endpoint)
+                whole = replies(exchange, self._endpoint)
             except EndpointError as e:
                 self._ledger.fail(self._at(NOWHERE), e)
             else:
-                await asyncio.gather(*self._put(exchange, found))
+                await asyncio.gather(*self._put(exchange, whole))
             self.kept += 1
         except Exception as e:  # noqa: BLE001 - whatever it is, what is served goes on
             self.missed += 1
             if self.missed == 1:
                 self._notice(f"not everything is recorded: {type(e).__name__}: {e}")
 
-    def _put(self, exchange: Exchange, found: list[Reply]) -> list[asyncio.Task[int]]:
-        """Each reply is being written; whatever continues one can be placed from now on."""
+    def _put(self, exchange: Exchange, whole: list[Reply]) -> list[asyncio.Task[int]]:
+        """Write each reply in a task; what continues one finds it from now on."""
         assert exchange.sent is not None
         body = clean_json(dict(exchange.sent.body))
         head, messages = head_of(body), body["messages"]
         states = Chain(head).extend(messages)
         head["params"].pop("seed", None)
         stored, request_hash = canon(redactor.value(head)), states[-1][:16]
-        place, tasks = self._conversations.place(messages, states), list[asyncio.Task[int]]()
-        for nth, reply in enumerate(found, place.nth):
+        place, tasks = self._conversations.position(messages, states), list[asyncio.Task[int]]()
+        for nth, reply in enumerate(whole, place.nth):
             entry = Entry(
                 address=self._at(place.slot),
                 request_hash=request_hash,
@@ -88,20 +88,20 @@ class Recorder:
                 name=body["model"],
                 reply=reply,
             )
-            task = asyncio.create_task(self._written(entry, place, messages))
-            known = Known(place.slot, place.turn, nth, task, reply.message)
+            task = asyncio.create_task(self._write(entry, place, messages))
+            known = RecordedCall(place.slot, place.turn, nth, task, reply.message)
             task.add_done_callback(partial(_landed, known))
             self._conversations.add(request_hash, known)
             tasks.append(task)
         return tasks
 
-    async def _written(self, entry: Entry, place: Place, messages: list[Message]) -> int:
-        """The entry's row, written after the one it continues: then only what is new is stored."""
+    async def _write(self, entry: Entry, place: Position, messages: list[Message]) -> int:
+        """Write the entry after the one it continues, so that only what is new is stored."""
         prev = place.prev
         if prev is not None:
             if isinstance(prev.row, asyncio.Task):
                 await asyncio.wait([prev.row])
-                await asyncio.sleep(0)  # and what that leads to
+                await asyncio.sleep(0)  # its callback sets `row`
             if isinstance(prev.row, int):
                 new = canon(messages[place.covered :])
                 entry = replace(entry, prev_call_id=prev.row, messages=new)
@@ -111,7 +111,7 @@ class Recorder:
         return Address(self._branch_id, 0, slot, 0, "play")
 
 
-def _landed(known: Known, task: asyncio.Task[int]) -> None:
-    """It is in the database, so its reply need not be kept here."""
+def _landed(known: RecordedCall, task: asyncio.Task[int]) -> None:
+    """Forget the reply once it is in the database."""
     if not task.cancelled() and task.exception() is None:
         known.row, known.reply = task.result(), None

@@ -1,4 +1,4 @@
-"""The endpoint that a client sees: every request goes on under the agent's prompt."""
+"""The endpoint that a client sees: requests are passed on under the agent's prompt."""
 
 import asyncio
 import json
@@ -19,18 +19,18 @@ from grpo_practice.serve.served_agent import ServedAgent
 from grpo_practice.serve.upstream import BrokenError, Sent, Upstream
 
 WHOLE = 256 * 1024
-"""Bytes up to which an answer whose length is known is passed on in one piece."""
+"""Largest answer of known length, in bytes, that is passed on in one piece."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """What has passed so far."""
+    """Numbers of requests so far."""
 
     requests: int = 0
     errors: int = 0
-    """Answered with an error, or not to the end."""
+    """Requests answered with an error, or not to the end."""
     given_up: int = 0
-    """Left by the client before they were answered."""
+    """Requests that the client left before they were answered."""
 
 
 @dataclass(slots=True)
@@ -41,17 +41,17 @@ class Service:
     endpoint: Endpoint
     upstream: Upstream
     record: Callable[[Exchange], None] | None = None
-    """Told of every exchange once it is over."""
+    """Function called with every exchange once it is over."""
     counts: Counts = field(default_factory=Counts)
     secrets: Redactor = field(init=False)
-    """What of our own must not go back to a client."""
-    _at_work: set["asyncio.Task[Any]"] = field(default_factory=set)
+    """Our own secrets, which must not reach a client."""
+    _tasks: set["asyncio.Task[Any]"] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.secrets = own_secrets(self.endpoint)
 
     def application(self, unexpected: Callable[[Exception], None]) -> web.Application:
-        """It as an application; `unexpected` is told of errors of our own."""
+        """Return the application; `unexpected` is called with errors of our own."""
         return application(
             web.post("/v1/chat/completions", self._chat),
             web.get("/v1/models", self._models),
@@ -59,20 +59,20 @@ class Service:
         )
 
     def stop(self) -> None:
-        """Whatever is under way ends now."""
-        for task in self._at_work:
+        """Cancel the requests in flight."""
+        for task in self._tasks:
             task.cancel()
 
     async def _models(self, _: web.Request) -> web.Response:
         return web.json_response(models(self.agent.name, self.agent.model))
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
-        """What the agent's model says to a request."""
+        """Answer with what the agent's model replies, and count."""
         self.counts.requests += 1
         task = asyncio.current_task()
         assert task is not None
-        self._at_work.add(task)
-        task.add_done_callback(self._at_work.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         try:
             response = await self._answer(request)
         except asyncio.CancelledError:
@@ -93,12 +93,12 @@ class Service:
         exchange = turn.exchange
         try:
             async with asyncio.timeout(self.endpoint.timeout_s):
-                return await self._passed_on(turn, body)
+                return await self._pass_on(turn, body)
         except TimeoutError:
             exchange.fail(f"no whole answer within {self.endpoint.timeout_s:g} s", "deadline")
             return await self._lost(turn, 504)
         except BrokenError as e:
-            exchange.fail(str(e), e.what.kind)
+            exchange.fail(str(e), e.failure.kind)
             return await self._lost(turn, 502)
         except (asyncio.CancelledError, ConnectionError) as e:
             exchange.fail("left before it was answered", "CancelledError")
@@ -111,11 +111,11 @@ class Service:
             if self.record is not None:
                 self.record(exchange)
 
-    async def _passed_on(self, turn: "_Turn", body: dict[str, Any]) -> web.StreamResponse:
+    async def _pass_on(self, turn: "_Turn", body: dict[str, Any]) -> web.StreamResponse:
         exchange = turn.exchange
         async with self.upstream.ask(body) as sent:
             exchange.sent = sent
-            status, kept = sent.came.status, headers(sent.came.headers, self.secrets)
+            status, kept = sent.response.status, headers(sent.response.headers, self.secrets)
             hiding = Hiding(self.secrets)
             if _is_short(sent):
                 raw = await sent.whole()
@@ -134,33 +134,37 @@ class Service:
             return response
 
     async def _lost(self, turn: "_Turn", status: int) -> web.StreamResponse:
-        """The client learns that there is no answer, or not the whole of one."""
+        """Tell the client that there is no answer, or not the whole of one."""
         exchange, response = turn.exchange, turn.response
         code = {502: "upstream_unreachable", 504: "upstream_timeout"}[status]
-        told = RequestError(exchange.failed, status=status, kind="upstream_error", code=code)
+        error = RequestError(exchange.failed, status=status, kind="upstream_error", code=code)
         if response is None:
-            return web.json_response(told.body, status=status)
+            return web.json_response(error.body, status=status)
         self.counts.errors += 1
         with suppress(ConnectionError):
-            if exchange.sent is not None and exchange.sent.came.is_stream:
-                await response.write(b"\n\n" + event(told.body))
+            if exchange.sent is not None and exchange.sent.response.is_stream:
+                await response.write(b"\n\n" + event(error.body))
         if turn.request.transport is not None:
-            turn.request.transport.close()  # without the end, so that nobody takes it for whole
+            # Closed without the final chunk: otherwise the client takes the part for the whole.
+            turn.request.transport.close()
         return response
 
 
 @dataclass(slots=True)
 class _Turn:
-    """One request on its way."""
+    """One request in progress."""
 
     request: web.Request
     exchange: Exchange
     response: web.StreamResponse | None = None
-    """Once a part of it is on its way back."""
+    """Response; None until a part of it was sent."""
 
 
 def _is_short(sent: Sent) -> bool:
-    length = sent.came.headers.get("content-length", "")
+    length = sent.response.headers.get("content-length", "")
     return (
-        not sent.came.is_stream and length.isascii() and length.isdigit() and int(length) <= WHOLE
+        not sent.response.is_stream
+        and length.isascii()
+        and length.isdigit()
+        and int(length) <= WHOLE
     )

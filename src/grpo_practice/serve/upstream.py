@@ -1,77 +1,72 @@
-"""The way on: a client's body laid over the agent's settings, and sent to the agent's model."""
+"""The model behind a served agent: asked with a client's body over the agent's settings."""
 
 import itertools
-import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from grpo_practice.canonical import clean_json
 from grpo_practice.llm.endpoint import Endpoint, shown_url
-from grpo_practice.llm.http import BREAKS, Came, Http, broken, chat_url
+from grpo_practice.llm.http import BREAKS, Http, OpenResponse, chat_url, connection_failure
 from grpo_practice.llm.http_response import ConnectionFailure, Response, read_json
+from grpo_practice.llm.request_body import NEED_TOOLS, encode_body
 from grpo_practice.llm.retry_policy import Adapt, decide
 
-_NEED_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})
-"""Settings that endpoints refuse in a request without tools."""
 _SAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _COMPLAINT = (400, 422)
-_JSON = json.JSONEncoder(ensure_ascii=False)
 
 
 class BrokenError(Exception):
     """There was no answer, or not the whole of one."""
 
-    def __init__(self, what: ConnectionFailure) -> None:
-        super().__init__(f"{what.url}: {what.text}")
-        self.what = what
+    def __init__(self, failure: ConnectionFailure) -> None:
+        super().__init__(f"{failure.url}: {failure.text}")
+        self.failure = failure
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A request that was answered: what was sent where, and what comes back."""
+    """A request as it was sent, and its answer."""
 
     body: Mapping[str, Any]
     url: str
-    """With all that belongs to it; not to be shown."""
-    came: Came
+    """Whole URL, which may hold secrets."""
+    response: OpenResponse
 
     @property
     def where(self) -> str:
-        """The URL as it is shown."""
+        """URL as it is shown."""
         return shown_url(self.url)
 
     async def chunks(self) -> AsyncGenerator[bytes]:
-        """The body as it comes.
+        """Yield the body as it comes.
 
         Raises:
-            BrokenError: It broke off.
+            BrokenError: The connection broke off.
         """
         try:
-            async for chunk in self.came.chunks:
+            async for chunk in self.response.chunks:
                 yield chunk
         except BREAKS as e:
-            raise BrokenError(broken(e, self.where)) from e
+            raise BrokenError(connection_failure(e, self.where)) from e
 
     async def whole(self) -> bytes:
-        """The body, read to its end.
+        """Return the body, read to its end.
 
         Raises:
-            BrokenError: It broke off.
+            BrokenError: The connection broke off.
         """
         return b"".join([chunk async for chunk in self.chunks()])
 
 
 class Upstream:
-    """The model of the agent, asked with its settings.
+    """The agent's model, asked with the agent's settings.
 
     Args:
-        endpoint: Where it is. Its replicas are asked in turn; one that cannot be reached is passed
-            over.
-        model: Its name there.
-        settings: Of the agent: they fill what a client leaves out.
-        http: The connections.
+        endpoint: Endpoint; its replicas are asked in turn, those that cannot be reached skipped.
+        model: Name of the model there.
+        settings: Settings of the agent, which fill what a client leaves out.
+        http: Connections to the endpoint.
     """
 
     def __init__(
@@ -83,21 +78,21 @@ class Upstream:
         self._turns = itertools.count()
 
     def body(self, theirs: Mapping[str, Any]) -> dict[str, Any]:
-        """What is sent for a client's body: the agent's model, and its settings where none stand.
+        """Return a client's body with the agent's model, and its settings where none are given.
 
-        What the client says wins; a key that is null says nothing.
+        A key that is null gives none.
         """
         ours = dict(self._endpoint.unhashed) | self._settings
-        said = {key for key, value in theirs.items() if value is not None}
-        said |= {_SAME[key] for key in said & _SAME.keys()}
+        given = {key for key, value in theirs.items() if value is not None}
+        given |= {_SAME[key] for key in given & _SAME.keys()}
         if not theirs.get("tools"):
-            said |= _NEED_TOOLS
-        filled = {key: value for key, value in ours.items() if key not in said}
+            given |= NEED_TOOLS
+        filled = {key: value for key, value in ours.items() if key not in given}
         return {**theirs, **filled, "model": self._model}
 
     @asynccontextmanager
     async def ask(self, theirs: Mapping[str, Any]) -> AsyncIterator[Sent]:
-        """What the model answers to a client's body, as it comes.
+        """Send a client's body, and give the model's answer as it comes.
 
         A setting of the agent's own that the model does not take is sent under its other name, or
         left out, from then on.
@@ -107,35 +102,34 @@ class Upstream:
         """
         async with AsyncExitStack() as stack:
             while True:
-                sent = await self._posted(stack, self.body(theirs))
-                if sent.came.status not in _COMPLAINT:
+                sent = await self._post(stack, self.body(theirs))
+                if sent.response.status not in _COMPLAINT:
                     break
                 raw = await sent.whole()
-                if not self._adapted(sent, theirs, raw):
-                    came = Came(sent.came.status, sent.came.headers, _once(raw))
-                    sent = Sent(sent.body, sent.url, came)
+                if not self._adapt(sent, theirs, raw):
+                    sent = replace(sent, response=replace(sent.response, chunks=_once(raw)))
                     break
             yield sent
 
-    async def _posted(self, stack: AsyncExitStack, body: dict[str, Any]) -> Sent:
-        content, first = _written(body), next(self._turns)
+    async def _post(self, stack: AsyncExitStack, body: dict[str, Any]) -> Sent:
+        content, first = encode_body(body), next(self._turns)
         for n in range(len(self._urls)):
             url = self._urls[(first + n) % len(self._urls)]
             try:
-                came = await stack.enter_async_context(self._http.opened(url, content))
+                response = await stack.enter_async_context(self._http.opened(url, content))
             except BREAKS as e:
-                what = broken(e, shown_url(url))
-                if what.kind != "connect" or n + 1 == len(self._urls):
-                    raise BrokenError(what) from e
+                failure = connection_failure(e, shown_url(url))
+                if failure.kind != "connect" or n + 1 == len(self._urls):
+                    raise BrokenError(failure) from e
             else:
-                return Sent(body, url, came)
+                return Sent(body, url, response)
         raise AssertionError("an endpoint has a URL")
 
-    def _adapted(self, sent: Sent, theirs: Mapping[str, Any], raw: bytes) -> bool:
-        """True when the complaint is of a setting of ours, which is changed now."""
+    def _adapt(self, sent: Sent, theirs: Mapping[str, Any], raw: bytes) -> bool:
+        """Change a setting of ours that the answer complains about; return False for any other."""
         text, body = read_json(raw)
-        headers = {name.lower(): value for name, value in sent.came.headers.items()}
-        answer = Response(sent.came.status, headers, text, body, sent.where)
+        headers = {name.lower(): value for name, value in sent.response.headers.items()}
+        answer = Response(sent.response.status, headers, text, body, sent.where)
         match decide(answer, sent.body, self._endpoint.key_name):
             case Adapt(name, to) if theirs.get(name) is None and sent.body.get(name) is not None:
                 value = self._settings.pop(name, None)
@@ -147,11 +141,3 @@ class Upstream:
 
 async def _once(raw: bytes) -> AsyncIterator[bytes]:
     yield raw
-
-
-def _written(body: Mapping[str, Any]) -> bytes:
-    """The body as JSON in UTF-8, lone surrogates replaced."""
-    try:
-        return _JSON.encode(body).encode()
-    except UnicodeEncodeError:
-        return _JSON.encode(clean_json(body)).encode()

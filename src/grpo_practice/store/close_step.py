@@ -9,7 +9,7 @@ from grpo_practice.errors import StoreError
 from grpo_practice.store import libraries, step_totals
 from grpo_practice.store.db import Row, insert, insert_all, now
 from grpo_practice.store.records import Branch, StepResult
-from grpo_practice.types import Experience, Library, Operation
+from grpo_practice.types import Edit, Experience, Library, Operation, ProposalKey
 
 MERGED = -1
 """Slot of the operations that no group proposed."""
@@ -22,11 +22,12 @@ def close(db: sqlite3.Connection, branch: Branch, step: int, result: StepResult)
         The id of the library the next step is played with.
 
     Raises:
-        StoreError: The library is not the one that the operations make of the step's own.
+        StoreError: The library is not the one that the edits make of the step's own.
     """
-    library_in: int = db.execute(
+    row = db.execute(
         "SELECT library_in FROM steps WHERE branch_id = ? AND step = ?", (branch.id, step)
-    ).fetchone()["library_in"]
+    ).fetchone()
+    library_in: int = row["library_in"]
     _check_library(libraries.load(db, library_in), result, step)
     insert_all(
         db, "groups", [{"branch_id": branch.id, "step": step, **asdict(g)} for g in result.groups]
@@ -35,8 +36,8 @@ def close(db: sqlite3.Connection, branch: Branch, step: int, result: StepResult)
     closing = _Closing(db, branch, step, {f"E{label}": eid for label, (eid, _) in held.items()})
     proposals = closing.put_proposals(result)
     library_out = library_in
-    merged = any(op.label for op in result.merged)
-    if merged or result.pruned:
+    if any(edit.label for edit in result.edits):
+        merged = any(edit.label and not edit.pruned for edit in result.edits)
         library_out = libraries.add_version(
             db,
             branch.run,
@@ -45,12 +46,8 @@ def close(db: sqlite3.Connection, branch: Branch, step: int, result: StepResult)
             parent_id=library_in,
             made_in=(branch.id, step),
         )
-    for n, op in enumerate([*result.merged, *result.pruned]):
-        row: Row = {
-            "source": "merge" if n < len(result.merged) else "prune",
-            "from_ops": json.dumps([proposals[i] for i in op.from_ops if i in proposals]),
-        }
-        closing.put_merged(n, op, row, library_out, held)
+    for n, edit in enumerate(result.edits):
+        closing.put_edit(n, edit, library_out, held, proposals)
     if library_out != library_in:
         for position, e in enumerate(result.library.experiences):
             libraries.add_item(db, library_out, position, *held[e.label])
@@ -74,28 +71,28 @@ def close(db: sqlite3.Connection, branch: Branch, step: int, result: StepResult)
 
 
 def _check_library(before: Library, result: StepResult, step: int) -> None:
-    """Raise unless the library is what the operations make of the one before.
+    """Raise unless the library is what the edits make of the one before.
 
-    Labels are decided by the merge and arrive with the operations. An experience that is lost
-    between there and here would otherwise be shown as living, and be in no prompt.
+    Labels are decided by the merge and arrive with the edits. An experience that is lost between
+    there and here would otherwise stay in the library that is shown, and be in no prompt.
     """
     texts = {e.label: e.text for e in before.experiences}
     next_label = before.next_label
-    for op in (*result.merged, *result.pruned):
-        if op.label is None:
+    for edit in result.edits:
+        if edit.label is None:
             continue
-        if op.op == "DELETE":
-            texts.pop(op.label, None)
+        if edit.operation.op == "DELETE":
+            del texts[edit.label]
         else:
-            texts[op.label] = op.text or ""
-            next_label = max(next_label, op.label + 1)
+            texts[edit.label] = edit.operation.text or ""
+            next_label = max(next_label, edit.label + 1)
     made = Library(tuple(Experience(*item) for item in texts.items()), next_label)
     if made != result.library:
         shown = [", ".join(e.id for e in it.experiences) or "none" for it in (made, result.library)]
         raise StoreError(
             f"step {step} is not closed: its operations make a library of {shown[0]}, and it was"
             f" given one of {shown[1]}",
-            hint="what changes the library after the merge has to change its operations, too",
+            hint="what changes the library after the merge has to change the edits, too",
         )
 
 
@@ -109,44 +106,51 @@ class _Closing:
     targets: Mapping[str, int]
     """`E12` → experience_id, for what the step's library holds."""
 
-    def put_proposals(self, result: StepResult) -> dict[int, int]:
-        """Insert lessons and proposals; return the op_ids by place in the merge prompt."""
-        op_ids = dict[int, int]()
+    def put_proposals(self, result: StepResult) -> dict[ProposalKey, int]:
+        """Insert lessons and proposals; return the op_id of each proposal."""
+        op_ids = dict[ProposalKey, int]()
         for group in result.distilled:
             for n, lesson in enumerate(group.lessons):
                 row: Row = {"branch_id": self.branch.id, "step": self.step, "slot": group.slot}
                 row |= {"ordinal": n, "text": lesson.text, "call_id": lesson.call_id}
                 insert(self.db, "lessons", row)
             for n, op in enumerate(group.operations):
-                op_id = self._insert(op, (group.slot, n), {"source": "propose"})
-                if op.number is not None:
-                    op_ids[op.number - 1] = op_id
+                op_ids[group.slot, n] = self._insert(op, (group.slot, n), {"source": "propose"})
         return op_ids
 
-    def put_merged(
-        self, n: int, op: Operation, row: Row, library_out: int, held: dict[int, tuple[int, int]]
+    def put_edit(
+        self,
+        n: int,
+        edit: Edit,
+        library_out: int,
+        held: dict[int, tuple[int, int]],
+        proposals: Mapping[ProposalKey, int],
     ) -> None:
-        """Insert the n-th merged operation, and the experience or the text that it makes.
+        """Insert the n-th edit, and the experience or the text that it makes.
 
         `held` (label → experience_id, version) then describes the new library.
         """
-        if op.label is not None:
+        op, label = edit.operation, edit.label
+        row: Row = {
+            "source": "prune" if edit.pruned else "merge",
+            "from_ops": json.dumps([proposals[key] for key in edit.behind]),
+        }
+        if label is not None:
             row["status"] = "applied"
-        if op.label is None or op.op == "DELETE":
+        if label is None or op.op == "DELETE":
             self._insert(op, (MERGED, n), row)
             return
         if op.op == "ADD":
-            born = libraries.add_experience(self.db, self.branch.run, op.label, library_out)
-            held[op.label] = (born, 1)
+            born = libraries.add_experience(self.db, self.branch.run, label, library_out)
+            held[label] = (born, 1)
         else:
-            experience_id = held[op.label][0]
             # Over all branches: two may each rewrite an experience that both have.
             latest = "SELECT max(version) FROM experience_texts WHERE experience_id = ?"
-            (version,) = self.db.execute(latest, (experience_id,)).fetchone()
-            held[op.label] = (experience_id, version + 1)
-        row |= {"result_id": held[op.label][0], "library_id": library_out}
+            (version,) = self.db.execute(latest, (held[label][0],)).fetchone()
+            held[label] = (held[label][0], version + 1)
+        row |= {"result_id": held[label][0], "library_id": library_out}
         op_id = self._insert(op, (MERGED, n), row)
-        libraries.add_text(self.db, *held[op.label], op.text or "", op_id)
+        libraries.add_text(self.db, *held[label], op.text or "", op_id)
 
     def _insert(self, op: Operation, place: tuple[int, int], more: Row) -> int:
         """Insert the operation's row at `place`: (slot, ordinal)."""

@@ -125,7 +125,7 @@ def get(db: Connection, name: str) -> DatasetRow:
     """
     found = find(db, name)
     if found is None:
-        from grpo_practice.config.dataset_hint import way_to  # the store opens without pydantic
+        from grpo_practice.data.catalog import way_to  # needed only for the error
 
         names = ", ".join(d.name for d in newest(db)) or "none yet"
         raise DataError(

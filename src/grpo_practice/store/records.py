@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from grpo_practice.types import Distilled, Library, MeanOver, Operation, PlannedStep
+from grpo_practice.types import Distilled, Edit, Library, MeanOver, PlannedStep
 
 RunKind = Literal["practice", "eval"]
 Cause = Literal["start", "restart", "rejudge"]
@@ -213,13 +213,11 @@ class StepResult:
 
     groups: Sequence[GroupRow]
     distilled: Sequence[Distilled]
-    merged: Sequence[Operation]
-    """Merged operations in order, refused ones too, those that apply with their label."""
+    edits: Sequence[Edit]
+    """Merged operations, refused ones too, then removals that no merge asked for."""
     library: Library
-    """The library before with exactly these operations, or the step is not closed."""
+    """Library before with exactly these edits; the step is not closed with another one."""
     stats: Mapping[str, Any]
-    pruned: Sequence[Operation] = ()
-    """Removals that no merge asked for: what more questions speak against than for."""
     failed: str | None = None
     """Reason for a failed merge; `library` is then the one the step began with."""
     unanswered: bool = False

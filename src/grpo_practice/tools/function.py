@@ -12,7 +12,7 @@ from grpo_practice.tools import Output, Tool, ToolError
 
 
 def tool_of(function: Callable[..., Awaitable[str | Output]], **more: Any) -> Tool:
-    """The function as a tool, under its own name.
+    """Return the function as a tool, under its own name.
 
     What the docstring says of the function and of each argument is what the model reads. A
     parameter annotated `Scope` is given the rollout's scope, and is not shown. `more`: further
@@ -45,7 +45,7 @@ def _default(parameter: inspect.Parameter) -> Any:
 
 
 def schema_of(model: type[BaseModel]) -> dict[str, Any]:
-    """The model's JSON schema without the titles, which say nothing the names do not."""
+    """Return the model's JSON schema without titles, which say nothing the names do not."""
     schema = model.model_json_schema()
     schema.pop("title", None)
     for field in schema["properties"].values():
@@ -54,7 +54,7 @@ def schema_of(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _checked(model: type[BaseModel], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments as the function takes them.
+    """Return the arguments as the function takes them.
 
     Raises:
         ToolError: They do not fit; the message names each.

@@ -45,14 +45,14 @@ class Toolbox:
 
     @asynccontextmanager
     async def open(self, scope: Scope) -> "AsyncIterator[RolloutTools]":
-        """The tools for one play of a rollout; what they hold of it ends with the block."""
+        """Yield the tools for one play of a rollout; what they hold of it ends with the block."""
         at = replace(scope, address=replace(scope.address, stage="tool"))
         async with AsyncExitStack() as stack:
             yield RolloutTools(self, at, stack)
 
 
 def check_names(tools: Sequence[Tool]) -> None:
-    """A model can tell them apart.
+    """Raise unless a model can tell the tools apart.
 
     Raises:
         ConfigError: Two have the same name.
@@ -91,7 +91,7 @@ class RolloutTools:
     async def __call__(
         self, name: str, arguments: str, *, limit_s: float | None = None
     ) -> ToolResult:
-        """The stored result, or a new one that is committed. See `calls.Tools`."""
+        """Return the stored result, or a new one that is committed. See `calls.Tools`."""
         tool = self._box.tools.get(name)
         if tool is None:
             known = ", ".join(self._box.tools)
@@ -164,7 +164,7 @@ class RolloutTools:
 
     @asynccontextmanager
     async def _ready(self, tool: Tool) -> AsyncIterator[Callable[[Mapping[str, Any]], Any]]:
-        """What calls the tool; with a state, after all that it has been through."""
+        """Yield what calls the tool; with a state, after all that it has been through."""
         if tool.session is None:
             yield lambda given: tool.run(given, self._scope)
             return
@@ -193,7 +193,7 @@ class RolloutTools:
 
 
 def _parsed(arguments: str) -> dict[str, Any]:
-    """The arguments as the model wrote them; nothing at all is no arguments.
+    """Return the arguments as the model wrote them; nothing at all is no arguments.
 
     Raises:
         ValueError: They are not a JSON object; the message goes on after "the arguments are".
@@ -216,7 +216,7 @@ def _refuse(name: str) -> float:
 
 
 def _stops(error: Exception) -> bool:
-    """True for what concerns more than this one call."""
+    """Return True for what concerns more than this one call."""
     return isinstance(error, GrpoPracticeError) and not isinstance(error, ToolError)
 
 
@@ -226,7 +226,7 @@ def _said(error: Exception) -> str:
 
 
 def capped(text: str) -> str:
-    """The text as a model reads it: without secrets, and at most `OUTPUT_BYTES` long."""
+    """Return the text as a model reads it: without secrets, and at most `OUTPUT_BYTES` long."""
     text = redactor.text(clean_json(text))
     raw = text.encode()
     if len(raw) <= OUTPUT_BYTES:

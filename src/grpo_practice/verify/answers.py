@@ -53,7 +53,7 @@ class Said:
 
 
 def read_answer(response: str) -> Said | str:
-    """The answer of a response, or the reason why it gives none.
+    """Return the answer of a response, or the reason why it gives none.
 
     The last closed box that holds something is the answer; without a box, the last line that
     states one ("Answer: (1, 2)"), else the last formula or number.
@@ -78,13 +78,13 @@ def read_answer(response: str) -> Said | str:
 
 
 def last_box(response: str) -> str | None:
-    """What the last closed box outside of thinking holds; None when there is none."""
+    """Return what the last closed box outside of thinking holds; None when there is none."""
     found, _ = _boxes((strip_think(response) or "")[-TAIL:])
     return _innermost(found[-1]) if found else None
 
 
 def last_line(response: str) -> str | None:
-    """The last line with something on it outside of thinking, without "Answer:"; None if none."""
+    """Return the last line outside of thinking that is not blank, without "Answer:"."""
     lines = [line for line in (strip_think(response) or "")[-TAIL:].splitlines() if line.strip()]
     if not lines:
         return None
@@ -93,7 +93,7 @@ def last_line(response: str) -> str | None:
 
 
 def gold_texts(answer: Answer) -> list[str]:
-    """The gold's alternatives as text; [] when there is none.
+    """Return the gold's alternatives as text; [] when there is none.
 
     Numbers are spelled without an exponent, so that 1e-07 from JSON reads as a decimal.
     """
@@ -109,7 +109,7 @@ def gold_texts(answer: Answer) -> list[str]:
 
 
 def _boxes(text: str) -> tuple[list[str], bool]:
-    """The last outermost boxes that hold something, and whether one was never closed.
+    """Return the last outermost boxes that hold something, and whether one was never closed.
 
     What stands before the first box closes none, so it is not looked at.
     """
@@ -135,14 +135,14 @@ def _boxes(text: str) -> tuple[list[str], bool]:
 
 
 def _innermost(box: str) -> str:
-    """The answer in a box within a box; a box too long to be an answer stays as it is."""
+    """Return the answer in a box within a box; one too long to be an answer stays as it is."""
     while len(box) <= TAIL // BOXES and (inner := _boxes(box)[0]):
         box = inner[-1]
     return box
 
 
 def _stated(tail: str) -> str | None:
-    """What follows the last "the answer is"; a response of one short line states its whole."""
+    """Return what follows the last "the answer is"; one short line alone states its whole."""
     lines = [line.strip() for line in tail.splitlines() if line.strip()]
     for line in reversed(lines):
         if match := _STATED.match(line):
@@ -151,19 +151,19 @@ def _stated(tail: str) -> str | None:
 
 
 def _undressed(text: str) -> str:
-    """The text without Markdown emphasis and the full stop that ends a sentence."""
+    """Strip Markdown emphasis and the full stop that ends a sentence."""
     return text.strip(" \t*_`").rstrip(".").strip(" \t*_`")
 
 
 def _prose(text: str) -> bool:
-    """True when the text has words that belong to no formula; one word alone is an answer."""
+    """Return True for words that belong to no formula; one word alone is an answer."""
     if re.fullmatch(r"\W*[^\W\d_]+\W*", text):
         return False
     return bool(_WORD.search(_NAMED.sub(" ", text)))
 
 
 def _last_expression(tail: str) -> str | None:
-    """The formula or the number that ends last."""
+    """Return the formula or the number that ends last."""
     last = deque(_EXPRESSION.finditer(tail), maxlen=1)
     number = last[0] if last else None
     formula = _last_formula(tail)
@@ -173,7 +173,7 @@ def _last_expression(tail: str) -> str | None:
 
 
 def _last_formula(tail: str) -> tuple[str, int] | None:
-    r"""The last formula between dollars, `\(…\)` or `\[…\]`, and where it ends."""
+    r"""Return the last formula between dollars, `\(…\)` or `\[…\]`, and where it ends."""
     found = []
     for begin, end in ((r"\(", r"\)"), (r"\[", r"\]"), ("$$", "$$")):
         stop = tail.rfind(end)
@@ -187,7 +187,7 @@ def _last_formula(tail: str) -> tuple[str, int] | None:
 
 
 def _last_inline(tail: str) -> tuple[str, int] | None:
-    """The last formula between single dollars: no line break, no prose, not a price."""
+    """Return the last formula between single dollars: no line break, no prose, not a price."""
     dollars = [m.start() for m in re.finditer(r"(?<![\\$])\$(?!\$)", tail)][-2 * BOXES :]
     for start, stop in reversed(list(pairwise(dollars))):
         text = tail[start + 1 : stop]

@@ -19,7 +19,7 @@ _ALONE = r"^[\s*_`(]*([A-Z])[\s*_`).]*$"
 
 
 def exact(sample: Sample, response: str, *, case_sensitive: bool = False) -> Verdict:
-    """1.0 when the last box, else the last line, is the gold; case and spaces folded."""
+    """Return 1.0 when the last box, else the last line, is the gold; case and spaces folded."""
     said = last_box(response) or last_line(response) or ""
     said = said.strip(_DRESS)
     for gold in gold_texts(sample.answer):
@@ -30,7 +30,7 @@ def exact(sample: Sample, response: str, *, case_sensitive: bool = False) -> Ver
 
 
 def contains(sample: Sample, response: str, *, case_sensitive: bool = False) -> Verdict:
-    """1.0 when the gold stands in the response as whole words (a gold of 4 is not in 42)."""
+    """Return 1.0 when the gold stands in the response as whole words (a gold of 4 is not in 42)."""
     visible = _folded(strip_think(response) or "", case_sensitive)
     for gold in gold_texts(sample.answer):
         wanted = _folded(gold, case_sensitive)
@@ -42,7 +42,7 @@ def contains(sample: Sample, response: str, *, case_sensitive: bool = False) -> 
 
 
 def choice(sample: Sample, response: str) -> Verdict:
-    """1.0 when the option stated last is the gold's.
+    """Return 1.0 when the option stated last is the gold's.
 
     The options are the sample's `meta.options` or `meta.choices` (a list, or a mapping of letters
     to texts); without them any letter is one. The gold is a letter or an option's text.
@@ -56,7 +56,7 @@ def choice(sample: Sample, response: str) -> Verdict:
 
 
 def regex(sample: Sample, response: str, *, pattern: str) -> Verdict:
-    """1.0 when what the pattern's last match captures is the gold; case and spaces folded.
+    """Return 1.0 when what the pattern's last match captures is the gold; case folded.
 
     The first group that took part is what is read, else the whole match.
     """
@@ -79,7 +79,7 @@ def _unusable_choice(gold: str, meta: Mapping[str, Any]) -> str | None:
 
 
 def _options(meta: Mapping[str, Any]) -> dict[str, str]:
-    """Letter → text, in order; {} when the sample has none."""
+    """Return letter → text, in order; {} when the sample has none."""
     match meta.get("options") or meta.get("choices"):
         case [*texts]:
             return {k: str(v) for k, v in zip(string.ascii_uppercase, texts, strict=False)}
@@ -90,7 +90,7 @@ def _options(meta: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _letter(text: str, options: Mapping[str, str]) -> str | None:
-    """The option that the whole text is: its letter, its text, or the one before the other."""
+    """Return the option that the whole text is: its letter, its text, or both in order."""
     bare = text.strip(_DRESS)
     if match := re.fullmatch(r"\(?([A-Za-z])(?:[).:]+(?:\s+(.+))?)?", bare, re.DOTALL):
         letter, rest = match[1].upper(), match[2]
@@ -106,7 +106,7 @@ def _same(text: str, option: str) -> bool:
 
 
 def _chosen(response: str, options: Mapping[str, str]) -> str | None:
-    """The option a response states last: boxed, after "answer", marked, or alone on a line."""
+    """Return the option stated last: boxed, after "answer", marked, or alone on a line."""
     box, line = last_box(response), last_line(response) or ""
     for text in (re.sub(r"^\\\w+\{(.*)\}$", r"\1", box or ""), line):
         if letter := _letter(text, options):

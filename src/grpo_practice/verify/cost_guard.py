@@ -14,7 +14,7 @@ _DEEP = 50
 
 
 def too_costly(text: str) -> str | None:
-    """Why the text is not read as mathematics; None when it is harmless enough to try.
+    """Return why the text is not read as mathematics; None when it is harmless enough to try.
 
     It knows towers of numbers and factorials; the rest is left to the limits of the workers.
     """
@@ -29,7 +29,7 @@ def too_costly(text: str) -> str | None:
 
 
 def _depth(text: str) -> int:
-    """How deep the brackets of any kind are nested."""
+    """Count how deep the brackets of any kind are nested."""
     depth = deepest = 0
     for char in text:
         if char in "({[":
@@ -41,7 +41,7 @@ def _depth(text: str) -> int:
 
 
 def _digits(tower: str) -> float:
-    """About how many digits `a!^b!^c` has, without computing it."""
+    """Estimate how many digits `a!^b!^c` has, without computing it."""
     digits, exponent = 0.0, 1.0
     for part in reversed(tower.split("^")):
         base = part.strip("-!")

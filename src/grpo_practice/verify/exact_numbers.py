@@ -18,12 +18,12 @@ _NUMBER = re.compile(
 
 
 def is_number(text: str) -> bool:
-    """True for a plain decimal or fraction."""
+    """Return True for a plain decimal or fraction."""
     return _read(text) is not None
 
 
 def equal(gold: str, said: str) -> bool | None:
-    """Whether two plain numbers are equal; None when one is none, or it is too close to tell.
+    """Return whether two numbers are equal; None when one is not plain, or it is too close to tell.
 
     Both are in the notation of `notation`.
     """
@@ -38,7 +38,7 @@ def equal(gold: str, said: str) -> bool | None:
 
 
 def _read(text: str) -> tuple[int, int, bool] | None:
-    """Numerator, denominator, and whether math-verify rounds nothing away; None for other text."""
+    """Return numerator, denominator, and whether math-verify rounds nothing away."""
     match = _NUMBER.fullmatch(text)
     if match is None:
         return None

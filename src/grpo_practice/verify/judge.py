@@ -47,7 +47,7 @@ class Judge(Protocol):
     """What an async verify function gets as `kwargs["llm"]`."""
 
     async def query_one(self, messages: str | list[Message]) -> str:
-        """The model's text in reply to a question, or to a conversation."""
+        """Return the model's text in reply to a question, or to a conversation."""
         ...
 
 
@@ -60,7 +60,7 @@ class JudgeClient:
         """The first error of a call; the function's verdict is not to be trusted after it."""
 
     async def query_one(self, messages: str | list[Message]) -> str:
-        """The model's text in reply.
+        """Return the model's text in reply.
 
         Raises:
             JudgeError: The judge gave no answer.
@@ -76,7 +76,7 @@ class JudgeClient:
 async def ask(
     chat: Chat, messages: list[Message], *, r: int = 0, limit_s: float | None = None
 ) -> Reply:
-    """The judge's reply.
+    """Return the judge's reply.
 
     Raises:
         JudgeError: The request got no usable answer, or none in time.
@@ -88,12 +88,12 @@ async def ask(
 
 
 def text_of(reply: Reply) -> str:
-    """The judge's text, without its thinking; '' when that never ends."""
+    """Return the judge's text without its thinking; '' when that never ends."""
     return strip_think(reply.content) or ""
 
 
 def load_template(path: Path | None) -> Prompt:
-    """The prompt in a judge's template; the shipped one for None.
+    """Return the prompt in a judge's template; the shipped one for None.
 
     Raises:
         ConfigError: The file cannot be read, is no template, has unknown slots or none for the
@@ -108,7 +108,7 @@ def load_template(path: Path | None) -> Prompt:
 
 
 def template_from(text: str, *, where: str) -> Prompt:
-    """The prompt in a template's text; it must have the slot `response`, others are optional."""
+    """Return the prompt in a template's text, which must have the slot `response`."""
     jinja = Environment()
     jinja.filters["fenced"] = fenced
     try:
@@ -124,7 +124,7 @@ def template_from(text: str, *, where: str) -> Prompt:
 
 
 def criteria_of(preset: str | None, own: str | None) -> str | None:
-    """The criteria of a preset, and the user's own after them; None without any.
+    """Return the criteria of a preset, and the user's own after them; None without any.
 
     Raises:
         ConfigError: There is no such preset.
@@ -181,7 +181,7 @@ def rubric_of(
 
 
 async def judged(rubric: Rubric, sample: Sample, response: str, chat: Chat) -> Verdict:
-    """1.0 when the judge's last grade is CORRECT, 0.0 when it is INCORRECT.
+    """Return 1.0 when the judge's last grade is CORRECT, 0.0 when it is INCORRECT.
 
     An answer without content is 0.0 and costs no call.
 
@@ -212,24 +212,24 @@ async def judged(rubric: Rubric, sample: Sample, response: str, chat: Chat) -> V
 
 
 def read_grade(text: str) -> bool | None:
-    """What the last `GRADE:` of the judge's text says; None when that is neither grade."""
+    """Return what the last `GRADE:` of the judge's text says; None when that is neither grade."""
     grades = _GRADE.findall(_visible(text))
     word = re.sub(r"[^a-z]+", " ", grades[-1].lower()).strip() if grades else ""
     return {"correct": True, "incorrect": False}.get(word)
 
 
 def empty_answer(text: str) -> bool:
-    """True for an answer that says nothing: no letter or digit, or a bare opening."""
+    """Return True for an answer that says nothing: no letter or digit, or a bare opening."""
     words = _visible(text).strip().strip(".:!# ").casefold().replace("\u2019", "'")
     return words in _MASTER_KEYS or not any(char.isalnum() for char in words)
 
 
 def _visible(text: str) -> str:
-    """The text without characters of no width and Markdown emphasis, which hide a grade."""
+    """Drop characters of no width and Markdown emphasis, which hide a grade."""
     return "".join(c for c in text if unicodedata.category(c) != "Cf" and c not in "*`_")
 
 
 def _reasons(text: str) -> str | None:
-    """What the judge said before its grade."""
+    """Return what the judge wrote before its grade."""
     lines = [line for line in clean(text).splitlines() if not _GRADE.search(_visible(line))]
     return "\n".join(lines).strip()[-_CRITIQUE:] or None

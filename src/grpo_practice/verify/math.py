@@ -32,7 +32,7 @@ class Question:
 
 
 def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> Verdict | Question:
-    """The verdict on a response where it needs no computer algebra, else what to ask it.
+    """Return the verdict where it needs no computer algebra, else what to ask that.
 
     Args:
         golds: The right answers, as the dataset has them; any one will do. Shape: [>= 1].
@@ -68,34 +68,34 @@ def _same_text(gold: str, said: str, *, fast_path: bool) -> bool:
 
 
 def _same_number(gold: str, said: str) -> bool | None:
-    """Whether two plain numbers are equal; None where that is left to the worker."""
+    """Return whether two plain numbers are equal; None where that is left to the worker."""
     if _INTEGER.fullmatch(gold) and _INTEGER.fullmatch(said):
         return gold == said
     return exact_numbers.equal(gold, said)
 
 
 def _is_words(gold: str) -> bool:
-    """True for a gold that is language, not a product of variables."""
+    """Return True for a gold that is language, not a product of variables."""
     return bool(_WORDS.fullmatch(gold)) and (len(gold) > 3 or (len(gold) > 1 and gold[0].isupper()))
 
 
 def _affordable(answer: Said) -> list[str]:
-    """The last boxes that can stand for one value each."""
+    """Return the last boxes that can stand for one value each."""
     return [box for box in answer.boxes if too_costly(notation(box)) is None]
 
 
 def wrong(golds: Sequence[str], reason: str, said: str | None = None) -> Verdict:
-    """Reward 0 for an answer that is none, with the reason."""
+    """Return reward 0 for an answer that is none, with the reason."""
     return Verdict(0.0, f"expected {_either(golds)}; {reason}", said)
 
 
 def differs(golds: Sequence[str], said: str) -> Verdict:
-    """Reward 0 for another answer than the gold."""
+    """Return reward 0 for another answer than the gold."""
     return Verdict(0.0, f"expected {_either(golds)}, the answer was {said}", said)
 
 
 def unusable(gold: str) -> str | None:
-    """Why no answer could ever be compared with this gold; None when one can."""
+    """Return why no answer could ever be compared with this gold; None when one can."""
     text = notation(gold)
     if not text:
         return "it is empty"

@@ -50,7 +50,7 @@ _DELIMITERS = ((r"\(", r"\)"), (r"\[", r"\]"), ("$$", "$$"), ("$", "$"), ('"', '
 
 
 def ascii_digits(text: str) -> str:
-    """The text with every decimal digit and minus sign of Unicode as ASCII."""
+    """Return the text with every decimal digit and minus sign of Unicode as ASCII."""
     if text.isascii():
         return text
     text = text.translate(_SIGNS)
@@ -58,7 +58,7 @@ def ascii_digits(text: str) -> str:
 
 
 def notation(text: str) -> str:
-    """The text in one notation of LaTeX; the same value, for what is a value."""
+    """Return the text in one notation of LaTeX; the same value, for what is a value."""
     if _PLAIN.fullmatch(text):
         return text
     return _kept(text) if len(text) <= LONGEST else _written(text)
@@ -84,7 +84,7 @@ _kept = lru_cache(1_024)(_written)
 
 
 def _bare(text: str) -> str:
-    """The text without what stands around a formula: delimiters, emphasis, final punctuation."""
+    """Strip what stands around a formula: delimiters, emphasis, final punctuation."""
     before = None
     while text != before:
         before = text
@@ -99,7 +99,7 @@ def _bare(text: str) -> str:
 
 
 def _measured(text: str, number: str, words: str) -> str:
-    """The number without its unit, times the million it may be; `text` when it is no unit."""
+    """Return the number without its unit, times the million it may be; else `text`."""
     first, *_ = [*words.lower().split(), ""]
     if first in _MULTIPLES:
         return rf"{number.replace(',', '')}\times {_MULTIPLES[first]}"
@@ -107,7 +107,7 @@ def _measured(text: str, number: str, words: str) -> str:
 
 
 def _number(text: str) -> str:
-    """A plain number without thousands separators, plus and leading zeros; other text as it is."""
+    """Drop thousands separators, plus and leading zeros of a plain number; keep other text."""
     if re.fullmatch(r"[-+]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?", text):
         text = text.replace(",", "")
     if whole := re.fullmatch(r"([-+]?)0*(\d+(?:\.\d+)?)", text):

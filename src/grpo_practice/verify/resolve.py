@@ -184,7 +184,7 @@ _OBJECT_HINT = "define it with `def` in a file, or give it as 'path.py:function'
 
 
 def check_gold(function: VerifyFunction, sample: Sample) -> str | None:
-    """Why this sample's gold cannot be used with this function; None when it can.
+    """Return why this sample's gold cannot be used with this function; None when it can.
 
     Said before any call is paid; a reason names the gold.
     """

@@ -31,7 +31,7 @@ class Known:
         self._asked: WeakValueDictionary[_Key, _Turn] = WeakValueDictionary()
 
     async def get(self, question: Question, compare: Callable[[], Awaitable[_Finding]]) -> _Finding:
-        """What `compare` finds, or found, for that question.
+        """Return what `compare` finds, or found before, for that question.
 
         One question is compared once at a time. Where `compare` fails or finds out nothing but a
         reason, that is this caller's alone, since time or memory may have been short by chance;

@@ -41,7 +41,7 @@ class _Quick(latex2sympy2._Latex2Sympy):  # type: ignore[misc]  # the library ha
 
 
 def _latex2sympy(latex: str, *, is_real: bool, convert_degrees: bool, **given: Any) -> Any:
-    """The same as the library's; sets and intervals in a fifth of the time, relations in a half."""
+    """Read as the library does; sets in a fifth of its time, relations in a half."""
     if not _POWER.search(latex):
         with suppress(Exception):  # the reader raises Exception itself
             return _Quick(None, is_real, convert_degrees).parse(latex)
@@ -54,18 +54,18 @@ parser.latex2sympy = _latex2sympy
 
 
 def read(latex: str) -> list[Any]:
-    """What math-verify makes of an answer: the expression where there is one, and the text."""
+    """Return what math-verify makes of an answer: the expression, if any, and the text."""
     text = _INNER_DOLLAR.sub("", latex)
     return parse(f"${text}$", _LATEX, parsing_timeout=None) if text else []
 
 
 def readable(latex: str) -> bool:
-    """True when the text is mathematics to math-verify."""
+    """Return True when the text is mathematics to math-verify."""
     return any(isinstance(part, Basic | MatrixBase) for part in read(latex))
 
 
 def matches(gold: str, said: str, boxes: Sequence[str]) -> bool | None:
-    """True when the answer equals the gold; None when the answer is not mathematics.
+    """Return True when the answer equals the gold; None when the answer is not mathematics.
 
     A gold of n values may also be answered by the last n boxes, one value in each.
     """
@@ -81,7 +81,7 @@ def matches(gold: str, said: str, boxes: Sequence[str]) -> bool | None:
 
 @lru_cache(256)
 def _read_gold(latex: str) -> list[Any]:
-    """As `read`: the same gold comes with each answer to its question."""
+    """Read a gold, which comes again with each answer to its question."""
     return read(latex)
 
 

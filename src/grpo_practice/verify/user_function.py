@@ -13,7 +13,7 @@ from grpo_practice.verify.answers import gold_texts
 
 
 def view(sample: Sample, response: str) -> EvaluationSample:
-    """The sample and the response as a verify function sees them; a list of golds stays a list."""
+    """Return sample and response as a verify function sees them; a list of golds stays a list."""
     golds = gold_texts(sample.answer)
     answer = golds if isinstance(sample.answer, list) else (golds[0] if golds else None)
     return EvaluationSample(

@@ -2,20 +2,24 @@
 
 import asyncio
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from grpo_practice import user_code
 from grpo_practice.calls import Chat
 from grpo_practice.errors import ConfigError, GrpoPracticeError, VerifyError
+from grpo_practice.processes import CannotStartError, Pool, TimedOutError, WorkerDiedError
 from grpo_practice.types import Sample, Verdict
 from grpo_practice.verify import math, user_function, worker
 from grpo_practice.verify.answers import gold_texts
 from grpo_practice.verify.judge import JudgeClient, judged
-from grpo_practice.verify.pool import Pool, TimedOutError, WorkerDiedError
 from grpo_practice.verify.resolve import TIMEOUT_S, VerifyFunction
 from grpo_practice.verify.result_cache import Known
+
+T = TypeVar("T")
+
+_WARMUP = "grpo_practice.verify.warmup"  # by name: importing it takes a second
 
 
 class Verifier:
@@ -28,10 +32,13 @@ class Verifier:
 
     def __init__(self, function: VerifyFunction, *, workers: int = 2) -> None:
         self.function = function
+        file = None if function.in_process else function.file
         self._pool = Pool(
-            None if function.in_process else function.file,
+            worker.start,
+            file,
             workers=workers,
             timeout_s=function.timeout_s or TIMEOUT_S,
+            preload=[worker.__name__] if file else [worker.__name__, _WARMUP],
         )
         self._known = Known()
 
@@ -42,7 +49,7 @@ class Verifier:
         await self._pool.close()
 
     async def __call__(self, sample: Sample, response: str, judge: Chat | None) -> Verdict:
-        """What the function says of a response.
+        """Score a response.
 
         Args:
             sample: The question and its gold.
@@ -75,13 +82,13 @@ class Verifier:
                 return await self._in_process(sample, response, judge)
 
     async def _math(self, sample: Sample, response: str) -> Verdict:
-        """An answer that takes too much time or memory is a wrong answer."""
+        """Compare as mathematics; an answer that takes too much time or memory is wrong."""
         golds = gold_texts(sample.answer)
         found = math.at_once(golds, response, fast_path=self.function.params.get("fast_path", True))
         if isinstance(found, Verdict):
             return found
         try:
-            equal = await self._known.get(found, partial(self._pool.run, worker.ask_math, found))
+            equal = await self._known.get(found, partial(self._run, worker.ask_math, found))
         except TimedOutError:
             equal = f"comparing it took longer than {self.function.timeout_s:g} s"
         except WorkerDiedError as e:
@@ -141,7 +148,7 @@ class Verifier:
             view = user_function.view(sample, response)
             work = partial(worker.ask_custom, view, self._given, self._where)
         try:
-            outcome = await self._pool.run(work)
+            outcome = await self._run(work)
         except TimedOutError:
             return self._out_of_time()
         except WorkerDiedError as e:
@@ -149,6 +156,12 @@ class Verifier:
         if isinstance(outcome, str):
             raise VerifyError(outcome)
         return outcome
+
+    async def _run(self, work: Callable[..., T], *args: Any) -> T:
+        try:
+            return await self._pool.run(work, *args)
+        except CannotStartError as e:
+            raise VerifyError(f"the verify workers cannot start: {e}", hint=e.hint) from e
 
     def _out_of_time(self) -> Verdict:
         function = self.function

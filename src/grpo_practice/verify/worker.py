@@ -1,72 +1,35 @@
 """What runs in a worker process: it may hang, take memory or die, and nothing else is harmed."""
 
 import asyncio
-import fcntl
 import inspect
-import multiprocessing
-import os
-import signal
-import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from grpo_practice.errors import VerifyError
-from grpo_practice.redact import hide_output, redactor
+from grpo_practice.processes import isolate, limit_memory
 from grpo_practice.types import Sample, Verdict
 from grpo_practice.user_code import EvaluationSample, UserFunction
 from grpo_practice.verify.math import Question
 from grpo_practice.verify.user_function import read_result
 
-MEMORY = 1 << 30
-"""Bytes a worker may take beyond what it needs to start."""
-
 _function: Callable[..., Any] | None = None
 
 
-def start(source: UserFunction | None, secrets: frozenset[str]) -> None:
-    """Make a fresh process ready: its function loaded, its output apart, its memory limited.
-
-    `secrets` are not printed, and not told in verdicts.
-    """
+def start(secrets: frozenset[str], source: UserFunction | None) -> None:
+    """Make a fresh process ready: its function loaded, then its memory limited."""
     global _function
-    os.setpgid(0, 0)  # a signal for all of the command is for its first process to act on
-    _end_with_parent()
-    # The loop's handler runs between two bytecodes only; the default one ends C code at once.
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    os.dup2(2, 1)  # what a function prints must not mix with the data on stdout
-    redactor.know(secrets)
-    hide_output()
-    sys.stdout = sys.stderr
+    isolate(secrets)
     if source is None:
-        from grpo_practice.verify import symbolic  # noqa: F401
+        # A pool of another kind may have started first, so that nothing of this is preloaded: the
+        # first answers would pay with a second of their two.
+        from grpo_practice.verify import warmup  # noqa: F401
     else:
         _function = source.load()
-    _limit_memory()
-
-
-def _end_with_parent() -> None:
-    """Let the system end this process when the command's has ended, in whatever way.
-
-    Its end closes a pipe, and that sends SIGIO, which ends the process also amid a C function.
-    """
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return
-    pipe = parent.sentinel
-    signal.signal(signal.SIGIO, signal.SIG_DFL)
-    fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
-    if not parent.is_alive():  # it was gone before that
-        os._exit(1)
-
-
-def ping() -> None:
-    """Show that a worker started."""
+    limit_memory()
 
 
 def ask_math(question: Question) -> bool | str:
-    """Whether the answer equals a gold, or why that cannot be told."""
+    """Return whether the answer equals a gold, or why that cannot be told."""
     from grpo_practice.verify import symbolic
 
     read = False
@@ -97,7 +60,7 @@ def ask_built_in(
 
 
 def ask_custom(sample: EvaluationSample, params: Mapping[str, Any], where: str) -> Verdict | str:
-    """The verdict of the user's function, or the message of the VerifyError it deserves."""
+    """Return the verdict of the user's function, or the message of the VerifyError it deserves."""
     assert _function is not None, "the worker was started without a function"
     try:
         result = _function(sample, **params)
@@ -112,17 +75,3 @@ def ask_custom(sample: EvaluationSample, params: Mapping[str, Any], where: str) 
 
 async def _awaited(result: Any) -> Any:
     return await result
-
-
-def _limit_memory() -> None:
-    """Let allocations beyond `MEMORY` fail, where the system supports it (Linux)."""
-    if sys.platform != "linux":
-        return
-    import resource
-
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    limit = pages * resource.getpagesize() + MEMORY
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    if hard != resource.RLIM_INFINITY:
-        limit = min(limit, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))

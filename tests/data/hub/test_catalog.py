@@ -9,7 +9,7 @@ import pytest
 from typing_extensions import override
 
 from grpo_practice.data import catalog
-from grpo_practice.data.catalog import CATALOG, Made
+from grpo_practice.data.catalog import CATALOG, Prepared
 from grpo_practice.data.formats import Row
 from grpo_practice.errors import DataError
 from tests.data.hub.made import AFTER, BEFORE
@@ -29,7 +29,7 @@ def wrapped(question: str, answer: str) -> dict[str, Any]:
     }
 
 
-def fields(made: Made) -> list[dict[str, Any]]:
+def fields(made: Prepared) -> list[dict[str, Any]]:
     assert all(isinstance(row, Row) for row in made[0])
     return [row.fields for row in made[0] if isinstance(row, Row)]
 
@@ -125,7 +125,7 @@ def test_a_row_that_is_not_as_published_is_an_error_and_spoils_no_other(
     name: str, bad: dict[str, Any], says: str
 ) -> None:
     error = DataError("f:row 9: broken")
-    made, _ = CATALOG[name].make([Row("row 1", bad), error], Random(42))
+    made, _ = CATALOG[name].prepare([Row("row 1", bad), error], Random(42))
     assert error in made
     [found] = [row for row in made if row is not error]
     assert isinstance(found, DataError)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.data.download import Downloaded, Wanted, download
+from grpo_practice.data.download import DownloadRequest, DownloadResult, download
 from grpo_practice.errors import ConfigError, DataError
 from tests.data.hub import made
 from tests.data.hub.server import Hub, Trouble
@@ -17,8 +17,8 @@ TOKEN = "hf_A1b2C3d4E5f6G7h8I9j0"
 ROW = b'{"question": "1+1?", "answer": "2"}\n'
 
 
-def get(what: str, **wanted: object) -> Downloaded:
-    return download(Wanted(what, **wanted), tell=lambda text: None)  # type: ignore[arg-type]
+def get(what: str, **wanted: object) -> DownloadResult:
+    return download(DownloadRequest(what, **wanted), tell=lambda text: None)  # type: ignore[arg-type]
 
 
 def refused(what: str, **wanted: object) -> DataError:
@@ -27,7 +27,7 @@ def refused(what: str, **wanted: object) -> DataError:
     return raised.value
 
 
-def questions(found: Downloaded) -> list[str]:
+def questions(found: DownloadResult) -> list[str]:
     return [sample.question for sample in found.samples]
 
 
@@ -299,7 +299,7 @@ def test_the_command(server: Hub, cache: Path, tmp_path: Path) -> None:
 
 def test_nothing_of_the_library_is_imported_before_it_is_needed() -> None:
     code = (
-        "import sys, grpo_practice.cli.data, grpo_practice.cli.download;"
+        "import sys, grpo_practice.cli.data, grpo_practice.data.download;"
         "print([m for m in ('huggingface_hub', 'pyarrow', 'yaml') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.tools import ToolError
+from grpo_practice.tools.search import local
 from grpo_practice.tools.search.guard import Guard
 from grpo_practice.tools.search.local import MOST_BYTES, open_local
+from grpo_practice.tools.search.markup import readable
 from grpo_practice.tools.search.page import Banned
 from tests.tools.search.raw import Raw, raw
 from tests.tools.search.ssrf import FORMS, World, attempt, forms, world
@@ -159,6 +161,23 @@ async def read(
     async with open_local(guard, Banned(()), 40_000, total_s=total_s) as reader:
         page = await reader.read(f"{url}:{server.port}/")
     return page.text, page.whole
+
+
+def hang(page: str, url: str, chars: int) -> tuple[str, bool]:
+    """Stand in for a page that takes for ever to read, in C code that sees no signal."""
+    return (str(sum(range(10**13))), True) if page == "<p>hard" else readable(page, url, chars)
+
+
+async def test_2_33_a_page_that_takes_for_ever_to_read_is_given_up_and_the_next_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(local, "readable", hang)
+    monkeypatch.setattr(local, "READ_S", 0.5)
+    async with raw(answer(b"<p>hard")) as server:
+        with pytest.raises(ToolError, match="the page is too hard to read"):
+            await read(server, total_s=60.0)
+    async with raw(answer(b"<p>easy")) as server:
+        assert await read(server, total_s=60.0) == ("easy", True)
 
 
 async def test_2_33_a_body_without_end_is_read_to_the_cap() -> None:

@@ -14,19 +14,19 @@ _COMMAND = re.compile(r"grpo-practice \S|\bexport \w+=|\bpip install ")
 
 
 class _Console(Console):
-    """Prints text as it is, but for secrets: no markup, no highlighting."""
+    """Console that prints text as it is, but for secrets: no markup, no highlighting."""
 
     def __init__(self, *, stderr: bool) -> None:
         super().__init__(stderr=stderr, markup=False, highlight=False, emoji=False)
 
     @override
     def render_str(self, text: str, **how: Any) -> Text:
-        """As Text, secrets replaced before a line break can divide one."""
+        """Return it as Text, secrets replaced before a line break can divide one."""
         return super().render_str(redactor.text(text), **how)
 
     @override
     def on_broken_pipe(self) -> None:
-        """Say so, as any other file does; rich would end the process, also amid a run."""
+        """Raise, as any other file does; rich would end the process, also amid a run."""
         raise BrokenPipeError(errno.EPIPE, "nobody reads this any more")
 
 
@@ -37,15 +37,15 @@ err = _Console(stderr=True)
 
 
 def in_one(console: Console, text: str) -> bool:
-    """True for a line that is printed as it is: one that no terminal shows, or holds a command.
+    """Return True for a line that is not wrapped: one that no terminal shows, or with a command.
 
-    Others are wrapped at words. A command has to stay in one piece for whoever copies it.
+    A command has to stay in one piece for whoever copies it.
     """
     return not console.is_terminal or _COMMAND.search(text) is not None
 
 
 def as_text(what: RenderableType, width: int | None) -> str:
-    """What is printed of it in so many columns (None: those of the terminal), without styles."""
+    """Return it as printed in so many columns (None: those of the terminal), without styles."""
     console = _Console(stderr=False)
     if width is not None:
         console.width = width

@@ -1,4 +1,4 @@
-"""How values and lines are written: numbers, durations, documents, a question to the person."""
+"""Lines, numbers, durations and documents for the terminal, and questions to the person."""
 
 import json
 import sys
@@ -13,26 +13,26 @@ from grpo_practice.text import visible
 
 
 def say(text: str, *, style: str | None = None) -> None:
-    """A line on stdout, foreign text in it made visible; on a terminal it is wrapped at words."""
+    """Print a line on stdout, foreign text in it made visible, wrapped at words on a terminal."""
     from grpo_practice.cli.terminal.consoles import in_one, out
 
     out.print(visible(text), style=style, soft_wrap=in_one(out, text))
 
 
 def note(text: str, *, style: str | None = None) -> None:
-    """The same on stderr."""
+    """Print a line on stderr, as `say` does on stdout."""
     from grpo_practice.cli.terminal.consoles import err, in_one
 
     err.print(visible(text), style=style, soft_wrap=in_one(err, text))
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """The document on stdout, in ASCII, so that nothing in it can act on a terminal."""
+    """Print a document on stdout, in ASCII, so that nothing in it can act on a terminal."""
     print(json.dumps(document, indent=2, allow_nan=False), flush=True)
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """The person agrees; nobody is asked with `--yes`.
+    """Ask the person to agree, unless `--yes` was given.
 
     Raises:
         ConfigError: There is nobody to ask.
@@ -48,7 +48,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def tokens(n: int | None) -> str:
-    """`950`, `12.3k`, `1.23M`; `unknown` when the endpoint did not say."""
+    """Format a number of tokens: `950`, `12.3k`, `1.23M`; `unknown` for None."""
     if n is None:
         return "unknown"
     if n < 10_000:
@@ -57,12 +57,12 @@ def tokens(n: int | None) -> str:
 
 
 def cached_share(tokens_in: int | None, cached: int | None) -> str:
-    """`24 %`: how much of what was read the endpoint had still in its cache; '' when unknown."""
+    """Format the share of the input that was cached: `24 %`; '' when unknown."""
     return "" if cached is None or not tokens_in else f"{100 * cached / tokens_in:.0f} %"
 
 
 def duration(seconds: float) -> str:
-    """`4.2 s`, `42 s`, `3 min 10 s`, `2 h 5 min`."""
+    """Format seconds: `4.2 s`, `42 s`, `3 min 10 s`, `2 h 5 min`."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -74,5 +74,5 @@ def duration(seconds: float) -> str:
 
 
 def reward(value: float | None) -> str:
-    """`0.612`; `-` when there is none."""
+    """Format a reward: `0.612`; `-` for None."""
     return "-" if value is None else f"{value:.3f}"

@@ -1,4 +1,4 @@
-"""What a report says of failures, of money, and of how far its numbers can be trusted."""
+"""The parts of a report on failures, on money, and on how far its numbers can be trusted."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -8,8 +8,8 @@ from grpo_practice.cli.terminal.formatting import cached_share, count, say, toke
 from grpo_practice.text import brief
 
 if TYPE_CHECKING:
+    from grpo_practice.reports.reproducibility import Health
     from grpo_practice.reports.run_reports import EvalReport, PracticeReport
-    from grpo_practice.store.queries.run_health import Health
 
 LINE = 160
 """Characters of an error."""
@@ -20,7 +20,7 @@ MANY = 0.02
 
 
 def trouble(report: "EvalReport | PracticeReport") -> list[tuple[str, str]]:
-    """How rollouts ended that are not simply answered, why, and what to do about it."""
+    """Return how the other rollouts ended, why, and what to do about it."""
     return [
         ("outcomes", _outcomes(report.outcomes)),
         ("errors", _errors(report.failures)),
@@ -57,7 +57,7 @@ def _advice(report: "EvalReport | PracticeReport") -> list[str]:
 
 
 def retries(health: "Health") -> str:
-    """What it took to get the answers, and the requests that never got one."""
+    """Return how many requests took several tries, and how many never got an answer."""
     said = []
     if health.retried:
         said.append(f"{count(health.retried, 'request')} answered only at a later try")
@@ -70,7 +70,7 @@ def retries(health: "Health") -> str:
 
 
 def shrunk_groups(health: "Health") -> str:
-    """`3 of 5 attempts count in 4 groups`, for each size that groups came to."""
+    """Return `3 of 5 attempts count in 4 groups` for each size of group."""
     sizes = dict[tuple[int, int], int]()
     for s in health.shrunk:
         sizes[s.planned, s.scored] = sizes.get((s.planned, s.scored), 0) + s.groups
@@ -81,7 +81,7 @@ def shrunk_groups(health: "Health") -> str:
 
 
 def costs(report: "EvalReport | PracticeReport") -> list[tuple[str, str]]:
-    """Requests, tokens and dollars; what is not known is said to be unknown."""
+    """Return requests, tokens and dollars; unknown ones as such."""
     usage, requests = report.usage, report.requests
     asked = usage != NO_USAGE or report.unpriced
     tokens_in, tokens_out = (usage.tokens_in, usage.tokens_out) if asked else (0, 0)
@@ -123,19 +123,19 @@ def _cost(report: "EvalReport | PracticeReport") -> str:
 
 
 def dollars(micro: int) -> str:
-    """`$2.90`; below a cent as many digits as it takes, so that money spent never reads $0.00."""
+    """Format money: `$2.90`; below a cent with more digits, so that it never reads $0.00."""
     return f"${micro / 1e6:.2f}" if micro >= 10_000 or micro == 0 else f"${micro / 1e6:.6f}"
 
 
 def stage_cost(usd: float | None, unpriced: int) -> str:
-    """The dollars of some calls; `unknown` where none of them has a price."""
+    """Format the dollars of some calls; `unknown` where none of them has a price."""
     if usd is None:
         return "unknown"
     return dollars(round(usd * 1e6)) + (" and more" if unpriced else "")
 
 
 def say_reproducible(health: "Health") -> None:
-    """Why the numbers need not come again, and who really answered; silent when all is well."""
+    """Print why a second run may differ, and who really answered, where that is of note."""
     from grpo_practice.reports.reproducibility import notes, voided_by
 
     reasons = voided_by(health)

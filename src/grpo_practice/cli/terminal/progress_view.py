@@ -1,4 +1,4 @@
-"""What a person sees while a run works: a live block on a terminal, plain lines elsewhere."""
+"""The progress of a run: a live block on a terminal, plain lines elsewhere."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,7 +39,7 @@ QUIET_S = 2.0
 
 @contextmanager
 def progress(*, json: bool, console: Console = err) -> Iterator[Emit]:
-    """A sink that shows what happens, on stderr: live on a terminal, else line by line.
+    """Yield a sink that shows progress on stderr: live on a terminal, else line by line.
 
     With `json` a program is reading, so it is lines. A display that fails is switched off; it
     never breaks the run.
@@ -60,7 +60,7 @@ def progress(*, json: bool, console: Console = err) -> Iterator[Emit]:
 
 
 def _fenced(sink: Emit) -> Emit:
-    """The sink, until it fails for the first time."""
+    """Return a sink that passes events on until the given one fails for the first time."""
     works = True
 
     def emit(event: Event) -> None:
@@ -75,7 +75,7 @@ def _fenced(sink: Emit) -> Emit:
 
 
 class Lines:
-    """Prints one line for each thing worth keeping on the screen.
+    """Sink that prints one line for each thing worth keeping on the screen.
 
     Args:
         tally: Brought up to date by every event.
@@ -86,10 +86,10 @@ class Lines:
     def __init__(self, tally: Tally, console: Console, *, tenths: bool = True) -> None:
         self._tally, self._console, self._tenths = tally, console, tenths
         self._told = -QUIET_S
-        """When it was last said how far it is."""
+        """Time of the last line on how far it is."""
 
     def show(self, event: Event) -> None:
-        """Take the event in, and print what it is worth."""
+        """Take the event into account, and print a line where it is worth one."""
         if isinstance(event, RolloutFinished):
             self._rollout(event)
             return
@@ -181,7 +181,7 @@ def _closed_line(event: StepFinished) -> tuple[str, str | None]:
 
 
 def block(tally: Tally) -> RenderableType:
-    """The live block: where the run is, a bar, rewards, groups, tokens, time left."""
+    """Render the live block: the step, a bar, rewards, groups, tokens, time left."""
     run, part = tally.run, tally.part
     if run is None or part is None:
         return Text("")
@@ -212,7 +212,7 @@ def block(tally: Tally) -> RenderableType:
 
 
 def _bar(part: Part) -> Text:
-    """Rollouts ended well, rollouts that failed, rollouts to come."""
+    """Render a bar of rollouts that ended well, that failed, and that are to come."""
     share = BAR / max(part.planned, 1)
     done, failed = int(part.done * share), -int(-part.failed * share // 1)
     failed = min(failed, done)

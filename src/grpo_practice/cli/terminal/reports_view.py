@@ -1,6 +1,6 @@
-"""What an evaluation and a practice run came to, for a person."""
+"""Reports of evaluations and practice runs, for a person."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +11,12 @@ from grpo_practice.cli.terminal.tables import facts, table
 from grpo_practice.text import brief
 
 if TYPE_CHECKING:
-    from grpo_practice.practice.evidence import Evidence
-    from grpo_practice.reports.run_reports import EvalReport, KnownScore, PracticeReport
-    from grpo_practice.reports.shortfalls import Shortfall
+    from grpo_practice.reports.known_scores import KnownScore
+    from grpo_practice.reports.rollout_report import RolloutReport
+    from grpo_practice.reports.run_reports import EvalReport, PracticeReport
+    from grpo_practice.reports.shortfalls import Distillation, Shortfall, StepRow
     from grpo_practice.stats import Score
-    from grpo_practice.store import Store
-    from grpo_practice.store.distillation import Distillation
-    from grpo_practice.store.records import StepRow
-    from grpo_practice.types import Experience, Rollout
+    from grpo_practice.types import Experience
 
 SHOWN = 10
 """Experiences that a report lists."""
@@ -27,12 +25,12 @@ LINE = 160
 
 
 def simulated(is_so: bool) -> str:
-    """The mark behind whatever a simulated model had a part in."""
+    """Return the mark behind whatever a simulated model had a part in."""
     return " (simulated: says nothing about a real model)" if is_so else ""
 
 
 def show_eval(report: "EvalReport", *, next_command: str | None = None) -> None:
-    """The score with its interval, what it rests on, what went wrong, what it cost, what next."""
+    """Print the score with its interval, failures, costs, and the next command."""
     library = report.library
     taught = f" with {count(len(library), 'experience')} (L{library.id})" if library else ""
     say(f"{report.run}{simulated(report.simulated)}", style="bold")
@@ -67,14 +65,14 @@ def show_eval(report: "EvalReport", *, next_command: str | None = None) -> None:
 
 
 def interval(score: "Score") -> str:
-    """`0.764 to 0.835`, or why there is none."""
+    """Format the interval: `0.764 to 0.835`, or why there is none."""
     if score.ci95 is None:
         return "none: too few questions"
     return f"{score.ci95[0]:.3f} to {score.ci95[1]:.3f}"
 
 
 def coverage(score: "Score") -> str:
-    """The share of the planned rollouts that the score rests on: `99.5 %`."""
+    """Format the share of the planned rollouts that the score rests on: `99.5 %`."""
     return f"{100 * score.coverage:.1f} %"
 
 
@@ -96,7 +94,7 @@ def _scores(score: "Score", k: int) -> list[tuple[str, str]]:
 def show_practice(
     report: "PracticeReport", *, next_line: bool = True, limit: int | None = SHOWN
 ) -> None:
-    """The steps, before and after, up to `limit` of the library, what it cost, what next."""
+    """Print the steps, the scores, up to `limit` experiences, costs, and the next command."""
     say(f"{report.run}{simulated(report.simulated)}", style="bold")
     show_steps(report.steps, {step: known.score for step, known in report.evals.items()})
     for row in report.steps:
@@ -129,8 +127,7 @@ def funnel(steps: Sequence["StepRow"], run: str) -> list[tuple[str, str]]:
 
     A line each for what there was; steps that an older version closed have no such counts.
     """
-    from grpo_practice.reports.shortfalls import counted_steps
-    from grpo_practice.store.distillation import Distillation
+    from grpo_practice.reports.shortfalls import Distillation, counted_steps
 
     steps_counted = counted_steps(steps)
     if not steps_counted:
@@ -186,7 +183,7 @@ def _shortened(sums: "Distillation") -> str:
 def _quarantined(
     steps: Sequence["StepRow"], run: str, rules: Mapping[Any, int] | None = None
 ) -> str:
-    """How many texts were kept out of the library, and where to see them; '' when none was."""
+    """Return how many texts were kept out of the library, and where to see them; '' for none."""
     n = sum((row.stats or {}).get("quarantined") or 0 for row in steps)
     look = f"{PROGRAM} experiences list --quarantined --run {run}"
     why = f" ({_kinds(rules)})" if rules else ""
@@ -194,7 +191,7 @@ def _quarantined(
 
 
 def say_shortfalls(found: Sequence["Shortfall"], run: str, practise: str | None = None) -> None:
-    """Say of what too much came to nothing, what to change, and what to type then."""
+    """Print which work came to nothing, what to change, and what to type then."""
     from grpo_practice.reports.shortfalls import PRACTISE
 
     for short in found:
@@ -204,7 +201,7 @@ def say_shortfalls(found: Sequence["Shortfall"], run: str, practise: str | None 
 
 
 def _why_nothing(report: "PracticeReport") -> str:
-    """Why a run learnt nothing, as far as its steps tell."""
+    """Return why a run learnt nothing, as far as its steps tell."""
     stats = [row.stats or {} for row in report.steps]
     if report.merge_failed:
         return "a merge failed, so that what its step proposed is not in the library"
@@ -225,7 +222,7 @@ def _why_nothing(report: "PracticeReport") -> str:
 
 
 def show_steps(steps: Sequence["StepRow"], scores: Mapping[int, "Score"]) -> None:
-    """A row for each step; `scores` of the libraries that were evaluated, by step."""
+    """Print a row for each step; `scores` of the libraries that were evaluated, by step."""
     headers = [
         "step",
         "epoch",
@@ -249,7 +246,7 @@ def show_steps(steps: Sequence["StepRow"], scores: Mapping[int, "Score"]) -> Non
 
 
 def _counted(steps: Sequence["StepRow"]) -> dict[str, list[int]]:
-    """Which steps have a mean reward that is not simply that of all rollouts, by what it is of."""
+    """Return the steps whose mean reward is not over all rollouts, by what it is over."""
     from grpo_practice.reports.run_reports import MEAN_OVER
 
     found = dict[str, list[int]]()
@@ -260,7 +257,7 @@ def _counted(steps: Sequence["StepRow"]) -> dict[str, list[int]]:
 
 
 def steps_named(steps: Sequence[int]) -> str:
-    """`step 6`, or `steps 6 to 11` where these follow each other."""
+    """Name steps: `step 6`, or `steps 6 to 11` where these follow each other."""
     first, last = steps[0], steps[-1]
     if first == last:
         return f"step {first}"
@@ -321,57 +318,38 @@ def show_library(
     run: str,
     *,
     limit: int | None = None,
-    evidence: Mapping[str, "Evidence"] | None = None,
+    evidence: Mapping[str, str] | None = None,
 ) -> None:
     """Print the experiences of a library, up to `limit` of them, with what stands behind each."""
     if not experiences:
         say(f"no experiences ({name} is empty)")
         return
-    from grpo_practice.practice.evidence import told
-
     say(f"{count(len(experiences), 'experience')} in {name}:")
     rows = list[tuple[str, str]]()
     for e in experiences[:limit]:
         rows.append((e.id, e.text))
         if evidence:
-            rows.append(("", told(evidence[e.id])))
+            rows.append(("", evidence[e.id]))
     facts(rows)
     if limit is not None and len(experiences) > limit:
         say(f"  and {len(experiences) - limit} more: {PROGRAM} experiences list --run {run}")
 
 
-def show_transcripts(store: "Store", report: "EvalReport", limit: int) -> None:
-    """Every rollout of the first `limit` questions: its messages, the verdict, the gold."""
-    from grpo_practice.store import rollouts
-    from grpo_practice.store.steps import on_line
-
-    found = (
-        (rollout, row.plan.slots[slot][1])
-        for row in store.read(on_line, report.branch)
-        for (slot, _), (_, rollout) in sorted(
-            store.read(
-                rollouts.stored,
-                report.branch,
-                row,
-                transcripts=True,
-            ).items()
-        )
-    )
-    questions = groupby(found, key=lambda pair: (pair[0].slot, pair[0].sample.id))
-    for _, attempts in islice(questions, limit):
-        for rollout, planned in attempts:
-            _show(rollout, planned)
+def show_transcripts(rollouts: "Iterable[RolloutReport]", limit: int) -> None:
+    """Print every rollout of the first `limit` questions: its turns, the verdict, the gold."""
+    for _, attempts in islice(groupby(rollouts, key=lambda r: (r.step, r.rollout.slot)), limit):
+        for report in attempts:
+            _show(report)
 
 
-def _show(rollout: "Rollout", attempts: int) -> None:
-    from grpo_practice.practice.transcript import sections
-
-    if attempts > 1:
-        say(f"attempt {rollout.attempt + 1} of {attempts}", style="bold")
-    for section in sections(rollout.played):
-        say(section.heading, style="bold")
-        if section.pieces:
-            say(section.body)
+def _show(report: "RolloutReport") -> None:
+    rollout = report.rollout
+    if report.attempts > 1:
+        say(f"attempt {rollout.attempt + 1} of {report.attempts}", style="bold")
+    for heading, body in report.sections:
+        say(heading, style="bold")
+        if body:
+            say(body)
     played, verdict = rollout.played, rollout.verdict
     why = f": {played.error}" if played.error else ""
     outcome = "answered" if played.outcome == "ok" else played.outcome

@@ -13,7 +13,7 @@ _UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF)
 
 
 def prepare() -> None:
-    """All three are open, so that no file of ours takes their place; no text cannot be printed."""
+    """Open what is closed of the three, and let any text be printed."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -25,12 +25,12 @@ def prepare() -> None:
 
 
 def is_theirs(error: Exception) -> bool:
-    """True when an error is that of writing to stdout or stderr; other files' errors name them."""
+    """Return True for an error of writing to stdout or stderr; other files' errors name them."""
     return isinstance(error, OSError) and error.filename is None and error.errno in _UNWRITABLE
 
 
 def lost(error: OSError) -> int:
-    """The exit code after the output could not be written, which is said unless nobody reads it."""
+    """Report a failed write (unless the pipe was closed) and return the exit code."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
@@ -45,7 +45,7 @@ def lost(error: OSError) -> int:
 
 
 def finish(code: int) -> int:
-    """The exit code, after what is left was written; another one where it could not be."""
+    """Flush the output and return the exit code; another one where it cannot be written."""
     try:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:

@@ -1,4 +1,4 @@
-"""Facts and tables, with whatever stands in them made visible."""
+"""Facts and tables; control characters in them are made visible."""
 
 import os
 from collections.abc import Collection, Iterable, Sequence
@@ -14,7 +14,7 @@ PIPED = 120
 
 
 def facts(rows: Iterable[tuple[str, str]]) -> None:
-    """A label and what is to be said on it, one under the other; rows without a text are left out.
+    """Print labels and texts, one under the other; rows without a text are left out.
 
     Long texts are wrapped under themselves.
     """
@@ -36,7 +36,7 @@ def table(
     right: Collection[str] = (),
     stderr: bool = False,
 ) -> None:
-    """A table; the columns named in `right` are numbers."""
+    """Print a table; the columns named in `right` are numbers."""
     from rich.table import Table
 
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")

@@ -27,13 +27,13 @@ _KEY = re.compile(r"[^\s.=]+(?:\.[^\s.=]+)*")
 
 
 def packaged_configs() -> Path:
-    """The folder of configs shipped with the program: in the package, or in a source checkout."""
+    """Return the folder of shipped configs: in the package, or in a source checkout."""
     inside = Path(str(files("grpo_practice"))) / "configs"
     return inside if inside.is_dir() else Path(__file__).resolve().parents[4] / "configs"
 
 
 def is_file(path: Path) -> bool:
-    """True when there is such a file; False also for a name that no file can have."""
+    """Return whether there is such a file; False also for a name that no file can have."""
     try:
         return path.is_file()
     except OSError:
@@ -41,7 +41,7 @@ def is_file(path: Path) -> bool:
 
 
 def compose(path: Path) -> Tree:
-    """The file with everything its `defaults:` include, uninterpolated.
+    """Read the file with everything its `defaults:` include, uninterpolated.
 
     Raises:
         ConfigError: A file is missing or not usable, or an entry has another form.
@@ -75,7 +75,7 @@ def _compose(path: Path, stack: tuple[Path, ...]) -> Tree:
 
 
 def _entries(entries: Any, own: Tree, path: Path) -> Iterator[tuple[str, Position]]:
-    """The entries in order, with `_self_` last when it is not among them."""
+    """Yield the entries in order, with `_self_` last when it is not among them."""
     key: Key = ("defaults",)
     if entries is not None and not isinstance(entries, list):
         raise ConfigError(f"{path}: defaults should be a list")
@@ -95,7 +95,7 @@ def _entries(entries: Any, own: Tree, path: Path) -> Iterator[tuple[str, Positio
 
 
 def _find(name: str, including: Path, place: Position) -> Path:
-    """`/name`: in the nearest parent folder that has it, else in ./configs, else shipped."""
+    """Find `/name` in the nearest parent folder that has it, else in ./configs, else shipped."""
     folders = [*including.resolve().parents, Path.cwd() / "configs", packaged_configs()]
     for folder in folders:
         for suffix in (".yaml", ".yml"):
@@ -109,7 +109,7 @@ def _find(name: str, including: Path, place: Position) -> Path:
 
 
 def merge(under: Tree, over: Tree) -> Tree:
-    """Both trees; where both have a key the second wins, mappings are merged deeply."""
+    """Merge both trees deeply; where both have a key the second wins."""
     return Tree(_merge(under.data, over.data), {**under.places, **over.places})
 
 
@@ -124,7 +124,7 @@ def _merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def lay_over(under: Tree, over: Tree) -> Tree:
-    """Both trees, merged; a URL that `over` gives does not inherit the key of the URL before."""
+    """Merge both trees; a URL that `over` gives does not inherit the key of the URL before."""
     return merge(Tree(_keyless(under.data, over.data), under.places), over)
 
 
@@ -139,15 +139,19 @@ def _keyless(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any
 
 
 def nest(tree: Tree, package: Sequence[str]) -> Tree:
-    """The tree under these keys."""
+    """Put the tree under these keys."""
     data = tree.data
     for name in reversed(package):
         data = {name: data}
     return Tree(data, {(*package, *key): place for key, place in tree.places.items()})
 
 
-def override(tree: Tree, overrides: Sequence[str], *, strip: str = "") -> Tree:
-    """The tree with each `a.b=c` set, in order; values are read as YAML scalars.
+Override = str | tuple[str, Any]
+"""`KEY=VALUE` as given to `--set`, or a dotted key and its typed value."""
+
+
+def override(tree: Tree, overrides: Sequence[Override], *, strip: str = "") -> Tree:
+    """Set each `a.b=c` in the tree, in order; values are read as YAML scalars.
 
     A value in brackets, braces or quotes is read as YAML. `strip` is a first key that may be left
     out or written. Setting `verify` replaces a `verify_filename` pair. A URL that is set takes the
@@ -156,17 +160,21 @@ def override(tree: Tree, overrides: Sequence[str], *, strip: str = "") -> Tree:
     Raises:
         ConfigError: An override has another form, or goes through a value that has no keys.
     """
-    for text in sorted(overrides, key=lambda text: ".base_url=" not in text):
-        name, equals, raw = text.partition("=")
-        if not equals or not _KEY.fullmatch(name):
-            raise ConfigError(f"--set {name}: not of the form key=value", hint="--set a.b=c")
-        key = tuple(name.split("."))
+    pairs = [_parsed(o) if isinstance(o, str) else o for o in overrides]
+    for name, value in sorted(pairs, key=lambda pair: not pair[0].endswith(".base_url")):
+        key, flag = tuple(name.split(".")), f"--set {name}"
         if strip and key[0] == strip and len(key) > 1:
             key = key[1:]
-        flag = f"--set {name}"
-        value = parse_value(raw, flag) if raw[:1] in "[{'\"" and raw else plain(raw)
         tree = _set(tree, key, value, flag)
     return tree
+
+
+def _parsed(text: str) -> tuple[str, Any]:
+    """Return the key and the value of `KEY=VALUE`."""
+    name, equals, raw = text.partition("=")
+    if not equals or not _KEY.fullmatch(name):
+        raise ConfigError(f"--set {name}: not of the form key=value", hint="--set a.b=c")
+    return name, parse_value(raw, f"--set {name}") if raw[:1] in tuple("[{'\"") else plain(raw)
 
 
 def _set(tree: Tree, key: tuple[str, ...], value: Any, flag: str) -> Tree:

@@ -1,4 +1,4 @@
-"""Which file `--config NAME` means."""
+"""Config files: which one `--config NAME` means, and those that `init` writes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,13 +6,16 @@ from typing import Literal
 
 from grpo_practice.config.reading.compose import is_file, packaged_configs
 from grpo_practice.config.reading.problems import did_you_mean
+from grpo_practice.config.schema.base import check_name
 from grpo_practice.errors import ConfigError
 
 Command = Literal["practice", "eval"]
+TEMPLATES = ("practice.yaml", ".env.example", "mine.jsonl")
+"""Files of a new project: a commented config, variables, five questions."""
 
 
 def find_config(name: str, command: Command, cwd: Path | None = None) -> Path:
-    """The file called NAME: the path as typed, else in ./configs, else among the shipped ones.
+    """Find the file called NAME: the path as typed, else in ./configs, else a shipped one.
 
     In a configs folder NAME or NAME.yaml is looked for under `practice/` and `eval/` (the
     command's own first) and at the top.
@@ -55,3 +58,16 @@ def _near(name: str, cwd: Path) -> str:
             elif len(parts) == 1:
                 known.add(parts[0])
     return did_you_mean(name.removesuffix(".yaml"), known) or "write one with `grpo-practice init`"
+
+
+def init_files(exp_id: str) -> dict[str, str]:
+    """Return the content of each file of a new project by name.
+
+    Raises:
+        ConfigError: `exp_id` cannot be the name of an experiment.
+    """
+    check_name(exp_id, "an experiment")
+    folder = packaged_configs() / "templates"
+    texts = {name: (folder / name.removeprefix(".")).read_text("utf-8") for name in TEMPLATES}
+    quoted = f"exp_id: '{exp_id}'"  # in quotes: `true` and `1.5` are names too
+    return {name: text.replace("exp_id: my_first_practice", quoted) for name, text in texts.items()}

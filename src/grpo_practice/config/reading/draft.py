@@ -15,17 +15,17 @@ from grpo_practice.config.reading.problems import Problem, problems_of, raise_pr
 from grpo_practice.config.reading.published_keys import settle
 from grpo_practice.config.reading.roles import Roles
 from grpo_practice.config.reading.yaml_reader import Key, Tree, dump_yaml
-from grpo_practice.config.redact import redact, secrets_in
+from grpo_practice.config.redact import leaves, redact, secrets_in
 from grpo_practice.config.schema.runs import REFERENCE_FILES, VerifySpec
 from grpo_practice.redact import REDACTED, redactor, url_secrets
 
 M = TypeVar("M", bound=BaseModel)
-Kind = Literal["eval", "practice"]
+ConfigKind = Literal["eval", "practice"]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """A composed config, and where it is from."""
+class ComposedConfig:
+    """A composed config and its source."""
 
     tree: Tree
     path: Path | None
@@ -34,14 +34,14 @@ class Source:
 
     @property
     def name(self) -> str:
-        """What errors call it."""
+        """Name of the config in errors."""
         return str(self.path) if self.path else "the config"
 
 
-class Work:
+class Draft:
     """One config on its way from a composed tree to a model, collecting what is wrong."""
 
-    def __init__(self, source: Source, tree: Tree, kind: Kind) -> None:
+    def __init__(self, source: ComposedConfig, tree: Tree, kind: ConfigKind) -> None:
         self.source = source
         self.tree = tree
         self.kind = kind
@@ -55,7 +55,7 @@ class Work:
         self.stored: dict[str, Any] = {}
 
     def validated(self, model: type[M]) -> M:
-        """The data as a model, variables filled in.
+        """Fill in variables and validate the data.
 
         Raises:
             ConfigError: All problems found so far.
@@ -85,37 +85,37 @@ class Work:
         raise_problems(self.problems, self.tree, self.source.name)
 
     def roles(self) -> Roles:
-        """The resolver of this config's models."""
+        """Return the resolver of this config's models."""
         return Roles(self.source.env, self.problems, self.notices, frozenset(self.hidden))
 
     def refuse_secrets(self, config: BaseModel) -> None:
-        """Nothing when no secret stands in a text that is stored as it is, to be used again.
+        """Raise if a secret stands in a text that is stored as it is, to be used again.
 
         Raises:
-            ConfigError: One does; the message names the key.
+            ConfigError: The message names the key.
         """
         for key, text in _stored_in_clear(config.model_dump()):
             if redactor.holds(text):
-                said = "it holds a secret (an API key, a header, a part of a URL)"
+                reason = "it holds a secret (an API key, a header, a part of a URL)"
                 hint = "take it out: this text is stored in clear"
                 if "extra_body" in key or "extra_args" in key:
                     hint = "send it in extra_headers: the body of a request is stored"
-                self.problems.append(Problem(key, said, hint, private=True))
+                self.problems.append(Problem(key, reason, hint, private=True))
         self.check()
 
     def text(self) -> str:
-        """The composed config as YAML, variables not filled in, secrets hidden."""
+        """Return the composed config as YAML, variables not filled in, secrets hidden."""
         return dump_yaml(redactor.value(redact(self.stored)))
 
     def section(self, key: Key) -> dict[str, Any] | None:
-        """The mapping at a place of the data, if there is one."""
+        """Return the mapping at a key, if there is one."""
         section: Any = self.data
         for part in key:
             section = section.get(part) if isinstance(section, dict) else None
         return section if isinstance(section, dict) else None
 
     def _providers(self) -> list[tuple[Key, str]]:
-        """The places of model providers, and the environment names that go with each."""
+        """List the keys of model providers, and the environment names that go with each."""
         at, last = self.evaluation, "model_provider"
         teacher: Key = ("practice", "teacher_model", last)
         tools: Key = (*at, "agent", "toolkits")
@@ -130,7 +130,7 @@ class Work:
         ]
 
     def _leave_out_unused(self) -> None:
-        """A judge that is never asked may name variables that are not set."""
+        """Drop a judge that is never asked: it may name variables that are not set."""
         section = self.section(self.evaluation)
         if section is None or "judge_model" not in section or "verify" not in section:
             return
@@ -142,7 +142,7 @@ class Work:
             self.ignored.append("judge_model is ignored: this verify function asks no model")
 
     def _one_verify_key(self) -> None:
-        """`verify_filename` and `verify_func_name` together are another spelling of `verify`."""
+        """Turn `verify_filename` and `verify_func_name`, another spelling, into `verify`."""
         section = self.section(self.evaluation) or {}
         file = section.pop("verify_filename", None)
         func = section.pop("verify_func_name", None)
@@ -169,29 +169,21 @@ _NAMES = frozenset(
 _STORED_WITH = frozenset({"verify", "extra_body", "extra_args"})
 
 
-def _stored_in_clear(values: Any, key: Key = ()) -> Iterator[tuple[Key, str]]:
-    """Names, texts for models, the parameters of verify functions, and what goes into the body."""
-    if isinstance(values, dict):
-        for name, value in values.items():
-            yield from _stored_in_clear(value, key if name == "params" else (*key, name))
-    elif isinstance(values, list):
-        for value in values:
-            yield from _stored_in_clear(value, key)
-    elif isinstance(values, str) and (key[-1] in LITERAL | _NAMES or _STORED_WITH & {*key}):
-        yield key, values
+def _stored_in_clear(values: Any) -> Iterator[tuple[Key, str]]:
+    """Yield names, texts for models, parameters of verify functions, and values sent in bodies."""
+    for key, value in leaves(values):
+        last = next((part for part in reversed(key) if isinstance(part, str)), "")
+        if isinstance(value, str) and (last in LITERAL | _NAMES or _STORED_WITH & {*key}):
+            # In YAML, parameters stand beside the function's name.
+            yield tuple(p for p in key if isinstance(p, str) and p != "params"), value
 
 
-def _hidden_values(values: Any, key: Key = ()) -> list[Problem]:
-    """Secrets that were hidden when the config was stored, and that nothing can stand in for."""
-    match values:
-        case dict():
-            return [p for k, v in values.items() for p in _hidden_values(v, (*key, k))]
-        case list():
-            return [p for i, v in enumerate(values) for p in _hidden_values(v, (*key, i))]
-        case str() if REDACTED in url_secrets(values) or (
-            values == REDACTED and redact("text", key) == REDACTED
+def _hidden_values(values: Any) -> Iterator[Problem]:
+    """Yield secrets that were hidden when the config was stored and that nothing replaces."""
+    for key, value in leaves(values):
+        if isinstance(value, str) and (
+            REDACTED in url_secrets(value)
+            or (value == REDACTED and redact("text", key) == REDACTED)
         ):
             text = "was hidden when the config was stored"
-            return [Problem(key, text, "give it with --set, or pass --config")]
-        case _:
-            return []
+            yield Problem(key, text, "give it with --set, or pass --config")

@@ -1,4 +1,4 @@
-"""Which URL and key a model is asked with: both from one source, so that no key goes astray."""
+"""URL and key of a model: both from one source, so that no key goes astray."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,15 +26,15 @@ class Tier:
     urls: tuple[str, ...]
     key: str | None
     origin: str
-    """Where the URL came from."""
+    """Source of the URL."""
     key_origin: str
-    """Where the key came from, or would."""
+    """Source of the key, or the place for one."""
     refused: str | None = None
-    """Why this key may not go to this URL."""
+    """Reason why this key may not go to this URL."""
 
 
 def tier_of(provider: ModelProvider, name: str) -> Tier | None:
-    """A resolved model's URL and key; None when it is simulated."""
+    """Return a resolved model's URL and key; None when it is simulated."""
     if not provider.base_url:
         return None
     at, key_at = f"{name} ({provider.origin})", f"{name} ({provider.key_origin})"
@@ -42,7 +42,7 @@ def tier_of(provider: ModelProvider, name: str) -> Tier | None:
 
 
 def env_tier(env: Environment, name: str) -> Tier | None:
-    """The pair `NAME_BASE_URL` and `NAME_API_KEY`; None when neither is set."""
+    """Read `NAME_BASE_URL` and `NAME_API_KEY`; None when neither is set."""
     url_name, key_name = f"{name}_BASE_URL", f"{name}_API_KEY"
     url, key = env.get(url_name), env.get(key_name)
     if not url and not key:
@@ -57,7 +57,7 @@ def env_tier(env: Environment, name: str) -> Tier | None:
 
 
 def _mixed(env: Environment, url_name: str, key_name: str) -> str | None:
-    """A folder's `.env` cannot send the key of the user's own environment to its host."""
+    """Refuse to send a key of the user's environment to a host that a folder's `.env` names."""
     url_from, key_from = env.origin(url_name), env.origin(key_name)
     if url_from == key_from:
         return None
@@ -85,7 +85,7 @@ def prepare(provider: dict[str, Any], env: Environment, prefix: str, key: Key) -
 
 
 def _source(value: object, env: Environment, key: Key) -> str:
-    """The key a value stands under, and the variables that it was filled from."""
+    """Name the key a value stands under, and the variables that it was filled from."""
     names = [f"{name} in {env.origin(name)}" for name in variables(value) if name in env]
     return ", from ".join([dotted(key), *names])
 
@@ -109,7 +109,7 @@ def _settle_sim(provider: dict[str, Any], env: Environment, prefix: str) -> None
 def resolve(
     provider: ModelProvider, tiers: Sequence[Tier], key: Key, problems: list[Problem]
 ) -> ModelProvider:
-    """The provider with a concrete URL and key.
+    """Return the provider with a concrete URL and key.
 
     The config's own URL goes with the config's own key, else with the key of a tier that names the
     same host, else with none. Without a URL in the config the first tier gives both.
@@ -138,7 +138,7 @@ def resolve(
 
 
 def at_tier(provider: ModelProvider, tier: Tier) -> ModelProvider:
-    """The provider at the URL and with the key of a tier."""
+    """Return the provider at the URL and with the key of a tier."""
     secret = SecretStr(tier.key) if tier.key else None
     at = {"origin": tier.origin, "key_origin": tier.key_origin}
     return provider.model_copy(update={"base_url": tier.urls, "api_key": secret, **at})
@@ -164,7 +164,7 @@ def _host(url: str) -> tuple[str, str | None, int | None]:
 
 
 def unused_key(provider: ModelProvider, env: Mapping[str, str], prefix: str) -> str | None:
-    """A sentence when a key stands ready in the environment but is not sent."""
+    """Return a sentence when a key stands ready in the environment but is not sent."""
     name = f"{prefix}_API_KEY"
     if provider.key or not provider.base_url or not env.get(name):
         return None

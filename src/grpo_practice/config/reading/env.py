@@ -34,17 +34,17 @@ class Environment(dict[str, str]):
         self.notices = tuple(notices)
 
     def origin(self, name: str) -> str:
-        """Where a variable was set, for people."""
+        """Say where a variable was set."""
         return "the environment" if name in self._process else str(self.path)
 
 
 def as_environment(env: Mapping[str, str]) -> Environment:
-    """The mapping as an `Environment`; a plain one stands for the process's."""
+    """Return the mapping as an `Environment`; a plain one stands for the process's."""
     return env if isinstance(env, Environment) else Environment(env)
 
 
 def read_environment(process: Mapping[str, str], cwd: Path | None = None) -> Environment:
-    """The process's variables, and the known ones of the nearest `.env` of the project.
+    """Read the process's variables, and the known ones of the nearest `.env` of the project.
 
     The secrets among all of them are known to the redactor then, used or not.
 
@@ -78,7 +78,7 @@ def read_environment(process: Mapping[str, str], cwd: Path | None = None) -> Env
 
 
 def project(cwd: Path) -> Path:
-    """The project's root: the nearest folder with `.git` or `pyproject.toml`, or `cwd` itself."""
+    """Return the project's root: the nearest folder with `.git` or `pyproject.toml`, else `cwd`."""
     folders = [cwd, *cwd.parents]
     return next(
         (f for f in folders if (f / ".git").exists() or (f / "pyproject.toml").exists()), cwd

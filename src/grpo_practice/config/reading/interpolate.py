@@ -19,17 +19,17 @@ LITERAL = frozenset({"instructions", "agent_objective", "learning_objective"})
 """Keys whose text is a value as it stands, whatever it contains."""
 
 _USUAL = {"UTU_LLM_TYPE": "chat.completions", "JUDGE_LLM_TYPE": "chat.completions"}
-"""What an unset variable means, where it always means the same."""
+"""Values of unset variables that always mean the same."""
 
 
 def variables(value: object) -> list[str]:
-    """The environment variables a raw config value refers to."""
+    """List the environment variables a raw config value refers to."""
     bodies = (m[1] for m in _FORM.finditer(str(value)) if m[1] is not None)
     return [found[1] for body in bodies if (found := _ENV.fullmatch(body))]
 
 
 def interpolate(value: Any, env: Mapping[str, str], problems: list[Problem], key: Key = ()) -> Any:
-    """The value with every `${oc.env:…}` replaced; what cannot be is added to `problems`."""
+    """Replace every `${oc.env:…}` in the value; add one that cannot be to `problems`."""
     match value:
         case dict():
             return {

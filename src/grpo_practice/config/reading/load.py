@@ -5,16 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Generic, TypeVar
 
-from grpo_practice.config.reading.compose import compose, lay_over, nest, override
-from grpo_practice.config.reading.draft import Source, Work
+from grpo_practice.config.reading.compose import Override, compose, lay_over, nest, override
+from grpo_practice.config.reading.draft import ComposedConfig, Draft
 from grpo_practice.config.reading.env import Environment, as_environment
 from grpo_practice.config.reading.problems import Problem
 from grpo_practice.config.reading.roles import Roles
-from grpo_practice.config.reading.tool_keys import with_keys
 from grpo_practice.config.reading.yaml_reader import Key, Tree, parse_yaml
 from grpo_practice.config.redact import secrets_in
 from grpo_practice.config.schema.agent import AgentConfig
-from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, RunConfig, is_data_file
 from grpo_practice.config.schema.tools import SearchToolkit
 from grpo_practice.errors import ConfigError
@@ -25,7 +23,7 @@ C = TypeVar("C", PracticeConfig, EvalConfig)
 
 @dataclass(frozen=True, slots=True)
 class Loaded(Generic[C]):
-    """A config, and what a command needs to say about it."""
+    """A config, and what a command says about it."""
 
     config: C
     path: Path | None
@@ -37,17 +35,17 @@ class Loaded(Generic[C]):
     ignored: list[str]
     """A sentence for each key that has no effect."""
     notices: list[str]
-    """What a person should know."""
+    """Sentences that a person should read."""
 
 
 def load_practice(
-    path: Path | None, overrides: Sequence[str], env: Mapping[str, str]
+    path: Path | Tree | None, overrides: Sequence[Override], env: Mapping[str, str]
 ) -> Loaded[PracticeConfig]:
-    """The practice config in a file, with `a.b=c` overrides laid over it.
+    """Load the practice config in a file, with `a.b=c` overrides laid over it.
 
     Args:
-        path: The file; None when everything is in the overrides.
-        overrides: As given to `--set`.
+        path: The file, or what one would hold; None when everything is in the overrides.
+        overrides: As given to `--set`, or keys with typed values.
         env: Where variables are looked up; see `read_environment`.
 
     Raises:
@@ -57,9 +55,9 @@ def load_practice(
 
 
 def load_practice_text(
-    text: str, base_dir: Path, env: Mapping[str, str], overrides: Sequence[str] = ()
+    text: str, base_dir: Path, env: Mapping[str, str], overrides: Sequence[Override] = ()
 ) -> Loaded[PracticeConfig]:
-    """The practice config in a text that `Loaded.text` was; a hidden key comes from `env`.
+    """Load the practice config in a `Loaded.text`; a hidden key comes from `env`.
 
     Raises:
         ConfigError: As `load_practice`.
@@ -68,13 +66,13 @@ def load_practice_text(
 
 
 def load_eval(
-    path: Path | None,
-    overrides: Sequence[str],
+    path: Path | Tree | None,
+    overrides: Sequence[Override],
     env: Mapping[str, str],
     *,
     agent: Path | None = None,
 ) -> Loaded[EvalConfig]:
-    """The evaluation config in a file: the whole of it, or `evaluation:` of a practice config.
+    """Load the evaluation config in a file: the whole of it, or a practice config's `evaluation:`.
 
     The agent in a file of its own is laid over the config's. Overrides come last; they are
     relative to the evaluation, and a first `evaluation.` may be written. Without an `exp_id` it
@@ -90,11 +88,11 @@ def load_eval_text(
     text: str,
     base_dir: Path,
     env: Mapping[str, str],
-    overrides: Sequence[str] = (),
+    overrides: Sequence[Override] = (),
     *,
     agent: Path | None = None,
 ) -> Loaded[EvalConfig]:
-    """The evaluation config in a text that `Loaded.text` was, of either kind.
+    """Load the evaluation config in a `Loaded.text` of either kind.
 
     Raises:
         ConfigError: As `load_practice`.
@@ -102,50 +100,56 @@ def load_eval_text(
     return _eval(_from_text(text, base_dir, env), overrides, agent)
 
 
-def _from_file(path: Path | None, env: Mapping[str, str]) -> Source:
-    if path is None:
-        return Source(Tree({}), None, Path.cwd(), as_environment(env))
-    return Source(compose(path), path, path.resolve().parent, as_environment(env))
+def _from_file(path: Path | Tree | None, env: Mapping[str, str]) -> ComposedConfig:
+    if not isinstance(path, Path):
+        return ComposedConfig(path or Tree({}), None, Path.cwd(), as_environment(env))
+    return ComposedConfig(compose(path), path, path.resolve().parent, as_environment(env))
 
 
-def _from_text(text: str, base_dir: Path, env: Mapping[str, str]) -> Source:
-    return Source(parse_yaml(text, "the stored config"), None, base_dir, as_environment(env))
+def _from_text(text: str, base_dir: Path, env: Mapping[str, str]) -> ComposedConfig:
+    return ComposedConfig(
+        parse_yaml(text, "the stored config"), None, base_dir, as_environment(env)
+    )
 
 
 def _is_practice(tree: Tree) -> bool:
     return "practice" in tree.data or "evaluation" in tree.data
 
 
-def _practice(source: Source, overrides: Sequence[str]) -> Loaded[PracticeConfig]:
+def _practice(source: ComposedConfig, overrides: Sequence[Override]) -> Loaded[PracticeConfig]:
     tree = override(source.tree, overrides)
     if not _is_practice(tree) and tree.data.keys() & EvalConfig.model_fields.keys() - {"exp_id"}:
         raise ConfigError(
             f"{source.name} is an evaluation config: it has no `practice:` and no `evaluation:`",
             hint="use it with `grpo-practice eval`, or include it in a practice config",
         )
-    work = Work(source, tree, "practice")
-    _one_dataset_key(work)
-    evaluation = work.data.setdefault("evaluation", {})
-    if isinstance(evaluation, dict) and evaluation.get("exp_id") is None and "exp_id" in work.data:
-        evaluation["exp_id"] = work.data["exp_id"]
-    config = work.validated(PracticeConfig)
-    roles = work.roles()
+    draft = Draft(source, tree, "practice")
+    _one_dataset_key(draft)
+    evaluation = draft.data.setdefault("evaluation", {})
+    if isinstance(evaluation, dict) and evaluation.get("exp_id") is None and "exp_id" in draft.data:
+        evaluation["exp_id"] = draft.data["exp_id"]
+    config = draft.validated(PracticeConfig)
+    roles = draft.roles()
     agent, evaluation = _eval_models(config.evaluation, roles, ("evaluation",))
     teacher = roles.teacher(
         config.practice.teacher_model, agent.model, ("practice", "teacher_model")
     )
     practice = config.practice.model_copy(update={"teacher_model": teacher})
-    work.check()
+    draft.check()
     tested = config.evaluation.data.dataset
     if tested is not None and tested == config.data.practice_dataset_name:
-        work.notices.append(
+        draft.notices.append(
             f"{tested!r} is practised on and evaluated on: the score will flatter; better name"
             " other questions under evaluation.data.dataset"
         )
-    return _loaded(work, config.model_copy(update={"practice": practice, "evaluation": evaluation}))
+    return _loaded(
+        draft, config.model_copy(update={"practice": practice, "evaluation": evaluation})
+    )
 
 
-def _eval(source: Source, overrides: Sequence[str], agent: Path | None) -> Loaded[EvalConfig]:
+def _eval(
+    source: ComposedConfig, overrides: Sequence[Override], agent: Path | None
+) -> Loaded[EvalConfig]:
     tree = source.tree
     if _is_practice(tree):
         exp_id, place = tree.data.get("exp_id"), tree.place(("exp_id",))
@@ -162,47 +166,48 @@ def _eval(source: Source, overrides: Sequence[str], agent: Path | None) -> Loade
             )
         tree = lay_over(tree, nest(own, ("agent",)))
     tree = override(tree, overrides, strip="evaluation")
-    work = Work(source, tree, "eval")
-    dataset = (work.section(("data",)) or {}).get("dataset")
+    draft = Draft(source, tree, "eval")
+    dataset = (draft.section(("data",)) or {}).get("dataset")
     if dataset is None:
         hint = "--dataset NAME, or evaluation.data.dataset in the config"
-        work.problems.append(Problem(("data", "dataset"), "is missing", hint))
-    elif work.data.get("exp_id") is None:
-        work.data["exp_id"] = PurePath(dataset).stem if is_data_file(dataset) else dataset
-    config = work.validated(EvalConfig)
-    _, config = _eval_models(config, work.roles(), ())
-    work.check()
-    return _loaded(work, config)
+        draft.problems.append(Problem(("data", "dataset"), "is missing", hint))
+    elif draft.data.get("exp_id") is None:
+        draft.data["exp_id"] = PurePath(dataset).stem if is_data_file(dataset) else dataset
+    config = draft.validated(EvalConfig)
+    _, config = _eval_models(config, draft.roles(), ())
+    draft.check()
+    return _loaded(draft, config)
 
 
-def _loaded(work: Work, config: C) -> Loaded[C]:
+def _loaded(draft: Draft, config: C) -> Loaded[C]:
     redactor.know(secrets_in(config.model_dump()))  # with what the environment gave
-    work.refuse_secrets(config)
-    source, text = work.source, work.text()
-    work.notices += _named_by_dotenv(config, source.env)
-    return Loaded(config, source.path, source.base_dir, text, work.ignored, work.notices)
+    draft.refuse_secrets(config)
+    source, text = draft.source, draft.text()
+    draft.notices += _named_by_dotenv(config, source.env)
+    return Loaded(config, source.path, source.base_dir, text, draft.ignored, draft.notices)
 
 
 def _named_by_dotenv(config: RunConfig, env: Environment) -> list[str]:
     """Return a sentence for each URL that a `.env` names: its writer is sent every request."""
-    said = []
+    notices = []
     for provider in (model.model_provider for model in config.models.values()):
         if provider.base_url and f" in {env.path}" in provider.origin:
             urls = ", ".join(map(redact_url, provider.base_url))
             where = provider.origin.rpartition(", from ")[2]
-            said.append(f"{provider.model} is asked at {urls} ({where})")
-    return list(dict.fromkeys(said))
+            notices.append(f"{provider.model} is asked at {urls} ({where})")
+    return list(dict.fromkeys(notices))
 
 
 def _eval_models(config: EvalConfig, roles: Roles, at: Key) -> tuple[AgentConfig, EvalConfig]:
-    """The agent and the evaluation with their models resolved; no judge where none is asked."""
+    """Resolve the models of the evaluation; drop a judge that is not asked."""
     model = roles.student(config.agent.model, (*at, "agent", "model"))
-    toolkits = {
-        name: _search(kit, model, roles, (*at, "agent", "toolkits", name))
-        if isinstance(kit, SearchToolkit)
-        else kit
-        for name, kit in config.agent.toolkits.items()
-    }
+    toolkits = dict(config.agent.toolkits)
+    for name, kit in toolkits.items():
+        if isinstance(kit, SearchToolkit):
+            key = (*at, "agent", "toolkits", name)
+            reader = roles.teacher(kit.config_llm, model, (*key, "config_llm"))
+            services = roles.services(kit.config, (*key, "config"))
+            toolkits[name] = kit.model_copy(update={"config_llm": reader, "config": services})
     agent = config.agent.model_copy(update={"model": model, "toolkits": toolkits})
     judge = None
     if config.verify.may_ask:
@@ -210,19 +215,12 @@ def _eval_models(config: EvalConfig, roles: Roles, at: Key) -> tuple[AgentConfig
     return agent, config.model_copy(update={"agent": agent, "judge_model": judge})
 
 
-def _search(kit: SearchToolkit, student: ModelConfig, roles: Roles, at: Key) -> SearchToolkit:
-    """The toolkit with the model that reads pages, and the keys of its services."""
-    llm = roles.reader(kit.config_llm, student, (*at, "config_llm"))
-    keyed = with_keys(kit.config, roles.env, (*at, "config"), roles.problems, roles.notices)
-    return kit.model_copy(update={"config_llm": llm, "config": keyed})
-
-
-def _one_dataset_key(work: Work) -> None:
-    """`data.practice_dataset` is another spelling of `data.practice_dataset_name`."""
-    section = work.data.get("data")
+def _one_dataset_key(draft: Draft) -> None:
+    """Turn `data.practice_dataset`, another spelling, into `data.practice_dataset_name`."""
+    section = draft.data.get("data")
     if not isinstance(section, dict) or "practice_dataset" not in section:
         return
     other = section.pop("practice_dataset")
     if section.setdefault("practice_dataset_name", other) != other:
         text = "is given beside practice_dataset_name, with another value"
-        work.problems.append(Problem(("data", "practice_dataset"), text, "keep one of them"))
+        draft.problems.append(Problem(("data", "practice_dataset"), text, "keep one of them"))

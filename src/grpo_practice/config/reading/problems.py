@@ -31,11 +31,11 @@ class Problem:
     text: str
     hint: str | None = None
     private: bool = False
-    """True when the key's value must not be shown."""
+    """Whether the key's value must be hidden."""
 
 
 def raise_problems(problems: Sequence[Problem], tree: Tree, name: str) -> None:
-    """Nothing when there are none.
+    """Raise what is wrong with a config, all at once; return when nothing is.
 
     Raises:
         ConfigError: One line per problem, in the order of the keys' lines.
@@ -63,7 +63,7 @@ def _line(problem: Problem, tree: Tree) -> str:
 
 
 def dotted(key: Key) -> str:
-    """`practice.epochs`."""
+    """Join a key's parts: `practice.epochs`."""
     return ".".join(str(part) for part in key)
 
 
@@ -79,14 +79,14 @@ def _find(data: Any, key: Key) -> Any:
 
 
 def _shown(value: Any, key: Key) -> str:
-    """The value, short, with control characters visible and secrets hidden."""
+    """Show the value, short, with control characters visible and secrets hidden."""
     value = redactor.value(redact(value, key))
     text = ascii(value) if not str(value).isprintable() else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 
 def problems_of(error: ValidationError, model: type[BaseModel], data: Any) -> Iterable[Problem]:
-    """The problems pydantic found, in our words."""
+    """Put the problems pydantic found into our words."""
     for n, found in enumerate(error.errors(include_url=False, include_context=False)):
         key = _key(found["loc"], data, found["type"])
         if found["type"] == "extra_forbidden":
@@ -99,7 +99,7 @@ def problems_of(error: ValidationError, model: type[BaseModel], data: Any) -> It
 
 
 def _unknown(name: str, key: Key, root: type[BaseModel]) -> str | None:
-    """Where a key that nobody knows was probably meant to stand."""
+    """Guess where an unknown key was meant to stand."""
     here = _fields(root, key[:-1])
     elsewhere = [k for k in keys_of(root) if k.rpartition(".")[2] == name]
     if len(elsewhere) == 1 or (elsewhere and not difflib.get_close_matches(name, here)):
@@ -108,7 +108,7 @@ def _unknown(name: str, key: Key, root: type[BaseModel]) -> str | None:
 
 
 def keys_of(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """The dotted names of all single values a model and the models in it hold."""
+    """Yield the dotted names of all single values a model and the models in it hold."""
     for name, field in model.model_fields.items():
         inner = model_in(field.annotation)
         if inner is None:
@@ -118,7 +118,7 @@ def keys_of(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 
 def _key(loc: Iterable[str | int], data: Any, kind: str) -> Key:
-    """The error's place in the data: pydantic adds the names of union branches to it."""
+    """Return the error's key in the data, without the union branches that pydantic adds to it."""
     key: Key = ()
     for part in loc:
         if _find(data, (*key, part)) is not _ABSENT:
@@ -140,7 +140,7 @@ def _wrong(kind: str, message: str, value: object) -> tuple[str, str | None]:
 
 
 def coercion_hint(kind: str, value: object) -> str | None:
-    """What to write instead of a value of the wrong type; None when that is not clear."""
+    """Say what to write instead of a value of the wrong type; None when that is not clear."""
     if kind.startswith("string") and isinstance(value, bool | int | float):
         return "put it in quotes"
     if kind.startswith(("int", "float")) and isinstance(value, bool):
@@ -169,7 +169,7 @@ def _number_hint(text: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """A hint with the nearest known names, or all of them when they are few."""
+    """Hint at the nearest known names, or all of them when they are few."""
     known = sorted(set(known))
     near = difflib.get_close_matches(name, known, n=2, cutoff=0.6)
     if near:
@@ -178,7 +178,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
 
 
 def _fields(model: type[BaseModel], key: Key) -> list[str]:
-    """The field names of the model at a place."""
+    """List the field names of the model at a key."""
     for part in key:
         field = model.model_fields.get(str(part))
         inner = field and model_in(field.annotation)
@@ -189,7 +189,7 @@ def _fields(model: type[BaseModel], key: Key) -> list[str]:
 
 
 def model_in(annotation: Any) -> type[BaseModel] | None:
-    """The config model a field holds, if it holds one and not several by name."""
+    """Return the config model a field holds, unless it holds none or several by name."""
     if get_origin(annotation) is dict:
         return None
     for kind in get_args(annotation) or (annotation,):

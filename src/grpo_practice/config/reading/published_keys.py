@@ -15,12 +15,12 @@ from grpo_practice.config.schema.runs import is_data_file
 
 KeyDecision = Literal["use", "ignore", "refuse"]
 Decide = Callable[[Any, Mapping[str, Any]], KeyDecision]
-"""What becomes of a value, given the section it stands in."""
+"""Decision on a value, given the section it stands in."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What happens to a key of a section; its last part may end in `*`."""
+    """Decision on a key of a section; the key's last part may end in `*`."""
 
     key: str
     decide: Decide
@@ -191,7 +191,7 @@ def settle(
 
 
 def _places(data: Any, pattern: Key) -> Iterator[Key]:
-    """The keys that a pattern stands for; `*` is any key of a mapping."""
+    """Yield the keys that a pattern stands for; `*` is any key of a mapping."""
     if "*" not in pattern:
         yield pattern
         return

@@ -1,7 +1,10 @@
-"""The three models of a run, student, teacher and judge, each with endpoint and settings."""
+"""Endpoints and settings of a run's student, teacher and judge, and keys of its web services."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
 
 from grpo_practice.config.reading.endpoint import (
     Tier,
@@ -21,6 +24,9 @@ from grpo_practice.config.schema.provider import (
     ModelSettings,
     is_sim,
 )
+from grpo_practice.config.schema.tools import SearchConfig
+from grpo_practice.redact import redact_url
+from grpo_practice.text import is_loopback
 
 _CARRIED = (
     "metadata", "store", "prompt_cache_retention", "include_usage",
@@ -40,12 +46,12 @@ class Roles:
     """Providers whose key was hidden when the config was stored."""
 
     def student(self, own: ModelConfig, key: Key) -> ModelConfig:
-        """The agent's model: the config's, with URL and key from there, `UTU_LLM_*`, `OPENAI_*`."""
+        """Resolve the agent's model: URL and key from the config, `UTU_LLM_*` or `OPENAI_*`."""
         provider = self._named(own.model_provider, "UTU_LLM", key)
         return self._resolved(own, provider, self._tiers("UTU_LLM", "OPENAI"), key)
 
     def teacher(self, own: ModelConfig | None, student: ModelConfig, key: Key) -> ModelConfig:
-        """The model that distils: its own, else the student's with `model_params`."""
+        """Resolve a model called as a teacher: its own, else the student's with `model_params`."""
         if own is None or own.model_provider == ModelProvider():
             return _caller(own or _plain(student), student.model_provider)
         provider = own.model_provider
@@ -54,12 +60,8 @@ class Roles:
         tiers = [tier_of(student.model_provider, "the agent"), *self._tiers("UTU_LLM", "OPENAI")]
         return _caller(self._resolved(own, provider, tiers, key))
 
-    def reader(self, own: ModelConfig | None, student: ModelConfig, key: Key) -> ModelConfig:
-        """The model that a tool asks: its own, else the student's; called as a teacher is."""
-        return self.teacher(own, student, key)
-
     def judge(self, own: ModelConfig | None, student: ModelConfig, key: Key) -> ModelConfig:
-        """The model that scores: its own, else `JUDGE_LLM_*`, else the student's."""
+        """Resolve the model that scores: its own, else `JUDGE_LLM_*`, else the student's."""
         named, at = self.env.get("JUDGE_LLM_MODEL"), self.env.get("JUDGE_LLM_BASE_URL")
         if (own is None or own.model_provider == ModelProvider()) and not named and not at:
             return _caller(own or _plain(student), student.model_provider)
@@ -71,10 +73,38 @@ class Roles:
         tiers = [*self._tiers("JUDGE_LLM"), ours, *self._tiers("OPENAI")]
         return _caller(self._resolved(config, provider, tiers, key, "JUDGE_LLM"))
 
+    def services(self, config: SearchConfig, key: Key) -> SearchConfig:
+        """Fill in the keys of the services; one that is missing is a problem."""
+        search = "SERPER_API_KEY" if config.search_engine == "google" else "JINA_API_KEY"
+        wanted = [("search_api_key", search, config.search_url, config.search_api_key)]
+        if config.crawl_engine == "jina":
+            url, own = config.crawl_url, config.crawl_api_key
+            wanted.append(("crawl_api_key", "JINA_API_KEY", url, own))
+        found = {}
+        for field_name, name, url, own in wanted:
+            value = self.env.get(name)
+            if own is not None:
+                continue
+            # A key of the environment goes to the service it is for, or to this machine: anywhere
+            # else it would go to whoever wrote the config.
+            if url is not None and not is_loopback(urlsplit(url).hostname or ""):
+                if value:
+                    self.notices.append(
+                        f"{name} is not sent to {redact_url(url)}, which the config names without a"
+                        f" key; if it belongs there, add `{field_name}: ${{oc.env:{name}}}`"
+                    )
+            elif value:
+                found[field_name] = SecretStr(value)
+            elif url is None:
+                hint = f"set {name}, or add it to .env"
+                text = f"is missing: {name} is not set"
+                self.problems.append(Problem((*key, field_name), text, hint))
+        return config.model_copy(update=found)
+
     def _named(
         self, provider: ModelProvider, prefix: str, key: Key, otherwise: str = ""
     ) -> ModelProvider:
-        """The provider with a model name; a `sim` of the environment is served at the URL there."""
+        """Fill in the model name; a `sim` of the environment is served at the URL there."""
         if provider.model:
             return provider
         named = self.env.get(f"{prefix}_MODEL")
@@ -117,14 +147,14 @@ class Roles:
 
 
 def _plain(student: ModelConfig) -> ModelConfig:
-    """The student's model with none of the student's own sampling."""
+    """Return the student's model with none of the student's own sampling."""
     carried = {name: getattr(student.model_settings, name) for name in _CARRIED}
     settings = ModelSettings().model_copy(update=carried)
     return ModelConfig(model_settings=settings, model_params=student.model_params)
 
 
 def _caller(config: ModelConfig, provider: ModelProvider | None = None) -> ModelConfig:
-    """The model as teacher or judge calls it: `model_params` over its settings, temperature 0."""
+    """Lay `model_params` over the model's settings, as teacher or judge call it; temperature 0."""
     params: ModelParams = config.model_params
     given = params.model_dump(exclude_none=True)
     if config.model_settings.temperature is None:

@@ -19,14 +19,14 @@ from grpo_practice.errors import ConfigError
 from grpo_practice.redact import key_shaped, redactor
 
 Key = tuple[str | int, ...]
-"""Where a value stands: `("practice", "epochs")`."""
+"""Path to a value: `("practice", "epochs")`."""
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 64
 MAX_REPEATED = 1_000
 """Nodes that aliases may add to a document."""
 MAX_DIGITS = 640
-"""Of a whole number; Python can be set to read no longer ones."""
+"""Limit of a whole number; Python can be set to read no longer ones."""
 
 _SCALARS = {
     "tag:yaml.org,2002:null": re.compile(r"~|null|Null|NULL|"),
@@ -65,13 +65,13 @@ class Tree:
     """Keys above `data` in the file, when it is a part of one."""
 
     def place(self, key: Key) -> Position | None:
-        """Where the key, or what it stands under, was written."""
+        """Return where the key, or what it stands under, was written."""
         while key and key not in self.places:
             key = key[:-1]
         return self.places.get(key)
 
     def at(self, name: str) -> "Tree":
-        """The mapping under a key (empty when there is none), as a tree of its own."""
+        """Return the mapping under a key (empty when there is none), as a tree of its own."""
         part = self.data.get(name)
         places = {k[1:]: p for k, p in self.places.items() if k[:1] == (name,)}
         return Tree(part if isinstance(part, dict) else {}, places, (*self.prefix, name))
@@ -89,7 +89,7 @@ for _tag, _pattern in _Loader._ours.items():
 
 
 def plain(text: str) -> Any:
-    """What the text means as a plain YAML scalar: None, a bool, an int, a float, or itself."""
+    """Read the text as a plain YAML scalar: None, a bool, an int, a float, or itself."""
     for tag, pattern in _SCALARS.items():
         if pattern.fullmatch(text):
             return _scalar(tag, text)
@@ -111,7 +111,7 @@ def _scalar(tag: str, text: str) -> Any:
 
 
 def read_yaml(path: Path) -> Tree:
-    """The mapping in a file.
+    """Read the mapping in a file.
 
     Raises:
         ConfigError: It cannot be read, is too large, or is not a YAML mapping.
@@ -134,7 +134,7 @@ def read_yaml(path: Path) -> Tree:
 
 
 def parse_yaml(text: str, name: str) -> Tree:
-    """The mapping in a text; `name` is what errors call it. An empty text is an empty mapping.
+    """Parse a mapping; an empty text is an empty one. Errors call the text `name`.
 
     Raises:
         ConfigError: It is not YAML, has a duplicate key, a tag, a cycle, or too much nesting or
@@ -150,7 +150,7 @@ def parse_yaml(text: str, name: str) -> Tree:
 
 
 def parse_value(text: str, name: str) -> Any:
-    """A single YAML value, in brackets or quotes.
+    """Parse a single YAML value, in brackets or quotes.
 
     Raises:
         ConfigError: As `parse_yaml`.
@@ -272,7 +272,7 @@ _BREAKS = frozenset("\x85\u2028\u2029\ufeff")
 
 
 def _represent(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    """Plain only what starts as no number does: what is one differs between YAML versions."""
+    """Quote all that may start a number: what is one differs between YAML versions."""
     plain_start = text[:1].isalpha() or text[:1] in ("$", "/")
     style = '"' if _BREAKS & set(text) or not plain_start else None
     return dumper.represent_scalar(_TEXT, text, style="|" if "\n" in text and not style else style)
@@ -282,5 +282,5 @@ _Dumper.add_representer(str, _represent)
 
 
 def dump_yaml(value: Any) -> str:
-    """The value as YAML that reads back as the same value."""
+    """Write the value as YAML that reads back as the same value."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)

@@ -1,45 +1,40 @@
-"""The agent of a config: who plays, with which model and tools, told what."""
+"""The agent of a config: its model, tools and instructions."""
 
 import shlex
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from grpo_practice.config.schema.base import Model
+from grpo_practice.config.schema.base import Model, Names, Text
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.tools import Toolkit, named
 
 
 class AgentProfile(Model):
-    """What the agent is called and told."""
+    """Name and instructions of an agent."""
 
     name: str = Field("default", min_length=1, max_length=200)
-    """Its name."""
-    instructions: str = ""
-    """Its system prompt, taken literally: no braces, dollars or variables are expanded."""
-
-    @field_validator("instructions", mode="before")
-    @classmethod
-    def _nothing(cls, value: Any) -> Any:
-        return "" if value is None else value
+    """Name of the agent."""
+    instructions: Text = ""
+    """System prompt, taken literally: no braces, dollars or variables are expanded."""
 
 
 class AgentConfig(Model):
-    """Who plays the rollouts."""
+    """The agent that plays the rollouts."""
 
     type: Literal["simple", "python", "command"] = "simple"
     """`simple`: one question and one reply, or with toolkits as many turns as it takes.
     `python`, `command`: an agent of your own.
     """
     model: ModelConfig = ModelConfig()
-    """Its model."""
+    """Model of the agent."""
     agent: AgentProfile = AgentProfile()
-    """Its name and instructions."""
+    """Name and instructions."""
     toolkits: dict[str, Toolkit] = {}  # noqa: RUF012 - pydantic copies defaults
     """simple: its tools. Built in are `python_executor` and `search`; others come by MCP."""
     max_turns: int = Field(50, ge=1)
     """simple: most model calls of one rollout with tools; then one more, without tools."""
-    stop_at_tool_names: tuple[str, ...] = Field((), strict=False)
+    stop_at_tool_names: Names = Field((), strict=False)
     """simple: the result of one of these tools is the answer."""
     function: str | None = None
     """python: `file.py:function` or `package.module:function`."""
@@ -48,15 +43,10 @@ class AgentConfig(Model):
 
     _named = field_validator("toolkits", mode="before")(named)
 
-    @field_validator("stop_at_tool_names", mode="before")
-    @classmethod
-    def _no_names(cls, value: Any) -> Any:
-        return () if value is None else value
-
     @field_validator("command", mode="before")
     @classmethod
     def _words(cls, value: Any) -> Any:
-        """Its words; there is no shell, so nothing in them is expanded."""
+        """Split the command into words; there is no shell, so nothing in them is expanded."""
         if isinstance(value, str):
             try:
                 return tuple(shlex.split(value))

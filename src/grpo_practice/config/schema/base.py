@@ -1,19 +1,29 @@
-"""What all config models share: typos are errors, types are strict, nothing changes later."""
+"""Base of all config models: typos are errors, types are strict, nothing changes later."""
 
 import re
-from typing import Annotated, Any, get_args, get_origin
+from enum import StrEnum
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+)
 
 from grpo_practice.config.reading.yaml_reader import plain
 from grpo_practice.errors import ConfigError
+from grpo_practice.text import is_web_address
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"
 """Names of experiments and datasets: they become parts of run names and of file names."""
 
 
 def check_name(name: str, what: str) -> None:
-    """The name can be that of an experiment, a dataset or a recorded run.
+    """Raise unless the name can be that of an experiment, a dataset or a recorded run.
 
     Raises:
         ConfigError: It cannot; the message says of `what`.
@@ -23,6 +33,57 @@ def check_name(name: str, what: str) -> None:
             f"{name!r} cannot be the name of {what}",
             hint="letters, digits, `.`, `_`, `-`; 1 to 100, not starting with . or -",
         )
+
+
+def _web_address(value: str | None) -> str | None:
+    if value is not None and not is_web_address(value):
+        raise ValueError("should be an http:// or https:// URL with a host")
+    return value
+
+
+def _no_empty_key(value: SecretStr | None) -> SecretStr | None:
+    return value if value and value.get_secret_value() else None
+
+
+T = TypeVar("T")
+
+
+class Effect(StrEnum):
+    """Effect of a changed key on a run that exists; a field's type says it: `Extend[int]`."""
+
+    IDENTITY = "identity"
+    """Refused, with a diff. Every key that says nothing else has this effect."""
+    EVAL = "eval"
+    """Refused by an evaluation run; nothing to a practice run."""
+    PLAN = "plan"
+    """Stored as the ordered samples of the steps already planned."""
+    EXTEND = "extend"
+    """Allowed; only the missing part is played."""
+    OPERATIONAL = "operational"
+    """Free."""
+    TEXTS = "texts"
+    """None: a run goes on with the texts stored at its start."""
+    ELSEWHERE = "elsewhere"
+    """None: a name, or already contained in another key."""
+
+
+EvalOnly = Annotated[T, Effect.EVAL]
+Plan = Annotated[T, Effect.PLAN]
+Extend = Annotated[T, Effect.EXTEND]
+Operational = Annotated[T, Effect.OPERATIONAL]
+Texts = Annotated[T, Effect.TEXTS]
+Elsewhere = Annotated[T, Effect.ELSEWHERE]
+
+Url = Annotated[T, AfterValidator(_web_address)]
+"""An http:// or https:// URL with a host."""
+Secret = Annotated[SecretStr | None, AfterValidator(_no_empty_key)]
+"""A key; an empty one, as an unset variable gives, is none."""
+Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
+"""A text; null is the empty one."""
+Table = Annotated[dict[str, T], BeforeValidator(lambda value: {} if value is None else value)]
+"""A mapping; null is the empty one."""
+Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: () if value is None else value)]
+"""Texts; null is none."""
 
 
 class EnvText(str):
@@ -46,7 +107,7 @@ class Model(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _scalars(cls, value: Any, info: ValidationInfo) -> Any:
-        """Numbers from the environment are read as YAML reads them; a bare number can be a name."""
+        """Read numbers from the environment as YAML does; let a bare number be a name."""
         annotation = cls.model_fields[info.field_name or ""].annotation
         kinds = {annotation} if get_origin(annotation) is dict else set(get_args(annotation))
         kinds = kinds or {annotation}
@@ -60,7 +121,7 @@ class Model(BaseModel):
 
 
 def _models_by_name(annotation: Any) -> bool:
-    """True for `dict[str, SomeModel]`: the models read their own values."""
+    """Return whether it is `dict[str, SomeModel]`: the models read their own values."""
     kinds = get_args(annotation) if get_origin(annotation) is dict else ()
     return any(
         get_origin(kind) is Annotated or (isinstance(kind, type) and issubclass(kind, BaseModel))
@@ -69,7 +130,7 @@ def _models_by_name(annotation: Any) -> bool:
 
 
 def _without_marks(value: Any) -> Any:
-    """A free mapping's values, where nothing says which texts should be numbers."""
+    """Unmark a free mapping's values, where nothing says which texts should be numbers."""
     match value:
         case EnvText():
             return str(value)

@@ -5,7 +5,13 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator
 
-from grpo_practice.config.schema.base import Model
+from grpo_practice.config.schema.base import (
+    Elsewhere,
+    Model,
+    Operational,
+    Secret,
+    Text,
+)
 from grpo_practice.text import is_web_address
 
 DEFAULT_TIMEOUT_S = 600.0
@@ -14,7 +20,7 @@ WORKED_OUT = frozenset({"origin", "key_origin"})
 
 
 class ModelProvider(Model):
-    """Where a model is asked.
+    """Endpoint of a model.
 
     After loading, `model`, `base_url` and `api_key` are concrete: the URL and the key come from
     one source; `origin` and `key_origin` name where each was found.
@@ -22,44 +28,34 @@ class ModelProvider(Model):
 
     type: Literal["chat.completions"] = "chat.completions"
     """The API spoken: OpenAI-compatible chat completions."""
-    model: str = ""
+    model: Text = ""
     """Model name; `sim` is the simulated endpoint inside the program. Else `UTU_LLM_MODEL`."""
-    base_url: tuple[str, ...] = Field((), strict=False)
+    base_url: Operational[tuple[str, ...]] = Field((), strict=False)
     """URL before `/chat/completions`, or a list of equal replicas. Else `UTU_LLM_BASE_URL`."""
-    api_key: SecretStr | None = None
+    api_key: Operational[Secret] = None
     """The key for that URL; better `${oc.env:NAME}` than the key itself. Else `UTU_LLM_API_KEY`."""
-    requests_per_minute: int | None = Field(None, ge=1)
+    requests_per_minute: Operational[int | None] = Field(None, ge=1)
     """Most requests sent there in a minute, spread evenly, by all roles together."""
-    tokens_per_minute: int | None = Field(None, ge=1)
+    tokens_per_minute: Operational[int | None] = Field(None, ge=1)
     """Most tokens in a minute, of requests and replies together."""
-    stream: bool = False
+    stream: Operational[bool] = False
     """Receive replies in pieces, where a proxy or server ends connections that are long silent."""
-    send_seed: bool = True
+    send_seed: Operational[bool] = True
     """Send each request's seed; false for an endpoint that does not take one."""
-    origin: str = ""
-    """Where the URL came from, for people; worked out, never configured."""
-    key_origin: str = ""
-    """Where the key came from, or where one belongs; worked out, never configured."""
+    origin: Operational[str] = ""
+    """Source of the URL, for people; worked out, never configured."""
+    key_origin: Operational[str] = ""
+    """Source of the key, or the place for one; worked out, never configured."""
 
     @property
     def simulated(self) -> bool:
-        """True when it is answered inside the program: `sim` or `sim:…`, and no URL."""
+        """Whether it is answered inside the program: `sim` or `sim:…`, and no URL."""
         return is_sim(self.model) and not self.base_url
 
     @property
     def key(self) -> str | None:
         """The key in clear."""
         return self.api_key.get_secret_value() if self.api_key else None
-
-    @field_validator("model", "api_key", mode="before")
-    @classmethod
-    def _nothing(cls, value: Any) -> Any:
-        return cls.model_fields["model"].default if value is None else value
-
-    @field_validator("api_key", mode="after")
-    @classmethod
-    def _no_key(cls, value: SecretStr | None) -> SecretStr | None:
-        return value if value and value.get_secret_value() else None
 
     @field_validator("base_url", mode="before")
     @classmethod
@@ -75,7 +71,7 @@ class ModelProvider(Model):
 
 
 def is_sim(model: object) -> bool:
-    """True for the names of simulated models."""
+    """Return whether it is the name of a simulated model."""
     return isinstance(model, str) and (model == "sim" or model.startswith("sim:"))
 
 
@@ -88,14 +84,14 @@ def _base_url(url: str) -> str:
 
 
 class Reasoning(Model):
-    """How much a reasoning model thinks."""
+    """Effort of a reasoning model."""
 
     effort: str | None = None
     """Sent as `reasoning_effort`."""
 
 
 class ModelSettings(Model):
-    """How the agent's calls are made. What is null is not sent."""
+    """Settings of the agent's calls. A null one is not sent."""
 
     temperature: float | None = Field(None, ge=0)
     """Sampling temperature; practice rollouts use `rollout_temperature` instead."""
@@ -108,28 +104,28 @@ class ModelSettings(Model):
     max_tokens: int | None = Field(None, ge=1)
     """Most tokens of one reply, reasoning included."""
     tool_choice: str | dict[str, Any] | None = None
-    """Which tool the model must call."""
+    """Tool that the model must call."""
     parallel_tool_calls: bool | None = None
     """Whether one turn may call several tools."""
     reasoning: Reasoning | None = None
     """Reasoning effort."""
     verbosity: str | None = None
-    """How long replies should be."""
+    """Length that replies should have."""
     top_logprobs: int | None = Field(None, ge=0)
     """Log-probabilities of so many tokens."""
-    metadata: dict[str, Any] | None = None
+    metadata: Operational[dict[str, Any] | None] = None
     """Sent as it is; not part of what identifies a request."""
-    store: bool | None = None
+    store: Operational[bool | None] = None
     """Whether the provider keeps the reply."""
-    prompt_cache_retention: str | None = None
-    """How long the provider keeps the prompt's cache."""
-    include_usage: bool | None = None
+    prompt_cache_retention: Operational[str | None] = None
+    """Time for which the provider keeps the prompt's cache."""
+    include_usage: Operational[bool | None] = None
     """Ask for token counts when streaming, which has none otherwise; null is the same as true."""
-    extra_query: dict[str, Any] | None = None
+    extra_query: Operational[dict[str, Any] | None] = None
     """Query parameters of the request's URL."""
     extra_body: dict[str, Any] | None = None
     """Further keys of the request's body."""
-    extra_headers: dict[str, SecretStr] | None = None
+    extra_headers: Operational[dict[str, SecretStr] | None] = None
     """Further headers; their values are treated as secrets."""
     extra_args: dict[str, Any] | None = None
     """Further keys of the body, except `timeout`: the total seconds of one request."""
@@ -149,7 +145,7 @@ class ModelSettings(Model):
         return value
 
     def given(self) -> dict[str, Any]:
-        """The settings that are set, by name, as plain values; header values in clear."""
+        """Return the settings that are set, by name, as plain values; header values in clear."""
         values = self.model_dump(exclude_none=True)
         if self.extra_headers:
             values["extra_headers"] = {
@@ -159,7 +155,7 @@ class ModelSettings(Model):
 
 
 class ModelParams(Model):
-    """How teacher and judge calls to this model are made. What is null is not sent."""
+    """Settings of teacher and judge calls to this model. A null one is not sent."""
 
     temperature: float | None = Field(None, ge=0)
     """Sampling temperature of teacher and judge calls; 0 unless set."""
@@ -173,8 +169,8 @@ class ModelConfig(Model):
     """A model and how it is called."""
 
     model_provider: ModelProvider = ModelProvider()
-    """Where it is asked."""
+    """Endpoint of the model."""
     model_settings: ModelSettings = ModelSettings()
-    """How the agent calls it; for a loaded teacher or judge, how *it* is called."""
-    model_params: ModelParams = ModelParams()
-    """How it is called as teacher or judge; laid over `model_settings` when the config is read."""
+    """Settings of the agent's calls; of a loaded teacher or judge, those of its own calls."""
+    model_params: Elsewhere[ModelParams] = ModelParams()
+    """Settings as teacher or judge; laid over `model_settings` when the config is read."""

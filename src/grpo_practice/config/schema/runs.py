@@ -8,7 +8,18 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from grpo_practice.config.schema.agent import AgentConfig
-from grpo_practice.config.schema.base import NAME, Model
+from grpo_practice.config.schema.base import (
+    NAME,
+    Elsewhere,
+    EvalOnly,
+    Extend,
+    Model,
+    Operational,
+    Plan,
+    Table,
+    Text,
+    Texts,
+)
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.tools import SearchToolkit
 from grpo_practice.types import Summaries
@@ -25,7 +36,7 @@ _VERIFY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*|.+\.py:[A-Za-z_]\w*")
 
 
 def is_data_file(dataset: object) -> bool:
-    """True when a dataset is given as a file rather than as an uploaded name."""
+    """Return whether a dataset is given as a file rather than as an uploaded name."""
     return isinstance(dataset, str) and PurePath(dataset).suffix.lower() in DATA_SUFFIXES
 
 
@@ -39,7 +50,7 @@ def _dataset(value: str | None) -> str | None:
 
 
 class VerifySpec(Model):
-    """How an answer is scored: a built-in name or `path.py:function`, with its parameters.
+    """Verify function: a built-in name or `path.py:function`, with its parameters.
 
     In YAML: `math`, `score.py:check`, or `{name: regex, pattern: "…", timeout_s: 5}`.
     """
@@ -47,8 +58,8 @@ class VerifySpec(Model):
     name: str
     """A built-in (README), or `path.py:function`."""
     params: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies defaults
-    """Its parameters: every further key beside the name."""
-    timeout_s: float | None = Field(None, gt=0)
+    """Parameters: every further key beside the name."""
+    timeout_s: Operational[float | None] = Field(None, gt=0)
     """Seconds for one answer; null is the function's own default."""
 
     @model_validator(mode="before")
@@ -70,27 +81,27 @@ class VerifySpec(Model):
 
     @property
     def may_ask(self) -> bool:
-        """True when scoring may ask the judge model: `judge`, and functions of the user's."""
+        """Whether scoring may ask the judge model: `judge` and the user's functions may."""
         return self.name == "judge" or ":" in self.name
 
 
 class EvalData(Model):
-    """What the agent is evaluated on."""
+    """Questions of an evaluation."""
 
-    dataset: str | None = None
+    dataset: Plan[str | None] = None
     """Name of an uploaded dataset, or a file (.jsonl, .json, .csv)."""
-    type: Literal["single", "mixed"] = "single"
+    type: Elsewhere[Literal["single", "mixed"]] = "single"
     """`mixed`: also reported by the samples' `source`."""
-    question_field: str | None = None
-    """Which field of a dataset file is the question."""
-    gt_field: str | None = None
-    """Which field of a dataset file is the answer."""
+    question_field: Plan[str | None] = None
+    """Field of a dataset file that is the question."""
+    gt_field: Plan[str | None] = None
+    """Field of a dataset file that is the answer."""
 
     _check = field_validator("dataset")(_dataset)
 
 
 class ModelPrice(Model):
-    """What a model costs, in USD per million tokens; 0 where nobody is paid."""
+    """Price of a model, in USD per million tokens; 0 where nobody is paid."""
 
     input: float = Field(ge=0)
     """Tokens of the request."""
@@ -103,38 +114,33 @@ class ModelPrice(Model):
 
 
 class EvalConfig(Model):
-    """How to evaluate an agent."""
+    """Evaluation of an agent."""
 
-    exp_id: str = Field(pattern=NAME)
+    exp_id: Elsewhere[str] = Field(pattern=NAME)
     """Name of the experiment; in a practice config it defaults to that one's."""
     agent: AgentConfig = AgentConfig()
-    """Who answers."""
+    """The agent that answers."""
     data: EvalData = EvalData()
-    """What is asked."""
+    """The questions."""
     verify: VerifySpec
-    """How answers are scored."""
-    pass_k: int = Field(1, ge=1, le=MOST)
+    """Verify function that scores answers."""
+    pass_k: Extend[int] = Field(1, ge=1, le=MOST)
     """Rollouts per question."""
-    concurrency: int = Field(16, ge=1, le=MOST)
+    concurrency: Operational[int] = Field(16, ge=1, le=MOST)
     """Rollouts in flight at once."""
-    judge_concurrency: int = Field(16, ge=1, le=MOST)
+    judge_concurrency: Operational[int] = Field(16, ge=1, le=MOST)
     """Judge calls in flight at once."""
     judge_model: ModelConfig | None = None
     """The model behind `judge`: this, else `JUDGE_LLM_*`, else the agent's. Null when none asks."""
-    batch_size: int = Field(8, ge=1)
+    batch_size: EvalOnly[int] = Field(8, ge=1)
     """Questions per recorded step."""
-    seed: int = 0
-    """What the seeds of all requests are derived from."""
-    prices: dict[str, ModelPrice] = {}  # noqa: RUF012 - pydantic copies defaults
+    seed: EvalOnly[int] = 0
+    """Seed from which those of all requests are derived."""
+    prices: Operational[Table[ModelPrice]] = {}  # noqa: RUF012 - pydantic copies defaults
     """Model → `{input, cached_input, output, reasoning}`, USD per million tokens; else a list's."""
 
     kind: ClassVar[Literal["eval"]] = "eval"
     teacher: ClassVar[None] = None
-
-    @field_validator("prices", mode="before")
-    @classmethod
-    def _no_prices(cls, value: Any) -> Any:
-        return {} if value is None else value
 
     @property
     def evaluation(self) -> "EvalConfig":
@@ -174,43 +180,43 @@ class EvalConfig(Model):
 
 
 class DataSettings(Model):
-    """What is practised on."""
+    """Samples to practise on."""
 
-    practice_dataset_name: str
+    practice_dataset_name: Plan[str]
     """Name of an uploaded dataset, or a file; `practice_dataset` is the same key."""
 
     _check = field_validator("practice_dataset_name")(_dataset)
 
 
 class PracticeSettings(Model):
-    """How to practise."""
+    """Settings of practice."""
 
-    epochs: int = Field(3, ge=1, le=MOST)
+    epochs: Extend[int] = Field(3, ge=1, le=MOST)
     """Passes over the practice data."""
     batch_size: int = Field(64, ge=1)
     """Samples per step; each becomes one group."""
     grpo_n: int = Field(5, ge=2, le=MOST)
     """Rollouts per sample (G in the paper); with one there is nothing to compare."""
-    rollout_concurrency: int = Field(4, ge=1, le=MOST)
+    rollout_concurrency: Operational[int] = Field(4, ge=1, le=MOST)
     """Rollouts in flight at once."""
     rollout_temperature: float = Field(0.7, ge=0)
     """Sampling temperature of practice rollouts; evaluation keeps the agent's own."""
     rollout_data_truncate: int | None = Field(None, ge=1)
     """Use this many samples only."""
-    task_timeout: float = Field(3600.0, gt=0)
+    task_timeout: Operational[float] = Field(3600.0, gt=0)
     """Seconds of a rollout's own model and tool calls; waiting for a slot does not count."""
     shuffle_data: bool = True
     """Draw a new order of the samples in each epoch, from the seed."""
     drop_last: bool = False
     """Leave out an epoch's last batch when it is smaller than `batch_size`."""
-    restart_step: int | None = Field(None, ge=0)
+    restart_step: Operational[int | None] = Field(None, ge=0)
     """Null: reuse all there is. N: keep the steps before N, play the others afresh."""
     seed: int = 0
-    """What the order of samples and the seeds of all requests are derived from."""
-    agent_objective: str = ""
-    """What the agent is given and what it should produce, for the teacher; taken literally."""
-    learning_objective: str = ""
-    """What experiences should be about, for the teacher; taken literally."""
+    """Seed of the order of samples and of all requests."""
+    agent_objective: Text = ""
+    """Task of the agent (input and output), for the teacher; taken literally."""
+    learning_objective: Text = ""
+    """Subject of experiences, for the teacher; taken literally."""
     given_ground_truth: bool = True
     """Whether the teacher may see answers and rewards."""
     num_experiences_per_query: int = Field(2, ge=1)
@@ -228,21 +234,21 @@ class PracticeSettings(Model):
     this model at this address, at most 131,072, else 32,768. Attempts that are too long for it are
     shortened: thinking first, then old results of tools.
     """
-    prompts_dir: str | None = None
+    prompts_dir: Texts[str | None] = None
     """Folder whose files replace the shipped prompts of the teacher."""
-    do_eval: bool = False
+    do_eval: Extend[bool] = False
     """Evaluate during practice."""
-    eval_strategy: Literal["epoch", "steps"] = "epoch"
+    eval_strategy: Extend[Literal["epoch", "steps"]] = "epoch"
     """When: after each epoch, or every `eval_steps` steps."""
-    eval_steps: int = Field(1, ge=1)
+    eval_steps: Extend[int] = Field(1, ge=1)
     """Steps between evaluations."""
-    eval_data_truncate: int | None = Field(None, ge=1)
+    eval_data_truncate: Extend[int | None] = Field(None, ge=1)
     """Evaluate on this many questions only."""
-    select_dataset: str | None = None
+    select_dataset: Extend[str | None] = None
     """Dataset on which `--step best` is chosen; never the one evaluated on."""
-    max_failed_share: float = Field(0.2, ge=0, le=1)
+    max_failed_share: Operational[float] = Field(0.2, ge=0, le=1)
     """Share of a step's rollouts that may fail before the run stops."""
-    preset: None = None
+    preset: Elsewhere[None] = None
     """Published settings by name; comes in a later version."""
     gate: Literal["none"] = "none"
     """Whether a new library must prove itself; comes in a later version."""
@@ -278,21 +284,16 @@ class PracticeSettings(Model):
             )
         return share
 
-    @field_validator("agent_objective", "learning_objective", mode="before")
-    @classmethod
-    def _nothing(cls, value: Any) -> Any:
-        return "" if value is None else value
-
 
 class PracticeConfig(Model):
-    """How to practise, and how to evaluate what was learnt."""
+    """Practice, and the evaluation of its result."""
 
-    exp_id: str = Field(pattern=NAME)
+    exp_id: Elsewhere[str] = Field(pattern=NAME)
     """Name of the experiment."""
     practice: PracticeSettings = PracticeSettings()
-    """How to practise."""
+    """Settings of practice."""
     data: DataSettings
-    """What is practised on."""
+    """Samples to practise on."""
     evaluation: EvalConfig
     """The agent, how it is scored, and what it is evaluated on."""
 

@@ -5,9 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, SecretStr, Tag, field_validator, model_validator
 
-from grpo_practice.config.schema.base import Model
+from grpo_practice.config.schema.base import Model, Names, Secret, Table, Url
 from grpo_practice.config.schema.provider import ModelConfig
-from grpo_practice.text import is_web_address
 
 BUILT_IN = ("python_executor", "search")
 OPERATIONAL = frozenset(
@@ -18,14 +17,8 @@ OPERATIONAL = frozenset(
 """Keys of a toolkit's `config` that change nothing in what its tools answer."""
 
 
-def _url(value: str | None) -> str | None:
-    if value is not None and not is_web_address(value):
-        raise ValueError("should be an http:// or https:// URL with a host")
-    return value
-
-
 class PythonConfig(Model):
-    """Where the model's Python code runs."""
+    """Sandbox of the model's Python code."""
 
     backend: Literal["monty", "bwrap", "docker", "subprocess"] = "monty"
     """`monty`: a Python interpreter inside the program, without files, network or packages.
@@ -44,7 +37,7 @@ class PythonConfig(Model):
 
     @model_validator(mode="after")
     def _fits(self) -> "PythonConfig":
-        """What another backend would need is not quietly left aside."""
+        """Refuse keys that only another backend would use."""
         if self.image is None and self.backend == "docker":
             raise ValueError("backend docker needs an image")
         if self.image is not None and self.backend != "docker":
@@ -55,62 +48,45 @@ class PythonConfig(Model):
 
 
 class SearchConfig(Model):
-    """What searches the web, and what reads its pages."""
+    """Services that search the web and read its pages."""
 
     search_engine: Literal["google", "jina"] = "google"
     """`google`: Serper, key `SERPER_API_KEY`; `jina`: key `JINA_API_KEY`."""
-    search_params: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies defaults
+    search_params: Table[Any] = {}  # noqa: RUF012 - pydantic copies defaults
     """Further parameters of a search, such as `{gl: us, hl: en}`."""
-    search_banned_sites: tuple[str, ...] = Field((), strict=False)
+    search_banned_sites: Names = Field((), strict=False)
     """Domains that are left out of results, and are never read."""
-    search_url: str | None = None
-    """Where the search engine is; null is its public address."""
-    search_api_key: SecretStr | None = None
-    """Its key. Else `SERPER_API_KEY` or `JINA_API_KEY`, which go to the public address, or to this
-    machine, alone; for another `search_url` write `${oc.env:NAME}` here.
+    search_url: Url[str | None] = None
+    """Address of the search engine; null is the public one."""
+    search_api_key: Secret = None
+    """Key of the search engine. Else `SERPER_API_KEY` or `JINA_API_KEY`, which go to the public
+    address, or to this machine, alone; for another `search_url` write `${oc.env:NAME}` here.
     """
     search_price_usd: float | None = Field(None, ge=0)
-    """What one search costs; null is unknown."""
+    """Price of one search; null is unknown."""
     crawl_engine: Literal["jina", "local"] = "jina"
-    """What reads a page: Jina's reader, key `JINA_API_KEY`, or this program itself."""
-    crawl_params: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies defaults
+    """Reader of pages: Jina's, key `JINA_API_KEY`, or this program itself."""
+    crawl_params: Table[Any] = {}  # noqa: RUF012 - pydantic copies defaults
     """Further parameters of reading a page."""
-    crawl_jina_params: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies defaults
+    crawl_jina_params: Table[Any] = {}  # noqa: RUF012 - pydantic copies defaults
     """Further headers for Jina's reader, such as `{X-No-Cache: "true"}`."""
-    crawl_url: str | None = None
-    """Where Jina's reader is; null is its public address."""
-    crawl_api_key: SecretStr | None = None
-    """Its key. Else `JINA_API_KEY`, as with `search_api_key`."""
+    crawl_url: Url[str | None] = None
+    """Address of Jina's reader; null is the public one."""
+    crawl_api_key: Secret = None
+    """Key of Jina's reader. Else `JINA_API_KEY`, as with `search_api_key`."""
     crawl_price_usd: float | None = Field(None, ge=0)
-    """What reading one page costs; null is unknown."""
+    """Price of reading one page; null is unknown."""
     summary_token_limit: int = Field(10_000, ge=100)
     """Tokens of a page that the model is shown, at most."""
     at_once: int = Field(16, ge=1)
     """Searches, and readings of pages, at once."""
 
-    _check = field_validator("search_url", "crawl_url")(_url)
-
-    @field_validator("search_params", "crawl_params", "crawl_jina_params", mode="before")
-    @classmethod
-    def _nothing(cls, value: Any) -> Any:
-        return {} if value is None else value
-
     @field_validator("summary_token_limit", mode="before")
     @classmethod
     def _underscores(cls, value: Any) -> Any:
-        """`10_000`, as the published config of this toolkit has it."""
+        """Read `10_000`, as the published config of this toolkit has it."""
         text = str(value).replace("_", "")
         return int(text) if isinstance(value, str) and text.isdecimal() else value
-
-    @field_validator("search_banned_sites", mode="before")
-    @classmethod
-    def _no_sites(cls, value: Any) -> Any:
-        return () if value is None else value
-
-    @field_validator("search_api_key", "crawl_api_key", mode="after")
-    @classmethod
-    def _no_key(cls, value: SecretStr | None) -> SecretStr | None:
-        return value if value and value.get_secret_value() else None
 
     @field_validator("crawl_jina_params")
     @classmethod
@@ -122,7 +98,7 @@ class SearchConfig(Model):
 
     @model_validator(mode="after")
     def _read_here(self) -> "SearchConfig":
-        """What is about Jina's reader is not quietly left aside."""
+        """Refuse keys that only Jina's reader would use."""
         for key in ("crawl_url", "crawl_api_key", "crawl_params", "crawl_jina_params"):
             if self.crawl_engine == "local" and getattr(self, key):
                 raise ValueError(f"crawl_engine local has no use for {key}")
@@ -130,7 +106,7 @@ class SearchConfig(Model):
 
 
 class McpConfig(Model):
-    """How a server of tools is reached: by a command that starts it, or by a URL."""
+    """Access to a server of tools: a command that starts it, or a URL."""
 
     command: str | None = None
     """stdio: the program."""
@@ -142,28 +118,26 @@ class McpConfig(Model):
     """
     cwd: str | None = None
     """stdio: where it runs, relative to the config; null is beside the config."""
-    url: str | None = None
+    url: Url[str | None] = None
     """streamable_http: its address."""
     headers: dict[str, SecretStr] = {}  # noqa: RUF012 - pydantic copies defaults
     """streamable_http: further headers; their values are treated as secrets."""
 
-    _check = field_validator("url")(_url)
-
 
 class _Toolkit(Model):
     name: str
-    """Its name; by default the key it stands under."""
+    """Name; by default the key it stands under."""
     activated_tools: tuple[str, ...] | None = Field(None, strict=False)
-    """Which of its tools the agent has; null is all of them."""
+    """Tools of it that the agent has; null is all of them."""
 
 
 class PythonToolkit(_Toolkit):
     """`execute_python_code`."""
 
     name: Literal["python_executor"]
-    """Its name; by default the key it stands under."""
+    """Name; by default the key it stands under."""
     mode: Literal["builtin"] = "builtin"
-    """It is part of this program."""
+    """A part of this program."""
     config: PythonConfig = PythonConfig()
 
 
@@ -171,9 +145,9 @@ class SearchToolkit(_Toolkit):
     """`search` and `web_qa`."""
 
     name: Literal["search"]
-    """Its name; by default the key it stands under."""
+    """Name; by default the key it stands under."""
     mode: Literal["builtin"] = "builtin"
-    """It is part of this program."""
+    """A part of this program."""
     config: SearchConfig = SearchConfig()
     config_llm: ModelConfig | None = None
     """The model that reads pages for `web_qa`; by default the agent's."""
@@ -183,14 +157,14 @@ class McpToolkit(_Toolkit):
     """The tools of a server that speaks the Model Context Protocol."""
 
     mode: Literal["mcp"]
-    """Its tools are those of a server."""
+    """Tools of a server."""
     config: McpConfig
     mcp_transport: Literal["stdio", "streamable_http"] = "stdio"
-    """How the server is spoken to."""
+    """Transport to the server."""
     mcp_client_session_timeout_seconds: float = Field(20.0, gt=0)
     """Seconds the server has for one call."""
     stateful: bool = False
-    """True when what a tool answers depends on the calls before it: then each rollout has a
+    """Whether a tool's answer depends on the calls before it: then each rollout has a
     session of its own, and its stored calls are made again when it is resumed in the middle.
     """
 
@@ -227,7 +201,7 @@ Toolkit = Annotated[
 
 
 def named(toolkits: Any) -> Any:
-    """The mapping with each toolkit's name in it."""
+    """Put each toolkit's name into it."""
     if toolkits is None or toolkits == []:
         return {}
     if not isinstance(toolkits, Mapping):
@@ -241,7 +215,7 @@ def named(toolkits: Any) -> Any:
 
 
 def what_answers(toolkit: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a toolkit as plain values, what can change an answer: where it is asked is left out."""
+    """Keep of a toolkit's plain values those that can change an answer, not where it is asked."""
     out = {k: v for k, v in toolkit.items() if k not in OPERATIONAL | {"config", "config_llm"}}
     out["config"] = {k: v for k, v in toolkit["config"].items() if k not in OPERATIONAL}
     llm = toolkit.get("config_llm")

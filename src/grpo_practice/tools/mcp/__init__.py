@@ -19,7 +19,7 @@ ToolCall = Callable[[str, Mapping[str, Any]], Awaitable[Output]]
 
 @asynccontextmanager
 async def open_mcp(toolkit: McpToolkit, folder: Path) -> AsyncIterator[list[Tool]]:
-    """Its tools: the server has been started or reached, and listed them.
+    """Start or reach the server, and yield the tools it lists.
 
     All rollouts share one connection, which is made again when it is lost. With `stateful`, each
     rollout has a server of its own where that is a program, else a session of its own; when one

@@ -68,7 +68,7 @@ class Connection:
 
     @classmethod
     async def open(cls, name: str, reach: Reach, timeout_s: float) -> "Connection":
-        """The server has answered, and listed its tools.
+        """Connect, and list the server's tools.
 
         Args:
             name: The toolkit's, for messages.
@@ -120,7 +120,7 @@ class Connection:
         )
 
     async def close(self) -> None:
-        """The connection is closed; a program that was started for it has ended."""
+        """Close the connection; end the program that was started for it."""
         self._leave.set()
         if self._ready.done() and not self._ready.cancelled() and not self._ready.exception():
             self._scope.deadline = anyio.current_time() + _LEAVE_S
@@ -134,7 +134,7 @@ class Connection:
             raise
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Output:
-        """What the tool answers.
+        """Return what the tool answers.
 
         Raises:
             ToolError: The tool or the server says that it cannot.
@@ -161,7 +161,7 @@ class Connection:
         return output_of(result)
 
     async def call_alone(self, name: str, arguments: Mapping[str, Any]) -> Output:
-        """The same where nothing can stand in for this connection.
+        """Call a tool where no other connection can stand in for this one.
 
         Raises:
             AgentError: The server is not there any more, nor what it knew.
@@ -189,7 +189,7 @@ class Connection:
 
 
 def _first(error: Exception) -> Exception:
-    """What went wrong, out of the groups that the library's tasks wrap it in."""
+    """Return the first error out of the groups that the library's tasks wrap it in."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -17,7 +17,7 @@ _NAME_LENGTH = 64
 
 
 async def every_tool(client: Client) -> list[ServerTool]:
-    """What the server lists, all pages.
+    """Return what the server lists, all pages.
 
     Raises:
         ValueError: The list does not end.
@@ -35,7 +35,7 @@ async def every_tool(client: Client) -> list[ServerTool]:
 
 
 def usable(toolkit: McpToolkit, tools: Sequence[ServerTool]) -> dict[str, ServerTool]:
-    """The tools by the names that models know them by; what a config leaves out may be unfit.
+    """Return the tools by the names that models know; one that a config leaves out may be unfit.
 
     Raises:
         ConfigError: There is none, or one cannot be used.
@@ -61,7 +61,7 @@ def usable(toolkit: McpToolkit, tools: Sequence[ServerTool]) -> dict[str, Server
 
 
 def fitting(name: str) -> str:
-    """The name as endpoints take it: letters, digits, `_` and `-`, at most 64."""
+    """Return the name as endpoints take it: letters, digits, `_` and `-`, at most 64."""
     plain = re.sub(r"[^a-zA-Z0-9_-]", "_", name) or "_"
     if len(plain) <= _NAME_LENGTH:
         return plain
@@ -70,6 +70,6 @@ def fitting(name: str) -> str:
 
 
 def version_of(client: Client, name: str) -> str:
-    """What the server calls itself, for the record."""
+    """Return what the server calls itself, for the record."""
     info = client.server_info
     return name if info is None else f"{info.name} {info.version}"[:100].strip()

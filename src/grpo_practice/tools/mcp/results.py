@@ -17,7 +17,7 @@ from grpo_practice.tools import Output, ToolError
 
 
 def output_of(result: CallToolResult) -> Output:
-    """The text parts, one after the other; structured content where there is no text.
+    """Join the text parts; use structured content where there is no text.
 
     Raises:
         ToolError: The tool says that it failed.

@@ -41,7 +41,7 @@ class Server:
         """Connections in a row that answered nothing."""
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Output:
-        """What the tool answers. A call that was surely not begun is made once more.
+        """Return what the tool answers. A call that was surely not begun is made once more.
 
         Raises:
             ToolError: It cannot, or the server died over it.
@@ -81,7 +81,7 @@ class Server:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Connection]:
-        """The connection for one call; one that is retired is closed after its last."""
+        """Yield the connection for one call; one that is retired is closed after its last."""
         async with self._lock:
             if not self._good:
                 await self._anew()
@@ -94,14 +94,14 @@ class Server:
             self._spare(connection)
 
     def _spare(self, connection: Connection) -> None:
-        """Closes what no call uses, nor will."""
+        """Close what no call uses, nor will."""
         if connection is not self._now and not connection.users:
             task = asyncio.create_task(connection.close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
     async def _anew(self) -> None:
-        """There is a connection that new calls can go to.
+        """Make sure that there is a connection for new calls.
 
         Raises:
             EndpointRefusedError: The server cannot be reached.
@@ -119,7 +119,7 @@ class Server:
         raise self._refused(str(error)) from error
 
     async def close(self) -> None:
-        """Every connection is closed."""
+        """Close every connection."""
         self._good = False
         await self._now.close()
         if self._closing:

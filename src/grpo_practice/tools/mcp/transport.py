@@ -68,13 +68,13 @@ class Notes:
         return "; ".join(said)
 
     async def see(self, message: object) -> None:
-        """A message that answers nothing, or an error of the transport."""
+        """Note a message that answers nothing, or an error of the transport."""
         await asyncio.sleep(0)
         if isinstance(message, Exception):
             self.garbage += 1
 
     async def see_response(self, response: httpx2.Response) -> None:
-        """An answer over HTTP."""
+        """Note an answer over HTTP."""
         await asyncio.sleep(0)
         if response.status_code >= 400 and response.status_code != 405:
             self.status = response.status_code
@@ -82,7 +82,7 @@ class Notes:
 
     @contextmanager
     def stderr(self) -> Iterator[TextIO]:
-        """Where a program may write to, as much as it likes, for the block."""
+        """Yield where a program may write to, as much as it likes, for the block."""
         loop = asyncio.get_running_loop()
         read, write = os.pipe()
         os.set_blocking(read, False)
@@ -108,7 +108,7 @@ Reach = Callable[[Notes], AbstractAsyncContextManager[Client]]
 
 
 def reaching(toolkit: McpToolkit, folder: Path) -> Reach:
-    """How to reach the toolkit's server.
+    """Return how to reach the toolkit's server.
 
     Raises:
         ConfigError: There is no such program, or folder.

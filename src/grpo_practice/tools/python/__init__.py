@@ -25,7 +25,7 @@ Args:
 
 @asynccontextmanager
 async def open_python(config: PythonConfig, folder: Path) -> AsyncIterator[list[Tool]]:
-    """Its tool; the backend has run code already.
+    """Yield the tool of a backend that has run code already.
 
     Args:
         config: The backend, and what code may use.
@@ -79,7 +79,7 @@ async def _opened(
 
 
 def unfenced(code: str) -> str:
-    """The code without the Markdown fence that a model may put around all of it."""
+    """Strip the Markdown fence that a model may put around all of the code."""
     lines = code.strip().split("\n")
     if len(lines) > 2 and lines[0].strip() in _FENCES and lines[-1].strip() == "```":
         return "\n".join(lines[1:-1])

@@ -35,7 +35,7 @@ _OTHERS = {
 
 
 def refused(name: str, why: str, hint: str | None = None) -> ConfigError:
-    """The error that a backend does not work here: never is another one taken for it."""
+    """Return the error that a backend does not work here: never is another one taken for it."""
     others = "; ".join(f"{other} {what}" for other, what in _OTHERS.items() if other != name)
     choice = f"another config.backend: {others}"
     return ConfigError(

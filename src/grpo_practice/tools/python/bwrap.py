@@ -33,7 +33,7 @@ ABOUT = "no network; files can be written in /tmp and are gone after the call"
 
 
 async def open_bwrap(python: str | None, folder: Path, memory_mb: int) -> Backend:
-    """The backend, tried.
+    """Yield the backend, tried.
 
     Args:
         python: The interpreter; None is the one that runs this program.
@@ -97,16 +97,16 @@ class Sandbox:
     private: tuple[Path, ...] = ()
 
     def start(self) -> Start:
-        """One execution."""
+        """Describe one execution."""
         job = {"uid": next(_UIDS)} if self.root else {}
         return Start(self.command(), job, {}, seccomp=seccomp.here())
 
     def shown(self) -> list[Path]:
-        """The private folders that cannot be hidden: all of each is needed."""
+        """Return the private folders that cannot be hidden: all of each is needed."""
         return [source for source, _ in self._seen() if source in self.private]
 
     def command(self) -> list[str]:
-        """The command line. What can be written to is memory, and limited."""
+        """Return the command line. What can be written to is memory, and limited."""
         size = str(FILE_MB * 2**20)
         return [
             self.bwrap,
@@ -135,7 +135,7 @@ class Sandbox:
         return ("--unshare-all", "--unshare-user", *nested, "--uid", _NOBODY, "--gid", _NOBODY)
 
     def _seen(self) -> list[tuple[Path, Path]]:
-        """All that is seen of the disk, and where."""
+        """Return all that is seen of the disk, and where."""
         system = [(Path(path).resolve(), Path(path)) for path in _SYSTEM]
         return [*system, *self.python.mounts(_SYSTEM, self.private)]
 
@@ -146,7 +146,7 @@ class Sandbox:
                     yield place / folder.relative_to(source)
 
     def _interpreter(self) -> Iterator[str]:
-        """Its folders where they are outside, and what is above them open to all.
+        """Yield what shows its folders where they are outside, and what is above them.
 
         What is private in any folder is covered; the outer folder comes before the inner one.
         """

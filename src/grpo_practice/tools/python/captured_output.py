@@ -38,7 +38,7 @@ class Written:
         return self.count > MOST
 
     def text(self) -> str:
-        """It as text; bytes that are none, and NULs, are shown as such."""
+        """Decode the output; escape invalid bytes and NULs."""
         left_out = self.count - len(self.head) - len(self.tail)
         if not left_out:
             return _shown(self.head + self.tail)
@@ -50,12 +50,12 @@ def _shown(data: bytes | bytearray) -> str:
 
 
 def out_of_time(limit_s: float) -> str:
-    """What is said of code that had no more time."""
+    """Return what is said of code that had no more time."""
     return f"[stopped after {limit_s:g} s, the time it had]"
 
 
 def joined(written: Written, ended: str) -> str:
-    """What was written, and how it ended where that is not of itself."""
+    """Join what was written, and how it ended where that is not of itself."""
     if written.flooded:
         ended = f"[stopped: it wrote more than {MOST // 2**20} MiB]"
     return "\n".join(text for text in (written.text().strip("\n"), ended) if text)

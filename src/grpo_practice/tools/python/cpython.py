@@ -35,12 +35,12 @@ ENVIRONMENT = {
 
 @cache
 def program() -> str:
-    """The text of what runs inside."""
+    """Return the text of what runs inside."""
     return Path(__file__).with_name("sandbox_main.py").read_text("utf-8")
 
 
 def python_arguments() -> list[str]:
-    """The arguments of an interpreter that runs it: alone, unbuffered, without bytecode."""
+    """Return the arguments of an interpreter: isolated, unbuffered, without bytecode."""
     return ["-I", "-B", "-u", "-X", "utf8", "-c", program()]
 
 
@@ -68,7 +68,7 @@ class Start:
 
 
 async def execute(start: Start, code: str, *, limit_s: float, memory_mb: int) -> str:
-    """What the code wrote, its last value, or why it failed, as a model reads it.
+    """Return what the code wrote, its last value, or why it failed, as a model reads it.
 
     All that it started is killed when this returns, raises or is cancelled.
 
@@ -124,7 +124,7 @@ async def _spawned(start: Start, command: Sequence[str], passed: Sequence[int]) 
 
 @contextlib.contextmanager
 def _seccomp(program: bytes) -> Iterator[tuple[Sequence[str], Sequence[int]]]:
-    """The arguments that name it, and the descriptor it is read from: for one start alone."""
+    """Yield the arguments that name it, and the descriptor it is read from: for one start alone."""
     if not program:
         yield (), ()
         return

@@ -25,7 +25,7 @@ _BESIDE_MB = 64
 
 
 async def open_docker(image: str, memory_mb: int) -> Backend:
-    """The backend, tried.
+    """Yield the backend, tried.
 
     Args:
         image: The image, which must be here already: nothing is downloaded.
@@ -48,7 +48,7 @@ async def open_docker(image: str, memory_mb: int) -> Backend:
 
 
 def container(docker: str, image: str, memory_mb: int) -> Start:
-    """One execution, in a container that is removed when its first process ends.
+    """Describe one execution, in a container that is removed when its first process ends.
 
     That one ends when its standard input closes: with the client, however that ends.
     """
@@ -68,7 +68,7 @@ def container(docker: str, image: str, memory_mb: int) -> Start:
 
 
 async def _engine(docker: str) -> str:
-    """The version of the engine.
+    """Return the version of the engine.
 
     Raises:
         ConfigError: None answers.

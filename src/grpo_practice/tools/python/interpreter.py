@@ -26,7 +26,7 @@ class Interpreter:
     def mounts(
         self, system: Sequence[str], private: Sequence[Path] = ()
     ) -> Iterator[tuple[Path, Path]]:
-        """What must be seen of the disk beside `system`, and where: folders, links and itself.
+        """Return what must be seen of the disk beside `system`, and where: folders and links.
 
         Also where it lies in one of the folders `private`, which are not seen.
         """
@@ -40,7 +40,7 @@ class Interpreter:
 
 
 def _links(path: Path) -> Iterator[Path]:
-    """The file, and every file it is a link to, on the way to the one that is none."""
+    """Yield the file, and every file it is a link to, on the way to the one that is none."""
     for _ in range(40):
         yield path
         if not path.is_symlink():
@@ -49,7 +49,7 @@ def _links(path: Path) -> Iterator[Path]:
 
 
 async def find(backend: str, python: str | None, folder: Path) -> Interpreter:
-    """The interpreter of a config; None is the one that runs this program.
+    """Return the interpreter of a config; None is the one that runs this program.
 
     Raises:
         ConfigError: There is none, or its folders hold the user's home.

@@ -31,7 +31,7 @@ _AFTER_S = 1.0
 
 @asynccontextmanager
 async def open_monty(memory_mb: int, at_once: int) -> AsyncIterator[Backend]:
-    """The backend, tried; its workers end with the block.
+    """Yield the backend, tried; its workers end with the block.
 
     Args:
         memory_mb: Most memory of one execution.
@@ -64,7 +64,7 @@ async def open_monty(memory_mb: int, at_once: int) -> AsyncIterator[Backend]:
 
 
 async def _run(pool: "AsyncMonty", code: str, limit_s: float, memory_mb: int) -> str:
-    """See `backend.Run`."""
+    """Run code; see `backend.Run`."""
     from pydantic_monty import MontyCrashedError, MontyRuntimeError, MontySyntaxError
 
     limits: ResourceLimits = {
@@ -99,7 +99,7 @@ async def _run(pool: "AsyncMonty", code: str, limit_s: float, memory_mb: int) ->
 
 
 def _told(text: str, moved: int) -> str:
-    """A traceback with the lines where the model wrote them."""
+    """Return a traceback with the lines where the model wrote them."""
 
     def place(found: re.Match[str]) -> str:
         line = int(found[1])
@@ -113,7 +113,7 @@ def _ran_out(error: BaseException) -> bool:
 
 
 def showing(code: str) -> tuple[str, int]:
-    """The code, which now prints the value of its last expression; the line where that begins.
+    """Make code print the value of its last expression; return it, and the line where that begins.
 
     Printed there, so that no value of any size is ever handed to this program. The expression is
     moved down by a line.

@@ -30,7 +30,7 @@ print(json.dumps([6 * 7, platform.python_version(), found, reached()]))
 
 
 async def tried(name: str, run: Run, *, closed: bool) -> tuple[str, str]:
-    """The version of Python that ran a first piece of code there, and what code can use.
+    """Return the version of Python that ran a first piece of code, and what code can use.
 
     Args:
         name: Of the backend.

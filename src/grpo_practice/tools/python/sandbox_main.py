@@ -98,7 +98,7 @@ def _confine(job: dict[str, Any]) -> None:
 
 
 def _tasks(uid: int) -> int:
-    """How many processes and threads the user has already: the limit counts them too."""
+    """Count the processes and threads the user has already, which the limit counts, too."""
     count = 0
     for pid in _pids():
         with contextlib.suppress(OSError):

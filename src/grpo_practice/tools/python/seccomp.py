@@ -55,13 +55,13 @@ MACHINES = MappingProxyType(
 
 
 def here() -> bytes:
-    """The filter for this machine; empty where none is known."""
+    """Return the filter for this machine; empty where none is known."""
     machine = MACHINES.get(platform.machine()) if sys.maxsize > 2**32 else None
     return program(machine) if machine else b""
 
 
 def program(machine: Machine) -> bytes:
-    """The filter, as the kernel reads it."""
+    """Return the filter, as the kernel reads it."""
     refused = (*machine.refused, *_MOUNTS)
     steps = chain(
         [_step(_LOAD, _ARCHITECTURE), _step(_EQUAL, machine.architecture, 1, 0), _error(EPERM)],
@@ -76,7 +76,7 @@ def program(machine: Machine) -> bytes:
 
 
 def _step(operation: int, value: int, then: int = 0, other: int = 0) -> bytes:
-    """One instruction; `then` and `other` are how many are left out if it is true, and if not."""
+    """Return one instruction; `then` and `other` count those skipped if it is true, and if not."""
     return struct.pack("=HBBI", operation, then, other, value)
 
 
@@ -85,7 +85,7 @@ def _error(number: int) -> bytes:
 
 
 def _when(number: int, *steps: bytes) -> list[bytes]:
-    """The steps, for one system call; they must return."""
+    """Return the steps, for one system call; they must return."""
     return [_step(_EQUAL, number, 0, len(steps)), *steps]
 
 

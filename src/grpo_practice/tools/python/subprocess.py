@@ -13,7 +13,7 @@ ABOUT = "files in the working directory are gone after the call"
 
 
 async def open_subprocess(python: str | None, folder: Path, memory_mb: int) -> Backend:
-    """The backend, tried.
+    """Yield the backend, tried.
 
     Args:
         python: The interpreter; None is the one that runs this program.

@@ -36,7 +36,7 @@ _SEARCH_S, _READ_S = 30.0, 60.0
 async def open_search(
     config: SearchConfig, ask: Callable[[Scope], Chat], guard: Guard | None = None
 ) -> AsyncIterator[list[Tool]]:
-    """Its tools; the connections behind them are closed with the block.
+    """Yield the two tools; the connections behind them are closed with the block.
 
     Args:
         config: What searches, and what reads; keys filled in.
@@ -73,7 +73,7 @@ async def open_search(
 
 
 def _session() -> "ClientSession":
-    """Connections to the services, by the proxies of the environment."""
+    """Return connections to the services, by the proxies of the environment."""
     import aiohttp
 
     from grpo_practice.llm.http import certificates

@@ -14,7 +14,7 @@ _CHUNK = 16 * 1024
 
 
 async def body_of(response: "ClientResponse", most: int) -> tuple[bytes, bool]:
-    """The first `most` bytes of the body, and whether that is all of it.
+    """Return the first `most` bytes of the body, and whether that is all of it.
 
     It is unpacked as it comes, never further than that: what would unpack to gigabytes is left
     where it is.

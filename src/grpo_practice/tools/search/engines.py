@@ -24,7 +24,7 @@ class Engine(Protocol):
     """Searches the web."""
 
     async def search(self, query: str, n: int) -> list[SearchHit]:
-        """At most `n` results, best first.
+        """Return at most `n` results, best first.
 
         Raises:
             ToolError: There is no answer; the message is for a model.
@@ -42,7 +42,7 @@ class PageReader(Protocol):
         ...
 
     async def read(self, url: str) -> Page:
-        """The page as text.
+        """Return the page as text.
 
         Raises:
             ToolError: It may not or cannot be read; the message is for a model.
@@ -60,7 +60,7 @@ class Serper:
     params: Mapping[str, Any]
 
     async def search(self, query: str, n: int) -> list[SearchHit]:
-        """See `Engine`."""
+        """Search; see `Engine`."""
         asked = {"q": query, "num": n, **self.params}
         body = await self.service.ask("POST", f"{self.url}/search", json=asked)
         return _found(body.get("organic"), "link", "snippet")[:n]
@@ -75,7 +75,7 @@ class JinaSearch:
     params: Mapping[str, Any]
 
     async def search(self, query: str, n: int) -> list[SearchHit]:
-        """See `Engine`."""
+        """Search; see `Engine`."""
         asked = {"q": query, "num": str(n), **_texts(self.params)}
         headers = {"X-Respond-With": "no-content"}
         body = await self.service.ask("GET", f"{self.url}/", params=asked, headers=headers)
@@ -96,7 +96,7 @@ class JinaReader:
     cost_micro: int | None
 
     async def read(self, url: str) -> Page:
-        """See `PageReader`. Where the reader says it was led, is checked as well."""
+        """Read a page; see `PageReader`. Where the reader says it was led, is checked as well."""
         asked = self.banned.check(page_url(url))
         what = {**self.params, "url": str(asked)}
         body = await self.service.ask(
@@ -117,7 +117,7 @@ class JinaReader:
 
 
 def _found(results: object, link: str, snippet: str) -> list[SearchHit]:
-    """The results that have an address a page can be read at."""
+    """Return the results that have an address a page can be read at."""
     found = []
     for result in results if isinstance(results, list) else ():
         values = result if isinstance(result, dict) else {}
@@ -129,5 +129,5 @@ def _found(results: object, link: str, snippet: str) -> list[SearchHit]:
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:
-    """As headers and queries have them: `true`, not `True`."""
+    """Write values as headers and queries have them: `true`, not `True`."""
     return {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in values.items()}

@@ -24,7 +24,7 @@ _HIDDEN = re.compile(
 
 
 def neutral(text: str) -> str:
-    """The text with what looks like the structure of a prompt made plain, and nothing hidden.
+    """Make plain what looks like the structure of a prompt, and drop what is hidden.
 
     `<system>`, `</tool_result>`, `<|im_start|>` and the marks of a fence keep their letters, with
     quotation marks for `<` and `>` (a `<` before a space or a digit stays: it compares); `[INST]`
@@ -36,11 +36,11 @@ def neutral(text: str) -> str:
 
 
 def from_web(text: str, domain: str) -> str:
-    """The text in a fence labelled with the domain it is from."""
+    """Return the text in a fence labelled with the domain it is from."""
     return web_fenced(neutral(text), domain)
 
 
 def clipped(text: str, size: int) -> str:
-    """The text, or its beginning of at most `size` bytes and a `…`."""
+    """Return the text, or its beginning of at most `size` bytes and a `…`."""
     raw = text.encode("utf-8", "replace")
     return text if len(raw) <= size else raw[: size - 3].decode(errors="ignore") + "…"

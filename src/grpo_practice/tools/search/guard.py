@@ -32,7 +32,7 @@ PORTS = (80, 443)
 
 
 async def lookup(name: str, port: int) -> list[str]:
-    """What the system says."""
+    """Return the addresses that the system knows."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(info[4][0]) for info in found))
@@ -56,7 +56,7 @@ class Guard(AbstractResolver):
         self._lookup, self._allow, self._ports = lookup, frozenset(allow), frozenset(ports)
 
     def url(self, text: str) -> URL:
-        """The URL, which may be asked for as far as it tells.
+        """Return the URL, which may be asked for as far as it tells.
 
         Raises:
             RefusedError: It may not.
@@ -70,7 +70,7 @@ class Guard(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """The addresses of a name, all of them public.
+        """Return the addresses of a name, all of them public.
 
         Raises:
             RefusedError: It has none, or one is not public: then it is not trusted with the others.
@@ -95,7 +95,7 @@ class Guard(AbstractResolver):
         )
 
     def socket(self, info: tuple[Any, ...]) -> socket.socket:
-        """A socket for that address, the last thing before a connection is made.
+        """Return a socket for that address, the last thing before a connection is made.
 
         Raises:
             RefusedError: It may not be connected to.
@@ -116,4 +116,4 @@ class Guard(AbstractResolver):
 
     @override
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""

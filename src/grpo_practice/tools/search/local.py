@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from yarl import URL
 
 from grpo_practice import __version__
+from grpo_practice.processes import CannotStartError, Pool, TimedOutError, WorkerDiedError
 from grpo_practice.text import brief
 from grpo_practice.tools import ToolError
 from grpo_practice.tools.search.bounded_body import ENCODINGS, body_of
 from grpo_practice.tools.search.guard import Guard
-from grpo_practice.tools.search.markup import decoded, readable
+from grpo_practice.tools.search.markup import decoded, readable, start_worker
 from grpo_practice.tools.search.page import Banned, Page, RefusedError, domain_of
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ MOST_BYTES = 2 * 1024 * 1024
 """Of a page, unpacked; what follows is left where it is."""
 TOTAL_S = 20.0
 """Seconds for a page, redirects and looking up names included."""
+READ_S = 10.0
+"""Seconds for making text of a page's HTML; 2 MB take 2."""
+WORKERS = 2
 REDIRECTS = 5
 _MARKUP = ("text/html", "application/xhtml+xml", "application/xml", "text/xml")
 _OTHERS = {"application": "is a PDF or a program's file"} | {
@@ -42,6 +46,7 @@ class LocalReader:
     session: "ClientSession"
     guard: Guard
     banned: Banned
+    workers: Pool
     chars: int
     """Most characters of a page's text."""
     total_s: float = TOTAL_S
@@ -49,7 +54,7 @@ class LocalReader:
     cost_micro: int | None = 0
 
     async def read(self, url: str) -> Page:
-        """The page as text.
+        """Return the page as text.
 
         Raises:
             ToolError: It may not or cannot be read; the message is for a model.
@@ -67,7 +72,7 @@ class LocalReader:
             raise ToolError(f"the page cannot be read: {why}") from e
 
     async def _followed(self, asked: str) -> Page:
-        """The page that the URL leads to; each on the way is checked as if it were asked for."""
+        """Return the page that the URL leads to; each hop is checked as if it were asked for."""
         text = asked
         for hop in range(REDIRECTS + 1):
             try:
@@ -83,7 +88,7 @@ class LocalReader:
         raise ToolError(f"the page was not reached within {REDIRECTS} redirects")
 
     async def _one(self, text: str) -> Page | str:
-        """The page there, or the URL it redirects to."""
+        """Return the page there, or the URL it redirects to."""
         url = self.banned.check(self.guard.url(text))
         async with self.session.get(url, headers=_HEADERS, allow_redirects=False) as response:
             to = response.headers.get("location", "")
@@ -103,21 +108,23 @@ class LocalReader:
             charset = response.charset
         except (LookupError, ValueError):
             charset = None
-        page = await asyncio.to_thread(self._text, data, charset, kind, url)
-        return Page(str(url), page[0], whole and page[1])
-
-    def _text(self, data: bytes, charset: str | None, kind: str, url: URL) -> tuple[str, bool]:
-        text = decoded(data, charset)
-        if kind in _MARKUP:
-            return readable(text, str(url), self.chars)
-        return text[: self.chars], len(text) <= self.chars
+        text = await asyncio.to_thread(decoded, data, charset)
+        if kind not in _MARKUP:
+            return Page(str(url), text[: self.chars], whole and len(text) <= self.chars)
+        try:
+            text, complete = await self.workers.run(readable, text, str(url), self.chars)
+        except (TimedOutError, WorkerDiedError) as e:
+            raise ToolError("the page is too hard to read") from e
+        except CannotStartError as e:
+            raise ToolError(f"the page cannot be read: no worker starts: {e}") from e
+        return Page(str(url), text, whole and complete)
 
 
 @asynccontextmanager
 async def open_local(
     guard: Guard, banned: Banned, chars: int, *, total_s: float = TOTAL_S
 ) -> AsyncIterator[LocalReader]:
-    """A reader with connections of its own; each is used once.
+    """Yield a reader with connections of its own; each is used once.
 
     Proxies of the environment are left aside: what a proxy connects to, nobody here can check.
     """
@@ -133,6 +140,9 @@ async def open_local(
         ssl=certificates(),
         limit=0,
     )
+    workers = Pool(
+        start_worker, workers=WORKERS, timeout_s=READ_S, preload=[start_worker.__module__]
+    )
     async with aiohttp.ClientSession(
         connector=connector,
         trust_env=False,
@@ -140,4 +150,7 @@ async def open_local(
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None),
     ) as session:
-        yield LocalReader(session, guard, banned, chars, total_s)
+        try:
+            yield LocalReader(session, guard, banned, workers, chars, total_s)
+        finally:
+            await workers.close()

@@ -56,7 +56,7 @@ class Page:
 
 
 def page_url(text: str) -> URL:
-    """The URL of a page that may be asked for: web, public as far as its name tells, no login.
+    """Return the URL of a page that may be asked for: web, public by its name, no login.
 
     One parser decides, the one that the connection is then made by.
 
@@ -82,7 +82,7 @@ def page_url(text: str) -> URL:
 
 
 def _refuse_own(name: str, shown: str) -> None:
-    """Nothing for a name, or an address in its usual spelling, that may be public.
+    """Raise unless a name, or an address in its usual spelling, may be public.
 
     Raises:
         RefusedError: It surely is not, or it is spelt so that programs differ about it.
@@ -109,7 +109,7 @@ _SPECIAL = tuple(
 
 
 def is_public(address: WebAddress) -> bool:
-    """True for the address of one machine on the public internet, and nothing it may stand for."""
+    """Return True for one machine on the public internet, and nothing it may stand for."""
     if not address.is_global or address.is_multicast or address.is_reserved:
         return False
     if address.version == 6 and address not in _V6:
@@ -118,12 +118,12 @@ def is_public(address: WebAddress) -> bool:
 
 
 def domain_of(url: URL) -> str:
-    """The name its text is known by: lower case, punycode, without `www.`."""
+    """Return the name its text is known by: lower case, punycode, without `www.`."""
     return (url.raw_host or "").lower().rstrip(".").removeprefix("www.")
 
 
 def found_at(text: str) -> URL | None:
-    """The URL of a search result; None for one whose page could not be read."""
+    """Return the URL of a search result; None for one whose page could not be read."""
     try:
         return page_url(text)
     except RefusedError:
@@ -148,7 +148,7 @@ class Banned:
         return any(".".join(parts[i:]) in self._sites for i in range(len(parts)))
 
     def check(self, url: URL) -> URL:
-        """The URL.
+        """Return the URL.
 
         Raises:
             RefusedError: It is of a banned site.

@@ -26,7 +26,7 @@ _SIZE = 15 * 1024
 
 
 def search_tool(engine: Engine, banned: Banned, cost_micro: int | None, **more: Any) -> Tool:
-    """`search`."""
+    """Return the tool `search`."""
 
     async def search(query: str, num_results: int = 5) -> Output:
         """Search the web. Each result has a title, a URL and a piece of the page's text.
@@ -44,7 +44,7 @@ def search_tool(engine: Engine, banned: Banned, cost_micro: int | None, **more: 
 
 
 def results(found: list[SearchHit], banned: Banned) -> str:
-    """The results as a model reads them, each in a fence of its own; no more than have room."""
+    """Return results as a model reads them, each in a fence of its own; no more than have room."""
     parts, size = [PREFACE], len(PREFACE)
     for result in found:
         url = URL(result.url)
@@ -61,7 +61,7 @@ def results(found: list[SearchHit], banned: Banned) -> str:
 
 
 def web_qa_tool(reader: PageReader, ask: Callable[[Scope], Chat], **more: Any) -> Tool:
-    """`web_qa`."""
+    """Return the tool `web_qa`."""
     asking = WeakValueDictionary[tuple[Address, str, str], asyncio.Lock]()
 
     async def web_qa(url: str, query: str, at: Scope) -> Output:  # noqa: D417 - `at` is not shown
@@ -86,7 +86,7 @@ def web_qa_tool(reader: PageReader, ask: Callable[[Scope], Chat], **more: Any) -
 
 
 async def _asked(chat: Chat, page: Page, query: str) -> Reply:
-    """The reading model's reply.
+    """Return the reading model's reply.
 
     Raises:
         ToolError: There is none, and that is no fault of who asked.
@@ -107,7 +107,7 @@ def _said(reply: Reply) -> str:
 
 
 def question(page: Page, query: str) -> list[Message]:
-    """What the reading model is asked."""
+    """Return what the reading model is asked."""
     if not page.text.strip():
         raise ToolError("the page has no text")
     return prompt().render(
@@ -121,12 +121,12 @@ def question(page: Page, query: str) -> list[Message]:
 
 @cache
 def prompt() -> Prompt:
-    """The prompt of the reading model."""
+    """Load the prompt of the reading model."""
     return load_prompt(FOLDER / "web_qa.md", SLOTS)
 
 
 def answered(page: Page, answer: str) -> str:
-    """The answer as the agent reads it: from the page, so fenced as the page is."""
+    """Return the answer as the agent reads it: from the page, so fenced as the page is."""
     text = f"{page.url}\n\n{clipped(neutral(answer), _SIZE - 4096)}"
     parts = [PREFACE, from_web(text, domain_of(URL(page.url)))]
     if not page.whole:

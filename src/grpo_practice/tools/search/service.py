@@ -59,7 +59,7 @@ class Service:
     _why: str = field(default="", init=False)
 
     async def ask(self, method: Literal["GET", "POST"], url: str, **what: Any) -> dict[str, Any]:
-        """The JSON object it answers with, secrets replaced. `what`: `json`, `params`, `headers`.
+        """Return the JSON object it answers with; `what`: `json`, `params`, `headers`.
 
         Raises:
             ToolError: This request got no usable answer.
@@ -122,7 +122,7 @@ class Service:
         raise _AgainError("gave no readable answer")
 
     def _refuse(self, status: int, body: dict[str, Any] | None, asked: str) -> None:
-        """Nothing for a 200 without an answer.
+        """Raise unless this is a 200 without an answer.
 
         Raises:
             _AgainError: Another try may do better.
@@ -143,7 +143,7 @@ class Service:
 
 
 def _wait(state: Any) -> float:
-    """Full jitter, or what the service asked for."""
+    """Return full jitter, or what the service asked for."""
     from tenacity import wait_random_exponential
 
     error = state.outcome.exception()
@@ -160,7 +160,7 @@ def _object(raw: bytes) -> dict[str, Any] | None:
 
 
 def _said(body: dict[str, Any] | None) -> str:
-    """What an error's body says, to be put after the status."""
+    """Return what an error's body says, to be put after the status."""
     for name in ("readableMessage", "message", "error", "name"):
         text = (body or {}).get(name)
         if isinstance(text, str) and text:

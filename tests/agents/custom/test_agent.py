@@ -19,7 +19,7 @@ from grpo_practice.errors import (
     EndpointRefusedError,
     PausedError,
 )
-from tests.agents.own.helpers import World, ask, client
+from tests.agents.custom.helpers import World, ask, client
 from tests.fakes import FakeChat
 
 
@@ -66,7 +66,8 @@ async def test_what_it_gets_is_committed_before() -> None:
 
     async def slow(entry: Any) -> int:
         begun.append(True)
-        await asyncio.sleep(0.2)
+        for _ in range(1000):  # time enough for a reply that does not wait for it
+            await asyncio.sleep(0)
         return await put(entry)
 
     world.ledger.put = slow  # type: ignore[method-assign]
@@ -254,7 +255,7 @@ async def test_a_program_that_takes_too_long_is_ended() -> None:
 
 async def test_a_program_that_does_not_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(custom_agents, "GRACE_S", 0.1)
-    world, stop = World(), asyncio.Event()
+    world, stop, ended = World(), asyncio.Event(), asyncio.Event()
 
     async def deaf(question: str, system: str, context: ProgramContext) -> str:
         while not stop.is_set():
@@ -262,13 +263,14 @@ async def test_a_program_that_does_not_end_is_left(monkeypatch: pytest.MonkeyPat
                 await stop.wait()
             except asyncio.CancelledError:
                 continue
+        ended.set()
         return "late"
 
     async with world.proxy.served():
-        played = [await world.play(deaf, limit_s=0.1) for _ in range(1)]
+        played = await world.play(deaf, limit_s=0.1)
         stop.set()
-        await asyncio.sleep(0.05)
-    assert [(p.outcome, p.reason) for p in played] == [("limit", "time")]
+        await ended.wait()
+    assert (played.outcome, played.reason) == ("limit", "time")
     assert world.notices == ["the agent does not end when it is cancelled: it is left to itself"]
 
 

@@ -1,6 +1,5 @@
 """Whole runs with an agent of the user's own, through the functions the commands call."""
 
-import asyncio
 import json
 import os
 import sqlite3
@@ -17,7 +16,7 @@ from grpo_practice.errors import Change, ConfigError, FingerprintError, RunFaile
 from grpo_practice.events import Notice
 from grpo_practice.store import Store, rollouts, steps
 from grpo_practice.types import Trajectory
-from tests.agents.own.test_docs import BLOCK, PAGE
+from tests.agents.custom.test_docs import BLOCK, PAGE
 from tests.app.project import Project, served
 
 ASK = """
@@ -316,12 +315,13 @@ async def test_no_proxy_stands_between_it_and_this_machine(
 ) -> None:
     text = """
         import os
-        from urllib.request import Request, urlopen
+        from urllib.request import Request, build_opener
 
         def solve(question, system, context):
             assert os.environ["no_proxy"] == "corp.example,127.0.0.1"
             body = json.dumps({"messages": [user(question)]}).encode()
-            with urlopen(Request(context.base_url + "/chat/completions", body)) as reply:
+            asked = Request(context.base_url + "/chat/completions", body)
+            with build_opener().open(asked) as reply:  # urlopen would keep the proxy for ever
                 return json.load(reply)["choices"][0]["message"]["content"]
     """
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
@@ -359,7 +359,14 @@ async def test_the_endpoints_failures_are_not_the_programs(project: Own) -> None
 
 
 async def test_a_program_out_of_time_is_left_to_its_thread_and_said_once(project: Own) -> None:
-    text = "import time\ndef solve(*_):\n    time.sleep(2)\n"
+    go_on = project.folder / "go-on"
+    text = f"""
+        import os, time
+
+        def solve(*_):
+            while not os.path.exists({str(go_on)!r}):
+                time.sleep(0.01)
+    """
     overrides = [*project.practising(text), "practice.task_timeout=1"]
     overrides += ["practice.rollout_data_truncate=2", "practice.epochs=1", "practice.grpo_n=2"]
     with pytest.raises(RunFailedError, match="3 of the 4"):
@@ -367,4 +374,4 @@ async def test_a_program_out_of_time_is_left_to_its_thread_and_said_once(project
     outcomes = project.query("SELECT DISTINCT outcome, reason, strikes FROM rollouts")
     assert outcomes == [("limit", "time", 1)]
     assert sum("was still running" in notice for notice in project.notices) == 1
-    await asyncio.sleep(1.2)  # their threads end before those of the next test
+    go_on.touch()  # their threads end

@@ -12,7 +12,7 @@ import pytest
 from grpo_practice.agents.custom_agents import ProgramContext
 from grpo_practice.agents.programs import MAX_OUTPUT, CommandProgram, environment
 from grpo_practice.errors import AgentError
-from tests.agents.own.helpers import CONTEXT, PYTHON
+from tests.agents.custom.helpers import CONTEXT, PYTHON
 
 GIVEN = "import json, os, sys, time; given = json.load(sys.stdin); "
 

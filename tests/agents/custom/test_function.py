@@ -10,7 +10,7 @@ from grpo_practice.agents import programs
 from grpo_practice.agents.custom_agents import ProgramContext
 from grpo_practice.agents.programs import MAX_OUTPUT, FunctionProgram
 from grpo_practice.errors import AgentError
-from tests.agents.own.helpers import CONTEXT
+from tests.agents.custom.helpers import CONTEXT
 
 
 async def call(function: Any, notices: list[str] | None = None) -> str:
@@ -83,9 +83,10 @@ async def test_1_45_its_words_can_be_stored() -> None:
 
 
 async def test_an_async_one_is_cancelled() -> None:
-    cleaned = asyncio.Event()
+    begun, cleaned = asyncio.Event(), asyncio.Event()
 
     async def slow(*_: Any) -> str:
+        begun.set()
         try:
             await asyncio.sleep(60)
         finally:
@@ -93,7 +94,7 @@ async def test_an_async_one_is_cancelled() -> None:
         return ""
 
     work = asyncio.create_task(call(slow))
-    await asyncio.sleep(0.01)
+    await begun.wait()
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
         await work

@@ -1,0 +1,56 @@
+"""The configuration that `config` and `doctor` look at: of practice or of evaluation."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from grpo_practice.config import (
+    Environment,
+    EvalConfig,
+    Loaded,
+    PracticeConfig,
+    find_config,
+    load_eval,
+    load_eval_text,
+    load_practice,
+    load_practice_text,
+)
+from grpo_practice.config.reading.compose import compose
+from grpo_practice.errors import ConfigError
+from grpo_practice.store import Store
+from grpo_practice.store.queries import runs
+
+AnyConfig = Loaded[PracticeConfig] | Loaded[EvalConfig]
+
+
+def load_config(
+    name: str | None,
+    overrides: Sequence[str],
+    env: Environment,
+    open_store: Callable[[], AbstractContextManager[Store]],
+) -> AnyConfig:
+    """Load a configuration as the command that it is for would load it.
+
+    Args:
+        name: A file, or its name in ./configs; None: the configuration of the latest run.
+        overrides: `KEY=VALUE` each.
+        env: Where interpolations and keys are looked up.
+        open_store: Opens the database, for the latest run.
+
+    Raises:
+        ConfigError: There is none, or it cannot be used.
+    """
+    if name is not None:
+        path = find_config(name, "practice")
+        if compose(path).data.keys() & {"practice", "evaluation"}:
+            return load_practice(path, overrides, env)
+        return load_eval(path, overrides, env)
+    with open_store() as store:
+        run = store.read(runs.latest, ["practice", "eval"])
+        stored = store.read(runs.config, run.name) if run else None
+    if run is None or stored is None:
+        raise ConfigError("no run has a configuration yet", hint="name one with --config")
+    text, folder = stored.text, Path(stored.base_dir)
+    if run.kind == "practice":
+        return load_practice_text(text, folder, env, overrides)
+    return load_eval_text(text, folder, env, overrides)

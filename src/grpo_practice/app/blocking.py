@@ -1,0 +1,39 @@
+"""Runs a coroutine to its end wherever it is called, also inside a running event loop."""
+
+import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def run_blocking(work: Coroutine[Any, Any, T]) -> T:
+    """Return the work's result; inside a running loop it gets a thread with a loop of its own.
+
+    An interrupt cancels the work and waits for its end.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    begun = Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]]()
+
+    async def main() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        begun.set_result((asyncio.get_running_loop(), task))
+        return await work
+
+    with ThreadPoolExecutor(1) as thread:
+        result = thread.submit(copy_context().run, asyncio.run, main())
+        try:
+            return result.result()
+        except KeyboardInterrupt:
+            # Ctrl-C reaches the main thread only; leaving the block waits for the other one.
+            loop, task = begun.result()
+            with suppress(RuntimeError):  # it has just ended
+                loop.call_soon_threadsafe(task.cancel)
+            raise

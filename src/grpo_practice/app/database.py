@@ -1,0 +1,50 @@
+"""Work on the database file itself, which is neither made nor brought to a newer schema by it."""
+
+import os
+from pathlib import Path
+
+from grpo_practice.errors import ConfigError
+from grpo_practice.reports.database import DatabaseCheck, DatabaseCopy
+from grpo_practice.store import check
+from grpo_practice.store.db import copy, why_no_copy
+
+
+def check_database(path: Path) -> DatabaseCheck:
+    """Look whether the database is whole, also while a run writes to it.
+
+    Raises:
+        ConfigError: There is no such file.
+        StoreError: It is not ours, or cannot be opened at all.
+    """
+    return DatabaseCheck(path, check.check(_existing(path)))
+
+
+def backup_database(path: Path, target: Path | None, *, replace: bool) -> DatabaseCopy:
+    """Copy the database as it is now, also while a run writes to it.
+
+    Args:
+        path: The database.
+        target: Name of the copy (default: the database's name + .bak).
+        replace: Whether `target` may be there already.
+
+    Raises:
+        ConfigError: There is no database, or the copy may not have this name.
+        StoreError: The database is damaged, or the copy cannot be written.
+    """
+    source = _existing(path)
+    target = target or source.with_name(f"{source.name}.bak")
+    if why_not := why_no_copy(source, target):
+        raise ConfigError(f"{target} {why_not}", hint="name another file")
+    # A dangling link counts as there: `copy` replaces a link instead of following it.
+    if os.path.lexists(target) and not replace:
+        raise ConfigError(f"{target} is there already", hint="name another file, or add --force")
+    if target.with_name(f"{target.name}-wal").exists():
+        raise ConfigError(f"{target} is a database that is being used", hint="name another file")
+    copy(source, target)
+    return DatabaseCopy(source, target, target.stat().st_size)
+
+
+def _existing(path: Path) -> Path:
+    if not path.exists():
+        raise ConfigError(f"there is no database {path} yet", hint="name another with --db")
+    return path

@@ -1,0 +1,73 @@
+"""A database that is opened for each call. Light to import: so is the public API."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from typing_extensions import override
+
+from grpo_practice.errors import ConfigError
+
+if TYPE_CHECKING:
+    from grpo_practice.store import Store
+
+DATABASE = "grpo-practice.db"
+"""Name of the database where none is given."""
+
+
+class DatabaseFile:
+    """A database by its name; the base of `Workspace`."""
+
+    def __init__(
+        self, path: str | Path = DATABASE, *, command: str | None = None, signals: bool = False
+    ) -> None:
+        self.path = Path(path)
+        self._command, self._signals, self._closed = command, signals, False
+
+    @override
+    def __repr__(self) -> str:
+        return f"Workspace({str(self.path)!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Refuse further calls; everything of earlier ones is on disk already."""
+        self._closed = True
+
+    @contextmanager
+    def _store(self, *, create: bool = False, scratch: bool = False) -> "Iterator[Store]":
+        """Open the database for one call.
+
+        Args:
+            create: Make the file where there is none.
+            scratch: Open a copy instead, which is gone afterwards.
+
+        Raises:
+            ConfigError: There is no such file, or the workspace is closed.
+            StoreError: The file cannot be used.
+        """
+        # Imported here, as everything below is by the method that needs it: `import grpo_practice`
+        # and `grpo-practice --help` must not wait for what a run needs.
+        from grpo_practice.store import Store
+        from grpo_practice.store.scratch_copy import rehearsal
+
+        if self._closed:
+            raise ConfigError(f"{self!r} is closed", hint="open another one")
+        if not (create or scratch or self.path.exists()):
+            raise ConfigError(
+                f"there is no database {self.path} yet",
+                hint="name another with --db, or begin: grpo-practice data upload FILE --name NAME",
+            )
+        with rehearsal(self.path) if scratch else Store(self.path) as store:
+            yield store

@@ -1,0 +1,397 @@
+"""Work on datasets: upload, download, list, show, split, sample, count, delete."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from math import isclose
+from pathlib import Path
+from typing import Any, Literal
+
+from grpo_practice.app.recorded_samples import samples_of_run
+from grpo_practice.config.schema.base import check_name
+from grpo_practice.data.download import DownloadRequest, defaults, download
+from grpo_practice.data.formats import FileSource, Row
+from grpo_practice.data.read import ReadResult, joined, read_rows, read_samples
+from grpo_practice.data.split import draw, split
+from grpo_practice.data.stats import stats
+from grpo_practice.errors import ConfigError, DataError
+from grpo_practice.reports.datasets import (
+    DatasetList,
+    DatasetReport,
+    DatasetSample,
+    DatasetSplit,
+    DatasetStats,
+    SplitPart,
+    StoredDataset,
+)
+from grpo_practice.store import Store, datasets
+from grpo_practice.store.records import DatasetRow
+from grpo_practice.types import Answer, Sample
+from grpo_practice.verify import suitability
+
+PARTS = "train=0.8,test=0.2"
+Stratum = Literal["source", "level"]
+IfExists = Literal["fail", "replace", "append"]
+"""Treatment of a name that holds other rows: an error, a new revision, or these rows added."""
+
+
+@dataclass(frozen=True, slots=True)
+class UploadOptions:
+    """How rows are read."""
+
+    mapping: Mapping[str, str] = field(default_factory=dict)
+    """Role → column, where the column names do not say it."""
+    shape: str | None = None
+    """Published shape of the rows; None: recognised by their columns."""
+    dedup: bool = False
+    skip_bad: bool = False
+    no_answers: bool = False
+    """Accept rows of which none has an answer, to be scored by a judge."""
+
+
+AS_IT_LOOKS = UploadOptions()
+
+
+class Datasets:
+    """The datasets of a database.
+
+    Args:
+        open_store: Opens the database for one call, given `create` also where there is none.
+    """
+
+    def __init__(self, open_store: Callable[..., AbstractContextManager[Store]]) -> None:
+        self._store = open_store
+
+    def upload(
+        self,
+        name: str,
+        source: FileSource
+        | Path
+        | str
+        | Iterable[Sample]
+        | Iterable[Mapping[str, Any] | tuple[str, Answer]],
+        options: UploadOptions = AS_IT_LOOKS,
+        *,
+        if_exists: IfExists = "fail",
+        verify: str | None = None,
+    ) -> StoredDataset:
+        """Store the rows of a file, or samples from Python, under a name.
+
+        Args:
+            name: What configs and commands call the dataset.
+            source: A file; or samples, or mappings and (question, answer) pairs.
+            options: How the rows are read; samples are taken as they are.
+            if_exists: What happens to other rows under this name.
+            verify: Function that the answers are checked with (default: the best suited).
+
+        Raises:
+            ConfigError: The name, an option or the verify function cannot be used.
+            DataError: The rows cannot be used, or the name holds others.
+        """
+        _check(name, verify)
+        if isinstance(source, str | Path):
+            source = FileSource(Path(source))
+        found = _read(source, options)
+        if not options.no_answers and all(s.answer is None for s in found.samples):
+            raise DataError(
+                f"{source.name if isinstance(source, FileSource) else name}: no row has an answer,"
+                " so nothing but a judge could score it",
+                hint="say which column it is with --map answer=COLUMN, or add --no-answers",
+            )
+        origin = source.origin if isinstance(source, FileSource) else "Python"
+        return self._add(name, found, origin, if_exists, options.dedup, verify)
+
+    def upload_run(
+        self,
+        name: str,
+        run: str,
+        *,
+        dedup: bool = False,
+        if_exists: IfExists = "fail",
+        verify: str | None = None,
+    ) -> StoredDataset:
+        """Store the conversations of a recorded run under a name; they have no answers.
+
+        Raises:
+            ConfigError: It is no recorded run, or the name or the function cannot be used.
+            DataError: There is no question in it, or the name holds other rows.
+        """
+        _check(name, verify)
+        with self._store() as store:
+            found = samples_of_run(store, run, dedup=dedup)
+        return self._add(name, found, f"run {run}", if_exists, dedup, verify)
+
+    def _add(
+        self,
+        name: str,
+        found: ReadResult,
+        origin: str,
+        if_exists: IfExists,
+        dedup: bool,
+        verify: str | None,
+    ) -> StoredDataset:
+        with self._store(create=True) as store:
+            held = _named(store, name)[1] if if_exists == "append" else []
+            samples, notes = joined(held, found.samples, dedup=dedup)
+            row, new = store.add_dataset(name, samples, origin=origin, replace=if_exists != "fail")
+        read = ReadResult(samples, [*found.notes, *notes], found.skipped)
+        return _stored("grpo-practice.upload/1", row, read, new=new, origin=origin, verify=verify)
+
+    def download(
+        self,
+        wanted: DownloadRequest,
+        name: str | None = None,
+        *,
+        replace: bool = False,
+        verify: str | None = None,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> StoredDataset:
+        """Store a dataset of the hub or of the catalogue; no code of it is run.
+
+        Args:
+            wanted: Which, and how much of it.
+            name: What configs and commands call it (default: its own name).
+            replace: Whether the name may hold other rows now.
+            verify: Function that the answers are checked with (default: the catalogue's).
+            tell: Called with a sentence before each file is fetched.
+
+        Raises:
+            ConfigError: There is no such dataset, an extra is missing, or an option is wrong.
+            DataError: The hub does not give it, its rows cannot be used, or the name holds others.
+        """
+        usual = defaults(wanted)
+        name, verify = name or usual.name, verify or usual.verify
+        _check(name, verify)
+        found = download(wanted, tell=tell)
+        with self._store(create=True) as store:
+            row, new = store.add_dataset(name, found.samples, origin=found.origin, replace=replace)
+        read = ReadResult(found.samples, found.notes, found.skipped)
+        schema: Literal["grpo-practice.download/1"] = "grpo-practice.download/1"
+        return _stored(schema, row, read, new=new, origin=found.origin, verify=verify)
+
+    def list(self) -> DatasetList:
+        """Return the newest revision of every dataset."""
+        with self._store() as store:
+            return DatasetList(store.read(datasets.newest))
+
+    def show(self, name: str, rows: int = 5) -> DatasetReport:
+        """Return a dataset and its first rows.
+
+        Raises:
+            DataError: There is none of this name.
+        """
+        with self._store() as store:
+            dataset, samples = _named(store, name)
+        return DatasetReport(dataset, samples[:rows], suitability.usable(samples))
+
+    def row(self, name: str) -> DatasetRow:
+        """Return name, revision and size of a dataset.
+
+        Raises:
+            DataError: There is none of this name.
+        """
+        with self._store() as store:
+            return store.read(datasets.get, name)
+
+    def delete(self, name: str) -> None:
+        """Give a name back; runs keep the rows that they used.
+
+        Raises:
+            DataError: There is none of this name.
+        """
+        with self._store() as store:
+            store.hide_dataset(name)
+
+    def split(
+        self,
+        name: str,
+        into: str | Mapping[str, float] = PARTS,
+        *,
+        seed: int = 0,
+        by: Stratum | None = None,
+        if_exists: Literal["fail", "replace", "keep"] = "fail",
+    ) -> DatasetSplit:
+        """Divide a dataset into datasets NAME-PART without a question in common.
+
+        Args:
+            name: Of the dataset.
+            into: Part → share; the shares add up to 1.
+            seed: Another one is another split.
+            by: Divides each source, or level, in these shares too.
+            if_exists: `keep` leaves questions in the parts that have them and deals out new ones.
+
+        Raises:
+            ConfigError: The parts or shares cannot be.
+            DataError: There is no such dataset, a part comes out empty, or holds other rows.
+        """
+        parts = {f"{name}-{part}": share for part, share in _shares(into).items()}
+        for part in parts:
+            check_name(part, "a dataset")
+        with self._store() as store:
+            dataset, samples = _named(store, name)
+            known = {part: store.read(datasets.find, part) for part in parts}
+            held = {p: store.read(datasets.samples, row.id) for p, row in known.items() if row}
+            divided = split(
+                samples,
+                parts,
+                seed=seed,
+                stratum=lambda s: _stratum(s, by),
+                kept=held if if_exists == "keep" else None,
+            )
+            origin = f"split of {name} (revision {dataset.revision}, seed {seed})"
+            made = store.add_datasets(divided, origin=origin, replace=if_exists != "fail")
+        counts = {
+            part: Counter(_stratum(s, by) or "(none)" for s in rows) if by else Counter[str]()
+            for part, rows in divided.items()
+        }
+        return DatasetSplit(
+            dataset,
+            seed,
+            by,
+            [SplitPart(row, parts[row.name], new, counts[row.name]) for row, new in made],
+            suitability.usable(divided[made[-1][0].name]),
+        )
+
+    def sample(
+        self, name: str, n: int, new: str, *, seed: int = 0, replace: bool = False
+    ) -> DatasetSample:
+        """Store `n` rows of a dataset as the dataset `new`; more, with the same seed, include them.
+
+        Raises:
+            ConfigError: The new name cannot be used.
+            DataError: There is no such dataset, it has fewer rows, or the new name holds others.
+        """
+        check_name(new, "a dataset")
+        if new == name:
+            raise ConfigError(f"--name {new} is the dataset itself", hint=f"--name {name}-{n}")
+        with self._store() as store:
+            source, samples = _named(store, name)
+            drawn = draw(samples, n, seed=seed)
+            origin = f"sample of {name} (revision {source.revision}, seed {seed})"
+            made, fresh = store.add_dataset(new, drawn, origin=origin, replace=replace)
+        return DatasetSample(made, source, seed, fresh, suitability.usable(drawn))
+
+    def stats(self, name: str) -> DatasetStats:
+        """Count lengths, kinds of answers and repeated questions.
+
+        Raises:
+            DataError: There is no such dataset, or it has no rows.
+        """
+        with self._store() as store:
+            dataset, samples = _named(store, name)
+        if not samples:
+            raise DataError(f"dataset {name!r} has no rows")
+        unusable = suitability.unusable_counts(samples)
+        preferred = (suitability.best_suited(samples), "exact", "judge")
+        best = next(verify for verify in preferred if not unusable[verify])
+        return DatasetStats(dataset, stats(samples), unusable, best, _splits(samples))
+
+
+def _named(store: Store, name: str) -> tuple[DatasetRow, Sequence[Sample]]:
+    dataset = store.read(datasets.get, name)
+    return dataset, store.read(datasets.samples, dataset.id)
+
+
+def _check(name: str, verify: str | None) -> None:
+    """Raise before anything is read, fetched or stored."""
+    check_name(name, "a dataset")
+    if verify is not None:
+        suitability.by_name(verify)
+
+
+def _read(source: FileSource | Iterable[Any], options: UploadOptions) -> ReadResult:
+    how: dict[str, Any] = {
+        "mapping": options.mapping,
+        "shape": options.shape,
+        "dedup": options.dedup,
+        "skip_bad": options.skip_bad,
+    }
+    if isinstance(source, FileSource):
+        return read_samples(source, **how)
+    rows = [*source]
+    if rows and all(isinstance(row, Sample) for row in rows):
+        first: dict[str, Sample] = {}
+        for sample in rows:
+            first.setdefault(" ".join(sample.question.split()), sample)
+        kept = [*first.values()] if options.dedup else rows
+        left = f"{len(rows) - len(kept)} with the question of an earlier one left out"
+        return ReadResult(kept, [left] if len(kept) < len(rows) else [], 0)
+    fields = [Row(f"row {n}", _fields(n, row)) for n, row in enumerate(rows, 1)]
+    return read_rows(iter(fields), Path("rows"), **how)
+
+
+def _fields(n: int, row: object) -> dict[str, Any]:
+    match row:
+        case Mapping():
+            return dict(row)
+        case (str() as question, answer):
+            return {"question": question, "answer": answer}
+        case _:
+            raise DataError(
+                f"row {n}: {type(row).__name__} is no row",
+                hint="give Samples alone, or mappings and (question, answer) pairs",
+            )
+
+
+def _stored(
+    schema: Literal["grpo-practice.upload/1", "grpo-practice.download/1"],
+    row: DatasetRow,
+    read: ReadResult,
+    *,
+    new: bool,
+    origin: str,
+    verify: str | None,
+) -> StoredDataset:
+    verify = verify or suitability.best_suited(read.samples)
+    unusable = suitability.unusable_rows(read.samples, verify)
+    refused = [read.samples[n - 1] for n in unusable]
+    return StoredDataset(
+        schema,
+        row,
+        new,
+        origin,
+        read.notes,
+        read.skipped,
+        verify,
+        unusable,
+        suitability.usable(refused, verify) if refused else verify,
+    )
+
+
+def _shares(into: str | Mapping[str, float]) -> dict[str, float]:
+    if isinstance(into, Mapping):
+        into = ",".join(f"{part}={share}" for part, share in into.items())
+    shares: dict[str, float] = {}
+    for pair in into.split(","):
+        part, _, number = (word.strip() for word in pair.partition("="))
+        try:
+            share = float(number)
+        except ValueError:
+            share = 0.0
+        if not (part and 0 < share < 1) or part in shares:
+            raise ConfigError(
+                f"--into {into}: {pair!r} is not a part and its share, above 0 and below 1",
+                hint="for example --into train=0.8,test=0.2",
+            )
+        shares[part] = share
+    if not isclose(sum(shares.values()), 1, abs_tol=1e-6):
+        raise ConfigError(
+            f"--into {into}: the shares add up to {sum(shares.values()):g}, not to 1",
+            hint="give what is to be left over a name too",
+        )
+    return shares
+
+
+def _stratum(sample: Sample, by: Stratum | None) -> str:
+    # Without one it is empty: strata are dealt out in the order of these texts, so that another
+    # text here would make another split of the same seed.
+    return (getattr(sample, by) if by else None) or ""
+
+
+def _splits(samples: Sequence[Sample]) -> bool:
+    try:
+        split(samples, _shares(PARTS), seed=0)
+    except DataError:
+        return False
+    return True

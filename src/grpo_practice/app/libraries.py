@@ -1,0 +1,58 @@
+"""Stored libraries and experiences as reports: what they say, and the evidence on each."""
+
+import re
+
+from grpo_practice.app.library_refs import LibraryRef, library_of
+from grpo_practice.errors import ConfigError
+from grpo_practice.practice.evidence import evidence_on
+from grpo_practice.reports.experience_reports import (
+    EvidenceSummary,
+    ExperienceReport,
+    LibraryReport,
+)
+from grpo_practice.store import Store, branches
+from grpo_practice.store.queries import history, past_votes
+
+
+def library_report(store: Store, ref: str | None, step: str, *, quarantined: bool) -> LibraryReport:
+    """Return the library that `ref` and `step` name; see `library_of`.
+
+    Raises:
+        ConfigError: There is no such library.
+    """
+    found = library_of(store, ref, step)
+    outside = None
+    if quarantined:
+        outside = store.read(history.quarantined, found.branch, until=_last_step(found))
+    return LibraryReport(found.run, found.step, found.library, _evidence(store, found), outside)
+
+
+def experience_report(store: Store, name: str, ref: str | None) -> ExperienceReport:
+    """Return the history of the experience `E12` up to the library that `ref` names.
+
+    Raises:
+        ConfigError: There is no such library, or never was such an experience.
+    """
+    label = re.fullmatch(r"[Ee]?([1-9]\d{0,8})", name)
+    if label is None:
+        raise ConfigError(f"{name!r} is not an experience", hint="they are called E1, E2, …")
+    found = library_of(store, ref)
+    at = {"branch": found.branch, "until": _last_step(found)}
+    told = store.read(history.experience, found.run, int(label[1]), **at)
+    return ExperienceReport(told, _evidence(store, found).get(told.id))
+
+
+def _last_step(found: LibraryRef) -> int:
+    return -1 if found.step is None else found.step
+
+
+def _evidence(store: Store, found: LibraryRef) -> dict[str, EvidenceSummary]:
+    """Return the evidence on the library's experiences as it was when that was made, by id."""
+    branch = store.read(branches.load, found.branch)
+    past = store.read(past_votes.past, branch, found.library, (), end=_last_step(found) + 1)
+    truth = branch.identity.get("practice.given_ground_truth", True)
+    evidence = evidence_on(found.library, past, rewards=bool(truth))
+    return {
+        id_: EvidenceSummary(e.supporting, e.opposing, e.change, len(e.changes), e.support)
+        for id_, e in evidence.items()
+    }

@@ -1,0 +1,127 @@
+"""The options of a run as keywords, for Python and for the command line."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypedDict
+
+from grpo_practice.app.evaluation_run import EvalJob, prepare_eval
+from grpo_practice.app.practice_run import PracticeJob, prepare_practice
+from grpo_practice.app.request import ConfigInput, EvalRequest, PracticeRequest
+from grpo_practice.app.session import Session
+from grpo_practice.errors import ConfigError
+from grpo_practice.events import Emit, silent, tee
+from grpo_practice.llm.budget import Caps
+from grpo_practice.store import Store
+from grpo_practice.types import Library
+
+
+class RunOptions(TypedDict, total=False):
+    """Options that practice and evaluation have in common; each may be left out."""
+
+    dataset: str
+    """Dataset or file in place of the configured one."""
+    overrides: Mapping[str, Any]
+    """Typed values by dotted key, laid over the config."""
+    sets: Sequence[str]
+    """Overrides as texts, `KEY=VALUE`, values read as YAML; `overrides` win over them."""
+    env: Mapping[str, str] | None
+    """Variables that the config may name; None: the process's, and those of `.env`."""
+    verify: str | Callable[..., Any] | None
+    """Verify function in place of the configured one: its name, or a Python function."""
+    max_cost: float | None
+    """US dollars before which the run pauses."""
+    max_tokens: int | None
+    """Tokens, in and out, before which the run pauses."""
+    max_requests: int | None
+    """Requests before which the run pauses."""
+    restart_step: int | None
+    """First step to play afresh; None continues."""
+    again: bool
+    """Whether `restart_step` means another restart than the one under way."""
+    verbose: bool
+    """Whether notices also say which keys of the config have no effect."""
+    on_event: Emit
+    """Callback for progress. An exception in it is logged, and the run goes on."""
+
+
+class EvalOptions(RunOptions, total=False):
+    """Options of an evaluation."""
+
+    agent: str | Path | Callable[..., Any] | None
+    """Agent's file, as `export` writes it, or a Python function that plays."""
+    model: str | None
+    """Model in place of the configured one."""
+    library: str | Library | None
+    """Library that is put into the agent: `RUN[:STEP]` or itself."""
+    limit: int | None
+    """Most questions to ask."""
+    rejudge: bool
+    """Whether to score stored rollouts with `verify`, in place of playing."""
+    run: str | None
+    """Run whose rollouts are scored again; None: the config's, else the latest evaluation."""
+
+
+class PracticeOptions(RunOptions, total=False):
+    """Options of a practice run."""
+
+    agent: Callable[..., Any] | None
+    """Python function that plays."""
+    start: str | Library | None
+    """Library to start from: `RUN[:STEP]` or itself; None: the run's own, else an empty one."""
+
+
+def eval_job(
+    store: Store, config: ConfigInput | None, options: EvalOptions, command: str | None
+) -> EvalJob:
+    """Return the evaluation that these options mean; see `prepare_eval`.
+
+    `command` is what goes on record; None is the call from Python.
+    """
+    session, fields = _taken_apart(store, options, "data.dataset", command, "evaluate")
+    return prepare_eval(session, EvalRequest(config=config, **fields))
+
+
+def practice_job(
+    store: Store, config: ConfigInput | None, options: PracticeOptions, command: str | None
+) -> PracticeJob:
+    """Return the practice run that these options mean; see `eval_job`."""
+    dataset = "data.practice_dataset_name"
+    session, fields = _taken_apart(store, options, dataset, command, "practise")
+    return prepare_practice(session, PracticeRequest(config=config, **fields))
+
+
+def _taken_apart(
+    store: Store, options: RunOptions, dataset: str, command: str | None, method: str
+) -> tuple[Session, dict[str, Any]]:
+    """Return the session of a call, and the fields of its request.
+
+    Args:
+        store: The database.
+        options: Options as they were given.
+        dataset: Key of the dataset in the config.
+        command: Command on record.
+        method: Method of `Workspace`, where there is no command.
+
+    Raises:
+        ConfigError: A cap is no number.
+    """
+    fields = dict[str, Any](options)
+    session = Session(
+        store,
+        # `tee` also where there is one sink: an exception in a callback must not end a paid run.
+        tee(fields.pop("on_event", silent)),
+        command or f"Workspace({str(store.path)!r}).{method}()",
+        fields.pop("verbose", False),
+    )
+    values = {**fields.pop("overrides", {})}
+    if (name := fields.pop("dataset", None)) is not None:
+        values[dataset] = name
+    if isinstance(agent := fields.get("agent"), str):
+        fields["agent"] = Path(agent)
+    cost = fields.pop("max_cost", None)
+    if cost is not None and not (math.isfinite(cost) and cost >= 0):
+        raise ConfigError(f"--max-cost {cost}: should be dollars, for instance 2.50")
+    micro = None if cost is None else round(cost * 1e6)
+    caps = Caps(fields.pop("max_requests", None), fields.pop("max_tokens", None), micro)
+    return session, fields | {"values": values, "caps": caps}

@@ -1,0 +1,88 @@
+"""One answer scored by itself, outside of any run."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from grpo_practice.app.clients import Models
+from grpo_practice.calls import Address, Chat, Entry, Reply, Scope
+from grpo_practice.config import Environment, ModelConfig, load_eval, read_environment
+from grpo_practice.errors import ConfigError, EndpointError
+from grpo_practice.events import silent
+from grpo_practice.llm.admission import Admission
+from grpo_practice.reports.scored_answer import ScoredAnswer
+from grpo_practice.types import Sample
+from grpo_practice.verify.resolve import check_gold, resolve
+from grpo_practice.verify.verifier import Verifier
+
+
+async def score_answer(
+    function: str,
+    sample: Sample,
+    response: str,
+    params: Mapping[str, Any] | None = None,
+    *,
+    warn: Callable[[str], None] = lambda _: None,
+) -> ScoredAnswer:
+    """Score one response with a verify function.
+
+    A function that asks a judge asks the model of JUDGE_LLM_* or UTU_LLM_*.
+
+    Args:
+        function: A built-in, or FILE.py:FUNC of the current folder.
+        sample: The question, and its right answer.
+        response: What the agent said.
+        params: Of the function.
+        warn: Called with what a person should know of the environment.
+
+    Raises:
+        ConfigError: The function, its parameters, the answer or the judge cannot be used.
+        StepError: The function cannot judge this response.
+    """
+    resolved = resolve(function, params or {}, None, Path.cwd())
+    if unusable := check_gold(resolved, sample):
+        raise ConfigError(unusable, hint="give it another --answer")
+    judge = None
+    if resolved.is_judge:
+        env = read_environment(os.environ)
+        for text in env.notices:
+            warn(text)
+        judge = _judge_model(env)
+    started = monotonic()
+    models = Models(_NoLedger(), silent, concurrency=(1, 1), admission=Admission(), prices={})
+    async with models, Verifier(resolved) as score:
+        chat: Chat | None = None
+        if judge is not None:
+            scope = Scope(Address(0, 0, 0, 0, "judge"), 0, sample.sha, 0)
+            chat = (await models.chats(judge, "judge"))(scope)
+        verdict = await score(sample, response, chat)
+    return ScoredAnswer(resolved.name, verdict, monotonic() - started)
+
+
+def _judge_model(env: Environment) -> ModelConfig:
+    """Return the model that judges in an evaluation whose config names none."""
+    overrides = ["exp_id=verify", "verify=judge", "data.dataset=none"]
+    if not env.get("UTU_LLM_MODEL"):  # nobody plays here, so it need not be named
+        overrides.append("agent.model.model_provider.model=sim")
+        if not env.get("JUDGE_LLM_MODEL"):
+            raise ConfigError(
+                "this function asks a judge, and none is configured",
+                hint="set JUDGE_LLM_MODEL, JUDGE_LLM_BASE_URL and JUDGE_LLM_API_KEY",
+            )
+    config = load_eval(None, overrides, env).config
+    return config.judge_model or config.agent.model
+
+
+class _NoLedger:
+    """A `Ledger` for calls outside of any run: nothing is kept."""
+
+    async def get(self, address: Address, request_hash: bytes, nth: int) -> Reply | None:
+        return None
+
+    async def put(self, entry: Entry) -> int:
+        return 0
+
+    def fail(self, address: Address, error: EndpointError) -> None:
+        pass

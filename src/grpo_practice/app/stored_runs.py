@@ -1,0 +1,116 @@
+"""Reading what is stored: runs, rollouts, experiences; the half of `Workspace` that asks nobody."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grpo_practice.app.database_file import DatabaseFile
+
+if TYPE_CHECKING:
+    from grpo_practice.reports.database import DatabaseCheck, DatabaseCopy
+    from grpo_practice.reports.experience_reports import ExperienceReport, LibraryReport
+    from grpo_practice.reports.rollout_report import RolloutReport
+    from grpo_practice.reports.stored_runs import RunReport, RunsReport
+
+
+class StoredRuns(DatabaseFile):
+    """The runs of a database; a base of `Workspace`."""
+
+    def runs(self) -> "RunsReport":
+        """Return all runs, the oldest first."""
+        from grpo_practice.reports.stored_runs import RunsReport
+        from grpo_practice.store.queries import runs
+
+        with self._store() as store:
+            return RunsReport(store.read(runs.all_runs))
+
+    def run(self, name: str) -> "RunReport":
+        """Return the steps, scores and costs of a run.
+
+        Raises:
+            ConfigError: There is no such run.
+        """
+        from grpo_practice.reports.stored_runs import run_report
+
+        with self._store() as store:
+            return run_report(store, name)
+
+    def delete_run(self, name: str) -> list[str]:
+        """Delete a run and the evaluations that it made, and return their names.
+
+        Raises:
+            ConfigError: There is no such run.
+            LockedError: Somebody works on it.
+        """
+        with self._store() as store, store.lock(name):
+            return store.delete_run(name)
+
+    def rollouts(self, run: str, *, step: int | None = None) -> "Iterator[RolloutReport]":
+        """Yield the rollouts of a run with their transcripts, read as they are asked for.
+
+        Args:
+            run: Name of the run.
+            step: The only step to read; None reads all.
+
+        Raises:
+            ConfigError: There is no such run.
+        """
+        from grpo_practice.app.rollouts import rollouts_of
+
+        with self._store() as store:
+            yield from rollouts_of(store, run, step)
+
+    def experiences(
+        self, run: str | None = None, step: str | int = "last", *, quarantined: bool = False
+    ) -> "LibraryReport":
+        """Return the experiences of a library, with the evidence on each.
+
+        Args:
+            run: `RUN`, `RUN@BRANCH`, `RUN:STEP` or `L12`; None: the latest practice run.
+            step: `last`, `best`, or the number of a closed step.
+            quarantined: Whether to return also what was kept out, and why.
+
+        Raises:
+            ConfigError: There is no such library.
+        """
+        from grpo_practice.app.libraries import library_report
+
+        with self._store() as store:
+            return library_report(store, run, str(step), quarantined=quarantined)
+
+    def experience(self, name: str, run: str | None = None) -> "ExperienceReport":
+        """Return where the experience `E12` of a run comes from.
+
+        Raises:
+            ConfigError: There is no such run, or never was such an experience in it.
+        """
+        from grpo_practice.app.libraries import experience_report
+
+        with self._store() as store:
+            return experience_report(store, name, run)
+
+    def backup(self, target: str | Path | None = None, *, replace: bool = False) -> "DatabaseCopy":
+        """Copy the database as it is now, also while a run writes to it.
+
+        Args:
+            target: File to make (default: the database's name + .bak).
+            replace: Whether it may be there already.
+
+        Raises:
+            ConfigError: There is no database, or the copy may not have this name.
+            StoreError: The database is damaged, or the copy cannot be written.
+        """
+        from grpo_practice.app.database import backup_database
+
+        return backup_database(self.path, Path(target) if target else None, replace=replace)
+
+    def check(self) -> "DatabaseCheck":
+        """Look whether the database is whole; nothing is changed, and runs may go on.
+
+        Raises:
+            ConfigError: There is no database.
+            StoreError: It is not ours, or cannot be opened at all.
+        """
+        from grpo_practice.app.database import check_database
+
+        return check_database(self.path)

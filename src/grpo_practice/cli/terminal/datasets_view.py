@@ -1,0 +1,171 @@
+"""Datasets on a terminal."""
+
+from typing import TYPE_CHECKING
+
+from grpo_practice.cli.options import PROGRAM
+from grpo_practice.cli.terminal.formatting import count, say
+from grpo_practice.cli.terminal.tables import facts, table
+from grpo_practice.text import brief
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from grpo_practice.reports.datasets import (
+        DatasetList,
+        DatasetReport,
+        DatasetSample,
+        DatasetSplit,
+        DatasetStats,
+        StoredDataset,
+    )
+
+QUESTION, ANSWER = 80, 40
+"""Characters of a cell."""
+NAMED = 10
+"""Sources and levels that are named."""
+REASONS = 5
+"""Unusable answers that are named."""
+
+
+def listed(found: "DatasetList") -> None:
+    """Show the datasets, one a line."""
+    table(
+        ["dataset", "rows", "revision", "uploaded", "from"],
+        [(d.name, str(d.n), str(d.revision), d.created_at[:10], d.origin) for d in found.datasets],
+        right=["rows", "revision"],
+    )
+    first = found.datasets[0].name if found.datasets else None
+    say(f"next: {PROGRAM} data {f'show {first}' if first else 'upload FILE --name NAME'}")
+
+
+def dataset(found: "DatasetReport") -> None:
+    """Show a dataset and its first rows."""
+    row = found.dataset
+    say(f"{row.name} (revision {row.revision}): {count(row.n, 'row')}", style="bold")
+    facts([("sha256", row.sha), ("from", row.origin), ("uploaded", row.created_at)])
+    rows = [
+        (s.question, "" if s.answer is None else str(s.answer), s.source, s.level or "")
+        for s in found.rows
+    ]
+    table(
+        ["question", "answer", "source", "level"],
+        [
+            [brief(cells[0], QUESTION), *(brief(cell, ANSWER) for cell in cells[1:])]
+            for cells in rows
+        ],
+    )
+    _next_eval(row.name, found.verify)
+
+
+def stored(found: "StoredDataset") -> None:
+    """Show what an upload or a download stored, and which answers cannot be used."""
+    row, verify = found.dataset, found.verify
+    before = "" if found.new else ", as before"
+    say(f"{row.name} (revision {row.revision}) holds {count(row.n, 'row')}{before}", style="bold")
+    fetched = found.schema == "grpo-practice.download/1"
+    for text in (*([f"from {found.origin}"] if fetched else []), *found.notes):
+        say(f"  {text}")
+    if found.unusable:
+        bad = len(found.unusable)
+        named = [f"row {n}: {reason}" for n, reason in list(found.unusable.items())[:REASONS]]
+        more = f"; and {bad - REASONS} more" if bad > REASONS else ""
+        say(
+            f"  verify {verify} cannot use {bad} of {count(row.n, 'answer')}:"
+            f" {'; '.join(named)}{more} (another function may: --verify NAME)"
+        )
+    else:
+        say(f"  verify {verify} can use every answer")
+    _next_eval(row.name, found.next_verify)
+
+
+def split(found: "DatasetSplit") -> None:
+    """Show the parts: rows, their share, and the rows of each stratum."""
+    row, parts = found.dataset, found.parts
+    held = "" if any(part.new for part in parts) else ", as before"
+    whole = f"{row.name} (revision {row.revision}, {count(row.n, 'row')})"
+    say(f"{whole} is divided{held}:", style="bold")
+    strata = sorted({name for part in parts for name in part.strata})[:NAMED]
+    headers = ["dataset", "rows", "share", "asked", *(brief(name, 20) for name in strata)]
+    total = sum(part.dataset.n for part in parts)
+    rows = [
+        [
+            f"{part.dataset.name} (revision {part.dataset.revision})",
+            str(part.dataset.n),
+            f"{100 * part.dataset.n / total:.1f} %",
+            f"{100 * part.share:g} %",
+            *(str(part.strata.get(name, 0)) for name in strata),
+        ]
+        for part in parts
+    ]
+    table(headers, rows, right=headers[1:])
+    say("  no question, but for case and spaces, and no cluster is in two of them")
+    _next_eval(parts[-1].dataset.name, found.verify)
+
+
+def sample(found: "DatasetSample") -> None:
+    """Show what was drawn."""
+    row, source = found.dataset, found.source
+    held = "" if found.new else ", as before"
+    of = f"of the {source.n} of {source.name} (seed {found.seed}){held}"
+    say(f"{row.name} (revision {row.revision}) holds {count(row.n, 'row')} {of}", style="bold")
+    _next_eval(row.name, found.verify)
+
+
+def stats(found: "DatasetStats") -> None:
+    """Show what was counted in a dataset."""
+    row, stats = found.dataset, found.stats
+    say(f"{row.name} (revision {row.revision}): {count(row.n, 'row')}", style="bold")
+    lengths = [
+        ("question, characters", stats.question_chars),
+        ("question, tokens (about)", stats.question_tokens),
+        ("answer, characters", stats.answer_chars),
+    ]
+    columns = ["shortest", "median", "p95", "longest"]
+    table(
+        ["length", *(name.replace("p95", "95 %") for name in columns)],
+        [
+            [what, *(f"{getattr(length, name):,}" for name in columns)]
+            for what, length in lengths
+            if length
+        ],
+        right=["shortest", "median", "95 %", "longest"],
+    )
+    usable = [name for name, n in found.unusable.items() if n == 0]
+    some = [f"{name} all but {n}" for name, n in found.unusable.items() if 0 < n < stats.rows]
+    every = [f"{', '.join(usable)} can use every answer"] if usable else []
+    contradicted = f"{count(stats.contradicted, 'question')} with different answers"
+    facts(
+        [
+            ("answers", _named(stats.answers)),
+            ("questions", f"{stats.questions:,} different{_repeats(found)}"),
+            ("contradicted", contradicted if stats.contradicted else ""),
+            ("sources", _named(stats.sources)),
+            ("levels", _named(stats.levels)),
+            ("clusters", str(stats.clusters) if stats.clusters else ""),
+            ("verify", "; ".join([*every, *some])),
+        ]
+    )
+    if stats.repeated_folded and found.splits:
+        say("  data split keeps repeated questions together")
+        say(f"next: {PROGRAM} data split {row.name}")
+    else:
+        _next_eval(row.name, found.verify)
+
+
+def _next_eval(name: str, verify: str) -> None:
+    say(f"next: {PROGRAM} eval --model MODEL --dataset {name} --verify {verify}")
+
+
+def _repeats(found: "DatasetStats") -> str:
+    folded = found.stats.repeated_folded
+    if not folded:
+        return ""
+    only = folded - found.stats.repeated
+    but = f" ({only} but for case and spaces)" if only else ""
+    verb = "repeats" if folded == 1 else "repeat"
+    return f"; {count(folded, 'row')} {verb} an earlier one{but}"
+
+
+def _named(counts: "Mapping[str, int]") -> str:
+    shown = ", ".join(f"{n:,} {brief(name, 40)}" for name, n in list(counts.items())[:NAMED])
+    return shown + (f", and {len(counts) - NAMED} more" if len(counts) > NAMED else "")

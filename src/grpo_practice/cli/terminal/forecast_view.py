@@ -1,0 +1,167 @@
+"""The forecast of a run, as a person reads it."""
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from grpo_practice.cli.options import as_typed
+from grpo_practice.cli.terminal.formatting import count, duration, note, reward, say, tokens
+from grpo_practice.cli.terminal.tables import facts, table
+
+if TYPE_CHECKING:
+    from grpo_practice.workspace import Forecast, Line, Piloted, Range
+
+RESTS_ON = {"run": "this run", "prompt": "same prompt", "model": "other prompts"}
+"""Calls that the numbers of a forecast rest on, in words."""
+
+
+def show_forecast(forecast: "Forecast") -> None:
+    """Print a pilot's result, and what is left of the run by stage and in sum."""
+    if forecast.piloted is not None:
+        say(f"pilot: {_piloted(forecast.piloted)}")
+    if not forecast.lines:
+        say(f"{forecast.run}: nothing is left to do")
+        return
+    said = " (simulated)" if forecast.simulated else ""
+    say(f"{forecast.run}{said}: what is left to do", style="bold")
+    headers = ["stage", "calls", "tokens in", "tokens out", "cost", "rests on"]
+    table(headers, map(_row, forecast.lines), right=headers[1:5])
+    usd = forecast.usd
+    unknown = f"unknown: {', '.join(forecast.unpriced)} has no price (evaluation.prices)"
+    facts(
+        [
+            ("model", _models(forecast.lines)),
+            ("calls", _numbers(forecast.total("calls"))),
+            ("tokens in", _tokens(forecast.total("tokens_in"))),
+            ("tokens out", _tokens(forecast.total("tokens_out"))),
+            ("cost", unknown if usd is None else _money(usd)),
+            ("time", " to ".join(dict.fromkeys(duration(s) for s in forecast.seconds))),
+            ("requests of a rollout", _turns(forecast)),
+            ("groups that teach", _share(forecast)),
+            ("still to be learnt", _learnable(forecast)),
+            *((flag, _reached(cap, said)) for flag, cap, said in forecast.caps),
+        ]
+    )
+    note("retries and questions asked again for want of a readable reply are not counted")
+    if forecast.turns is not None:
+        note("nor is what tools themselves take: their prices, models they ask, their time")
+    say(f"next: {goes_on(sys.argv[1:])}{_first(forecast)}{_cap_hint(forecast)}")
+
+
+def goes_on(argv: Sequence[str]) -> str:
+    """Return the command without its dry run or pilot: the one that does what was forecast."""
+    words, left = list[str](), iter(argv)
+    for word in left:
+        if word == "--pilot":
+            next(left, None)
+        elif word != "--dry-run" and not word.startswith("--pilot="):
+            words.append(word)
+    return as_typed(words)
+
+
+def _first(forecast: "Forecast") -> str:
+    """Return the pilot's flag while the number of requests of a rollout is unknown."""
+    unknown = forecast.turns is not None and not forecast.turns.rollouts
+    return " --pilot 1" if unknown and forecast.piloted is None else ""
+
+
+def _cap_hint(forecast: "Forecast") -> str:
+    reached = [(flag, said) for flag, _, said in forecast.caps if said != "no"]
+    if not reached:
+        return ""
+    flags = " and ".join(flag for flag, _ in reached)
+    surely = "will" if any(said == "yes" for _, said in reached) else "may"
+    return f"   (it {surely} pause before the end: raise {flags})"
+
+
+def _piloted(did: "Piloted") -> str:
+    if not did.rollouts:
+        return "nothing new was played"
+    usage = did.usage
+    cost = "cost unknown" if usage.cost_micro is None else f"${usage.cost_micro / 1e6:.4f}"
+    played = f"{count(did.questions, 'question')}, {count(did.rollouts, 'rollout')}"
+    spent = f"{tokens(usage.tokens_in)} tokens in, {tokens(usage.tokens_out)} out, {cost}"
+    return f"{played}, mean reward {reward(did.reward)}; {spent}"
+
+
+def _row(line: "Line") -> list[str]:
+    part = "" if line.part == "practice" else "eval "
+    return [
+        f"{part}{line.stage}",
+        _numbers(line.calls),
+        _tokens(line.tokens_in),
+        _tokens(line.tokens_out),
+        "unknown" if line.usd is None else _money(line.usd),
+        RESTS_ON[line.of] if line.history else "assumption",
+    ]
+
+
+def _models(lines: Sequence["Line"]) -> str:
+    """Return the model; of several, each with its stages."""
+    stages = dict[str, list[str]]()
+    for line in lines:
+        stages.setdefault(line.model, []).append(_row(line)[0])
+    if len(stages) == 1:
+        return next(iter(stages))
+    return "; ".join(f"{model}: {', '.join(asked)}" for model, asked in stages.items())
+
+
+def _range(shown: Sequence[str]) -> str:
+    return "\N{EN DASH}".join(dict.fromkeys(shown))
+
+
+def _numbers(found: "Range") -> str:
+    return _range([str(int(n)) for n in found])
+
+
+def _tokens(found: "Range") -> str:
+    return _range([_short(n) for n in found])
+
+
+def _short(n: float) -> str:
+    """Format a number in few characters: `950`, `1.2k`, `65.2k`, `218k`, `1.23M`."""
+    if n < 1_000:
+        return f"{n:.0f}"
+    if n < 99_950:
+        return f"{n / 1e3:.1f}k"
+    if n < 999_500:
+        return f"{n / 1e3:.0f}k"
+    return f"{n / 1e6:.2f}M" if n < 9_995_000 else f"{n / 1e6:.1f}M"
+
+
+def _money(found: "Range") -> str:
+    digits = 2 if found.high >= 1 or found.high == 0 else 4
+    return _range([f"${usd:.{digits}f}" for usd in found])
+
+
+def _share(forecast: "Forecast") -> str:
+    if forecast.share is None:
+        return ""
+    rests = f"as in {count(forecast.groups, 'group')} of this run"
+    shown = _range([f"{x:.0%}" for x in forecast.share])
+    return f"{shown}, {rests if forecast.groups else 'an assumption'}"
+
+
+def _turns(forecast: "Forecast") -> str:
+    turns = forecast.turns
+    if turns is None:
+        return ""
+    shown = _range([f"{x:.1f}".removesuffix(".0") for x in turns.each])
+    if turns.rollouts:
+        return f"{shown}, as in {count(turns.rollouts, 'rollout')} of this agent"
+    return f"{shown}: not known before some were played, by --pilot"
+
+
+def _learnable(forecast: "Forecast") -> str:
+    n = forecast.learnable
+    if not n:
+        return ""
+    return (
+        f"up to {count(n, 'experience')}; {forecast.experience_tokens} tokens for each in later"
+        " prompts are in the upper ends, an assumption"
+    )
+
+
+def _reached(cap: float, said: str) -> str:
+    meant = {"no": "will not be reached", "maybe": "may be reached", "yes": "will be reached"}
+    return f"{cap:g} {meant[said]}"

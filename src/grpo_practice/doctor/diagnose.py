@@ -1,0 +1,96 @@
+"""All checks, in one call: the machine, and where there is a configuration, all that it names."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from grpo_practice.app.any_config import load_config
+from grpo_practice.app.specs import teacher_context_text
+from grpo_practice.config import Environment, EvalConfig, PracticeConfig, read_environment
+from grpo_practice.config.reading.env import as_environment
+from grpo_practice.doctor.data import look_at_questions, look_at_verify, samples_of
+from grpo_practice.doctor.diagnosis import Check, Diagnosis, ok, problem, warning
+from grpo_practice.doctor.endpoints import asked_for, look_at_models, models_of
+from grpo_practice.doctor.machine import current, look_here
+from grpo_practice.doctor.tools import look_at_tools
+from grpo_practice.errors import ConfigError, GrpoPracticeError
+from grpo_practice.llm.prices import Prices
+from grpo_practice.store import Store
+from grpo_practice.text import count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorRequest:
+    """The database and the configuration to check."""
+
+    database: Path
+    config: str | None = None
+    """File, or its name in ./configs; None: the latest run's configuration, if there is one."""
+    overrides: Sequence[str] = ()
+    """Overrides as texts, `KEY=VALUE`."""
+    env: Mapping[str, str] | None = None
+    """Variables that the configuration may name; None: the process's, and those of `.env`."""
+
+
+async def diagnose(
+    request: DoctorRequest, notice: Callable[[str], None] = lambda _: None
+) -> Diagnosis:
+    """Check everything that can be checked; problems are part of the result, never raised.
+
+    Each endpoint is asked two tiny questions, and each toolkit is opened; nothing is stored.
+
+    Args:
+        request: The database and the configuration.
+        notice: Told what is about to be asked, and of how many.
+    """
+    checks = list[Check]()
+    try:
+        env = as_environment(request.env or read_environment(os.environ))
+    except ConfigError as e:
+        env = Environment(os.environ)
+        checks.append(problem(".env", e))
+    checks += look_here(request.database, env)
+    requests = 0
+    try:
+        requests = await _check_config(request, env, checks, notice)
+    except GrpoPracticeError as e:
+        checks.append(problem("config", e))
+    return Diagnosis(checks, requests)
+
+
+async def _check_config(
+    request: DoctorRequest, env: Environment, checks: list[Check], notice: Callable[[str], None]
+) -> int:
+    """Add the checks of what a configuration names; return how many requests were made."""
+    path = request.database
+    if path.exists() and not current(path):
+        checks.append(warning("config", "not looked at: the database has to be usable first"))
+        return 0
+    if request.config is None and not path.exists():
+        text = "none given, and no run yet: endpoints, verify function and data are not checked"
+        checks.append(warning("config", text, "doctor --config FILE"))
+        return 0
+    loaded = load_config(request.config, request.overrides, env, lambda: Store(path))
+    checks.append(ok("config", f"{loaded.path or 'that of the latest run'} can be used"))
+    checks += [warning("config", text) for text in loaded.notices if text not in env.notices]
+    config, folder = loaded.config, loaded.base_dir
+    evaluation = config.evaluation
+    with Store(path) if path.exists() else nullcontext() as store:
+        data, lacking = samples_of(config, store, folder)
+    checks += [*lacking, *look_at_questions(data)]
+    checks += await look_at_verify(config, data, folder)
+    checks += await look_at_tools(evaluation.agent, folder)
+    match config:
+        case PracticeConfig():
+            checks.append(ok("teacher", f"is given {teacher_context_text(config)}"))
+        case EvalConfig():
+            pass
+    models = models_of(config)
+    requests = asked_for(models)
+    if requests:
+        notice(f"asking {count(requests, 'tiny request')} of {count(len(models), 'model')}")
+    prices, tools = Prices(evaluation.prices), bool(evaluation.agent.toolkits)
+    checks += await look_at_models(models, prices, config.key("prices"), tools=tools)
+    return requests

@@ -1,0 +1,211 @@
+"""Worker processes that can be killed one by one: the killed one is replaced, the rest goes on."""
+
+import asyncio
+import fcntl
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from multiprocessing import forkserver, popen_forkserver, spawn
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+from types import FunctionType, SimpleNamespace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from typing_extensions import override
+
+from grpo_practice.redact import hide_output, redactor
+
+if TYPE_CHECKING:
+    from pebble import ProcessPool
+
+T = TypeVar("T")
+
+_TASKS = 500
+"""After so many tasks a worker is replaced, so that what it leaks does not count as an answer's."""
+_START_S = 60.0
+MEMORY = 1 << 30
+"""Bytes a worker may take beyond what it needs to start."""
+
+
+def isolate(secrets: frozenset[str]) -> None:
+    """Detach a fresh worker from the command: its signals, its output, its end.
+
+    `secrets` are not printed, and not told in results.
+    """
+    os.setpgid(0, 0)  # a signal for all of the command is for its first process to act on
+    _end_with_parent()
+    # The loop's handler runs between two bytecodes only; the default one ends C code at once.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.dup2(2, 1)  # what a function prints must not mix with the data on stdout
+    redactor.know(secrets)
+    hide_output()
+    sys.stdout = sys.stderr
+
+
+def _end_with_parent() -> None:
+    """Let the system end this process when the command's has ended, in whatever way.
+
+    The end of that closes a pipe, and SIGIO then ends this process also amid a C function.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+    pipe = parent.sentinel
+    signal.signal(signal.SIGIO, signal.SIG_DFL)
+    fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
+    if not parent.is_alive():  # its end before F_SETFL sent no signal
+        os._exit(1)
+
+
+def limit_memory() -> None:
+    """Let allocations beyond `MEMORY` fail, where the system supports it (Linux)."""
+    if sys.platform != "linux":
+        return
+    import resource
+
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + MEMORY
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if hard != resource.RLIM_INFINITY:
+        limit = min(limit, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+
+
+def _ping() -> None:
+    """Show that a worker started."""
+
+
+def _preparation_without_main(name: str) -> dict[str, Any]:
+    """Return what a new process is told, less the program that started this one."""
+    told = spawn.get_preparation_data(name)
+    return {key: value for key, value in told.items() if not key.startswith("init_main")}
+
+
+class _Popen(popen_forkserver.Popen):
+    """Start of a process that does not run the program's main module again.
+
+    multiprocessing runs it, for the sake of what was pickled from there. A worker needs nothing of
+    that, and a script without `if __name__ == "__main__"` would start itself in each worker.
+    """
+
+    # This is the library's own function with another `spawn` among its globals: a patch of the
+    # module would also hit processes that the user's program starts meanwhile.
+    _launch = FunctionType(
+        popen_forkserver.Popen._launch.__code__,  # type: ignore[attr-defined]
+        vars(popen_forkserver)
+        | {"spawn": SimpleNamespace(get_preparation_data=_preparation_without_main)},
+    )
+
+
+class _Process(ForkServerProcess):
+    @staticmethod
+    @override
+    def _Popen(process_obj: Any) -> popen_forkserver.Popen:
+        return _Popen(process_obj)
+
+
+class _Context(ForkServerContext):
+    Process = _Process
+
+
+class TimedOutError(Exception):
+    """The worker was killed at its time limit."""
+
+
+class WorkerDiedError(Exception):
+    """The worker ended by itself, twice."""
+
+
+class CannotStartError(Exception):
+    """The workers cannot start; `hint` says what to change, where that is known."""
+
+    def __init__(self, message: str, hint: str | None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class Pool:
+    """Runs module-level functions in processes, which start when the first one is needed.
+
+    Args:
+        start: Called first in each worker, with the secrets of this process and `given`.
+        given: Arguments of `start`, which can be pickled.
+        workers: How many run at once.
+        timeout_s: Seconds of one call, from when a worker takes it.
+        preload: Modules that workers have from the process they are copied from. The first pool
+            of a program decides for all: there is one such process.
+    """
+
+    def __init__(
+        self,
+        start: Callable[..., None],
+        *given: Any,
+        workers: int,
+        timeout_s: float,
+        preload: Sequence[str],
+    ) -> None:
+        self._initializer, self._given = start, given
+        self._workers, self._timeout_s = workers, timeout_s
+        self._preload = ["pebble", *preload]
+        self._pool: ProcessPool | None = None
+        self._starting = asyncio.Lock()
+
+    async def close(self) -> None:
+        """End all workers at once; a later `run` starts new ones."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await asyncio.to_thread(_end, pool)
+
+    async def run(self, work: Callable[..., T], *args: Any) -> T:
+        """Return what `work(*args)` returns in a worker; cancelling kills that worker.
+
+        Raises:
+            TimedOutError: It took longer than the limit.
+            WorkerDiedError: Its process ended, and so did a second one.
+            CannotStartError: No worker starts.
+        """
+        for _ in range(2):
+            pool = await self._ready()
+            from pebble import ProcessExpired  # not sooner: `_start` imports it, off the loop
+
+            try:
+                future = pool.schedule(work, args=args, timeout=self._timeout_s)
+                return await asyncio.wrap_future(future)
+            except TimeoutError as e:
+                raise TimedOutError from e
+            except (ProcessExpired, RuntimeError) as e:
+                died = e
+                if not pool.active and self._pool is pool:
+                    self._pool = None
+        raise WorkerDiedError(str(died)) from died
+
+    async def _ready(self) -> "ProcessPool":
+        async with self._starting:
+            if self._pool is None:
+                self._pool = await asyncio.to_thread(self._start)
+            return self._pool
+
+    def _start(self) -> "ProcessPool":
+        from pebble import ProcessExpired, ProcessPool  # few commands come to need a worker
+
+        context = _Context()
+        # Unless something is named, the process that workers are copied from preloads `__main__`.
+        context.set_forkserver_preload(self._preload)
+        given = (redactor.known, *self._given)
+        pool = ProcessPool(self._workers, _TASKS, self._initializer, given, context)
+        try:
+            forkserver.ensure_running()  # the pool would not say why it cannot
+            pool.schedule(_ping).result(_START_S)
+        except (TimeoutError, ProcessExpired, RuntimeError, OSError) as e:
+            _end(pool)
+            hint = "set TMPDIR to a folder with a short name" if "path too long" in str(e) else None
+            raise CannotStartError(f"{type(e).__name__}: {e}", hint) from e
+        return pool
+
+
+def _end(pool: "ProcessPool") -> None:
+    pool.stop()  # type: ignore[no-untyped-call]
+    pool.join()

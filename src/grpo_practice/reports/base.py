@@ -1,0 +1,54 @@
+"""The base of all reports: a JSON document, and a short table for a notebook or a prompt."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from typing_extensions import override
+
+from grpo_practice.text import brief, visible
+
+CELL = 200
+"""Characters of one value in such a table."""
+ROWS = 20
+"""Rows of it that are shown."""
+
+
+class Report(ABC):
+    """A typed result; `document()` is what the command prints with `--json`."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def document(self) -> dict[str, Any]:
+        """Return the report as JSON."""
+
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return the rows of a short table, its title first; by default the plain values."""
+        document = self.document()
+        plain = [(k, str(v)) for k, v in document.items() if isinstance(v, str | int | float)]
+        return [(type(self).__name__,), *(row for row in plain if row[0] not in ("schema", "exit"))]
+
+    @override
+    def __repr__(self) -> str:
+        title, *rows = self._cells()
+        names = max((len(row[0]) for row in rows), default=0)
+        lines = ["  ".join([row[0].ljust(names), *row[1:]]).rstrip() for row in rows]
+        return "\n  ".join(["  ".join(title), *lines])
+
+    def _repr_html_(self) -> str:
+        """Return the table for a notebook; whatever stands in it is escaped."""
+        title, *rows = (list(map(escape, row)) for row in self._cells())
+        body = "".join(f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in rows)
+        return f"<b>{' '.join(title)}</b><table>{body}</table>"
+
+    def _cells(self) -> list[list[str]]:
+        rows = [[visible(brief(cell, CELL)) for cell in row] for row in self.summary()]
+        more = len(rows) - 1 - ROWS
+        return rows[: ROWS + 1] + ([[f"… and {more} more"]] if more > 0 else [])
+
+
+def number(value: float | None) -> str:
+    """Return a reward or score with three digits; `-` for none."""
+    return "-" if value is None else f"{value:.3f}"

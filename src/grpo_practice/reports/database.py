@@ -1,0 +1,45 @@
+"""Reports on the database file: a copy of it, and whether it is whole."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grpo_practice.errors import StoreError
+from grpo_practice.store.check import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseCopy:
+    """A copy that was made, and checked."""
+
+    source: Path
+    path: Path
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseCheck:
+    """What was looked at in a database, and what is wrong with it."""
+
+    path: Path
+    findings: Sequence[Finding]
+
+    @property
+    def problems(self) -> int:
+        """Number of things that are wrong."""
+        return sum(len(finding.wrong) for finding in self.findings)
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of `db check`."""
+        return StoreError.exit_code if self.problems else 0
+
+    def document(self) -> dict[str, Any]:
+        """Return what `db check --json` prints."""
+        return {
+            "schema": "grpo-practice.db-check/1",
+            "path": str(self.path),
+            "checks": [{"name": f.name, "looked_at": f.n, "wrong": f.wrong} for f in self.findings],
+            "exit": self.exit_code,
+        }

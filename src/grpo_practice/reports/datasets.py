@@ -1,0 +1,182 @@
+"""Reports on datasets: lists, contents, statistics, and what an upload, split or sample stored."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from grpo_practice.data.stats import Stats
+from grpo_practice.store.records import DatasetRow
+from grpo_practice.types import Sample
+
+
+def dataset_document(row: DatasetRow) -> dict[str, Any]:
+    """Describe one dataset within a document."""
+    return {
+        "name": row.name,
+        "revision": row.revision,
+        "sha256": row.sha,
+        "n": row.n,
+        "origin": row.origin,
+        "created_at": row.created_at,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetList:
+    """Newest revision of every dataset, by name."""
+
+    datasets: Sequence[DatasetRow]
+
+    def document(self) -> dict[str, Any]:
+        """Return what `data list --json` prints."""
+        documents = [dataset_document(row) for row in self.datasets]
+        return {"schema": "grpo-practice.datasets/1", "datasets": documents, "exit": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetReport:
+    """One dataset and its first rows."""
+
+    dataset: DatasetRow
+    rows: Sequence[Sample]
+    verify: str
+    """Verify function that can use every answer of the dataset."""
+
+    def document(self) -> dict[str, Any]:
+        """Return what `data show --json` prints."""
+        rows = [
+            {
+                "question": sample.question,
+                "answer": sample.answer,
+                "source": sample.source,
+                "level": sample.level,
+                "cluster": sample.cluster,
+                "meta": dict(sample.meta),
+            }
+            for sample in self.rows
+        ]
+        return {
+            "schema": "grpo-practice.dataset/1",
+            "dataset": dataset_document(self.dataset),
+            "rows": rows,
+            "exit": 0,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDataset:
+    """Rows now stored under a name, and what was found in them."""
+
+    schema: Literal["grpo-practice.upload/1", "grpo-practice.download/1"]
+    dataset: DatasetRow
+    new: bool
+    """False where the name held the same rows before."""
+    origin: str
+    """Source of these rows; `dataset.origin` is an earlier one where they are not new."""
+    notes: Sequence[str]
+    skipped: int
+    """Bad rows left out."""
+    verify: str
+    """Verify function that the answers were checked with."""
+    unusable: Mapping[int, str]
+    """Row number, from 1, → why `verify` cannot use its answer."""
+    next_verify: str
+    """Verify function that can use every answer."""
+
+    def document(self) -> dict[str, Any]:
+        """Return what `data upload --json` and `data download --json` print."""
+        unusable = [{"row": n, "reason": reason} for n, reason in self.unusable.items()]
+        return {
+            "schema": self.schema,
+            "dataset": dataset_document(self.dataset),
+            "new": self.new,
+            "notes": list(self.notes),
+            "skipped": self.skipped,
+            "verify": {"name": self.verify, "unusable": unusable},
+            "exit": 0,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SplitPart:
+    """One part of a divided dataset."""
+
+    dataset: DatasetRow
+    share: float
+    """Share asked for, between 0 and 1."""
+    new: bool
+    strata: Mapping[str, int]
+    """Source or level → rows; empty where the split goes by neither."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetSplit:
+    """Datasets without a question in common that a dataset was divided into."""
+
+    dataset: DatasetRow
+    seed: int
+    by: Literal["source", "level"] | None
+    parts: Sequence[SplitPart]
+    verify: str
+    """Verify function that can use every answer of the last part."""
+
+    def document(self) -> dict[str, Any]:
+        """Return what `data split --json` prints."""
+        return {
+            "schema": "grpo-practice.split/1",
+            "dataset": dataset_document(self.dataset),
+            "seed": self.seed,
+            "by": self.by,
+            "parts": [
+                {"dataset": dataset_document(p.dataset), "share": p.share, "new": p.new}
+                for p in self.parts
+            ],
+            "exit": 0,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetSample:
+    """Some rows of a dataset, stored as a dataset."""
+
+    dataset: DatasetRow
+    source: DatasetRow
+    seed: int
+    new: bool
+    verify: str
+    """Verify function that can use every answer of the sample."""
+
+    def document(self) -> dict[str, Any]:
+        """Return what `data sample --json` prints."""
+        return {
+            "schema": "grpo-practice.sample/1",
+            "dataset": dataset_document(self.dataset),
+            "of": dataset_document(self.source),
+            "seed": self.seed,
+            "new": self.new,
+            "exit": 0,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetStats:
+    """Lengths, kinds of answers and repeated questions of a dataset."""
+
+    dataset: DatasetRow
+    stats: Stats
+    unusable: Mapping[str, int]
+    """Rows that each verify function without parameters cannot use."""
+    verify: str
+    """Best suited verify function that can use every answer."""
+    splits: bool
+    """Whether `data split`, with its default parts, leaves no part empty."""
+
+    def document(self) -> dict[str, Any]:
+        """Return what `data stats --json` prints."""
+        return {
+            "schema": "grpo-practice.stats/1",
+            "dataset": dataset_document(self.dataset),
+            "stats": asdict(self.stats),
+            "verify": {verify: {"unusable": n} for verify, n in self.unusable.items()},
+            "exit": 0,
+        }

@@ -1,0 +1,110 @@
+"""The experiences of a library, and the history of one of them, each with its evidence."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from typing_extensions import override
+
+from grpo_practice.reports.base import Report
+from grpo_practice.store.queries.history import ExperienceHistory
+from grpo_practice.store.queries.history import LibraryChange as LibraryChange
+from grpo_practice.store.queries.history import Quarantined as Quarantined
+from grpo_practice.text import count
+from grpo_practice.types import Library
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceSummary:
+    """Evidence for and against one experience, in numbers."""
+
+    supporting: int
+    """Questions that led to it or confirmed it."""
+    opposing: int
+    """Questions that spoke against it."""
+    reward_change: float | None
+    """Mean change of reward with the experience; None where no question was played both ways."""
+    reward_questions: int
+    """Questions behind that change."""
+    support: float
+    """Weight of all that speaks for it, less all that speaks against it, in votes."""
+
+    @property
+    def sentence(self) -> str:
+        """The evidence in words."""
+        votes = f"{count(self.supporting, 'question')} for it, {self.opposing} against it"
+        if self.reward_change is None:
+            return votes
+        asked = count(self.reward_questions, "question")
+        return f"{votes}; mean reward {self.reward_change:+.2f} with it, over {asked}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class LibraryReport(Report):
+    """The experiences of a library."""
+
+    run: str
+    step: int | None
+    """Closed step that made the library; None for the one the run started with."""
+    library: Library
+    evidence: Mapping[str, EvidenceSummary]
+    """Evidence on each experience by its id."""
+    quarantined: Sequence[Quarantined] | None = None
+    """Texts kept out up to that step; None where they were not asked for."""
+
+    @override
+    def document(self) -> dict[str, Any]:
+        """Return `grpo-practice.experiences/1`."""
+        outside = self.quarantined
+        return {
+            "schema": "grpo-practice.experiences/1",
+            "run": self.run,
+            "step": self.step,
+            "library": f"L{self.library.id}" if self.library.id else None,
+            "experiences": [
+                {"id": e.id, "text": e.text, "evidence": asdict(self.evidence[e.id])}
+                for e in self.library.experiences
+            ],
+            **({"quarantined": [asdict(q) for q in outside]} if outside is not None else {}),
+            "exit": 0,
+        }
+
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return a row for each experience."""
+        found = self.library.experiences
+        return [
+            (f"{count(len(found), 'experience')} of {self.run}",),
+            *((e.id, e.text, self.evidence[e.id].sentence) for e in found),
+        ]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ExperienceReport(Report):
+    """An experience, from its first text on."""
+
+    history: ExperienceHistory
+    evidence: EvidenceSummary | None
+    """None for an experience that the library does not hold any more."""
+
+    @override
+    def document(self) -> dict[str, Any]:
+        """Return `grpo-practice.experience/1`."""
+        return {
+            "schema": "grpo-practice.experience/1",
+            **asdict(self.history),
+            "text": self.history.text,
+            "evidence": asdict(self.evidence) if self.evidence else None,
+            "exit": 0,
+        }
+
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return its text, evidence, and changes."""
+        found = self.history
+        return [
+            (f"{found.id} of {found.run}",),
+            ("text", found.text or "(removed)"),
+            ("evidence", self.evidence.sentence if self.evidence else ""),
+            *((f"step {c.step}", f"{c.op} {c.text or ''}") for c in found.changes),
+        ]

@@ -1,0 +1,185 @@
+"""Runs as they are stored: all of them in a list, one of them with its steps, scores and costs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from typing_extensions import override
+
+from grpo_practice.calls import ROLE_OF
+from grpo_practice.reports.base import Report, number
+from grpo_practice.reports.documents import score_document
+from grpo_practice.reports.known_scores import known_score
+from grpo_practice.reports.reproducibility import health_document
+from grpo_practice.reports.shortfalls import PRACTISE, Shortfall, counted_steps, shortfalls
+from grpo_practice.stats import Score
+from grpo_practice.store import Store, branches, recorded_runs, steps
+from grpo_practice.store.distillation import DISTILLATION, Distillation
+from grpo_practice.store.queries import history, references, run_health, runs, scores
+from grpo_practice.store.queries.history import BranchRow
+from grpo_practice.store.queries.run_health import Health
+from grpo_practice.store.queries.runs import StageCost as StageCost
+from grpo_practice.store.recorded_runs import Traffic
+from grpo_practice.store.records import RunRow, StepRow
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RunsReport(Report):
+    """All runs of a database, the oldest first."""
+
+    runs: Sequence[RunRow]
+
+    @override
+    def document(self) -> dict[str, Any]:
+        """Return `grpo-practice.runs/1`."""
+        documents = [_run_document(run) for run in self.runs]
+        return {"schema": "grpo-practice.runs/1", "runs": documents, "exit": 0}
+
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return a row for each run."""
+        return [
+            (f"{len(self.runs)} runs",),
+            *(
+                (r.name, r.kind, r.status, f"{r.steps_closed} of {r.steps} steps")
+                for r in self.runs
+            ),
+        ]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RunReport(Report):
+    """A run: its steps, scores and costs."""
+
+    run: RunRow
+    branches: Sequence[BranchRow]
+    steps: Sequence[StepRow]
+    outcomes: Mapping[str, int]
+    scores: Mapping[str, Score]
+    """Scores of the run, or of its experiment's evaluations; complete ones only."""
+    costs: Sequence[StageCost]
+    health: Health | None
+    """None for a run that was never begun."""
+    played: Mapping[str, Any]
+    """Policy and overlap that a practice run plays its groups with."""
+    command: str
+    """Command that worked on it last, to go on with."""
+    traffic: Traffic | None = None
+    """Requests that passed, for a recorded run."""
+
+    @property
+    def shortfalls(self) -> list[Shortfall]:
+        """Comparisons and proposals of a practice run of which too many came to nothing."""
+        return shortfalls(self.steps) if self.run.kind == "practice" else []
+
+    @property
+    def practise(self) -> str:
+        """Command that goes on with a practice run, which need not be the latest."""
+        return self.command if self.command.startswith(PRACTISE) else PRACTISE
+
+    @property
+    def next_command(self) -> str:
+        """Command to type now: the one that goes on, for a run that is not complete."""
+        run = self.run
+        if run.kind == "recorded":
+            return f"grpo-practice data upload --from-run {run.name} --name NAME"
+        if run.status == "running":
+            return f"grpo-practice runs show {run.name}"
+        failed = all(name.startswith("error") for name in self.outcomes)
+        if self.command and (failed or run.steps_closed < run.steps):
+            if self.played.get("group_policy") != "adaptive":
+                return self.command
+            # Removed, but a run that has closed nothing may still change its policy.
+            if not run.steps_closed:
+                return f"{self.command} --set practice.group_policy=fixed"
+        for short in self.shortfalls:
+            if short.total:
+                return short.next_command(run.name, self.practise)
+        if run.kind == "eval":
+            return f"grpo-practice eval --rejudge --verify V --run {run.name}"
+        if self.steps and (self.steps[-1].stats or {}).get("experiences") == 0:
+            return "grpo-practice eval --limit 3 --show"
+        return f"grpo-practice experiences list --run {run.name}"
+
+    @override
+    def document(self) -> dict[str, Any]:
+        """Return `grpo-practice.run/1`."""
+        counts = list(counted_steps(self.steps).values())
+        return {
+            "schema": "grpo-practice.run/1",
+            **_run_document(self.run),
+            **self.played,
+            **({"passed": asdict(self.traffic)} if self.traffic else {}),
+            "branches": [asdict(branch) for branch in self.branches],
+            "steps": [
+                {
+                    "step": row.plan.step,
+                    "epoch": row.plan.epoch,
+                    "status": row.status,
+                    "library": f"L{row.library_out}" if row.library_out else None,
+                    "left_out": len(row.left_out or ()),
+                    "stats": dict(row.stats) if row.stats else None,
+                }
+                for row in self.steps
+            ],
+            DISTILLATION: Distillation.total(counts).document() if counts else None,
+            "shortfalls": [s.document(self.run.name, self.practise) for s in self.shortfalls],
+            "outcomes": dict(self.outcomes),
+            "scores": {name: score_document(score) for name, score in self.scores.items()},
+            "costs": [asdict(cost) for cost in self.costs],
+            **(health_document(self.health) if self.health else {}),
+            "exit": 0,
+        }
+
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return how the run stands, and its scores."""
+        run = self.run
+        return [
+            (run.name,),
+            ("status", f"{run.kind}, {run.status}"),
+            ("steps", f"{run.steps_closed} of {run.steps} closed"),
+            *((name, number(score.mean)) for name, score in self.scores.items()),
+        ]
+
+
+def _run_document(run: RunRow) -> dict[str, Any]:
+    return {
+        "run": run.name,
+        "exp_id": run.exp_id,
+        "kind": run.kind,
+        "role": run.role,
+        "parent": run.parent_run,
+        "status": run.status,
+        "simulated": run.simulated,
+        "steps": {"planned": run.steps, "closed": run.steps_closed},
+        "created_at": run.created_at,
+    }
+
+
+def run_report(store: Store, name: str) -> RunReport:
+    """Return the report of a stored run.
+
+    Raises:
+        ConfigError: There is no such run.
+    """
+    run, stages = store.read(runs.get, name), list[str](ROLE_OF)
+    branch = store.read(branches.load, run.head_branch) if run.head_branch else None
+    evals = [r for r in store.read(runs.all_runs) if r.kind == "eval"]
+    shown = evals if run.kind == "practice" else [r for r in evals if r.name == name]
+    family = [r.name for r in shown if r.exp_id == run.exp_id]
+    known = {evaluated: known_score(store, evaluated) for evaluated in family}
+    return RunReport(
+        run,
+        store.read(history.branches_of, name),
+        store.read(steps.on_line, branch) if branch else [],
+        store.read(scores.outcomes, branch) if branch else {},
+        {n: k.score for n, k in known.items() if k is not None},
+        sorted(store.read(runs.costs, name), key=lambda cost: stages.index(cost.stage)),
+        store.read(run_health.health_of, branch) if branch else None,
+        store.read(references.play_settings, branch.id)
+        if branch and run.kind == "practice"
+        else {},
+        store.read(runs.last_command, name),
+        store.read(recorded_runs.traffic, branch.id) if branch and run.kind == "recorded" else None,
+    )

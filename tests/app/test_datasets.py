@@ -1,0 +1,81 @@
+"""`workspace.datasets`: rows from Python, and the checks that come before anything is stored."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_practice.app.datasets import UploadOptions
+from grpo_practice.errors import ConfigError, DataError
+from grpo_practice.types import Sample
+from grpo_practice.workspace import Workspace
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path / "w.db")
+
+
+def test_samples_are_stored_as_they_are(workspace: Workspace) -> None:
+    samples = [Sample("1 + 1?", "2", meta={"deep": [{"a": 1}]}), Sample("Why?", None, level="hard")]
+    stored = workspace.datasets.upload("d", samples)
+    assert (stored.new, stored.dataset.n, stored.dataset.origin) == (True, 2, "Python")
+    assert (stored.verify, list(stored.unusable), stored.next_verify) == ("math", [2], "judge")
+    shown = workspace.datasets.show("d")
+    assert list(shown.rows) == samples
+    assert shown.document()["rows"][0]["meta"] == {"deep": [{"a": 1}]}
+    assert not workspace.datasets.upload("d", samples).new
+
+
+def test_mappings_are_read_as_the_rows_of_a_file(workspace: Workspace) -> None:
+    rows = [{"problem": "1 + 1?", "gold": 2}, {"problem": "2 + 1?", "gold": 3}]
+    how = UploadOptions(mapping={"question": "problem", "answer": "gold"})
+    assert workspace.datasets.upload("d", rows, how).dataset.n == 2
+    assert [s.answer for s in workspace.datasets.show("d").rows] == [2, 3]
+
+
+def test_the_first_of_equal_questions_is_kept_in_its_place(workspace: Workspace) -> None:
+    samples = [Sample("a?", "1"), Sample("b?", "2"), Sample(" a?", "3"), Sample("c?", "4")]
+    stored = workspace.datasets.upload("d", samples, UploadOptions(dedup=True))
+    assert [s.answer for s in workspace.datasets.show("d").rows] == ["1", "2", "4"]
+    assert stored.notes == ["1 with the question of an earlier one left out"]
+
+
+def test_other_rows_under_a_name_are_refused_replaced_or_joined(workspace: Workspace) -> None:
+    one, two = [Sample("a?", "1")], [Sample("b?", "2")]
+    workspace.datasets.upload("d", one)
+    with pytest.raises(DataError, match="is there already"):
+        workspace.datasets.upload("d", two)
+    assert workspace.datasets.upload("d", two, if_exists="append").dataset.n == 2
+    assert workspace.datasets.upload("d", one, if_exists="replace").dataset.n == 1
+    assert [(d.name, d.revision) for d in workspace.datasets.list().datasets] == [("d", 3)]
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "more", "error"),
+    [
+        ("a/b", [Sample("a?", "1")], {}, ConfigError),
+        ("d", [Sample("a?", "1")], {"verify": "nope"}, ConfigError),
+        ("d", [Sample("a?")], {}, DataError),
+        ("d", [], {}, DataError),
+        ("d", [{"x": 1}], {}, DataError),
+    ],
+)
+def test_what_is_refused_makes_no_database(
+    workspace: Workspace, name: str, rows: Any, more: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        workspace.datasets.upload(name, rows, **more)
+    assert not workspace.path.exists()
+
+
+def test_a_split_takes_shares_as_a_mapping(workspace: Workspace) -> None:
+    workspace.datasets.upload("d", [Sample(f"{n}?", str(n)) for n in range(10)])
+    divided = workspace.datasets.split("d", {"a": 0.5, "b": 0.5})
+    assert [(p.dataset.name, p.dataset.n, p.share) for p in divided.parts] == [
+        ("d-a", 5, 0.5),
+        ("d-b", 5, 0.5),
+    ]
+    for shares in ({"a": 0.5, "b": 0.6}, {"a": 1.0}, {}, {"a": 0.5, "": 0.5}):
+        with pytest.raises(ConfigError, match="--into"):
+            workspace.datasets.split("d", shares)

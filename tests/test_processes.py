@@ -1,0 +1,44 @@
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from grpo_practice.verify.resolve import resolve
+from grpo_practice.verify.verifier import Verifier
+
+SCRIPT = """
+import asyncio, os, pathlib
+from grpo_practice.types import Sample
+from grpo_practice.verify.resolve import resolve
+from grpo_practice.verify.verifier import Verifier
+
+print("the script runs")
+
+async def main():
+    function = resolve({name!r}, {{}}, 60.0, pathlib.Path())
+    async with Verifier(function) as verify:
+        print((await verify(Sample("q", "x+1"), "\\\\boxed{{1+x}}", None)).reward)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("name", ["math", "mine.py:check"])
+def test_a_script_that_runs_whenever_it_is_imported_is_not_run_again_by_workers(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT.format(name=name))
+    (tmp_path / "mine.py").write_text("def check(sample, **kwargs):\n    return {'reward': 1}\n")
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout == "the script runs\n1.0\n", done.stderr
+
+
+@pytest.mark.parametrize("name", ["math", "exact"])
+def test_what_workers_start_from_exists(name: str) -> None:
+    pool = Verifier(resolve(name, {}, None, Path()))._pool
+    for module in pool._preload:  # the process they are copied from is silent about a wrong name
+        import_module(module)

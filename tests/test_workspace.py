@@ -1,0 +1,260 @@
+"""The public Python API, as a script or a notebook uses it."""
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from grpo_practice import Workspace
+from grpo_practice.cli.main import run
+from grpo_practice.errors import ConfigError, GrpoPracticeError, LockedError, PausedError
+from grpo_practice.events import CallFinished, Event, RolloutFinished, RunStarted
+from grpo_practice.sim.questions import questions
+from grpo_practice.types import Sample
+
+PAGE = Path(__file__).parents[1] / "docs/python.md"
+N = 6
+
+
+def config(exp_id: str = "toy", **practice: Any) -> dict[str, Any]:
+    agent = {
+        "agent": {"name": "solver", "instructions": "Put the answer into \\boxed{}."},
+        "model": {"model_provider": {"model": "sim"}},
+    }
+    return {
+        "exp_id": exp_id,
+        "practice": {"epochs": 1, "batch_size": 3, "grpo_n": 3, **practice},
+        "data": {"practice_dataset_name": "sums"},
+        "evaluation": {"data": {"dataset": "test"}, "verify": "math", "agent": agent},
+    }
+
+
+@pytest.fixture
+def ws(tmp_path: Path) -> Iterator[Workspace]:
+    with Workspace(tmp_path / "x.db") as opened:
+        samples = questions(2 * N, 7)
+        opened.datasets.upload("sums", samples[:N])
+        opened.datasets.upload("test", [(s.question, s.answer) for s in samples[N:]])
+        yield opened
+
+
+class Counter:
+    """Counts the model calls that were paid for, and those that were found in the database."""
+
+    def __init__(self, then: Callable[[Event], object] = lambda _: None) -> None:
+        self.new = self.replayed = 0
+        self._then = then
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, CallFinished):
+            self.replayed += event.replayed
+            self.new += not event.replayed
+        self._then(event)
+
+
+def test_the_page_runs_as_it_stands(tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    assert len(blocks) > 5
+    (tmp_path / "page.py").write_text("\n\n".join(blocks), "utf-8")
+    command = [sys.executable, "-W", "error", "page.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    before, after = map(float, done.stdout.splitlines()[0].split())
+    assert 0 < before < after <= 1
+
+
+def test_every_public_method_is_on_the_page() -> None:
+    page = PAGE.read_text("utf-8")
+    methods = {n for n in dir(Workspace) if not n.startswith("_")}
+    assert not {n for n in methods if f".{n}(" not in page and f"`{n}`" not in page} - {"datasets"}
+
+
+def test_importing_the_package_brings_nothing_heavy() -> None:
+    code = (
+        "import sys; from grpo_practice import Workspace; Workspace('x.db');"
+        "print([m for m in ('pydantic','yaml','jinja2','sqlite3','aiohttp') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_what_it_returns_is_what_the_command_prints(
+    ws: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ws.evaluate(config())
+    ws.practise(config())
+    assert capsys.readouterr() == ("", ""), "the API prints nothing"
+
+    def printed(*words: str) -> Any:
+        assert run([*words, "--json", "--db", str(ws.path)]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    def plain(document: dict[str, Any]) -> Any:
+        return json.loads(json.dumps(document))
+
+    assert printed("runs", "list") == plain(ws.runs().document())
+    assert printed("runs", "show", "toy") == plain(ws.run("toy").document())
+    libraries = ("experiences", "list", "--quarantined")
+    assert printed(*libraries) == plain(ws.experiences(quarantined=True).document())
+    first = ws.experiences().library.experiences[0].id
+    assert printed("experiences", "show", first) == plain(ws.experience(first).document())
+    asked = printed("practice", "--dry-run")
+    assert asked == plain(ws.forecast_practice().document())
+    again = printed("eval", "--model", "sim", "--dataset", "test", "--verify", "math")
+    here = plain(ws.evaluate(model="sim", dataset="test", verify="math").document())
+    for changing in ("seconds", "requests"):
+        again.pop(changing)
+        here.pop(changing)
+    assert again == here
+
+
+async def test_a_blocking_call_works_where_a_loop_is_running(ws: Workspace) -> None:
+    inside = ws.evaluate(config())  # as in a notebook's cell
+    outside = await ws.evaluate_async(config())
+    assert inside.score == outside.score
+    assert outside.requests.new == 0
+
+
+async def test_the_twins_do_the_same(ws: Workspace) -> None:
+    one = await ws.practise_async(config("one"))
+    other = await asyncio.to_thread(ws.practise, config("other"))
+    texts = [[e.text for e in r.library.experiences] for r in (one, other)]
+    assert texts[0] == texts[1]
+
+
+def test_an_exception_in_on_event_ends_no_run(ws: Workspace) -> None:
+    def broken(event: Event) -> None:
+        raise RuntimeError(type(event).__name__)
+
+    assert ws.evaluate(config(), on_event=broken).score.n_scored_questions == N
+    ws.evaluate(on_event=broken)  # whose first event is a notice, before a run is open
+
+
+async def test_a_cancelled_run_goes_on_and_pays_nothing_twice(ws: Workspace) -> None:
+    """A task that is cancelled amid a step is a run that stopped; the rest is asked later."""
+    undisturbed = Counter()
+    await ws.practise_async(config("whole"), on_event=undisturbed)
+
+    ended = 0
+
+    def stop(event: Event) -> None:
+        nonlocal ended
+        ended += isinstance(event, RolloutFinished)
+        if ended == 4:
+            task.cancel()
+
+    first = Counter(stop)
+    task = asyncio.create_task(ws.practise_async(config("cut"), on_event=first))
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert {r.name: r.status for r in ws.runs().runs}["cut"] == "stopped"
+    paid = sum(cost.calls for cost in ws.run("cut").costs)
+    assert paid >= 4
+
+    second = Counter()
+    await ws.practise_async(config("cut"), on_event=second)
+    assert paid + second.new == undisturbed.new
+    assert [c.calls for c in ws.run("cut").costs] == [c.calls for c in ws.run("whole").costs]
+
+
+async def test_two_workspaces_on_one_file_work_on_two_runs_and_not_on_one(ws: Workspace) -> None:
+    other = Workspace(ws.path)
+    begun = asyncio.Event()
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, RunStarted):
+            begun.set()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(ws.practise_async(config("one"), on_event=on_event))
+        await begun.wait()
+        with pytest.raises(LockedError):
+            await other.practise_async(config("one"))
+        await other.practise_async(config("two"))  # closes its database while the first one works
+    calls = [[c.calls for c in ws.run(name).costs] for name in ("one", "two")]
+    assert calls[0] == calls[1]
+
+
+def test_a_python_function_scores_and_another_text_is_another_judge(ws: Workspace) -> None:
+    def right(sample: Any) -> dict[str, float]:
+        return {"reward": 1.0}
+
+    def wrong(sample: Any) -> dict[str, float]:
+        return {"reward": 0.0}
+
+    assert ws.evaluate(config(), verify=right).score.mean == 1.0
+    assert ws.evaluate(config(), verify=wrong).score.mean == 0.0
+
+
+def test_a_cap_pauses_and_the_same_call_goes_on(ws: Workspace) -> None:
+    with pytest.raises(PausedError):
+        ws.evaluate(config(), max_requests=2)
+    counter = Counter()
+    assert ws.evaluate(config(), on_event=counter).score.n_scored_questions == N
+    assert counter.new == N - 2
+
+
+def test_rollouts_are_read_as_they_are_asked_for(ws: Workspace) -> None:
+    ws.practise(config())
+    found = ws.rollouts("toy")
+    first = next(found)
+    assert first.question
+    assert [m["role"] for m in first.transcript] == ["system", "user", "assistant"]
+    found.close()  # type: ignore[attr-defined]
+    assert len([*ws.rollouts("toy")]) == N * 3
+    assert {r.step for r in ws.rollouts("toy", step=1)} == {1}
+
+
+def test_errors_are_the_projects_own(ws: Workspace, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no database"):
+        Workspace(tmp_path / "none.db").runs()
+    assert not (tmp_path / "none.db").exists()
+    with pytest.raises(GrpoPracticeError, match="no run"):
+        ws.run("nowhere")
+    with pytest.raises(GrpoPracticeError):
+        ws.evaluate(config(), dataset="nothing")
+    with pytest.raises(TypeError, match="epochs"):
+        ws.practise(config(), epochs=2)  # type: ignore[call-arg]
+    ws.close()
+    with pytest.raises(ConfigError, match="is closed"):
+        ws.runs()
+
+
+def test_a_forecast_without_a_pilot_writes_nothing(ws: Workspace, tmp_path: Path) -> None:
+    before = ws.path.read_bytes()
+    assert ws.forecast_practice(config()).total("calls").low > 0
+    assert ws.path.read_bytes() == before
+    assert not ws.runs().runs
+
+
+class Tags(HTMLParser):
+    """Collects the tags of a text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found = set[str]()
+        self.feed(text)
+
+    @override
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.found.add(tag)
+
+
+def test_a_notebook_shows_reports_with_foreign_text_escaped(ws: Workspace) -> None:
+    hostile = "<script>alert(1)</script> \x1b[31m what is 1 + 1?"
+    ws.datasets.upload("bad", [Sample(hostile, "2")])
+    evaluated = ws.evaluate(config(), dataset="bad", verify="exact")
+    (rollout,) = ws.rollouts(evaluated.run)
+    for report in (evaluated, rollout, ws.runs(), ws.run(evaluated.run)):
+        assert Tags(report._repr_html_()).found <= {"b", "table", "tr", "td"}
+        assert "\x1b" not in repr(report) + report._repr_html_()
+    assert "&lt;script&gt;" in rollout._repr_html_()
+    assert repr(evaluated).startswith(evaluated.run)
