@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1] / "src/grpo_practice"
 LAYERS = [
     {"redact"},
-    {"errors", "canonical", "text"},
+    {"errors", "canonical", "text", "stages"},
     {"calls"},
     {"types"},
     {"stats"},
@@ -91,7 +91,7 @@ SHOWN = {
     *("calls", "types", "export", "sim", "chat_server"),
 }
 """Rooms that a command may import from: the API, and values that it takes or returns."""
-TO_MEND = {"config.py", "data.py", "verify.py"}
+TO_MEND: set[str] = set()
 """Commands that still go around the workspace. It shrinks, and nothing is added to it."""
 
 

@@ -15,13 +15,14 @@ from typing_extensions import override
 
 from grpo_practice import Workspace
 from grpo_practice.cli.main import run
-from grpo_practice.errors import ConfigError, GrpoPracticeError, LockedError, PausedError
+from grpo_practice.errors import ConfigError, DataError, GrpoPracticeError, LockedError, PausedError
 from grpo_practice.events import CallFinished, Event, RolloutFinished, RunStarted
 from grpo_practice.sim.questions import questions
 from grpo_practice.types import Sample
 
 PAGE = Path(__file__).parents[1] / "docs/python.md"
 N = 6
+SECRET = "sk-workspace-0123456789abcdef"
 
 
 def config(exp_id: str = "toy", **practice: Any) -> dict[str, Any]:
@@ -194,9 +195,18 @@ def test_a_python_function_scores_and_another_text_is_another_judge(ws: Workspac
     assert ws.evaluate(config(), verify=wrong).score.mean == 0.0
 
 
+def test_a_secret_of_the_environment_is_not_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FOREIGN_API_KEY", SECRET)
+    with Workspace(tmp_path / "x.db") as ws, pytest.raises(DataError, match="holds a secret"):
+        ws.datasets.upload("test", [(f"Is {SECRET} long?", "yes")])
+
+
 def test_a_cap_pauses_and_the_same_call_goes_on(ws: Workspace) -> None:
-    with pytest.raises(PausedError):
+    with pytest.raises(PausedError) as paused:
         ws.evaluate(config(), max_requests=2)
+    assert f"{ws!r}.evaluate(max_requests=12)" in str(paused.value.hint)
     counter = Counter()
     assert ws.evaluate(config(), on_event=counter).score.n_scored_questions == N
     assert counter.new == N - 2

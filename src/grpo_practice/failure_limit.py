@@ -57,7 +57,7 @@ class FailureLimit:
 
 
 def _kind(said: str, question: str) -> str:
-    """What is equal for errors that differ only in the question, in numbers and in quotations."""
+    """Normalise an error message so that similar errors are counted together."""
     for own in (question, repr(question)[1:-1]):
         said = said.replace(own, "…") if own else said
     return re.sub(r"""'[^'\n]*'|"[^"\n]*"|\d+""", "…", said)

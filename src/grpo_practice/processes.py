@@ -168,7 +168,10 @@ class Pool:
             CannotStartError: No worker starts.
         """
         for _ in range(2):
-            pool = await self._ready()
+            async with self._starting:
+                if self._pool is None:
+                    self._pool = await asyncio.to_thread(self._start)
+                pool = self._pool
             from pebble import ProcessExpired  # not sooner: `_start` imports it, off the loop
 
             try:
@@ -181,12 +184,6 @@ class Pool:
                 if not pool.active and self._pool is pool:
                     self._pool = None
         raise WorkerDiedError(str(died)) from died
-
-    async def _ready(self) -> "ProcessPool":
-        async with self._starting:
-            if self._pool is None:
-                self._pool = await asyncio.to_thread(self._start)
-            return self._pool
 
     def _start(self) -> "ProcessPool":
         from pebble import ProcessExpired, ProcessPool  # few commands come to need a worker

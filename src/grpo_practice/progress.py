@@ -54,7 +54,7 @@ class Part:
         return 10 * self.done // self.planned if self.planned else 10
 
     def left_s(self, now: float) -> float | None:
-        """Seconds until all is played, at the rate of what was played so far; None at first."""
+        """Return the seconds until all is played, at the rate so far; None at first."""
         if not self.played:
             return None
         return (now - self.started) / self.played * max(self.planned - self.done, 0)

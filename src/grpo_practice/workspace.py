@@ -11,7 +11,8 @@ from grpo_practice.app.stored_runs import StoredRuns
 from grpo_practice.events import Emit, Notice, silent, tee
 
 if TYPE_CHECKING:
-    from grpo_practice.app.any_config import AnyConfig
+    from collections.abc import Mapping
+
     from grpo_practice.app.datasets import Datasets
     from grpo_practice.app.evaluation_run import EvalJob
     from grpo_practice.app.options import EvalOptions as EvalOptions
@@ -25,9 +26,12 @@ if TYPE_CHECKING:
     from grpo_practice.forecast.estimate import Forecast as Forecast
     from grpo_practice.forecast.estimate import Line as Line
     from grpo_practice.forecast.range import Range as Range
+    from grpo_practice.reports.config_report import ConfigReport
     from grpo_practice.reports.run_reports import EvalReport, PracticeReport
+    from grpo_practice.reports.scored_answer import ScoredAnswer
     from grpo_practice.store import Store
     from grpo_practice.store.queries.spending import Piloted as Piloted
+    from grpo_practice.types import Sample
 
 T = TypeVar("T")
 Job = TypeVar("Job")
@@ -59,16 +63,32 @@ class Workspace(StoredRuns):
 
         return Datasets(self._store)
 
-    def load_config(self, name: str | None = None, overrides: Sequence[str] = ()) -> "AnyConfig":
+    def configuration(self, name: str | None = None, sets: Sequence[str] = ()) -> "ConfigReport":
         """Load the configuration called `name`; without one, that of the latest run.
 
         Raises:
             ConfigError: There is none, or it cannot be used.
         """
-        from grpo_practice.app.any_config import load_config
+        from grpo_practice.app.any_config import config_report, load_config
         from grpo_practice.config import read_environment
 
-        return load_config(name, overrides, read_environment(os.environ), self._store)
+        env = read_environment(os.environ)
+        return config_report(load_config(name, sets, env, self._store))
+
+    def score_answer(
+        self,
+        function: str,
+        sample: "Sample",
+        response: str,
+        params: "Mapping[str, Any] | None" = None,
+        *,
+        on_event: Emit = silent,
+    ) -> "ScoredAnswer":
+        """Score one response by itself; see `app.score_answer`. Nothing is stored."""
+        from grpo_practice.app.blocking import run_blocking
+        from grpo_practice.app.score_answer import score_answer
+
+        return run_blocking(score_answer(function, sample, response, params, on_event=on_event))
 
     def doctor(
         self, config: str | None = None, *, sets: Sequence[str] = (), on_event: Emit = silent

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.app.datasets import UploadOptions
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.types import Sample
 from grpo_practice.workspace import Workspace
@@ -29,14 +28,14 @@ def test_samples_are_stored_as_they_are(workspace: Workspace) -> None:
 
 def test_mappings_are_read_as_the_rows_of_a_file(workspace: Workspace) -> None:
     rows = [{"problem": "1 + 1?", "gold": 2}, {"problem": "2 + 1?", "gold": 3}]
-    how = UploadOptions(mapping={"question": "problem", "answer": "gold"})
-    assert workspace.datasets.upload("d", rows, how).dataset.n == 2
+    mapping = {"question": "problem", "answer": "gold"}
+    assert workspace.datasets.upload("d", rows, mapping=mapping).dataset.n == 2
     assert [s.answer for s in workspace.datasets.show("d").rows] == [2, 3]
 
 
 def test_the_first_of_equal_questions_is_kept_in_its_place(workspace: Workspace) -> None:
     samples = [Sample("a?", "1"), Sample("b?", "2"), Sample(" a?", "3"), Sample("c?", "4")]
-    stored = workspace.datasets.upload("d", samples, UploadOptions(dedup=True))
+    stored = workspace.datasets.upload("d", samples, dedup=True)
     assert [s.answer for s in workspace.datasets.show("d").rows] == ["1", "2", "4"]
     assert stored.notes == ["1 with the question of an earlier one left out"]
 
@@ -79,3 +78,10 @@ def test_a_split_takes_shares_as_a_mapping(workspace: Workspace) -> None:
     for shares in ({"a": 0.5, "b": 0.6}, {"a": 1.0}, {}, {"a": 0.5, "": 0.5}):
         with pytest.raises(ConfigError, match="--into"):
             workspace.datasets.split("d", shares)
+
+
+def test_reports_show_themselves(workspace: Workspace) -> None:
+    stored = workspace.datasets.upload("d", [("1 + 1?", "2"), ("2 + 2?", "4")])
+    assert repr(stored).splitlines()[0] == "d holds 2 rows"
+    assert "2 rows  revision 1" in repr(workspace.datasets.list())
+    assert "1 + 1?  2" in repr(workspace.datasets.show("d", rows=1))

@@ -9,7 +9,7 @@ from grpo_practice.types import Sample
 from grpo_practice.verify import result_cache
 from grpo_practice.verify.math import Question
 from grpo_practice.verify.resolve import resolve
-from grpo_practice.verify.result_cache import Known
+from grpo_practice.verify.result_cache import ResultCache
 from grpo_practice.verify.verifier import Verifier
 
 
@@ -34,33 +34,33 @@ def question(said: str) -> Question:
 
 
 async def test_equal_answers_at_the_same_time_are_compared_once() -> None:
-    found, compare = Known(), Comparer(True)
+    found, compare = ResultCache(), Comparer(True)
     said = await asyncio.gather(*(found.get(question("y"), compare) for _ in range(8)))
     assert (said, compare.asked) == ([True] * 8, 1)
 
 
 async def test_other_answers_and_other_golds_are_compared() -> None:
-    found, compare = Known(), Comparer(True, False, "no mathematics")
+    found, compare = ResultCache(), Comparer(True, False, "no mathematics")
     assert await found.get(question("y"), compare) is True
     assert await found.get(Question(["z"], "y", ["y"]), compare) is False
     assert await found.get(Question(["x"], "y", ["1", "y"]), compare) == "no mathematics"
 
 
 async def test_a_comparison_that_failed_is_made_again() -> None:
-    found, compare = Known(), Comparer(TimedOutError(), False)
+    found, compare = ResultCache(), Comparer(TimedOutError(), False)
     with pytest.raises(TimedOutError):
         await found.get(question("y"), compare)
     assert await found.get(question("y"), compare) is False
 
 
 async def test_a_reason_is_kept_for_nobody_else() -> None:
-    found, compare = Known(), Comparer("the answer takes too much memory to compare", True)
+    found, compare = ResultCache(), Comparer("the answer takes too much memory to compare", True)
     assert await found.get(question("y"), compare) == "the answer takes too much memory to compare"
     assert await found.get(question("y"), compare) is True
 
 
 async def test_those_who_waited_for_a_comparison_that_failed_compare_at_once() -> None:
-    found, under_way, most = Known(), 0, 0
+    found, under_way, most = ResultCache(), 0, 0
 
     async def compare() -> bool:
         nonlocal under_way, most
@@ -78,7 +78,7 @@ async def test_those_who_waited_for_a_comparison_that_failed_compare_at_once() -
 
 
 async def test_a_caller_that_is_cancelled_leaves_the_others_their_comparison() -> None:
-    found, compare = Known(), Comparer(True)
+    found, compare = ResultCache(), Comparer(True)
     first = asyncio.create_task(found.get(question("y"), compare))
     second = asyncio.create_task(found.get(question("y"), compare))
     await asyncio.sleep(0)
@@ -89,7 +89,7 @@ async def test_a_caller_that_is_cancelled_leaves_the_others_their_comparison() -
 
 async def test_the_oldest_finding_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(result_cache, "KEPT", 2)
-    found, compare = Known(), Comparer(True, True, True, False)
+    found, compare = ResultCache(), Comparer(True, True, True, False)
     for said in ("a", "b", "c"):
         await found.get(question(said), compare)
     assert await found.get(question("b"), compare) is True

@@ -2,7 +2,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,10 @@ def by_response(sample: EvaluationSample, timeout_score=0, **kwargs) -> dict:
         case "exits": sys.exit(0)
         case "base": raise Timeout("out of time")
         case "dies": os._exit(7)
-        case "hangs": time.sleep(60)
+        case "hangs":
+            if "began" in sample.meta:
+                open(sample.meta["began"] + str(os.getpid()), "w").close()
+            time.sleep(600)
         case "spins": sum(range(10 ** 13))  # C code that never looks for signals
         case "eats": return {"reward": len(bytearray(1 << 34)) * 0.0}
         case "prints":
@@ -179,20 +181,17 @@ async def test_a_function_sees_the_references_fields_and_none_for_missing_ones(
 async def test_a_hanging_function_is_killed_and_the_pool_goes_on(
     tmp_path: Path, response: str
 ) -> None:
-    async with verifier(tmp_path, "by_response", 0.5) as verify:
-        await verify(SAMPLE, "warm up", None)
-        started = time.perf_counter()
+    async with verifier(tmp_path, "by_response", 1.0) as verify:
         hung = [asyncio.create_task(verify(SAMPLE, response, None)) for _ in range(2)]
         rest = asyncio.create_task(verify(SAMPLE, "int", None))
         for task in hung:
-            with pytest.raises(VerifyError, match=r"took longer than 0\.5 s"):
+            with pytest.raises(VerifyError, match="took longer than 1 s"):
                 await task
         assert (await rest).reward == 1.0
-        assert time.perf_counter() - started < 20  # it would hang for ever
 
 
 async def test_the_timeout_score_is_used_only_where_it_is_set(tmp_path: Path) -> None:
-    async with verifier(tmp_path, "by_response", 0.3, timeout_score=0.1) as verify:
+    async with verifier(tmp_path, "by_response", 1.0, timeout_score=0.1) as verify:
         verdict = await verify(SAMPLE, "hangs", None)
         assert verdict.reward == 0.1
         assert "took longer" in (verdict.critique or "")
@@ -207,12 +206,16 @@ async def test_a_worker_that_dies_is_an_error_of_its_answer_alone(tmp_path: Path
 
 
 async def test_cancelling_ends_the_call_and_leaves_the_workers_usable(tmp_path: Path) -> None:
-    async with verifier(tmp_path, "by_response", 60.0) as verify:
-        hung = [asyncio.create_task(verify(SAMPLE, "hangs", None)) for _ in range(2)]
-        await asyncio.sleep(1.0)
+    began = tmp_path / "began"
+    began.mkdir()
+    sample = Sample("What?", "that", meta={"began": f"{began}/"})
+    async with verifier(tmp_path, "by_response", 600.0) as verify:
+        hung = [asyncio.create_task(verify(sample, "hangs", None)) for _ in range(2)]
+        while len(list(began.iterdir())) < 2:  # noqa: ASYNC110 - the workers have no event
+            await asyncio.sleep(0.01)
         for task in hung:
             task.cancel()
-        assert (await asyncio.wait_for(verify(SAMPLE, "int", None), 10)).reward == 1.0
+        assert (await verify(SAMPLE, "int", None)).reward == 1.0
 
 
 async def test_the_file_is_used_as_it_was_at_the_start(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from grpo_practice.app.specs import teacher_context_text
 from grpo_practice.config import (
     Environment,
     EvalConfig,
@@ -17,8 +18,11 @@ from grpo_practice.config import (
 )
 from grpo_practice.config.reading.compose import compose
 from grpo_practice.errors import ConfigError
+from grpo_practice.redact import redact_url
+from grpo_practice.reports.config_report import ConfigReport
 from grpo_practice.store import Store
 from grpo_practice.store.queries import runs
+from grpo_practice.text import count
 
 AnyConfig = Loaded[PracticeConfig] | Loaded[EvalConfig]
 
@@ -54,3 +58,28 @@ def load_config(
     if run.kind == "practice":
         return load_practice_text(text, folder, env, overrides)
     return load_eval_text(text, folder, env, overrides)
+
+
+def config_report(loaded: AnyConfig) -> ConfigReport:
+    """Return what a configuration comes to."""
+    config = loaded.config
+    evaluation = config.evaluation if isinstance(config, PracticeConfig) else config
+    provider = evaluation.agent.model.model_provider
+    where = ", ".join(redact_url(url) for url in provider.base_url)
+    data = evaluation.data.dataset
+    evaluated = f"{data}, {count(evaluation.pass_k, 'rollout')} per question"
+    used = {
+        "experiment": config.exp_id,
+        "agent": evaluation.agent.agent.name,
+        "model": f"{provider.model} at {where}" if where else f"{provider.model} (simulated)",
+        "verify": evaluation.verify.name,
+        "evaluation": evaluated if data else "none",
+    }
+    if isinstance(config, PracticeConfig):
+        plan = config.practice
+        used["practice"] = (
+            f"{config.data.practice_dataset_name}, {count(plan.epochs, 'epoch')}, batches of"
+            f" {count(plan.batch_size, 'sample')}, {plan.grpo_n} rollouts each"
+        )
+        used["teacher"] = teacher_context_text(config)
+    return ConfigReport(config, loaded.path, used, loaded.ignored, loaded.notices)

@@ -1,5 +1,6 @@
 """A database that is opened for each call. Light to import: so is the public API."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 from typing_extensions import override
 
 from grpo_practice.errors import ConfigError
+from grpo_practice.redact import environment_secrets, redactor
 
 if TYPE_CHECKING:
     from grpo_practice.store import Store
@@ -22,6 +24,8 @@ class DatabaseFile:
     def __init__(
         self, path: str | Path = DATABASE, *, command: str | None = None, signals: bool = False
     ) -> None:
+        # Whatever is stored or raised passes the redactor: it has to know the secrets first.
+        redactor.know(environment_secrets(os.environ))
         self.path = Path(path)
         self._command, self._signals, self._closed = command, signals, False
 

@@ -3,10 +3,9 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from math import isclose
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 from grpo_practice.app.recorded_samples import samples_of_run
 from grpo_practice.config.schema.base import check_name
@@ -16,6 +15,7 @@ from grpo_practice.data.read import ReadResult, joined, read_rows, read_samples
 from grpo_practice.data.split import draw, split
 from grpo_practice.data.stats import stats
 from grpo_practice.errors import ConfigError, DataError
+from grpo_practice.events import Emit, Notice, silent, tee
 from grpo_practice.reports.datasets import (
     DatasetList,
     DatasetReport,
@@ -36,21 +36,36 @@ IfExists = Literal["fail", "replace", "append"]
 """Treatment of a name that holds other rows: an error, a new revision, or these rows added."""
 
 
-@dataclass(frozen=True, slots=True)
-class UploadOptions:
-    """How rows are read."""
+class UploadOptions(TypedDict, total=False):
+    """How rows are read; each may be left out."""
 
-    mapping: Mapping[str, str] = field(default_factory=dict)
+    mapping: Mapping[str, str]
     """Role → column, where the column names do not say it."""
-    shape: str | None = None
+    shape: str | None
     """Published shape of the rows; None: recognised by their columns."""
-    dedup: bool = False
-    skip_bad: bool = False
-    no_answers: bool = False
-    """Accept rows of which none has an answer, to be scored by a judge."""
+    format: str | None
+    """Format of a file; None: as its name ends."""
+    delimiter: str | None
+    """Delimiter of a CSV file; None: a guess."""
+    dedup: bool
+    """Whether only the first of rows with the same question is kept."""
+    skip_bad: bool
+    """Whether bad rows are left out instead of refusing the file."""
+    no_answers: bool
+    """Whether no row needs an answer, since a judge will score."""
 
 
-AS_IT_LOOKS = UploadOptions()
+class DownloadOptions(TypedDict, total=False):
+    """What of a dataset is downloaded, and how its rows are read; see `DownloadRequest`."""
+
+    split: str | None
+    revision: str | None
+    limit: int | None
+    seed: int | None
+    mapping: Mapping[str, str]
+    shape: str | None
+    dedup: bool
+    skip_bad: bool
 
 
 class Datasets:
@@ -66,41 +81,39 @@ class Datasets:
     def upload(
         self,
         name: str,
-        source: FileSource
-        | Path
-        | str
-        | Iterable[Sample]
-        | Iterable[Mapping[str, Any] | tuple[str, Answer]],
-        options: UploadOptions = AS_IT_LOOKS,
+        source: Path | str | Iterable[Sample] | Iterable[Mapping[str, Any] | tuple[str, Answer]],
         *,
         if_exists: IfExists = "fail",
         verify: str | None = None,
+        **options: Unpack[UploadOptions],
     ) -> StoredDataset:
         """Store the rows of a file, or samples from Python, under a name.
 
         Args:
             name: What configs and commands call the dataset.
             source: A file; or samples, or mappings and (question, answer) pairs.
-            options: How the rows are read; samples are taken as they are.
             if_exists: What happens to other rows under this name.
             verify: Function that the answers are checked with (default: the best suited).
+            options: See `UploadOptions`; samples are taken as they are.
 
         Raises:
             ConfigError: The name, an option or the verify function cannot be used.
             DataError: The rows cannot be used, or the name holds others.
         """
         _check(name, verify)
+        where, origin = name, "Python"
         if isinstance(source, str | Path):
-            source = FileSource(Path(source))
-        found = _read(source, options)
-        if not options.no_answers and all(s.answer is None for s in found.samples):
+            file = FileSource(Path(source), options.get("format"), options.get("delimiter"))
+            where, origin = file.name, file.origin
+            found = read_samples(file, **_reading(options))
+        else:
+            found = _read_rows([*source], options)
+        if not options.get("no_answers") and all(s.answer is None for s in found.samples):
             raise DataError(
-                f"{source.name if isinstance(source, FileSource) else name}: no row has an answer,"
-                " so nothing but a judge could score it",
+                f"{where}: no row has an answer, so nothing but a judge could score it",
                 hint="say which column it is with --map answer=COLUMN, or add --no-answers",
             )
-        origin = source.origin if isinstance(source, FileSource) else "Python"
-        return self._add(name, found, origin, if_exists, options.dedup, verify)
+        return self._add(name, found, origin, if_exists, options.get("dedup", False), verify)
 
     def upload_run(
         self,
@@ -140,30 +153,33 @@ class Datasets:
 
     def download(
         self,
-        wanted: DownloadRequest,
+        what: str,
         name: str | None = None,
         *,
         replace: bool = False,
         verify: str | None = None,
-        tell: Callable[[str], None] = lambda _: None,
+        on_event: Emit = silent,
+        **options: Unpack[DownloadOptions],
     ) -> StoredDataset:
         """Store a dataset of the hub or of the catalogue; no code of it is run.
 
         Args:
-            wanted: Which, and how much of it.
+            what: A name of the catalogue, or hf://owner/name[:config][@split].
             name: What configs and commands call it (default: its own name).
             replace: Whether the name may hold other rows now.
             verify: Function that the answers are checked with (default: the catalogue's).
-            tell: Called with a sentence before each file is fetched.
+            on_event: Told each file before it is fetched.
+            options: See `DownloadOptions`.
 
         Raises:
             ConfigError: There is no such dataset, an extra is missing, or an option is wrong.
             DataError: The hub does not give it, its rows cannot be used, or the name holds others.
         """
+        wanted = DownloadRequest(what, **options)
         usual = defaults(wanted)
         name, verify = name or usual.name, verify or usual.verify
         _check(name, verify)
-        found = download(wanted, tell=tell)
+        found = download(wanted, tell=lambda text: tee(on_event)(Notice(text)))
         with self._store(create=True) as store:
             row, new = store.add_dataset(name, found.samples, origin=found.origin, replace=replace)
         read = ReadResult(found.samples, found.notes, found.skipped)
@@ -300,25 +316,21 @@ def _check(name: str, verify: str | None) -> None:
         suitability.by_name(verify)
 
 
-def _read(source: FileSource | Iterable[Any], options: UploadOptions) -> ReadResult:
-    how: dict[str, Any] = {
-        "mapping": options.mapping,
-        "shape": options.shape,
-        "dedup": options.dedup,
-        "skip_bad": options.skip_bad,
-    }
-    if isinstance(source, FileSource):
-        return read_samples(source, **how)
-    rows = [*source]
-    if rows and all(isinstance(row, Sample) for row in rows):
-        first: dict[str, Sample] = {}
-        for sample in rows:
-            first.setdefault(" ".join(sample.question.split()), sample)
-        kept = [*first.values()] if options.dedup else rows
-        left = f"{len(rows) - len(kept)} with the question of an earlier one left out"
-        return ReadResult(kept, [left] if len(kept) < len(rows) else [], 0)
-    fields = [Row(f"row {n}", _fields(n, row)) for n, row in enumerate(rows, 1)]
-    return read_rows(iter(fields), Path("rows"), **how)
+def _reading(options: UploadOptions) -> dict[str, Any]:
+    names = ("mapping", "shape", "dedup", "skip_bad")
+    return {name: options[name] for name in names if name in options}  # type: ignore[literal-required]
+
+
+def _read_rows(rows: Sequence[Any], options: UploadOptions) -> ReadResult:
+    if not rows or not all(isinstance(row, Sample) for row in rows):
+        fields = [Row(f"row {n}", _fields(n, row)) for n, row in enumerate(rows, 1)]
+        return read_rows(iter(fields), Path("rows"), **_reading(options))
+    first: dict[str, Sample] = {}
+    for sample in rows:
+        first.setdefault(" ".join(sample.question.split()), sample)
+    kept = [*first.values()] if options.get("dedup") else [*rows]
+    left = f"{len(rows) - len(kept)} with the question of an earlier one left out"
+    return ReadResult(kept, [left] if len(kept) < len(rows) else [], 0)
 
 
 def _fields(n: int, row: object) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import re
 
 from grpo_practice.app.library_refs import LibraryRef, library_of
 from grpo_practice.errors import ConfigError
-from grpo_practice.practice.evidence import evidence_on
+from grpo_practice.practice.evidence import evidence_on, told
 from grpo_practice.reports.experience_reports import (
     EvidenceSummary,
     ExperienceReport,
@@ -38,8 +38,8 @@ def experience_report(store: Store, name: str, ref: str | None) -> ExperienceRep
         raise ConfigError(f"{name!r} is not an experience", hint="they are called E1, E2, …")
     found = library_of(store, ref)
     at = {"branch": found.branch, "until": _last_step(found)}
-    told = store.read(history.experience, found.run, int(label[1]), **at)
-    return ExperienceReport(told, _evidence(store, found).get(told.id))
+    origin = store.read(history.experience, found.run, int(label[1]), **at)
+    return ExperienceReport(origin, _evidence(store, found).get(origin.id))
 
 
 def _last_step(found: LibraryRef) -> int:
@@ -53,6 +53,6 @@ def _evidence(store: Store, found: LibraryRef) -> dict[str, EvidenceSummary]:
     truth = branch.identity.get("practice.given_ground_truth", True)
     evidence = evidence_on(found.library, past, rewards=bool(truth))
     return {
-        id_: EvidenceSummary(e.supporting, e.opposing, e.change, len(e.changes), e.support)
+        id_: EvidenceSummary(e.supporting, e.opposing, e.change, len(e.changes), e.support, told(e))
         for id_, e in evidence.items()
     }

@@ -1,7 +1,7 @@
 """One answer scored by itself, outside of any run."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -10,7 +10,7 @@ from grpo_practice.app.clients import Models
 from grpo_practice.calls import Address, Chat, Entry, Reply, Scope
 from grpo_practice.config import Environment, ModelConfig, load_eval, read_environment
 from grpo_practice.errors import ConfigError, EndpointError
-from grpo_practice.events import silent
+from grpo_practice.events import Emit, Notice, silent, tee
 from grpo_practice.llm.admission import Admission
 from grpo_practice.reports.scored_answer import ScoredAnswer
 from grpo_practice.types import Sample
@@ -24,7 +24,7 @@ async def score_answer(
     response: str,
     params: Mapping[str, Any] | None = None,
     *,
-    warn: Callable[[str], None] = lambda _: None,
+    on_event: Emit = silent,
 ) -> ScoredAnswer:
     """Score one response with a verify function.
 
@@ -35,7 +35,7 @@ async def score_answer(
         sample: The question, and its right answer.
         response: What the agent said.
         params: Of the function.
-        warn: Called with what a person should know of the environment.
+        on_event: Told what a person should know of the environment.
 
     Raises:
         ConfigError: The function, its parameters, the answer or the judge cannot be used.
@@ -48,7 +48,7 @@ async def score_answer(
     if resolved.is_judge:
         env = read_environment(os.environ)
         for text in env.notices:
-            warn(text)
+            tee(on_event)(Notice(text))
         judge = _judge_model(env)
     started = monotonic()
     models = Models(_NoLedger(), silent, concurrency=(1, 1), admission=Admission(), prices={})

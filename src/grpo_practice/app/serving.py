@@ -32,7 +32,7 @@ from grpo_practice.serve.upstream import Upstream
 from grpo_practice.store import Store, recorded_runs
 from grpo_practice.store.bound_keys import agent_of
 from grpo_practice.store.recorded_runs import RecordedSpec
-from grpo_practice.text import is_loopback
+from grpo_practice.text import LOOPBACK, is_loopback
 from grpo_practice.types import Library
 
 CONNECTIONS = 512
@@ -108,7 +108,7 @@ async def serve_agent(
             recorder = stack.enter_context(recording(store, run, prepared, command, notice))
 
         def ready(bound: int, counts: Counts) -> None:
-            on_ready(Served(f"http://127.0.0.1:{bound}/v1", prepared, counts, recorder))
+            on_ready(Served(f"http://{LOOPBACK}:{bound}/v1", prepared, counts, recorder))
 
         await serve(prepared, port, recorder=recorder, on_ready=ready, notice=notice)
 

@@ -14,7 +14,7 @@ from grpo_practice.cli.options import (
     workspace,
 )
 from grpo_practice.cli.terminal import datasets_view as view
-from grpo_practice.cli.terminal.formatting import confirm, count, note, print_json, say
+from grpo_practice.cli.terminal.formatting import confirm, count, print_json, say, tell
 from grpo_practice.errors import ConfigError
 
 app = typer.Typer(no_args_is_help=True, help="Datasets: from files to names.")
@@ -90,9 +90,6 @@ def upload(
 
     Example: grpo-practice data upload train.csv --name train --map question=problem
     """
-    from grpo_practice.app.datasets import UploadOptions
-    from grpo_practice.data import FileSource
-
     if file is not None and from_run is not None:
         raise ConfigError("a FILE and --from-run exclude each other", hint="leave one out")
     if from_run is not None and any((map_, shape, format_, delimiter, skip_bad, no_answers)):
@@ -106,9 +103,19 @@ def upload(
     if_exists = "replace" if replace else if_exists
     datasets = workspace(db).datasets
     if file is not None:
-        source = FileSource(file, format_, delimiter)
-        how = UploadOptions(_mapping(map_ or []), shape, dedup, skip_bad, no_answers)
-        stored = datasets.upload(name, source, how, if_exists=if_exists, verify=verify)
+        stored = datasets.upload(
+            name,
+            file,
+            if_exists=if_exists,
+            verify=verify,
+            mapping=_mapping(map_ or []),
+            shape=shape,
+            format=format_,
+            delimiter=delimiter,
+            dedup=dedup,
+            skip_bad=skip_bad,
+            no_answers=no_answers,
+        )
     elif from_run is not None:
         stored = datasets.upload_run(
             name, from_run, dedup=dedup, if_exists=if_exists, verify=verify
@@ -202,12 +209,20 @@ def download(
 
     Example: grpo-practice data download AIME24
     """
-    from grpo_practice.data.download import DownloadRequest
-
-    mapping = _mapping(map_ or [])
-    wanted = DownloadRequest(what, split, revision, limit, seed, mapping, shape, dedup, skip_bad)
     stored = workspace(db).datasets.download(
-        wanted, name, replace=replace, verify=verify, tell=note
+        what,
+        name,
+        replace=replace,
+        verify=verify,
+        on_event=tell,
+        split=split,
+        revision=revision,
+        limit=limit,
+        seed=seed,
+        mapping=_mapping(map_ or []),
+        shape=shape,
+        dedup=dedup,
+        skip_bad=skip_bad,
     )
     print_json(stored.document()) if json else view.stored(stored)
 

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from grpo_practice.cli.options import ConfigOption, DbOption, JsonOption, SetOption, workspace
-from grpo_practice.cli.terminal.formatting import count, note, print_json, say
-from grpo_practice.events import Event, Notice
+from grpo_practice.cli.terminal.formatting import count, print_json, say, tell
 
 if TYPE_CHECKING:
     from grpo_practice.workspace import Diagnosis
@@ -28,18 +27,13 @@ def doctor(
 
     Example: grpo-practice doctor --config practice.yaml
     """
-    diagnosis = workspace(db).doctor(config, sets=set_ or [], on_event=_tell)
+    diagnosis = workspace(db).doctor(config, sets=set_ or [], on_event=tell)
     if json:
         print_json(diagnosis.document())
     else:
         _show(diagnosis)
     if diagnosis.exit_code:
         raise typer.Exit(diagnosis.exit_code)
-
-
-def _tell(event: Event) -> None:
-    if isinstance(event, Notice):
-        note(event.text)
 
 
 def _show(diagnosis: "Diagnosis") -> None:

@@ -1,14 +1,17 @@
 """`verify`: a verify function alone, on one answer."""
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from grpo_practice.cli.options import PROGRAM, JsonOption
+from grpo_practice.cli.options import PROGRAM, JsonOption, workspace
 from grpo_practice.cli.terminal.formatting import note, print_json, reward, say
 from grpo_practice.cli.terminal.tables import facts
 from grpo_practice.errors import ConfigError
+
+if TYPE_CHECKING:
+    from grpo_practice.events import Event
 
 
 def verify(
@@ -30,13 +33,10 @@ def verify(
 
     Example: grpo-practice verify math --answer 25 --response 'It is \boxed{25}.'
     """
-    import asyncio
-
-    from grpo_practice.app.score_answer import score_answer
     from grpo_practice.types import Sample
 
     params, sample = _params(param or []), Sample(question, answer)
-    scored = asyncio.run(score_answer(function, sample, response, params, warn=_warn))
+    scored = workspace(None).score_answer(function, sample, response, params, on_event=_warn)
     if json:
         print_json(scored.document())
         return
@@ -48,8 +48,11 @@ def verify(
     say(f"next: {PROGRAM} eval --model MODEL --dataset NAME --verify {function}")
 
 
-def _warn(text: str) -> None:
-    note(f"note: {text}", style="yellow")
+def _warn(event: "Event") -> None:
+    from grpo_practice.events import Notice
+
+    if isinstance(event, Notice):
+        note(f"note: {event.text}", style="yellow")
 
 
 def _params(pairs: Iterable[str]) -> dict[str, Any]:

@@ -67,6 +67,7 @@ def identity_of(config: RunConfig) -> dict[str, Any]:
         if key.endswith(".extra_args") and value:
             value = {k: v for k, v in value.items() if k != "timeout"} or None
         if key.endswith(".toolkits"):
+            # What is left out here is free to change: never what a tool's answer depends on.
             value = {name: what_answers(toolkit) for name, toolkit in value.items()}
         out[key if practice else key.removeprefix("evaluation.")] = value
     return out

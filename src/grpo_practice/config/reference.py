@@ -20,20 +20,18 @@ def reference_markdown() -> str:
     A model's keys are listed once, under `evaluation.agent.model`; the teacher and the judge have
     the same. The keys under `evaluation.` are the top-level keys of an evaluation config.
     """
+    kits = "evaluation.agent.toolkits"
     rows = ["| key | values | default | meaning |", "|---|---|---|---|"]
     rows += [
         f"| `{key}` | {_kind(field.annotation)} | {_default(field)} | {_cell(field.description)} |"
-        for key, field in [*_fields(PracticeConfig, ""), *_toolkits()]
+        for key, field in [
+            *_fields(PracticeConfig, ""),
+            *_fields(PythonToolkit, f"{kits}.python_executor."),
+            *_fields(SearchToolkit, f"{kits}.search."),
+            *_fields(McpToolkit, f"{kits}.NAME."),
+        ]
     ]
     return "\n".join(rows) + "\n"
-
-
-def _toolkits() -> Iterator[tuple[str, FieldInfo]]:
-    """Yield the keys of each kind of toolkit."""
-    at = "evaluation.agent.toolkits"
-    yield from _fields(PythonToolkit, f"{at}.python_executor.")
-    yield from _fields(SearchToolkit, f"{at}.search.")
-    yield from _fields(McpToolkit, f"{at}.NAME.")
 
 
 def _fields(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInfo]]:

@@ -1,7 +1,7 @@
 """Datasets from files.
 
-Bytes to text (`lines`), text to rows (`formats`), rows to samples (`layout`, which knows the
-published `shapes`), files (`read`); and what to do with samples (`split`, `stats`).
+Bytes become text (`text_lines`), text rows (`formats`), rows samples (`row_layout`, which knows
+`published_shapes`), and files samples (`read`); `split` and `stats` are about samples.
 """
 
 from grpo_practice.data.formats import FileSource

@@ -4,10 +4,8 @@ Orders are those of the published runs: a shuffle with the seed 42 where there w
 """
 
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from random import Random
 from typing import Any
 
@@ -18,6 +16,8 @@ from grpo_practice.errors import DataError
 SEED = 42
 """Seed of the published order."""
 
+Convert = Callable[[Mapping[str, Any], int], dict[str, Any]]
+"""Conversion of a row's fields, given its number from 1."""
 Rows = Iterable[Row | DataError]
 Prepared = tuple[list[Row | DataError], list[str]]
 """Rows with `question`, `answer` and perhaps `level` and `meta`; sentences on what was done."""
@@ -47,7 +47,7 @@ class Entry:
 
 def plain(rows: Rows, rng: Random) -> Prepared:
     """Take problem and answer, in the file's order."""
-    return [_converted(row, _problem) for row in rows], []
+    return [_convert(row, 0, _problem) for row in rows], []
 
 
 def dapo(rows: Rows, rng: Random) -> Prepared:
@@ -58,18 +58,14 @@ def dapo(rows: Rows, rng: Random) -> Prepared:
     bad: list[Row | DataError] = []
     last: dict[str, Row] = {}
     read = bare = changed = 0
-    for row in rows:
-        made = _converted(row, _wrapped)
-        if isinstance(made, DataError):
-            bad.append(made)
-            continue
+    for row in _published_rows(rows, _wrapped, bad):
         read += 1
-        question = made.fields["question"]
+        unwrapped, question = row.fields.pop("unwrapped"), row.fields["question"]
         if question in last:
-            changed += last[question].fields["answer"] != made.fields["answer"]
+            changed += last[question].fields["answer"] != row.fields["answer"]
         else:
-            bare += isinstance(row, Row) and question == _prompt(row.fields)
-        last[question] = made
+            bare += not unwrapped
+        last[question] = row
     found = list(last.values())
     rng.shuffle(found)
     notes = [f"{read - len(found)} of {read} rows repeat a problem: each is kept once"]
@@ -83,17 +79,11 @@ def dapo(rows: Rows, rng: Random) -> Prepared:
 def afm(rows: Rows, rng: Random) -> Prepared:
     """Keep questions with exactly one answer, shuffled."""
     bad: list[Row | DataError] = []
-    found: list[Row] = []
-    read = 0
-    for read, row in enumerate(rows, 1):
-        made = _converted(row, partial(_single, number=read))
-        if isinstance(made, DataError):
-            bad.append(made)
-        elif made.fields:
-            found.append(made)
+    read = list(_published_rows(rows, _single, bad))
+    found = [row for row in read if row.fields]
     rng.shuffle(found)
-    others = read - len(found) - len(bad)
-    notes = [f"{others} of {read} rows left out: they have not exactly one answer"]
+    others, total = len(read) - len(found), len(read) + len(bad)
+    notes = [f"{others} of {total} rows left out: they have not exactly one answer"]
     return [*bad, *found], notes if others else []
 
 
@@ -101,19 +91,14 @@ def webwalker(rows: Rows, rng: Random) -> Prepared:
     """Shuffle each difficulty and deal out four easy, seven medium, six hard, and again."""
     bad: list[Row | DataError] = []
     piles: dict[str, list[Row]] = {level: [] for level in dict.fromkeys(TURNS)}
-    for number, row in enumerate(rows, 1):
-        made = _converted(row, partial(_walk, number=number))
-        if isinstance(made, DataError):
-            bad.append(made)
-        else:
-            piles[made.fields["level"]].append(made)
-    held = Counter({level: len(pile) for level, pile in piles.items()})
+    for row in _published_rows(rows, _walk, bad):
+        piles[row.fields["level"]].append(row)
+    counts = ", ".join(f"{len(pile)} {level}" for level, pile in piles.items())
     for pile in piles.values():
         rng.shuffle(pile)
     found: list[Row] = []
     while any(piles.values()):
         found += [piles[level].pop() for level in TURNS if piles[level]]
-    counts = ", ".join(f"{count} {level}" for level, count in held.items())
     return [*bad, *found], [f"{counts}: four easy, seven medium, six hard in turn, as they last"]
 
 
@@ -144,14 +129,21 @@ def way_to(name: str) -> str:
     return f"grpo-practice data download {known}" + ("" if known == name else f" --name {name}")
 
 
-def _converted(
-    row: Row | DataError, prepare: Callable[[Mapping[str, Any]], dict[str, Any]]
-) -> Row | DataError:
-    """Make the row into another; an error where it is not as published."""
+def _published_rows(rows: Rows, convert: Convert, bad: list[Row | DataError]) -> Iterator[Row]:
+    """Yield the rows that are as published, converted; collect the others in `bad`."""
+    for number, row in enumerate(rows, 1):
+        made = _convert(row, number, convert)
+        if isinstance(made, Row):
+            yield made
+        else:
+            bad.append(made)
+
+
+def _convert(row: Row | DataError, number: int, convert: Convert) -> Row | DataError:
     if isinstance(row, DataError):
         return row
     try:
-        return Row(row.place, prepare(row.fields))
+        return Row(row.place, convert(row.fields, number))
     except _NotAsPublishedError as e:
         return DataError(f"{row.place}: {e}", hint="has the dataset changed? see --revision")
 
@@ -160,18 +152,17 @@ class _NotAsPublishedError(ValueError):
     """A row has not the columns that the published dataset has."""
 
 
-def _problem(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _problem(fields: Mapping[str, Any], _: int) -> dict[str, Any]:
     meta = {key: fields[key] for key in ("id", "url", "year") if fields.get(key) is not None}
     question = _either(fields, "problem", "question", "Question", "prompt")
     return {"question": question, "answer": _either(fields, "answer", "Answer"), "meta": meta}
 
 
-def _wrapped(fields: Mapping[str, Any]) -> dict[str, Any]:
-    question = _prompt(fields).removeprefix(WRAPPER[0]).removesuffix(WRAPPER[1])
-    return {
-        "question": question,
-        "answer": _either(_object(fields.get("reward_model")), "ground_truth"),
-    }
+def _wrapped(fields: Mapping[str, Any], _: int) -> dict[str, Any]:
+    prompt = _prompt(fields)
+    question = prompt.removeprefix(WRAPPER[0]).removesuffix(WRAPPER[1])
+    answer = _either(_object(fields.get("reward_model")), "ground_truth")
+    return {"question": question, "answer": answer, "unwrapped": question != prompt}
 
 
 def _prompt(fields: Mapping[str, Any]) -> str:

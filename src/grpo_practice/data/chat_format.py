@@ -146,9 +146,6 @@ def question_of(turns: Sequence[ChatTurn], key: str) -> ChatQuestion:
     if not any(turn.role == "user" and turn.text.strip() for turn in rest):
         raise DataError(f"{key!r} has no text of the user before the answer")
     several = len(rest) > 1
-    question = "\n\n".join(map(_spoken, rest)) if several else rest[0].text
+    spoken = (f"{turn.role.capitalize()}: {turn.text}" for turn in rest)
+    question = "\n\n".join(spoken) if several else rest[0].text
     return ChatQuestion(question, answer, system or None, several)
-
-
-def _spoken(turn: ChatTurn) -> str:
-    return f"{turn.role.capitalize()}: {turn.text}"

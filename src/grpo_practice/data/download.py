@@ -66,7 +66,11 @@ def defaults(request: DownloadRequest) -> Defaults:
     """
     entry = CATALOG.get(request.what)
     if entry is None:
-        return Defaults(_name(_ref(request, None)), None)
+        ref = _ref(request, None)
+        parts = (ref.repo.partition("/")[2], ref.config, ref.split)
+        text = "-".join(part.replace("/", "-") for part in parts if part)
+        allowed = (c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in text)
+        return Defaults("".join(allowed)[:100], None)
     return Defaults(request.what, entry.verify)
 
 
@@ -120,12 +124,6 @@ def _ref(request: DownloadRequest, entry: Entry | None) -> Ref:
     return replace(ref, split=request.split or ref.split)
 
 
-def _name(ref: Ref) -> str:
-    parts = (ref.repo.partition("/")[2], ref.config, ref.split)
-    text = "-".join(part.replace("/", "-") for part in parts if part)
-    return "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in text)[:100]
-
-
 def _published(
     request: DownloadRequest, entry: Entry, found: Iterator[Row | DataError]
 ) -> tuple[ReadResult, list[str]]:
@@ -176,7 +174,9 @@ def _rows(
     """Yield the rows of the files; each file is fetched when its turn comes."""
     for number, file in enumerate(files, 1):
         of = f" ({number} of {len(files)})" if len(files) > 1 else ""
-        tell(f"{snapshot.repo}: {file}, {_size(snapshot.sizes[file])}{of}")
+        size = snapshot.sizes[file]
+        shown = f"{size / 1e6:,.1f} MB" if size >= 100_000 else f"{size / 1e3:,.1f} kB"
+        tell(f"{snapshot.repo}: {file}, {shown}{of}")
         path = snapshot.fetch(file)
         if file.endswith(".parquet"):
             found = parquet.rows(path, columns=columns)
@@ -195,7 +195,3 @@ def _is_lines(path: Path) -> bool:
         return False
     with path.open("rb") as file:
         return file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
-
-
-def _size(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB" if size >= 100_000 else f"{size / 1e3:,.1f} kB"

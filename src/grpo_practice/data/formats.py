@@ -77,7 +77,11 @@ def rows(source: FileSource | Path) -> Iterator[Row | DataError]:
         case "tsv":
             return _csv(path, "\t")
         case "parquet":
-            return _parquet(path)
+            from grpo_practice.data import parquet
+
+            if path == STDIN or path.suffix.lower() == ".gz":  # its index stands at its end
+                raise DataError(f"{shown(path)}: parquet is read from a plain file only")
+            return parquet.rows(path)
 
 
 def format_of(source: FileSource) -> Format:
@@ -101,14 +105,6 @@ def format_of(source: FileSource) -> Format:
         hint="save it as .jsonl (one object a line), .json (one list of objects), .csv, .tsv or"
         " .parquet; or say what it is: --format jsonl",
     )
-
-
-def _parquet(path: Path) -> Iterator[Row | DataError]:
-    from grpo_practice.data import parquet
-
-    if path == STDIN or path.suffix.lower() == ".gz":  # its index stands at its end
-        raise DataError(f"{shown(path)}: parquet is read from a plain file only")
-    return parquet.rows(path)
 
 
 _IS_IT_CUT = " (the file's last line: is it cut off?)"

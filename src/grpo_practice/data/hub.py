@@ -92,7 +92,7 @@ def open_snapshot(repo: str, revision: str | None) -> Snapshot:
 
     _show_progress(False)
     with _explained(repo, revision or "main"):
-        resolved, reached = _resolved(api, repo, revision)
+        resolved, reached = _resolve(api, repo, revision)
         folder = api.snapshot_download(
             repo, repo_type="dataset", revision=resolved, allow_patterns=[README]
         )
@@ -104,7 +104,7 @@ def open_snapshot(repo: str, revision: str | None) -> Snapshot:
     return Snapshot(repo, resolved.resolved, sizes, readme, reached, resolved)
 
 
-def _resolved(api: "HfApi", repo: str, revision: str | None) -> "tuple[ResolvedRevision, bool]":
+def _resolve(api: "HfApi", repo: str, revision: str | None) -> "tuple[ResolvedRevision, bool]":
     """Return the commit, and False when the hub does not answer and the cache names it."""
     from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
 

@@ -36,7 +36,7 @@ def rows(path: Path, *, columns: Sequence[str] | None = None) -> Iterator[Row | 
         DataError: The file cannot be read; or the question or the answer would be left out.
         ConfigError: pyarrow is not installed.
     """
-    with _opened(path) as file:
+    with _open(path) as file:
         import pyarrow as pa
 
         kept = _readable(path, file, columns)
@@ -46,7 +46,10 @@ def rows(path: Path, *, columns: Sequence[str] | None = None) -> Iterator[Row | 
                 size += batch.nbytes
                 if size > MAX_BYTES:
                     raise DataError(f"{path}: more than {MAX_BYTES >> 30} GiB of values")
-                coarser = coarser or _in_microseconds(batch.schema)
+                # Python has no finer times: pyarrow would ask for pandas.
+                coarser = coarser or pa.schema(
+                    [field.with_type(_microseconds(field.type)) for field in batch.schema]
+                )
                 if not coarser.equals(batch.schema):
                     batch = batch.cast(coarser, safe=False)
                 for found in _batch(batch, kept):
@@ -64,12 +67,12 @@ def left_out(path: Path) -> list[str]:
         DataError: The file cannot be read.
         ConfigError: pyarrow is not installed.
     """
-    with _opened(path) as file:
+    with _open(path) as file:
         why = [(field.name, _why_not(field)) for field in file.schema_arrow]
     return [f"{name!r} ({reason})" for name, reason in why if reason]
 
 
-def _opened(path: Path) -> "ParquetFile":
+def _open(path: Path) -> "ParquetFile":
     try:
         import pyarrow as pa
         from pyarrow.parquet import ParquetFile
@@ -177,14 +180,7 @@ def _alone(row: "pa.RecordBatch") -> dict[str, Any] | str:
     return fields
 
 
-def _in_microseconds(schema: "pa.Schema") -> "pa.Schema":
-    """Return the schema with times in microseconds, the finest that Python has."""
-    import pyarrow as pa
-
-    return pa.schema([field.with_type(_coarser(field.type)) for field in schema])
-
-
-def _coarser(kind: "pa.DataType") -> "pa.DataType":
+def _microseconds(kind: "pa.DataType") -> "pa.DataType":
     import pyarrow as pa
     from pyarrow import types
 
@@ -195,9 +191,9 @@ def _coarser(kind: "pa.DataType") -> "pa.DataType":
     if types.is_duration(kind) and kind.unit == "ns":
         return pa.duration("us")
     if types.is_struct(kind):
-        return pa.struct([field.with_type(_coarser(field.type)) for field in kind])
+        return pa.struct([field.with_type(_microseconds(field.type)) for field in kind])
     if types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_coarser(kind.value_type)))
+        return pa.list_(kind.value_field.with_type(_microseconds(kind.value_type)))
     return kind
 
 

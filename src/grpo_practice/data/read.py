@@ -41,11 +41,11 @@ def read_samples(
     """Read every row of the file as a sample; either all of them, or an error.
 
     Args:
-        source: A file in one of the known formats, text in UTF-8; `Source` says what its name
-            does not.
+        source: A file in one of the known formats, text in UTF-8; `FileSource` says what
+            its name does not.
         mapping: Column per role (`question`, `answer`, `source`, `level`, `cluster`, `meta.KEY`),
             where the names in the file do not say it.
-        shape: What the rows are (see `shapes`); None goes by the columns of the first row.
+        shape: Shape of the rows, one of `SHAPES`; None goes by the columns of the first row.
         dedup: Keep only the first of several rows with the same question, spaces folded.
         skip_bad: Leave bad rows out, and say so, instead of refusing the file. A fault of the
             whole file (its encoding, say) still refuses it.

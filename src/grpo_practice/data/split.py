@@ -45,6 +45,12 @@ def split(
         DataError: A family belongs to two earlier parts, or a part comes out empty.
     """
     families = _families(samples)
+
+    def order(family: Sequence[int]) -> tuple[str, bytes]:
+        # The least text, not the first row: who goes where must not depend on the rows' order.
+        least = min(folded(samples[i].question) for i in family)
+        return stratum(samples[family[0]]), _hash(seed, least)
+
     held = dict.fromkeys(shares, 0)
     part_of: dict[int, str] = {}
     places = {key: part for part, old in (kept or {}).items() for s in old for key in _keys(s)}
@@ -57,7 +63,7 @@ def split(
         held[part] += len(family)
         part_of |= dict.fromkeys(family, part)
     dealt = sum(held.values())
-    for family in sorted(new, key=lambda f: (stratum(samples[f[0]]), _lot(seed, samples, f))):
+    for family in sorted(new, key=order):
         dealt += len(family)
         part = max(shares, key=lambda name: shares[name] * dealt - held[name])
         held[part] += len(family)
@@ -108,10 +114,6 @@ def _place(
             hint="split afresh with --replace, or name other parts",
         )
     return next(iter(found), None)
-
-
-def _lot(seed: int, samples: Sequence[Sample], family: Sequence[int]) -> bytes:
-    return _hash(seed, min(folded(samples[i].question) for i in family))
 
 
 def _hash(seed: int, text: str) -> bytes:

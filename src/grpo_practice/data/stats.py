@@ -60,7 +60,11 @@ class Stats:
 def stats(samples: Sequence[Sample]) -> Stats:
     """Count what there is in a dataset of at least one sample."""
     texts = [s.question for s in samples]
-    answers = [len(_answer_text(s.answer)) for s in samples if s.answer is not None]
+    answers = [
+        len(" ".join(map(str, a)) if isinstance(a, list) else str(a))
+        for a in (s.answer for s in samples)
+        if a is not None
+    ]
     exact, alike = set(texts), set(map(folded, texts))
     return Stats(
         rows=len(samples),
@@ -87,10 +91,6 @@ def _lengths(values: Iterable[int]) -> Lengths:
     last = len(found) - 1
     # The smallest value that so many are not above: a length that is really there.
     return Lengths(found[0], found[last // 2], found[-(-last * 95 // 100)], found[-1])
-
-
-def _answer_text(answer: Answer) -> str:
-    return " ".join(map(str, answer)) if isinstance(answer, list) else str(answer)
 
 
 def _contradicted(samples: Sequence[Sample]) -> int:

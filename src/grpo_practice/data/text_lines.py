@@ -61,14 +61,14 @@ def lines(path: Path) -> Iterator[str]:
     """
     number = size = 0
     try:
-        with _opened(path) as (file, bounded):
+        with _open(path) as (file, bounded):
             for number, raw in enumerate(iter(lambda: file.readline(MAX_LINE + 1), b""), 1):
                 size += len(raw)
                 if len(raw) > MAX_LINE:
                     raise at(path, number, f"the line is longer than {MAX_LINE >> 20} MiB")
                 if bounded and (size > MAX_STREAM or number > MAX_LINES):
                     raise _too_much(path, number)
-                yield _decoded(path, number, raw)
+                yield _decode(path, number, raw)
     except (EOFError, zlib.error, gzip.BadGzipFile) as e:
         what = "the gzip file is cut off" if isinstance(e, EOFError) else "the gzip file is broken"
         raise at(path, number + 1, f"{what} here", hint="pack it, or fetch it, again") from e
@@ -87,7 +87,7 @@ def _too_much(path: Path, number: int) -> DataError:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[_Bytes, bool]]:
+def _open(path: Path) -> Iterator[tuple[_Bytes, bool]]:
     """Yield the bytes to read, and whether there may be any number of them."""
     with _pipe() if path == STDIN else _file(path) as file:
         if not file.peek(len(GZIP)).startswith(GZIP):
@@ -125,7 +125,7 @@ def _file(path: Path) -> "Iterator[io.BufferedReader[Any]]":
         yield file
 
 
-def _decoded(path: Path, number: int, raw: bytes) -> str:
+def _decode(path: Path, number: int, raw: bytes) -> str:
     # Raised, never skipped: skipping would drop just the rows with an accent.
     if number == 1 and raw.startswith(WIDE_MARKS):
         raise at(path, 1, "the file is UTF-16, not UTF-8", hint=_convert(path, "UTF-16"))

@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from typing_extensions import override
+
 from grpo_practice.errors import GrpoPracticeError
+from grpo_practice.reports.base import Report
 
 State = Literal["ok", "warning", "problem"]
 
@@ -36,8 +39,8 @@ def problem(about: str, error: GrpoPracticeError) -> Check:
     return Check(about, "problem", str(error), error.hint, error.exit_code)
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
+@dataclass(frozen=True, slots=True, repr=False)
+class Diagnosis(Report):
     """All checks, in the order in which a run would meet them."""
 
     checks: Sequence[Check]
@@ -59,6 +62,7 @@ class Diagnosis:
         """Exit code of the first problem; 0 without one."""
         return next((c.exit_code for c in self.checks if c.state == "problem"), 0)
 
+    @override
     def document(self) -> dict[str, Any]:
         """Return the JSON document `grpo-practice.doctor/1`."""
         return {

@@ -123,6 +123,9 @@ class Account:
         command, replaced = re.subn(rf"{flag}[= ]\S+", raised, self.command, count=1)
         if not replaced:
             command = f"{self.command} {raised}".strip()
+        if self.command.endswith(")"):  # a call from Python
+            keyword = raised.removeprefix("--").replace("-", "_").replace(" ", "=")
+            command = f"{self.command[:-1]}{keyword})"
         return PausedError(
             f"paused by {flag} {_number(name, cap)}: {_shown(name, spent)} spent so far,"
             f" and one more request may need {_shown(name, more)}",

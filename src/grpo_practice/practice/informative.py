@@ -29,11 +29,11 @@ def _rewards_differ(rollouts: Sequence[Rollout]) -> bool:
 
 
 def _answers_differ(rollouts: Sequence[Rollout]) -> bool:
-    return len({said(r) for r in rollouts}) > 1
+    return len({answer_given(r) for r in rollouts}) > 1
 
 
-def said(rollout: Rollout) -> str:
-    """The answer a rollout gave: what the verify function read, else the last box or line."""
+def answer_given(rollout: Rollout) -> str:
+    """Return the answer a rollout gave: as verify read it, else its last box or line."""
     text = rollout.verdict.extracted if rollout.verdict else None
     if text is None:
         response = rollout.played.response

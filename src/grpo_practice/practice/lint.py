@@ -206,13 +206,13 @@ def _checked(op: Operation, gives_away: Callable[[Operation], Quarantine | None]
 
 
 def _fold(text: str) -> str:
-    """The text in one spelling: compatibility forms, quotes, case and spaces do not count."""
+    """Spell a text in one way: compatibility forms, quotes, case and spaces do not count."""
     plain = unicodedata.normalize("NFKC", text).translate(_QUOTES)
     return " ".join(plain.casefold().split())
 
 
 def _hidden(text: str, i: int) -> bool:
-    """True for a character that shows nothing or changes how others show.
+    """Return True for a character that shows nothing or changes how others show.
 
     Joiners are spelling in Persian, in Indian languages and in emoji: between two characters that
     are not Latin they pass, and so does one variation selector behind such a character.

@@ -7,7 +7,7 @@ proposals of the batch.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from grpo_practice.practice.evidence import Evidence, told
+from grpo_practice.practice.evidence import Evidence, evidence_text
 from grpo_practice.practice.replies import FULL, LIBRARY_SIZE, read_operations
 from grpo_practice.practice.teacher import GroupKey, Teacher
 from grpo_practice.prompts.system import experience_lines
@@ -71,7 +71,7 @@ async def merge(
         "merge",
         experiences=experience_lines(library),
         proposals=_by_experience(library, proposed, evidence),
-        votes={name: _shown(of) for name, of in evidence.items()},
+        votes={name: _evidence_slots(of) for name, of in evidence.items()},
     )
     chat = teacher.open(at, "merge", None)
     limit = len(proposed) + len(library)  # a model may well say NONE of what is to stay
@@ -83,7 +83,7 @@ async def merge(
 
 
 def _may_pass(op: Operation, evidence: Mapping[str, Evidence]) -> bool:
-    """True when a proposal adds, replaces what goes, or says more clearly what stays."""
+    """Return True when a proposal adds, replaces what goes, or says more clearly what stays."""
     if op.target is None or not evidence[op.target].stays:
         return True
     return op.op == "UPDATE" and op.finding in HOLDS
@@ -128,7 +128,7 @@ def _by_experience(
     return [(target, items) for target, items in grouped.items() if items or target in gone]
 
 
-def _shown(evidence: Evidence) -> dict[str, object]:
+def _evidence_slots(evidence: Evidence) -> dict[str, object]:
     return {
         "supporting": count(evidence.supporting, "question"),
         "opposing": count(evidence.opposing, "question"),
@@ -169,7 +169,9 @@ def _voted(
         against = [one.target for one in asked if one.target and not _may_pass(one, evidence)]
         passes = not against or len(against) < len(asked)
         found = evidence[against[0]] if against else NO_EVIDENCE
-    return op if passes else replace(op, refused=f"outvoted: {told(found)}", rule="outvoted")
+    return (
+        op if passes else replace(op, refused=f"outvoted: {evidence_text(found)}", rule="outvoted")
+    )
 
 
 def pruned(
@@ -178,7 +180,7 @@ def pruned(
     """Return the removals of what more speaks against than for, where the merge left it alone."""
     changed = {op.target for op in merged if op.refused is None and op.op != "NONE"}
     return tuple(
-        Operation("DELETE", e.id, why=told(evidence[e.id]))
+        Operation("DELETE", e.id, why=evidence_text(evidence[e.id]))
         for e in library.experiences
         if e.id not in changed and not evidence[e.id].stays
     )

@@ -99,7 +99,7 @@ def group_row(
 
 
 def step_stats(groups: Sequence[Group], rows: Sequence[GroupRow]) -> dict[str, object]:
-    """What lists and summaries say of all that was played in a step."""
+    """Return what lists and summaries say of all that was played in a step."""
     rollouts = [r for group in groups for r in group.rollouts]
     rewards = _rewards(rollouts)
     return {
@@ -135,6 +135,6 @@ def _rewards(rollouts: Sequence[Rollout]) -> list[float]:
 
 
 def _outcome(rollout: Rollout) -> str:
-    """`ok`, `truncated`, …; with the reason for `limit` and `error`: `error.provider`."""
+    """Return `ok`, `truncated`, …; with the reason for `limit` and `error`: `error.provider`."""
     played = rollout.played
     return f"{played.outcome}.{played.reason}" if played.reason else played.outcome

@@ -79,9 +79,9 @@ def supported(
     known = set[Phrase]().union(*map(phrases, own))
     wanted = [phrases(op.text or "") - known for op in merged]
     texts = {text for pages in proposed for said in pages.values() for text in said}
-    found = _found(texts, set[Phrase]().union(*wanted))
+    found = _phrases_by_text(texts, set[Phrase]().union(*wanted))
     return tuple(
-        _checked(op, _behind(op, proposed), sorted(said), found)
+        _checked(op, _pages_behind(op, proposed), sorted(said), found)
         for op, said in zip(merged, wanted, strict=True)
     )
 
@@ -112,7 +112,7 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(text.casefold())
 
 
-def _found(texts: Iterable[str], wanted: Set[Phrase]) -> dict[str, set[Phrase]]:
+def _phrases_by_text(texts: Iterable[str], wanted: Set[Phrase]) -> dict[str, set[Phrase]]:
     """Return text → which of the phrases stand in it."""
     first = {phrase[0] for phrase in wanted}
     found = {}
@@ -124,7 +124,7 @@ def _found(texts: Iterable[str], wanted: Set[Phrase]) -> dict[str, set[Phrase]]:
     return found
 
 
-def _behind(op: Operation, proposed: Sequence[Pages]) -> Pages:
+def _pages_behind(op: Operation, proposed: Sequence[Pages]) -> Pages:
     """Return what the groups behind a merged operation read; all of them where it does not say."""
     places = [i for i in op.from_ops if i < len(proposed)] or range(len(proposed))
     found = defaultdict[str, set[str]](set)
@@ -140,11 +140,11 @@ def _checked(
     if op.refused is not None or op.op not in ("ADD", "UPDATE") or not pages:
         return op
     op = replace(op, domains=tuple(pages))
-    why = _why_not(pages, said, found)
+    why = _quarantine(pages, said, found)
     return op.set_aside(why) if why else op
 
 
-def _why_not(
+def _quarantine(
     pages: Pages, said: Sequence[Phrase], found: Mapping[str, Set[Phrase]]
 ) -> Quarantine | None:
     if len(pages) == 1:

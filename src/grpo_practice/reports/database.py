@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import override
+
 from grpo_practice.errors import StoreError
+from grpo_practice.reports.base import Report
 from grpo_practice.store.check import Finding
 
 
@@ -18,8 +21,8 @@ class DatabaseCopy:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseCheck:
+@dataclass(frozen=True, slots=True, repr=False)
+class DatabaseCheck(Report):
     """What was looked at in a database, and what is wrong with it."""
 
     path: Path
@@ -35,6 +38,7 @@ class DatabaseCheck:
         """Exit code of `db check`."""
         return StoreError.exit_code if self.problems else 0
 
+    @override
     def document(self) -> dict[str, Any]:
         """Return what `db check --json` prints."""
         return {

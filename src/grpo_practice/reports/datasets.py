@@ -4,7 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from typing_extensions import override
+
 from grpo_practice.data.stats import Stats
+from grpo_practice.reports.base import Report
 from grpo_practice.store.records import DatasetRow
 from grpo_practice.types import Sample
 
@@ -21,20 +24,27 @@ def dataset_document(row: DatasetRow) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetList:
+@dataclass(frozen=True, slots=True, repr=False)
+class DatasetList(Report):
     """Newest revision of every dataset, by name."""
 
     datasets: Sequence[DatasetRow]
 
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return name, size and revision of each dataset."""
+        rows = [(d.name, f"{d.n} rows", f"revision {d.revision}") for d in self.datasets]
+        return [("datasets",), *rows]
+
+    @override
     def document(self) -> dict[str, Any]:
         """Return what `data list --json` prints."""
         documents = [dataset_document(row) for row in self.datasets]
         return {"schema": "grpo-practice.datasets/1", "datasets": documents, "exit": 0}
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class DatasetReport(Report):
     """One dataset and its first rows."""
 
     dataset: DatasetRow
@@ -42,6 +52,13 @@ class DatasetReport:
     verify: str
     """Verify function that can use every answer of the dataset."""
 
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return the first rows: question and answer."""
+        title = (f"{self.dataset.name}: {self.dataset.n} rows",)
+        return [title, *((s.question, str(s.answer)) for s in self.rows)]
+
+    @override
     def document(self) -> dict[str, Any]:
         """Return what `data show --json` prints."""
         rows = [
@@ -63,8 +80,8 @@ class DatasetReport:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class StoredDataset:
+@dataclass(frozen=True, slots=True, repr=False)
+class StoredDataset(Report):
     """Rows now stored under a name, and what was found in them."""
 
     schema: Literal["grpo-practice.upload/1", "grpo-practice.download/1"]
@@ -83,6 +100,14 @@ class StoredDataset:
     next_verify: str
     """Verify function that can use every answer."""
 
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return how many rows the name holds, and what was found in them."""
+        title = (f"{self.dataset.name} holds {self.dataset.n} rows",)
+        unusable = ("unusable", f"{len(self.unusable)} answers, by verify {self.verify}")
+        return [title, *(("note", text) for text in self.notes), unusable]
+
+    @override
     def document(self) -> dict[str, Any]:
         """Return what `data upload --json` and `data download --json` print."""
         unusable = [{"row": n, "reason": reason} for n, reason in self.unusable.items()]
@@ -109,8 +134,8 @@ class SplitPart:
     """Source or level → rows; empty where the split goes by neither."""
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetSplit:
+@dataclass(frozen=True, slots=True, repr=False)
+class DatasetSplit(Report):
     """Datasets without a question in common that a dataset was divided into."""
 
     dataset: DatasetRow
@@ -120,6 +145,7 @@ class DatasetSplit:
     verify: str
     """Verify function that can use every answer of the last part."""
 
+    @override
     def document(self) -> dict[str, Any]:
         """Return what `data split --json` prints."""
         return {
@@ -135,8 +161,8 @@ class DatasetSplit:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetSample:
+@dataclass(frozen=True, slots=True, repr=False)
+class DatasetSample(Report):
     """Some rows of a dataset, stored as a dataset."""
 
     dataset: DatasetRow
@@ -146,6 +172,7 @@ class DatasetSample:
     verify: str
     """Verify function that can use every answer of the sample."""
 
+    @override
     def document(self) -> dict[str, Any]:
         """Return what `data sample --json` prints."""
         return {
@@ -158,8 +185,8 @@ class DatasetSample:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetStats:
+@dataclass(frozen=True, slots=True, repr=False)
+class DatasetStats(Report):
     """Lengths, kinds of answers and repeated questions of a dataset."""
 
     dataset: DatasetRow
@@ -171,6 +198,7 @@ class DatasetStats:
     splits: bool
     """Whether `data split`, with its default parts, leaves no part empty."""
 
+    @override
     def document(self) -> dict[str, Any]:
         """Return what `data stats --json` prints."""
         return {

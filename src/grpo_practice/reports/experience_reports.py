@@ -29,14 +29,14 @@ class EvidenceSummary:
     support: float
     """Weight of all that speaks for it, less all that speaks against it, in votes."""
 
-    @property
-    def sentence(self) -> str:
-        """The evidence in words."""
-        votes = f"{count(self.supporting, 'question')} for it, {self.opposing} against it"
-        if self.reward_change is None:
-            return votes
-        asked = count(self.reward_questions, "question")
-        return f"{votes}; mean reward {self.reward_change:+.2f} with it, over {asked}"
+    sentence: str
+    """The evidence in words."""
+
+    def document(self) -> dict[str, Any]:
+        """Return the numbers, as part of a document."""
+        numbers = asdict(self)
+        del numbers["sentence"]
+        return numbers
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -62,7 +62,7 @@ class LibraryReport(Report):
             "step": self.step,
             "library": f"L{self.library.id}" if self.library.id else None,
             "experiences": [
-                {"id": e.id, "text": e.text, "evidence": asdict(self.evidence[e.id])}
+                {"id": e.id, "text": e.text, "evidence": self.evidence[e.id].document()}
                 for e in self.library.experiences
             ],
             **({"quarantined": [asdict(q) for q in outside]} if outside is not None else {}),
@@ -94,7 +94,7 @@ class ExperienceReport(Report):
             "schema": "grpo-practice.experience/1",
             **asdict(self.history),
             "text": self.history.text,
-            "evidence": asdict(self.evidence) if self.evidence else None,
+            "evidence": self.evidence.document() if self.evidence else None,
             "exit": 0,
         }
 

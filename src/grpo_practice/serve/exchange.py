@@ -84,23 +84,21 @@ def replies(exchange: Exchange, endpoint: Endpoint) -> list[Reply]:
 
 def _answers(sent: Sent, raw: bytes) -> Iterator[Response]:
     """Yield the answer once for each choice in it, with that choice alone."""
-    status, where = sent.response.status, sent.where
-    headers = {name.lower(): value for name, value in sent.response.headers.items()}
-    if sent.response.is_stream and status < 300:
+    if sent.response.is_stream and sent.response.status < 300:
         asked = sent.body.get("n")
         for n in range(asked if isinstance(asked, int) and 1 <= asked <= 128 else 1):
             body = streamed_body(raw, choice=n)
             if body is None:
-                raise EndpointError(f"{where}: the stream broke off", maybe_paid=True)
+                raise EndpointError(f"{sent.where}: the stream broke off", maybe_paid=True)
             if n and not body.get("choices"):
                 break  # fewer than were asked for
-            yield Response(status, headers, "", body, where)
+            yield sent.read("", body)
         return
     text, body = read_json(raw)
     choices = body.get("choices") if isinstance(body, dict) else None
     for choice in choices if isinstance(choices, list) and choices else [None]:
         one = body if choice is None else {**body, "choices": [choice]}
-        yield Response(status, headers, text, one, where)
+        yield sent.read(text, one)
 
 
 def _recorded_error(decision: RetryDecision, answer: Response) -> EndpointError:

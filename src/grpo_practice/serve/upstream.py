@@ -38,6 +38,11 @@ class Sent:
         """URL as it is shown."""
         return shown_url(self.url)
 
+    def read(self, text: str, body: Any) -> Response:
+        """Return the answer once its body was read."""
+        headers = {name.lower(): value for name, value in self.response.headers.items()}
+        return Response(self.response.status, headers, text, body, self.where)
+
     async def chunks(self) -> AsyncGenerator[bytes]:
         """Yield the body as it comes.
 
@@ -127,10 +132,7 @@ class Upstream:
 
     def _adapt(self, sent: Sent, theirs: Mapping[str, Any], raw: bytes) -> bool:
         """Change a setting of ours that the answer complains about; return False for any other."""
-        text, body = read_json(raw)
-        headers = {name.lower(): value for name, value in sent.response.headers.items()}
-        answer = Response(sent.response.status, headers, text, body, sent.where)
-        match decide(answer, sent.body, self._endpoint.key_name):
+        match decide(sent.read(*read_json(raw)), sent.body, self._endpoint.key_name):
             case Adapt(name, to) if theirs.get(name) is None and sent.body.get(name) is not None:
                 value = self._settings.pop(name, None)
                 if to is not None and value is not None:

@@ -253,7 +253,7 @@ def topics_of(task: Task) -> Mapping[str, Topic]:
 
 
 def _pattern(wording: str) -> re.Pattern[str]:
-    """The wording as a pattern: numbers are captured, other slots are any word."""
+    """Return the wording as a pattern: numbers are captured, other slots are any word."""
     seen = set[str]()
 
     def slot(match: re.Match[str]) -> str:
@@ -292,12 +292,12 @@ def _work_out(topic: Topic, text: str, numbers: Numbers) -> Question | None:
 
 
 def find(text: str) -> Question | None:
-    """The first question of this world that stands in the text; None when there is none."""
-    return _find(text) if len(text) > LONG else _found(text)
+    """Find the first question of this world that stands in the text; None when there is none."""
+    return _find(text) if len(text) > LONG else _question_in(text)
 
 
 @lru_cache(maxsize=4_096)
-def _found(text: str) -> Question | None:
+def _question_in(text: str) -> Question | None:
     return _find(text)
 
 
@@ -311,7 +311,7 @@ def _find(text: str) -> Question | None:
 
 
 def solve(question_text: str) -> int | str | None:
-    """The answer to a question of this world; None for any other text."""
+    """Return the answer to a question of this world; None for any other text."""
     question = find(question_text)
     return question.answer if question else None
 

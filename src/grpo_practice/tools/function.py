@@ -23,7 +23,10 @@ def tool_of(function: Callable[..., Awaitable[str | Output]], **more: Any) -> To
     doc = parse(inspect.getdoc(function) or "")
     said = {p.arg_name: p.description or "" for p in doc.params}
     fields: dict[str, Any] = {
-        name: (hints[name], Field(_default(p), description=said.get(name) or None))
+        name: (
+            hints[name],
+            Field(... if p.default is p.empty else p.default, description=said.get(name) or None),
+        )
         for name, p in inspect.signature(function).parameters.items()
         if name != scope
     }
@@ -38,10 +41,6 @@ def tool_of(function: Callable[..., Awaitable[str | Output]], **more: Any) -> To
 
     about = "\n\n".join(t for t in (doc.short_description, doc.long_description) if t)
     return Tool(function.__name__, about, schema_of(model), run, **more)
-
-
-def _default(parameter: inspect.Parameter) -> Any:
-    return ... if parameter.default is inspect.Parameter.empty else parameter.default
 
 
 def schema_of(model: type[BaseModel]) -> dict[str, Any]:

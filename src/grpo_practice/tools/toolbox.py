@@ -6,7 +6,7 @@ A tool's error is a result as any other: it may have been paid for, and the mode
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
@@ -117,7 +117,8 @@ class RolloutTools:
                 )
                 self._remember(tool, given, result.text)
             else:
-                result = await self._live(tool, given, limit_s)
+                async with tool.slots or nullcontext():
+                    result = await self._run(tool, given, limit_s)
         # No await between the event and the entry's queue: a cancellation there would make the
         # counts of events and entries differ.
         self._box.emit(ToolFinished(address, tool.name, result.seconds, result.replayed))
@@ -136,17 +137,7 @@ class RolloutTools:
             await self._box.ledger.put(entry)
         return result
 
-    async def _live(
-        self, tool: Tool, given: Mapping[str, Any], limit_s: float | None
-    ) -> ToolResult:
-        if tool.slots is None:
-            return await self._done(tool, given, limit_s)
-        async with tool.slots:
-            return await self._done(tool, given, limit_s)
-
-    async def _done(
-        self, tool: Tool, given: Mapping[str, Any], limit_s: float | None
-    ) -> ToolResult:
+    async def _run(self, tool: Tool, given: Mapping[str, Any], limit_s: float | None) -> ToolResult:
         if limit_s is not None and limit_s <= 0:
             raise TimeoutError("no time left for a tool")
         async with self._ready(tool) as call:
@@ -156,9 +147,10 @@ class RolloutTools:
                 async with deadline:
                     output: Output = await call(given)
             except Exception as e:
-                if deadline.expired() or _stops(e):
+                about_this_call = isinstance(e, ToolError) or not isinstance(e, GrpoPracticeError)
+                if deadline.expired() or not about_this_call:
                     raise
-                output, failed = Output(_said(e)), True
+                output, failed = Output(_error_text(e)), True
             took_s = max(0.0, monotonic() - start - output.waited_s)
             return ToolResult(capped(output.text), took_s, output.cost_micro, failed=failed)
 
@@ -178,7 +170,7 @@ class RolloutTools:
                 try:
                     now = capped((await call(name, given)).text)
                 except ToolError as e:
-                    now = capped(_said(e))
+                    now = capped(_error_text(e))
                 if now != was:
                     raise AgentError(
                         f"the tool {name} answers its stored call otherwise than it did, so the"
@@ -215,12 +207,7 @@ def _refuse(name: str) -> float:
     raise ValueError(f"not valid JSON: {name} is not a number")
 
 
-def _stops(error: Exception) -> bool:
-    """Return True for what concerns more than this one call."""
-    return isinstance(error, GrpoPracticeError) and not isinstance(error, ToolError)
-
-
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     kind = "" if isinstance(error, ToolError) else f"{type(error).__name__}: "
     return f"Error: {kind}{error}"
 

@@ -146,11 +146,11 @@ def _stated(tail: str) -> str | None:
     lines = [line.strip() for line in tail.splitlines() if line.strip()]
     for line in reversed(lines):
         if match := _STATED.match(line):
-            return _undressed(line[match.end() :]) or None
-    return _undressed(lines[0]) if len(lines) == 1 and len(lines[0]) <= 200 else None
+            return _without_emphasis(line[match.end() :]) or None
+    return _without_emphasis(lines[0]) if len(lines) == 1 and len(lines[0]) <= 200 else None
 
 
-def _undressed(text: str) -> str:
+def _without_emphasis(text: str) -> str:
     """Strip Markdown emphasis and the full stop that ends a sentence."""
     return text.strip(" \t*_`").rstrip(".").strip(" \t*_`")
 

@@ -203,8 +203,10 @@ async def judged(rubric: Rubric, sample: Sample, response: str, chat: Chat) -> V
     messages, asked, r = rubric.prompt.render(**slots), 0, 0
     while asked < ASKS:
         reply = await ask(chat, messages, r=r, limit_s=rubric.limit_s)
-        if (right := read_grade(text_of(reply))) is not None:
-            return Verdict(float(right), _reasons(text_of(reply)))
+        text = text_of(reply)
+        if (right := read_grade(text)) is not None:
+            lines = [line for line in clean(text).splitlines() if not _GRADE.search(_visible(line))]
+            return Verdict(float(right), "\n".join(lines).strip()[-_CRITIQUE:] or None)
         # What an earlier command got stays unusable; this one asks as often again.
         asked, r = asked + (not reply.replayed), r + 1
     end = text_of(reply)[-100:]
@@ -227,9 +229,3 @@ def empty_answer(text: str) -> bool:
 def _visible(text: str) -> str:
     """Drop characters of no width and Markdown emphasis, which hide a grade."""
     return "".join(c for c in text if unicodedata.category(c) != "Cf" and c not in "*`_")
-
-
-def _reasons(text: str) -> str | None:
-    """Return what the judge wrote before its grade."""
-    lines = [line for line in clean(text).splitlines() if not _GRADE.search(_visible(line))]
-    return "\n".join(lines).strip()[-_CRITIQUE:] or None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from grpo_practice.types import Verdict
 from grpo_practice.verify import exact_numbers
-from grpo_practice.verify.answers import Said, read_answer
+from grpo_practice.verify.answers import read_answer
 from grpo_practice.verify.cost_guard import too_costly
 from grpo_practice.verify.notation import LONGEST, notation
 
@@ -58,7 +58,8 @@ def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> V
         return differs(golds, said)
     if cost := too_costly(said):
         return wrong(golds, f"the answer is {cost}", said)
-    return Question(open_, said, _affordable(answer))
+    affordable = [box for box in answer.boxes if too_costly(notation(box)) is None]
+    return Question(open_, said, affordable)
 
 
 def _same_text(gold: str, said: str, *, fast_path: bool) -> bool:
@@ -77,11 +78,6 @@ def _same_number(gold: str, said: str) -> bool | None:
 def _is_words(gold: str) -> bool:
     """Return True for a gold that is language, not a product of variables."""
     return bool(_WORDS.fullmatch(gold)) and (len(gold) > 3 or (len(gold) > 1 and gold[0].isupper()))
-
-
-def _affordable(answer: Said) -> list[str]:
-    """Return the last boxes that can stand for one value each."""
-    return [box for box in answer.boxes if too_costly(notation(box)) is None]
 
 
 def wrong(golds: Sequence[str], reason: str, said: str | None = None) -> Verdict:

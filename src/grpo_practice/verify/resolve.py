@@ -50,7 +50,7 @@ class VerifyFunction:
     @property
     def is_judge(self) -> bool:
         """True when it may ask a model: scoring costs money."""
-        return self.kind == "judge" or self.asks_judge
+        return self.runs == "judge" or self.asks_judge
 
     @property
     def built_in(self) -> BuiltIn | None:

@@ -23,12 +23,12 @@ class _Turn:
         self.lock, self.tried = asyncio.Lock(), False
 
 
-class Known:
+class ResultCache:
     """The findings of the last comparisons, and which are being made."""
 
     def __init__(self) -> None:
-        self._found: dict[_Key, bool] = {}
-        self._asked: WeakValueDictionary[_Key, _Turn] = WeakValueDictionary()
+        self._findings: dict[_Key, bool] = {}
+        self._turns: WeakValueDictionary[_Key, _Turn] = WeakValueDictionary()
 
     async def get(self, question: Question, compare: Callable[[], Awaitable[_Finding]]) -> _Finding:
         """Return what `compare` finds, or found before, for that question.
@@ -38,10 +38,10 @@ class Known:
         the others then compare it for themselves, at once.
         """
         key = (tuple(question.golds), question.said, tuple(question.boxes))
-        turn = self._asked.setdefault(key, _Turn())
+        turn = self._turns.setdefault(key, _Turn())
         async with turn.lock:
-            if key in self._found:
-                return self._found[key]
+            if key in self._findings:
+                return self._findings[key]
             if not turn.tried:
                 turn.tried = True
                 try:
@@ -50,11 +50,8 @@ class Known:
                     turn.tried = False
                     raise
                 if isinstance(finding, bool):
-                    self._keep(key, finding)
+                    if len(self._findings) >= KEPT:
+                        del self._findings[next(iter(self._findings))]
+                    self._findings[key] = finding
                 return finding
         return await compare()
-
-    def _keep(self, key: _Key, finding: bool) -> None:
-        if len(self._found) >= KEPT:
-            del self._found[next(iter(self._found))]
-        self._found[key] = finding

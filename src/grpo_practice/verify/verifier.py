@@ -15,7 +15,7 @@ from grpo_practice.verify import math, user_function, worker
 from grpo_practice.verify.answers import gold_texts
 from grpo_practice.verify.judge import JudgeClient, judged
 from grpo_practice.verify.resolve import TIMEOUT_S, VerifyFunction
-from grpo_practice.verify.result_cache import Known
+from grpo_practice.verify.result_cache import ResultCache
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class Verifier:
             timeout_s=function.timeout_s or TIMEOUT_S,
             preload=[worker.__name__] if file else [worker.__name__, _WARMUP],
         )
-        self._known = Known()
+        self._results = ResultCache()
 
     async def __aenter__(self) -> Self:
         return self
@@ -88,7 +88,7 @@ class Verifier:
         if isinstance(found, Verdict):
             return found
         try:
-            equal = await self._known.get(found, partial(self._run, worker.ask_math, found))
+            equal = await self._results.get(found, partial(self._run, worker.ask_math, found))
         except TimedOutError:
             equal = f"comparing it took longer than {self.function.timeout_s:g} s"
         except WorkerDiedError as e:

@@ -271,7 +271,7 @@ def test_the_command(server: Hub, cache: Path, tmp_path: Path) -> None:
             env=env,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
         )
 
     ran = gp("download", "AIME24")

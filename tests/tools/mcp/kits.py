@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -40,9 +40,8 @@ def alive(pid: int) -> bool:
     return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-async def gone(pid: int, within_s: float = 5.0) -> bool:
-    for _ in range(int(within_s / 0.05)):
-        if not alive(pid):
-            return True
-        await asyncio.sleep(0.05)
-    return False
+async def until(holds: Callable[[], object]) -> None:
+    """Wait for what no event tells of; a test that waits in vain has failed after a minute."""
+    async with asyncio.timeout(60):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)

@@ -13,7 +13,7 @@ from grpo_practice.errors import ConfigError
 from grpo_practice.redact import redactor
 from grpo_practice.tools import ToolError
 from grpo_practice.tools.toolbox import capped
-from tests.tools.mcp.kits import HERE, alive, ask, gone, kit, opened
+from tests.tools.mcp.kits import HERE, alive, ask, kit, opened, until
 
 
 async def test_a_server_of_the_mcp_package_gives_its_tools(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +107,7 @@ asyncio.run(main())
 def test_nothing_a_server_writes_reaches_the_terminal() -> None:
     with running("""kit("noisy")) as tools:
         print(len(await ask(tools["say"])))""") as run:
-        assert run.communicate(timeout=30) == ("1\n", "")
+        assert run.communicate(timeout=60) == ("1\n", "")
 
 
 async def test_a_server_that_does_not_end_by_itself_is_ended() -> None:
@@ -117,17 +117,18 @@ async def test_a_server_that_does_not_end_by_itself_is_ended() -> None:
     assert not alive(pid)
 
 
-async def test_a_cancelled_run_leaves_no_server() -> None:
+async def test_a_cancelled_run_leaves_no_server(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
     pids: asyncio.Queue[int] = asyncio.Queue()
 
     async def run() -> None:
-        async with opened(kit("deaf")) as tools:
+        async with opened(kit("deaf", str(notes))) as tools:
             pids.put_nowait(int(await ask(tools["pid"])))
             await ask(tools["sleep"], s=30)
 
     task = asyncio.create_task(run())
     pid = await pids.get()
-    await asyncio.sleep(0.1)
+    await until(lambda: "sleep" in notes.read_text())
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -144,5 +145,5 @@ async def test_a_killed_program_leaves_no_server(number: int) -> None:
         pid = int(await asyncio.to_thread(run.stdout.readline))
         assert alive(pid)
         os.kill(run.pid, number)
-        assert await asyncio.to_thread(run.wait, 20)
-    assert await gone(pid)
+        assert await asyncio.to_thread(run.wait, 60)
+    await until(lambda: not alive(pid))

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -63,6 +63,8 @@ class Living:
     number: int
     parent: int
     command: str
+    cpu_ticks: int
+    """What it has computed, in hundredths of a second."""
 
 
 def processes() -> list[Living]:
@@ -73,7 +75,7 @@ def processes() -> list[Living]:
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
             command = (folder / "cmdline").read_bytes().decode(errors="replace")
             if fields[0] != "Z":
-                found.append(Living(int(folder.name), int(fields[1]), command))
+                found.append(Living(int(folder.name), int(fields[1]), command, int(fields[11])))
     return found
 
 
@@ -87,12 +89,8 @@ def living(word: str) -> list[Living]:
     return [p for p in processes() if word in p.command]
 
 
-async def gone(word: str, seconds: float = 2.0) -> list[Living]:
-    """What is still living of them after so many seconds at most; the kernel takes some time."""
-    left = living(word)
-    for _ in range(int(seconds / 0.05)):
-        if not left:
-            break
-        await asyncio.sleep(0.05)
-        left = living(word)
-    return left
+async def until(holds: Callable[[], object]) -> None:
+    """Wait for what no event tells of; a test that waits in vain has failed after a minute."""
+    async with asyncio.timeout(60):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)

@@ -17,7 +17,7 @@ from grpo_practice.tools.python import cpython
 from grpo_practice.tools.python.bwrap import Sandbox, open_bwrap
 from grpo_practice.tools.python.cpython import execute
 from grpo_practice.tools.python.interpreter import Interpreter, find
-from grpo_practice.tools.python.probe import tried
+from grpo_practice.tools.python.probe import try_backend
 from tests.tools.python.running import bwrap_works, opened, refusal, said
 
 needs_bwrap = pytest.mark.skipif(not bwrap_works(), reason="bwrap does not work here")
@@ -91,10 +91,10 @@ async def test_a_sandbox_that_reaches_the_network_is_not_used(leak: tuple[str, s
         return await execute(replace(start, command=command), code, limit_s=limit_s, memory_mb=512)
 
     if leak[0] != "--unshare-net":
-        assert await tried("bwrap", run, closed=True)
+        assert await try_backend("bwrap", run, closed=True)
         return
     with pytest.raises(ConfigError, match=r"code in it reaches the network \(127\.0\.0\.1\)"):
-        await tried("bwrap", run, closed=True)
+        await try_backend("bwrap", run, closed=True)
 
 
 async def test_without_bwrap_the_error_names_the_package_and_the_others(

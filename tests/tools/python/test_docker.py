@@ -82,7 +82,7 @@ async def test_a_container_is_killed_by_name_when_it_does_not_end(
         assert (name, closed) == ("docker", True)
         return "3.99.0", "Python 3.99"
 
-    monkeypatch.setattr("grpo_practice.tools.python.docker.tried", trusted)
+    monkeypatch.setattr("grpo_practice.tools.python.docker.try_backend", trusted)
     monkeypatch.setattr("grpo_practice.tools.python.cpython.GRACE_S", 0.2)
     async with opened("docker", image="some/image") as tool:
         assert tool.runs_in == "docker 99.1, some/image, python 3.99.0"

@@ -1,6 +1,5 @@
 """When this program is killed outright, what it had started ends too."""
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.python.running import bwrap_works, children, gone, living, processes
+from tests.tools.python.running import bwrap_works, children, living, processes, until
 
 PARENT = """
 import asyncio, sys
@@ -20,7 +19,8 @@ from grpo_practice.tools.python import open_python
 from tests.tools.fakes import SCOPE
 
 async def main():
-    async with open_python(PythonConfig(backend=sys.argv[1], timeout_s=2), Path()) as (tool,):
+    config = PythonConfig(backend=sys.argv[1], timeout_s=float(sys.argv[3]))
+    async with open_python(config, Path()) as (tool,):
         print("open", flush=True)
         await tool.run({"code": sys.argv[2]}, SCOPE)
 
@@ -43,9 +43,11 @@ def held(folder: Path) -> list[Path]:
 
 
 @contextmanager
-def running(backend: str, code: str, temp: Path) -> "Iterator[subprocess.Popen[bytes]]":
+def running(
+    backend: str, code: str, temp: Path, limit_s: int = 60
+) -> "Iterator[subprocess.Popen[bytes]]":
     root = Path(__file__).parents[3]
-    command = [sys.executable, "-c", PARENT, backend, code]
+    command = [sys.executable, "-c", PARENT, backend, code, str(limit_s)]
     env = os.environ | {"TMPDIR": str(temp)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root, env=env) as parent:
         assert parent.stdout is not None
@@ -65,31 +67,17 @@ async def test_what_code_has_detached_is_killed_with_the_program(
         pytest.skip("bwrap does not work on this machine")
     word = f"killed-{backend}-"
     with running(backend, DETACHED % word, tmp_path) as parent:
-        for _ in range(100):
-            if living(f"{word}word"):
-                break
-            await asyncio.sleep(0.05)
-        assert living(f"{word}word")
+        await until(lambda: living(f"{word}word"))
         assert len(held(tmp_path)) == (backend == "subprocess")
         parent.kill()
-        assert not await gone(f"{word}word")
-    for _ in range(100):
-        if not held(tmp_path):
-            break
-        await asyncio.sleep(0.05)
-    assert not held(tmp_path)
+        await until(lambda: not living(f"{word}word"))
+    await until(lambda: not held(tmp_path))
 
 
 @pytest.mark.slow
 async def test_a_worker_of_monty_ends_with_the_time_it_has(tmp_path: Path) -> None:
-    with running("monty", "while True: pass", tmp_path) as parent:
-        await asyncio.sleep(0.5)
+    with running("monty", "while True: pass", tmp_path, limit_s=2) as parent:
+        await until(lambda: children(parent.pid))
         workers = {p.number for p in children(parent.pid)}
-        assert workers
         parent.kill()
-        for _ in range(100):
-            left = workers & {p.number for p in processes()}
-            if not left:
-                break
-            await asyncio.sleep(0.05)
-        assert not left
+        await until(lambda: not workers & {p.number for p in processes()})

@@ -9,7 +9,7 @@ import pytest
 
 from grpo_practice.tools import ToolError
 from grpo_practice.tools.python.monty import MODULES, showing
-from tests.tools.python.running import children, opened, refusal, said
+from tests.tools.python.running import Living, children, opened, refusal, said, until
 
 
 async def test_the_modules_of_the_description_are_there_and_the_rest_is_not() -> None:
@@ -38,11 +38,15 @@ async def test_a_value_of_any_size_stays_in_the_worker() -> None:
     assert "bytes left out" in text
 
 
+def workers() -> list[Living]:
+    return [process for process in children(os.getpid()) if "monty" in process.command]
+
+
 async def test_a_worker_that_crashes_costs_one_call() -> None:
     async with opened("monty", at_once=1) as tool:
         call = asyncio.create_task(said(tool, "while True: pass"))
-        await asyncio.sleep(0.3)
-        (worker,) = [pid for pid in children(os.getpid()) if "monty" in pid.command]
+        await until(lambda: any(worker.cpu_ticks > 30 for worker in workers()))
+        (worker,) = workers()
         os.kill(worker.number, signal.SIGKILL)
         with pytest.raises(ToolError, match="the interpreter crashed"):
             await call

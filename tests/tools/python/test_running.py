@@ -17,7 +17,7 @@ from grpo_practice.tools.python import cpython as cpython_module
 from grpo_practice.tools.python import unfenced
 from grpo_practice.tools.python.captured_output import HEAD, MOST, TAIL, Written, joined
 from grpo_practice.tools.toolbox import OUTPUT_BYTES, capped
-from tests.tools.python.running import ALL, CPYTHON, gone, opened, said
+from tests.tools.python.running import ALL, CPYTHON, living, opened, said, until
 
 
 @pytest.fixture(params=ALL)
@@ -83,10 +83,8 @@ async def test_the_time_is_the_model_s_but_never_more_than_the_config_s() -> Non
     async with opened("monty", timeout_s=1) as tool:
         for asked in ({"timeout": 0.3}, {"timeout": 600}, {}):
             limit = f"{min(asked.get('timeout', 1), 1):g}"
-            start = asyncio.get_running_loop().time()
             text = await said(tool, "print('on')\nwhile True: pass", **asked)
             assert text == f"on\n[stopped after {limit} s, the time it had]"
-            assert asyncio.get_running_loop().time() - start < 3
         with pytest.raises(ToolError, match="timeout should be more than 0"):
             await said(tool, "1", timeout=0)
         with pytest.raises(ToolError, match="timeout should be more than 0"):
@@ -164,13 +162,15 @@ async def test_nothing_of_our_environment_is_seen(
 
 DETACHED = """
 import os, sys, time
+reader, writer = os.pipe()
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
-        os.closerange(0, 3) if {quiet} else None
+        os.closerange(0, 3) if {quiet} else None  # the pipe closes as this becomes another program
         os.execv(sys.executable, ["python", "-c", "import time; time.sleep(60)", "{word}"])
     os._exit(0)
-time.sleep(0.3)
+os.close(writer)
+os.read(reader, 1)
 {then}
 """
 
@@ -185,15 +185,15 @@ async def test_what_detaches_itself_does_not_outlive_the_call(
     word = f"outlives-{cpython.version}-{len(end)}"
     code = DETACHED.format(word=word, then=then, quiet=True)
     assert await said(cpython, code, timeout=limit_s) == end
-    assert not await gone(word)
+    await until(lambda: not living(word))
 
 
 async def test_code_that_kills_who_watches_it_leaves_nothing(cpython: Tool) -> None:
     word = f"killer-{cpython.version}"
     then = "os.kill(os.getppid(), 9)\ntime.sleep(60)"
     code = DETACHED.format(word=word, then=then, quiet=False)
-    assert await said(cpython, code, timeout=1.5)
-    assert not await gone(word)
+    assert await said(cpython, code, timeout=5)
+    await until(lambda: not living(word))
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -211,12 +211,7 @@ async def test_a_call_that_is_cancelled_leaves_nothing(
     word = f"cancelled-{cpython.version}-{times}"
     code = DETACHED.format(word=word, then="time.sleep(60)", quiet=True)
     call = asyncio.create_task(said(cpython, code))
-    for _ in range(100):
-        await asyncio.sleep(0.05)
-        if await gone(word, 0):
-            break
-    else:
-        pytest.fail("it never ran")
+    await until(lambda: living(word))
     for _ in range(times):
         call.cancel()
         await asyncio.sleep(0)
@@ -224,7 +219,7 @@ async def test_a_call_that_is_cancelled_leaves_nothing(
     with pytest.raises(asyncio.CancelledError):
         await call
     assert [process.returncode is None for process in started] == [False], "its end was noticed"
-    assert not await gone(word)
+    await until(lambda: not living(word))
 
 
 def test_only_a_fence_around_all_of_it_is_taken_off() -> None:

@@ -11,7 +11,8 @@ from grpo_practice.tools.python.seccomp import MACHINES, program
 from tests.tools.python.running import bwrap_works, opened, said
 
 needs_filter = pytest.mark.skipif(
-    not bwrap_works() or not seccomp.here(), reason="no bwrap that works, or no filter for it"
+    not bwrap_works() or not seccomp.machine_filter(),
+    reason="no bwrap that works, or no filter for it",
 )
 ALLOWED = 0
 NAMES = [
@@ -83,7 +84,7 @@ def test_numbers_of_another_kind_of_program_are_refused() -> None:
 
 def test_a_machine_that_is_not_known_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
-    assert seccomp.here() == b""
+    assert seccomp.machine_filter() == b""
 
 
 @needs_filter

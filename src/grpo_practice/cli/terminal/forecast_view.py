@@ -22,8 +22,8 @@ def show_forecast(forecast: "Forecast") -> None:
     if not forecast.lines:
         say(f"{forecast.run}: nothing is left to do")
         return
-    said = " (simulated)" if forecast.simulated else ""
-    say(f"{forecast.run}{said}: what is left to do", style="bold")
+    mark = " (simulated)" if forecast.simulated else ""
+    say(f"{forecast.run}{mark}: what is left to do", style="bold")
     headers = ["stage", "calls", "tokens in", "tokens out", "cost", "rests on"]
     table(headers, map(_row, forecast.lines), right=headers[1:5])
     usd = forecast.usd
@@ -39,7 +39,7 @@ def show_forecast(forecast: "Forecast") -> None:
             ("requests of a rollout", _turns(forecast)),
             ("groups that teach", _share(forecast)),
             ("still to be learnt", _learnable(forecast)),
-            *((flag, _reached(cap, said)) for flag, cap, said in forecast.caps),
+            *((flag, _reached(cap, reached)) for flag, cap, reached in forecast.caps),
         ]
     )
     note("retries and questions asked again for want of a readable reply are not counted")
@@ -66,11 +66,11 @@ def _first(forecast: "Forecast") -> str:
 
 
 def _cap_hint(forecast: "Forecast") -> str:
-    reached = [(flag, said) for flag, _, said in forecast.caps if said != "no"]
-    if not reached:
+    caps = [(flag, reached) for flag, _, reached in forecast.caps if reached != "no"]
+    if not caps:
         return ""
-    flags = " and ".join(flag for flag, _ in reached)
-    surely = "will" if any(said == "yes" for _, said in reached) else "may"
+    flags = " and ".join(flag for flag, _ in caps)
+    surely = "will" if any(reached == "yes" for _, reached in caps) else "may"
     return f"   (it {surely} pause before the end: raise {flags})"
 
 
@@ -110,12 +110,12 @@ def _range(shown: Sequence[str]) -> str:
     return "\N{EN DASH}".join(dict.fromkeys(shown))
 
 
-def _numbers(found: "Range") -> str:
-    return _range([str(int(n)) for n in found])
+def _numbers(values: "Range") -> str:
+    return _range([str(int(n)) for n in values])
 
 
-def _tokens(found: "Range") -> str:
-    return _range([_short(n) for n in found])
+def _tokens(values: "Range") -> str:
+    return _range([_short(n) for n in values])
 
 
 def _short(n: float) -> str:
@@ -129,9 +129,9 @@ def _short(n: float) -> str:
     return f"{n / 1e6:.2f}M" if n < 9_995_000 else f"{n / 1e6:.1f}M"
 
 
-def _money(found: "Range") -> str:
-    digits = 2 if found.high >= 1 or found.high == 0 else 4
-    return _range([f"${usd:.{digits}f}" for usd in found])
+def _money(values: "Range") -> str:
+    digits = 2 if values.high >= 1 or values.high == 0 else 4
+    return _range([f"${usd:.{digits}f}" for usd in values])
 
 
 def _share(forecast: "Forecast") -> str:
@@ -162,6 +162,6 @@ def _learnable(forecast: "Forecast") -> str:
     )
 
 
-def _reached(cap: float, said: str) -> str:
+def _reached(cap: float, reached: str) -> str:
     meant = {"no": "will not be reached", "maybe": "may be reached", "yes": "will be reached"}
-    return f"{cap:g} {meant[said]}"
+    return f"{cap:g} {meant[reached]}"

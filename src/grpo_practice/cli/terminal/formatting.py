@@ -3,13 +3,16 @@
 import json
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from grpo_practice.errors import ConfigError
 from grpo_practice.text import count as count
 from grpo_practice.text import visible
+
+if TYPE_CHECKING:
+    from grpo_practice.events import Event
 
 
 def say(text: str, *, style: str | None = None) -> None:
@@ -24,6 +27,14 @@ def note(text: str, *, style: str | None = None) -> None:
     from grpo_practice.cli.terminal.consoles import err, in_one
 
     err.print(visible(text), style=style, soft_wrap=in_one(err, text))
+
+
+def tell(event: "Event") -> None:
+    """Print a notice of what a command does on stderr."""
+    from grpo_practice.events import Notice
+
+    if isinstance(event, Notice):
+        note(event.text)
 
 
 def print_json(document: Mapping[str, Any]) -> None:

@@ -47,26 +47,26 @@ def _advice(report: "EvalReport | PracticeReport") -> list[str]:
     from grpo_practice.reports.reproducibility import truncated_share
 
     share, mute = truncated_share(report.outcomes) or 0.0, report.health.mute
-    said = []
+    parts = []
     if share >= MANY:
-        said.append(f"{100 * share:.0f} % of the answers ran out of tokens: raise max_tokens")
+        parts.append(f"{100 * share:.0f} % of the answers ran out of tokens: raise max_tokens")
     if mute:
         never = f"{count(mute, 'answer')} never began"
-        said.append(f"{never}, since reasoning used all tokens: raise max_tokens")
-    return said
+        parts.append(f"{never}, since reasoning used all tokens: raise max_tokens")
+    return parts
 
 
 def retries(health: "Health") -> str:
     """Return how many requests took several tries, and how many never got an answer."""
-    said = []
+    parts = []
     if health.retried:
-        said.append(f"{count(health.retried, 'request')} answered only at a later try")
+        parts.append(f"{count(health.retried, 'request')} answered only at a later try")
     if health.unanswered:
         kinds = ", ".join(f"{n} {brief(kind, LINE)}" for kind, n in health.unanswered.items())
         billed = f", {health.maybe_paid} of them perhaps billed" if health.maybe_paid else ""
         given_up = count(sum(health.unanswered.values()), "request")
-        said.append(f"{given_up} given up ({kinds}){billed}")
-    return "; ".join(said)
+        parts.append(f"{given_up} given up ({kinds}){billed}")
+    return "; ".join(parts)
 
 
 def shrunk_groups(health: "Health") -> str:
@@ -87,7 +87,7 @@ def costs(report: "EvalReport | PracticeReport") -> list[tuple[str, str]]:
     tokens_in, tokens_out = (usage.tokens_in, usage.tokens_out) if asked else (0, 0)
     share = cached_share(usage.tokens_in, usage.tokens_cached)
     cached = f" ({tokens(usage.tokens_cached)} cached, {share})" if share else ""
-    thought = f" ({tokens(usage.tokens_reasoning)} reasoning)" if usage.tokens_reasoning else ""
+    thinking = f" ({tokens(usage.tokens_reasoning)} reasoning)" if usage.tokens_reasoning else ""
     return [
         (
             "requests",
@@ -96,7 +96,7 @@ def costs(report: "EvalReport | PracticeReport") -> list[tuple[str, str]]:
         ),
         (
             "in all",
-            f"{tokens(tokens_in)} tokens in{cached}, {tokens(tokens_out)} out{thought},"
+            f"{tokens(tokens_in)} tokens in{cached}, {tokens(tokens_out)} out{thinking},"
             " this command and earlier ones",
         ),
         ("cost", _cost(report)),

@@ -85,7 +85,7 @@ class Lines:
 
     def __init__(self, tally: Tally, console: Console, *, tenths: bool = True) -> None:
         self._tally, self._console, self._tenths = tally, console, tenths
-        self._told = -QUIET_S
+        self._last_s = -QUIET_S
         """Time of the last line on how far it is."""
 
     def show(self, event: Event) -> None:
@@ -103,8 +103,8 @@ class Lines:
                 if tally.part and tally.part.failed:  # of the groups that began early
                     self._print_failure(tally.part)
             case GroupDistilled(failed=str(reason)):
-                told = f"  group {event.slot} taught nothing: {brief(reason, SHOWN)}"
-                self._print(told, "yellow")
+                line = f"  group {event.slot} taught nothing: {brief(reason, SHOWN)}"
+                self._print(line, "yellow")
             case StepFinished():
                 self._print(*_closed_line(event))
             case Notice():
@@ -123,9 +123,9 @@ class Lines:
         if part.failed and not failed:
             self._print_failure(part)
         now = self._tally.clock()
-        due = part.tenth > tenth and not event.stored and now - self._told >= QUIET_S
+        due = part.tenth > tenth and not event.stored and now - self._last_s >= QUIET_S
         if self._tenths and due:
-            self._told = now
+            self._last_s = now
             self._print(f"  {_part_line(part, self._tally)}")
 
     def _print_failure(self, part: Part) -> None:

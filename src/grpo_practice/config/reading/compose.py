@@ -161,6 +161,7 @@ def override(tree: Tree, overrides: Sequence[Override], *, strip: str = "") -> T
         ConfigError: An override has another form, or goes through a value that has no keys.
     """
     pairs = [_parsed(o) if isinstance(o, str) else o for o in overrides]
+    # URLs first: one that changes takes the key before it away, and so must not come after a key.
     for name, value in sorted(pairs, key=lambda pair: not pair[0].endswith(".base_url")):
         key, flag = tuple(name.split(".")), f"--set {name}"
         if strip and key[0] == strip and len(key) > 1:

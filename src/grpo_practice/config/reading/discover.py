@@ -38,6 +38,7 @@ def find_config(name: str, command: Command, cwd: Path | None = None) -> Path:
 
 
 def _candidates(folder: Path, name: str, command: Command) -> Iterator[Path]:
+    # A path is tried as typed only; in a configs folder it would find another file than it says.
     if ".." in Path(name).parts or Path(name).is_absolute():
         return
     other = "eval" if command == "practice" else "practice"

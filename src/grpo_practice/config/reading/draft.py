@@ -54,13 +54,13 @@ class Draft:
         self._one_verify_key()
         self.stored: dict[str, Any] = {}
 
-    def validated(self, model: type[M]) -> M:
+    def validate(self, model: type[M]) -> M:
         """Fill in variables and validate the data.
 
         Raises:
             ConfigError: All problems found so far.
         """
-        self.stored = copy.deepcopy(self.data)
+        self.stored = copy.deepcopy(self.data)  # before variables are filled in: it is kept
         self._leave_out_unused()
         for key, prefix in self._providers():
             provider = self.section(key)
@@ -71,6 +71,7 @@ class Draft:
         values = interpolate(self.data, self.source.env, self.problems)
         redactor.know(secrets_in(values))
         self.problems += _hidden_values(values)
+        # A variable that is not set would be reported again as a text of the wrong type.
         unfilled = {p.key for p in self.problems}
         try:
             config = model.model_validate(values)

@@ -117,6 +117,7 @@ def resolve(
     if is_sim(provider.model) and not provider.base_url:
         return provider.model_copy(update={"api_key": None, "origin": "simulated in this program"})
     if provider.base_url:
+        # The key of a tier goes to the tier's own host alone: who wrote the URL may be a stranger.
         tier = next((t for t in tiers if _same_host(provider, t)), None)
         if provider.key or tier is None or not tier.key:
             return provider
@@ -160,6 +161,7 @@ def _same_host(provider: ModelProvider, tier: Tier) -> bool:
 
 def _host(url: str) -> tuple[str, str | None, int | None]:
     parts = urlsplit(url)
+    # The scheme counts: over http, a key for https would travel in clear.
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 

@@ -78,6 +78,7 @@ def _text(
         value = one(found[1])
         return "" if value is missing else str(value)
 
+    # One pass: a variable's value is never expanded again.
     return EnvText(_FORM.sub(part, raw))
 
 

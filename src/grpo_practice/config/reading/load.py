@@ -128,7 +128,7 @@ def _practice(source: ComposedConfig, overrides: Sequence[Override]) -> Loaded[P
     evaluation = draft.data.setdefault("evaluation", {})
     if isinstance(evaluation, dict) and evaluation.get("exp_id") is None and "exp_id" in draft.data:
         evaluation["exp_id"] = draft.data["exp_id"]
-    config = draft.validated(PracticeConfig)
+    config = draft.validate(PracticeConfig)
     roles = draft.roles()
     agent, evaluation = _eval_models(config.evaluation, roles, ("evaluation",))
     teacher = roles.teacher(
@@ -173,14 +173,15 @@ def _eval(
         draft.problems.append(Problem(("data", "dataset"), "is missing", hint))
     elif draft.data.get("exp_id") is None:
         draft.data["exp_id"] = PurePath(dataset).stem if is_data_file(dataset) else dataset
-    config = draft.validated(EvalConfig)
+    config = draft.validate(EvalConfig)
     _, config = _eval_models(config, draft.roles(), ())
     draft.check()
     return _loaded(draft, config)
 
 
 def _loaded(draft: Draft, config: C) -> Loaded[C]:
-    redactor.know(secrets_in(config.model_dump()))  # with what the environment gave
+    # The environment has added keys by now; any later message or stored text may quote them.
+    redactor.know(secrets_in(config.model_dump()))
     draft.refuse_secrets(config)
     source, text = draft.source, draft.text()
     draft.notices += _named_by_dotenv(config, source.env)

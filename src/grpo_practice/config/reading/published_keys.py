@@ -178,7 +178,7 @@ def settle(
         for start in _places(data, tuple(prefix.split(".")) if prefix else ()):
             section = _at(data, start)
             for rule in RULES[name] if section else ():
-                for parent, key in list(_matches(section, rule.key)):
+                for parent, key in list(_matches(section, rule.key)):  # a list: keys are deleted
                     full = (*start, *rule.key.split(".")[:-1], key)
                     decision = rule.decide(parent[key], section)
                     if decision == "refuse":

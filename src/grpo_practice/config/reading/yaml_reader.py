@@ -145,7 +145,8 @@ def parse_yaml(text: str, name: str) -> Tree:
     if value is None:
         return Tree({})
     if not isinstance(value, dict):
-        raise ConfigError(f"{name}: a config is a mapping of keys, not {_kind(value)}")
+        kind = "a list" if isinstance(value, list) else "a single value"
+        raise ConfigError(f"{name}: a config is a mapping of keys, not {kind}")
     return Tree(value, places)
 
 
@@ -160,12 +161,12 @@ def parse_value(text: str, name: str) -> Any:
 
 def _parse(text: str, name: str) -> tuple[Any, dict[Key, Position]]:
     try:
-        _check_depth(text, name)
+        _check_depth(text, name)  # first: PyYAML composes recursively
         loader = _Loader(text)
         node = loader.get_single_node()
         if node is None:
             return None, {}
-        _check_repeats(node, name)
+        _check_repeats(node, name)  # before merge keys are expanded, which doubles what they name
         reader = _Reader(name, loader)
         return reader.value(node, ()), reader.places
     except yaml.MarkedYAMLError as e:
@@ -257,10 +258,6 @@ class _Reader:
 
     def error(self, node: yaml.Node, text: str, hint: str | None = None) -> ConfigError:
         return ConfigError(f"{_at(self.name, node)}: {text}", hint=hint)
-
-
-def _kind(value: object) -> str:
-    return "a list" if isinstance(value, list) else "a single value"
 
 
 class _Dumper(yaml.SafeDumper):

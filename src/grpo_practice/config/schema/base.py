@@ -104,6 +104,7 @@ class Model(BaseModel):
         protected_namespaces=(),  # `model_provider`, `model_settings` are the published names
     )
 
+    # Strict types refuse a text for a number, and the environment has only texts.
     @field_validator("*", mode="before")
     @classmethod
     def _scalars(cls, value: Any, info: ValidationInfo) -> Any:

@@ -113,7 +113,7 @@ class Connection:
             return error
         closed = isinstance(error, MCPError) and error.code == CONNECTION_CLOSED
         said = "it ended at once" if closed else str(error) or type(error).__name__
-        about = "; ".join(part for part in (said, self.notes.said) if part)
+        about = "; ".join(part for part in (said, self.notes.explanation) if part)
         return UnreachableError(
             f"the MCP server cannot be used: {about}",
             hint="does it run by itself, and does it speak this transport?",
@@ -169,7 +169,7 @@ class Connection:
         try:
             return await self.call(name, arguments)
         except LostError as e:
-            more = f" ({self.notes.said})" if self.notes.said else ""
+            more = f" ({self.notes.explanation})" if self.notes.explanation else ""
             raise AgentError(
                 f"toolkits.{self.name}: {e}{more}; with it went what this rollout had done there"
             ) from e

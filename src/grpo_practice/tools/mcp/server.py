@@ -72,7 +72,7 @@ class Server:
 
     def _refused(self, why: str) -> EndpointRefusedError:
         name, notes = self._now.name, self._now.notes
-        about = f"{why}; {notes.said}" if notes.said else why
+        about = f"{why}; {notes.explanation}" if notes.explanation else why
         return EndpointRefusedError(
             f"toolkits.{name}: the MCP server is of no use any more: {about}",
             hint="mend the server, or give it more mcp_client_session_timeout_seconds, and run the"

@@ -56,7 +56,7 @@ class Notes:
     """HTTP: it has given a session."""
 
     @property
-    def said(self) -> str:
+    def explanation(self) -> str:
         """All of it that may explain a failure; '' when there is nothing."""
         said = []
         if self.status:

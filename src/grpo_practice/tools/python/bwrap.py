@@ -21,7 +21,7 @@ from grpo_practice.tools.python.cpython import (
     python_arguments,
 )
 from grpo_practice.tools.python.interpreter import Interpreter, find
-from grpo_practice.tools.python.probe import tried
+from grpo_practice.tools.python.probe import try_backend
 
 OLDEST = (0, 7)
 """The first version that can limit what is written to memory."""
@@ -33,7 +33,7 @@ ABOUT = "no network; files can be written in /tmp and are gone after the call"
 
 
 async def open_bwrap(python: str | None, folder: Path, memory_mb: int) -> Backend:
-    """Yield the backend, tried.
+    """Return the backend, tried.
 
     Args:
         python: The interpreter; None is the one that runs this program.
@@ -62,7 +62,7 @@ async def open_bwrap(python: str | None, folder: Path, memory_mb: int) -> Backen
     async def run(code: str, limit_s: float) -> str:
         return await execute(sandbox.start(), code, limit_s=limit_s, memory_mb=memory_mb)
 
-    ran, able = await tried("bwrap", run, closed=True)
+    ran, able = await try_backend("bwrap", run, closed=True)
     name = ".".join(map(str, version))
     return Backend(run, f"bwrap {name}, python {ran}", f"{able}; {ABOUT}")
 
@@ -99,7 +99,7 @@ class Sandbox:
     def start(self) -> Start:
         """Describe one execution."""
         job = {"uid": next(_UIDS)} if self.root else {}
-        return Start(self.command(), job, {}, seccomp=seccomp.here())
+        return Start(self.command(), job, {}, seccomp=seccomp.machine_filter())
 
     def shown(self) -> list[Path]:
         """Return the private folders that cannot be hidden: all of each is needed."""
@@ -107,12 +107,12 @@ class Sandbox:
 
     def command(self) -> list[str]:
         """Return the command line. What can be written to is memory, and limited."""
-        size = str(FILE_MB * 2**20)
+        size, variables = str(FILE_MB * 2**20), (ENVIRONMENT | {"HOME": "/tmp"}).items()
         return [
             self.bwrap,
             *self._apart(),
             *("--new-session", "--die-with-parent", "--clearenv"),
-            *_environment(),
+            *(arg for variable in variables for arg in ("--setenv", *variable)),
             *("--perms", "0755", "--dir", "/etc"),
             *(arg for path in _SYSTEM for arg in ("--ro-bind-try", path, path)),
             *("--proc", "/proc", "--dev", "/dev"),
@@ -164,8 +164,3 @@ class Sandbox:
             yield from ("--ro-bind", str(sources[place]), str(place))
         for place in sorted(hidden):
             yield from ("--remount-ro", str(place))
-
-
-def _environment() -> Iterator[str]:
-    for name, value in (ENVIRONMENT | {"HOME": "/tmp"}).items():
-        yield from ("--setenv", name, value)

@@ -77,7 +77,9 @@ async def execute(start: Start, code: str, *, limit_s: float, memory_mb: int) ->
     """
     job = {"code": code, "limit_s": limit_s, "memory_mb": memory_mb} | dict(start.job)
     job |= {"processes": PROCESSES, "file_mb": FILE_MB}
-    process = await _started(start)
+    with _seccomp(start.seccomp) as (more, passed):
+        command = [*start.command[:1], *more, *start.command[1:]]
+        process = await _spawned(start, command, passed)
     written, stopped, started = Written(), "", False
     assert process.stdin is not None
     assert process.stdout is not None
@@ -99,11 +101,6 @@ async def execute(start: Start, code: str, *, limit_s: float, memory_mb: int) ->
     if not stopped and not written.flooded and process.returncode:
         stopped = "[the interpreter was killed]"
     return joined(written, stopped)
-
-
-async def _started(start: Start) -> Process:
-    with _seccomp(start.seccomp) as (more, passed):
-        return await _spawned(start, [*start.command[:1], *more, *start.command[1:]], passed)
 
 
 async def _spawned(start: Start, command: Sequence[str], passed: Sequence[int]) -> Process:

@@ -15,7 +15,7 @@ from grpo_practice.tools.python.cpython import (
     execute,
     python_arguments,
 )
-from grpo_practice.tools.python.probe import tried
+from grpo_practice.tools.python.probe import try_backend
 
 ABOUT = "no network; files can be written in /tmp and are gone after the call"
 _ANSWER_S = 20.0
@@ -25,7 +25,7 @@ _BESIDE_MB = 64
 
 
 async def open_docker(image: str, memory_mb: int) -> Backend:
-    """Yield the backend, tried.
+    """Return the backend, tried.
 
     Args:
         image: The image, which must be here already: nothing is downloaded.
@@ -43,7 +43,7 @@ async def open_docker(image: str, memory_mb: int) -> Backend:
         start = container(docker, image, memory_mb)
         return await execute(start, code, limit_s=limit_s, memory_mb=memory_mb)
 
-    ran, able = await tried("docker", run, closed=True)
+    ran, able = await try_backend("docker", run, closed=True)
     return Backend(run, f"docker {engine}, {image}, python {ran}", f"{able}; {ABOUT}")
 
 

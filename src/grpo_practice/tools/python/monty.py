@@ -92,13 +92,13 @@ async def _run(pool: "AsyncMonty", code: str, limit_s: float, memory_mb: int) ->
         if _ran_out(e.exception()):
             ended = out_of_time(limit_s)
         elif not written.flooded:
-            written.add_line(_told(e.display(), moved))
+            written.add_line(_with_model_lines(e.display(), moved))
     except MontyCrashedError as e:
         raise ToolError(f"the interpreter crashed: {e}. The next call has a new one.") from e
     return joined(written, ended)
 
 
-def _told(text: str, moved: int) -> str:
+def _with_model_lines(text: str, moved: int) -> str:
     """Return a traceback with the lines where the model wrote them."""
 
     def place(found: re.Match[str]) -> str:

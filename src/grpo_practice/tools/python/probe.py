@@ -29,7 +29,7 @@ print(json.dumps([6 * 7, platform.python_version(), found, reached()]))
 """A datagram's `connect` sends nothing: it says whether there is a route."""
 
 
-async def tried(name: str, run: Run, *, closed: bool) -> tuple[str, str]:
+async def try_backend(name: str, run: Run, *, closed: bool) -> tuple[str, str]:
     """Return the version of Python that ran a first piece of code, and what code can use.
 
     Args:

@@ -54,7 +54,7 @@ MACHINES = MappingProxyType(
 )
 
 
-def here() -> bytes:
+def machine_filter() -> bytes:
     """Return the filter for this machine; empty where none is known."""
     machine = MACHINES.get(platform.machine()) if sys.maxsize > 2**32 else None
     return program(machine) if machine else b""

@@ -7,13 +7,13 @@ from pathlib import Path
 from grpo_practice.tools.python.backend import Backend
 from grpo_practice.tools.python.cpython import ENVIRONMENT, Start, execute, python_arguments
 from grpo_practice.tools.python.interpreter import find
-from grpo_practice.tools.python.probe import tried
+from grpo_practice.tools.python.probe import try_backend
 
 ABOUT = "files in the working directory are gone after the call"
 
 
 async def open_subprocess(python: str | None, folder: Path, memory_mb: int) -> Backend:
-    """Yield the backend, tried.
+    """Return the backend, tried.
 
     Args:
         python: The interpreter; None is the one that runs this program.
@@ -39,5 +39,5 @@ async def open_subprocess(python: str | None, folder: Path, memory_mb: int) -> B
             )
             return await execute(start, code, limit_s=limit_s, memory_mb=memory_mb)
 
-    ran, able = await tried("subprocess", run, closed=False)
+    ran, able = await try_backend("subprocess", run, closed=False)
     return Backend(run, f"subprocess, python {ran}", f"{able}; {ABOUT}")

@@ -63,7 +63,7 @@ class Serper:
         """Search; see `Engine`."""
         asked = {"q": query, "num": n, **self.params}
         body = await self.service.ask("POST", f"{self.url}/search", json=asked)
-        return _found(body.get("organic"), "link", "snippet")[:n]
+        return _readable_hits(body.get("organic"), "link", "snippet")[:n]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,10 @@ class JinaSearch:
 
     async def search(self, query: str, n: int) -> list[SearchHit]:
         """Search; see `Engine`."""
-        asked = {"q": query, "num": str(n), **_texts(self.params)}
+        asked = {"q": query, "num": str(n), **_as_texts(self.params)}
         headers = {"X-Respond-With": "no-content"}
         body = await self.service.ask("GET", f"{self.url}/", params=asked, headers=headers)
-        return _found(body.get("data"), "url", "description")[:n]
+        return _readable_hits(body.get("data"), "url", "description")[:n]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class JinaReader:
         asked = self.banned.check(page_url(url))
         what = {**self.params, "url": str(asked)}
         body = await self.service.ask(
-            "POST", f"{self.url}/", json=what, headers=_texts(self.headers)
+            "POST", f"{self.url}/", json=what, headers=_as_texts(self.headers)
         )
         data = body.get("data")
         text = data.get("content") if isinstance(data, dict) else None
@@ -116,7 +116,7 @@ class JinaReader:
         return Page(str(at), whole[: self.chars], len(whole) <= self.chars)
 
 
-def _found(results: object, link: str, snippet: str) -> list[SearchHit]:
+def _readable_hits(results: object, link: str, snippet: str) -> list[SearchHit]:
     """Return the results that have an address a page can be read at."""
     found = []
     for result in results if isinstance(results, list) else ():
@@ -128,6 +128,6 @@ def _found(results: object, link: str, snippet: str) -> list[SearchHit]:
     return found
 
 
-def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+def _as_texts(values: Mapping[str, Any]) -> dict[str, str]:
     """Write values as headers and queries have them: `true`, not `True`."""
     return {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in values.items()}

@@ -40,6 +40,16 @@ _HEADERS = {
 
 
 @dataclass(frozen=True, slots=True)
+class _Body:
+    """What came from a server, decoded."""
+
+    url: str
+    text: str
+    whole: bool
+    is_markup: bool
+
+
+@dataclass(frozen=True, slots=True)
 class LocalReader:
     """Reads pages over connections that a guard has let through."""
 
@@ -63,16 +73,27 @@ class LocalReader:
 
         try:
             async with asyncio.timeout(self.total_s):
-                return await self._followed(url)
+                body = await self._followed(url)
         except TimeoutError as e:
             raise ToolError(f"the page did not come within {self.total_s:g} s") from e
         except (ClientError, OSError, ValueError) as e:
             known = isinstance(e, ClientConnectorError)  # others may quote what the server sent
             why = brief(str(e), 200) if known else type(e).__name__
             raise ToolError(f"the page cannot be read: {why}") from e
+        if not body.is_markup:
+            return Page(
+                body.url, body.text[: self.chars], body.whole and len(body.text) <= self.chars
+            )
+        try:  # not within the page's time: the first page waits for the workers to start
+            text, complete = await self.workers.run(readable, body.text, body.url, self.chars)
+        except (TimedOutError, WorkerDiedError) as e:
+            raise ToolError("the page is too hard to read") from e
+        except CannotStartError as e:
+            raise ToolError(f"the page cannot be read: no worker starts: {e}") from e
+        return Page(body.url, text, body.whole and complete)
 
-    async def _followed(self, asked: str) -> Page:
-        """Return the page that the URL leads to; each hop is checked as if it were asked for."""
+    async def _followed(self, asked: str) -> "_Body":
+        """Return what the URL leads to; each hop is checked as if it were asked for."""
         text = asked
         for hop in range(REDIRECTS + 1):
             try:
@@ -82,21 +103,21 @@ class LocalReader:
                     raise
                 # what a server named is no text of ours
                 raise ToolError(f"the page leads to another one: {e.reason}") from e
-            if isinstance(page, Page):
+            if isinstance(page, _Body):
                 return page
             text = page
         raise ToolError(f"the page was not reached within {REDIRECTS} redirects")
 
-    async def _one(self, text: str) -> Page | str:
+    async def _one(self, text: str) -> "_Body | str":
         """Return the page there, or the URL it redirects to."""
         url = self.banned.check(self.guard.url(text))
         async with self.session.get(url, headers=_HEADERS, allow_redirects=False) as response:
             to = response.headers.get("location", "")
             if response.status in (301, 302, 303, 307, 308) and to:
                 return str(url.join(URL(to)))
-            return await self._page(url, response)
+            return await self._body(url, response)
 
-    async def _page(self, url: URL, response: "ClientResponse") -> Page:
+    async def _body(self, url: URL, response: "ClientResponse") -> "_Body":
         if response.status >= 300:
             raise ToolError(f"{domain_of(url)} answers with HTTP status {response.status}")
         kind = response.content_type if "content-type" in response.headers else "text/html"
@@ -109,15 +130,7 @@ class LocalReader:
         except (LookupError, ValueError):
             charset = None
         text = await asyncio.to_thread(decoded, data, charset)
-        if kind not in _MARKUP:
-            return Page(str(url), text[: self.chars], whole and len(text) <= self.chars)
-        try:
-            text, complete = await self.workers.run(readable, text, str(url), self.chars)
-        except (TimedOutError, WorkerDiedError) as e:
-            raise ToolError("the page is too hard to read") from e
-        except CannotStartError as e:
-            raise ToolError(f"the page cannot be read: no worker starts: {e}") from e
-        return Page(str(url), text, whole and complete)
+        return _Body(str(url), text, whole, kind in _MARKUP)
 
 
 @asynccontextmanager

@@ -78,14 +78,14 @@ def web_qa_tool(reader: PageReader, ask: Callable[[Scope], Chat], **more: Any) -
         lock = asking.setdefault((at.address, page.url, query), asyncio.Lock())
         start = monotonic()
         async with lock:
-            reply = await _asked(ask(at), page, query)
+            reply = await _read_with_model(ask(at), page, query)
         waited_s = monotonic() - start - reply.seconds  # negative where it was stored
-        return Output(answered(page, _said(reply)), reader.cost_micro, waited_s)
+        return Output(answered(page, _answer_text(reply)), reader.cost_micro, waited_s)
 
     return tool_of(web_qa, **more)
 
 
-async def _asked(chat: Chat, page: Page, query: str) -> Reply:
+async def _read_with_model(chat: Chat, page: Page, query: str) -> Reply:
     """Return the reading model's reply.
 
     Raises:
@@ -99,7 +99,7 @@ async def _asked(chat: Chat, page: Page, query: str) -> Reply:
         raise ToolError("the answer from the page was withheld by a filter") from e
 
 
-def _said(reply: Reply) -> str:
+def _answer_text(reply: Reply) -> str:
     text = (strip_think(reply.content) or "").strip()
     if not text:
         raise ToolError("no answer was found from the page; ask otherwise")

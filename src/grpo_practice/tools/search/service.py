@@ -73,7 +73,7 @@ class Service:
             async for attempt in AsyncRetrying(
                 retry=retry_if_exception_type(_AgainError),
                 stop=stop_after_attempt(TRIES),
-                wait=_wait,
+                wait=_wait_s,
                 sleep=self.sleep,
                 reraise=True,
             ):
@@ -129,7 +129,7 @@ class Service:
             ToolError: None would.
             EndpointRefusedError: No request would.
         """
-        said = _said(body)
+        said = _error_text(body)
         if status in (401, 402) or (status in (400, 403) and _ACCOUNT.search(said)):
             self._refused += 1
             self._why = f"HTTP {status}{said}"
@@ -142,7 +142,7 @@ class Service:
             raise ToolError(f"{self.name} cannot do that: HTTP {status}{said}")
 
 
-def _wait(state: Any) -> float:
+def _wait_s(state: Any) -> float:
     """Return full jitter, or what the service asked for."""
     from tenacity import wait_random_exponential
 
@@ -159,7 +159,7 @@ def _object(raw: bytes) -> dict[str, Any] | None:
     return redactor.value(value) if isinstance(value, dict) else None
 
 
-def _said(body: dict[str, Any] | None) -> str:
+def _error_text(body: dict[str, Any] | None) -> str:
     """Return what an error's body says, to be put after the status."""
     for name in ("readableMessage", "message", "error", "name"):
         text = (body or {}).get(name)

@@ -1,0 +1,27 @@
+"""Report on a configuration: what it comes to, before anything is paid."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from grpo_practice.config import EvalConfig, PracticeConfig
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigReport:
+    """A configuration as it would be used."""
+
+    config: PracticeConfig | EvalConfig
+    path: Path | None
+    """File it was read from; None: stored with the latest run."""
+    used: Mapping[str, str]
+    """What a run would use, by what it is for."""
+    ignored: Sequence[str]
+    """A sentence for each key that has no effect."""
+    notices: Sequence[str]
+    """What a person should know of it."""
+
+    @property
+    def command(self) -> str:
+        """Name of the command that it is for."""
+        return "practice" if isinstance(self.config, PracticeConfig) else "eval"
