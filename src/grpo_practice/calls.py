@@ -17,7 +17,7 @@ Message = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where in a run a call is made. Not when, by which endpoint, or at which try."""
+    """Place of a call in a run. The time, the endpoint and the try are no part of it."""
 
     branch_id: int
     """The branch that holds the step."""
@@ -39,7 +39,7 @@ class Scope:
     epoch: int
 
     def seed(self, r: int = 0) -> int:
-        """The seed of a request made here; `r` > 0 for a deliberate resample."""
+        """Return the seed of a request made here; `r` > 0 for a deliberate resample."""
         a = self.address
         return derive_seed(self.run_seed, a.stage, self.sample_sha, self.epoch, a.attempt, r)
 
@@ -75,7 +75,7 @@ class Usage:
     """Micro-dollars."""
 
     def __add__(self, other: Usage) -> Usage:
-        """Sum of the known parts."""
+        """Return the sum of the known parts."""
 
         def plus(a: int | None, b: int | None) -> int | None:
             return b if a is None else a if b is None else a + b
@@ -113,7 +113,7 @@ class Reply:
     replayed: bool = False
     """True when it came from the ledger and cost nothing."""
     call_id: int = 0
-    """Its row in the ledger; 0 when it has none."""
+    """Row in the ledger; 0 when it has none."""
 
     @property
     def content(self) -> str:
@@ -150,7 +150,7 @@ class Chat(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a call of a tool came to, as the model reads it; an error is a result, too."""
+    """Result of a tool call as the model reads it; an error is a result, too."""
 
     text: str
     seconds: float = 0.0
@@ -168,13 +168,13 @@ class Tools(Protocol):
 
     @property
     def schemas(self) -> Sequence[Mapping[str, Any]]:
-        """Them as `tools` of a chat completion, in configured order."""
+        """Tool schemas in OpenAI format, in configured order."""
         ...
 
     async def __call__(
         self, name: str, arguments: str, *, limit_s: float | None = None
     ) -> ToolResult:
-        """Call one, with the arguments as the model wrote them. What is wrong is its result.
+        """Call a tool with the arguments as the model wrote them; a wrong call has a result, too.
 
         Raises:
             TimeoutError: It was not done within `limit_s` seconds of its own.
@@ -190,7 +190,7 @@ class Send(Protocol):
     async def __call__(self, request: Request, *, limit_s: float | None = None) -> Reply:
         """Send it; `limit_s` bounds the seconds of each try, not the waits between them.
 
-        Where anything but an `EndpointError` ends a request that was sent, a cancellation too, the
+        When anything but an `EndpointError` ends a request that was sent, a cancellation too, the
         exception's cause is one that says what is known of the tries.
         """
         ...
@@ -230,16 +230,16 @@ class Turn:
 
 
 def ended_by_tool(messages: Sequence[Message], response: str) -> list[Message]:
-    """A conversation whose answer is the result of the tool that its last turn calls: with that."""
+    """Return the conversation with the result of the tool that its last turn calls."""
     last = messages[-1] if messages else {}
     said = [*messages]
     return [*said, {"role": "tool", "content": response}] if last.get("tool_calls") else said
 
 
 def conversations(turns: Iterable[Turn]) -> list[Message]:
-    """All that was said in a play: one conversation after another, in the order they began.
+    """Return all messages of a play: one conversation after another, in the order they began.
 
-    Where several calls continue the same one, what each adds comes after the other.
+    Several calls that continue the same one follow each other.
     """
     follow = defaultdict[int | None, list[Turn]](list)
     there = {turn.call_id: turn for turn in turns}
@@ -257,13 +257,13 @@ class Ledger(Protocol):
     """Every answered call, stored before it is used."""
 
     async def get(self, address: Address, request_hash: bytes, nth: int) -> Reply | None:
-        """The stored reply, marked `replayed`, or None."""
+        """Return the stored reply, marked `replayed`, or None."""
         ...
 
     async def put(self, entry: Entry) -> int:
-        """Commit the entry, also where whoever waits for that is cancelled; its `call_id`."""
+        """Commit the entry, also when whoever waits for that is cancelled; return its `call_id`."""
         ...
 
     def fail(self, address: Address, error: EndpointError) -> None:
-        """A request got no usable answer: on disk once anything put after it is."""
+        """Store a request without a usable answer: on disk once anything put after it is."""
         ...

@@ -14,27 +14,27 @@ _CANONICAL = json.JSONEncoder(
 
 
 def canon(value: object) -> bytes:
-    """The canonical JSON of `value`: sorted keys, no spaces, UTF-8, NaN refused."""
+    """Return the canonical JSON of `value`: sorted keys, no spaces, UTF-8, NaN refused."""
     return _CANONICAL.encode(value).encode()
 
 
 def digest(value: object) -> bytes:
-    """sha256 of the canonical JSON. Shape: [32] bytes."""
+    """Return the sha256 of the canonical JSON. Shape: [32] bytes."""
     return hashlib.sha256(canon(value)).digest()
 
 
 def text_sha(text: str) -> bytes:
-    """sha256 of a text as UTF-8. Shape: [32] bytes."""
+    """Return the sha256 of a text as UTF-8. Shape: [32] bytes."""
     return hashlib.sha256(text.encode()).digest()
 
 
 def clean(text: str) -> str:
-    """The text with lone surrogates replaced by U+FFFD, so that it can be sent, hashed, stored."""
+    """Replace lone surrogates by U+FFFD, so that the text can be sent, hashed, stored."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def clean_json(value: Any) -> Any:
-    """`clean` applied to every string inside a JSON value, keys included."""
+    """Apply `clean` to every string inside a JSON value, keys included."""
     match value:
         case str():
             return value if value.isascii() else clean(value)
@@ -49,7 +49,7 @@ def clean_json(value: Any) -> Any:
 def derive_seed(
     run_seed: int, stage: str, sample_sha: str, epoch: int, attempt: int, r: int
 ) -> int:
-    """The `seed` a request carries: 31 bits that depend on its place in the run alone.
+    """Return the `seed` a request carries: 31 bits that depend on its place in the run alone.
 
     Not on the branch, the step or the library, so that reruns and compared arms are paired.
     `r` is 0, and 1, 2, … for a deliberate resample.
@@ -70,17 +70,17 @@ class Chain:
     def __init__(self, head: Mapping[str, Any] | bytes) -> None:
         """Start at h0. `head` is `{model, params, tools}`, `tools` absent when there are none.
 
-        Where it was spelt before, its canonical JSON will do.
+        Canonical JSON that exists already will do.
         """
         spelt = head if isinstance(head, bytes) else canon(head)
         self._state = hashlib.sha256(b"gp1\0" + spelt).digest()
 
     def add(self, message: Mapping[str, Any], spelt: bytes | None = None) -> bytes:
-        """Take one message in; the new state. Shape: [32] bytes.
+        """Add one message; return the new state. Shape: [32] bytes.
 
         Args:
-            message: It.
-            spelt: Its canonical JSON, for whoever has that already.
+            message: Message as the wire has it.
+            spelt: Canonical JSON of it, for whoever has that already.
         """
         if spelt is None or None in message.values():
             spelt = canon(hashable(message))
@@ -88,7 +88,7 @@ class Chain:
         return self._state
 
     def extend(self, messages: Iterable[Mapping[str, Any]]) -> list[bytes]:
-        """`add` for each message; the state after each one."""
+        """Add each message; return the state after each one."""
         return [self.add(message) for message in messages]
 
     @property
@@ -98,5 +98,5 @@ class Chain:
 
 
 def hashable(message: Mapping[str, Any]) -> dict[str, Any]:
-    """The message as it is hashed: null-valued keys dropped, except `content`."""
+    """Return the message as it is hashed: null-valued keys dropped, except `content`."""
     return {k: v for k, v in message.items() if v is not None or k == "content"}

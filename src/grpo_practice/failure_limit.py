@@ -24,8 +24,8 @@ class FailureLimit:
     """The one it can be restarted at; 0 also for an evaluation."""
     _reasons: Counter[str] = field(default_factory=Counter)
     """Message kind → number of errors."""
-    _first: dict[str, str] = field(default_factory=dict)
-    """Of each kind: the first one as it was said."""
+    _first: dict[str, tuple[str | None, str]] = field(default_factory=dict)
+    """Message kind → reason and text of its first error."""
 
     async def see(self, rollout: Rollout) -> None:
         """Take a rollout into account.
@@ -39,17 +39,17 @@ class FailureLimit:
         said = f"{rollout.played.reason}: {rollout.played.error}"
         kind = _kind(said, rollout.sample.question)
         self._reasons[kind] += 1
-        self._first.setdefault(kind, said)
+        self._first.setdefault(kind, (rollout.played.reason, said))
         failed = self._reasons.total()
         if failed > self.max_share * self.planned:
             kind, times = self._reasons.most_common(1)[0]
-            reason = self._first[kind]
+            reason, text = self._first[kind]
             hint = "what was answered is stored: mend the cause and run the same command again"
-            if self.step and reason.startswith("agent"):  # a mended file is another agent
+            if self.step and reason == "agent":  # a mended file is another agent
                 hint += f" (with --restart-step {self.step}, where a file of the agent has changed)"
             error = RunFailedError(
                 f"{failed} of the {self.planned} rollouts of {self.what} failed, more than "
-                f"max_failed_share ({self.max_share:g}) allows; {times} of them: {reason}",
+                f"max_failed_share ({self.max_share:g}) allows; {times} of them: {text}",
                 hint=hint,
             )
             await self.land(error)

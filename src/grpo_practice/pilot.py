@@ -18,13 +18,13 @@ async def run_pilot(job: PracticeJob | EvalJob, n: int) -> Forecast:
     Raises: as `run_practice` and `run_eval` do.
     """
     store = job.session.store
-    mark = store.read(spending.newest)
+    mark = store.read(spending.newest_ids)
     if isinstance(job, PracticeJob):
         name = practice_run.spec_of(job).name
         await practice_run.pilot_practice(job, n)
     else:
         name = evaluation_run.spec_of(job).name
         await evaluation_run.pilot_eval(job, n)
-    did = store.read(spending.since, name, mark)
+    did = store.read(spending.work_since, name, mark)
     begun = replace(job.session, restart_step=None, again=False)  # go on with the pilot's branch
     return replace(forecast(replace(job, session=begun)), pilot=n, piloted=did)

@@ -19,7 +19,7 @@ SHORTEST_SECRET = 8
 
 _SCHEME = re.compile(r"\A(?:Bearer|Basic)\s+", re.IGNORECASE)
 _UNESCAPED = re.compile(r"[A-Za-z0-9_.~-]+")
-"""What stands as it is in every notation."""
+"""Characters that every notation leaves as they are."""
 _KEY_NAME = re.compile(
     r"(?:^|_)(?:API_?KEYS?|KEYS?|TOKENS?|SECRETS?|PAT|PASS|AUTH|COOKIE|CREDENTIALS?)(?:_BASE|_?\d+)?$"
     r"|(?:PASSWORD|PASSWD|PASSPHRASE|_PWD)(?:_?\d+)?$",
@@ -44,7 +44,7 @@ class Redactor:
         self.know(secrets)
 
     def know(self, secrets: Iterable[str]) -> None:
-        """From now on these are replaced, with what follows `Bearer `, and percent-decoded."""
+        """Replace these from now on, with what follows `Bearer `, and percent-decoded."""
         given = set(secrets)
         given |= {_SCHEME.sub("", text) for text in given}
         given |= {unquote(text) for text in given}
@@ -56,7 +56,7 @@ class Redactor:
         self._hidden = tuple(form for text in longest_first for form in _forms(text))
 
     def text(self, text: str) -> str:
-        """The text with every secret in it replaced."""
+        """Replace every secret in the text."""
         if len(text) < SHORTEST_SECRET:
             return text
         for sign, pattern in self._hidden:
@@ -65,15 +65,15 @@ class Redactor:
         return text
 
     def suspects(self, text: str) -> bool:
-        """False when there is surely no secret in the text, nor in any part of it."""
+        """Return False when there is surely no secret in the text, nor in any part of it."""
         return any(sign in text for sign, _ in self._hidden)
 
     def holds(self, text: str) -> bool:
-        """True when there is a secret in the text."""
+        """Return True when there is a secret in the text."""
         return self.text(text) != text
 
     def value(self, value: Any) -> Any:
-        """The JSON value with every secret in its strings replaced, keys included."""
+        """Replace every secret in the strings of a JSON value, keys included."""
         match value:
             case str():
                 return self.text(value)
@@ -90,7 +90,7 @@ redactor = Redactor()
 
 
 def _forms(secret: str) -> Iterator[tuple[str, re.Pattern[str]]]:
-    """What matches the secret in any notation, and what a text must contain for it to be there."""
+    """Return a pattern of the secret in any notation, and what a text with it must contain."""
     parts = re.findall(r"\\+|[^\\]", secret)
     yield _sign(secret), re.compile("".join(map(_spelt, parts)))
     raw = secret.encode("utf-8", "surrogatepass")
@@ -107,7 +107,7 @@ def _sign(text: str) -> str:
 
 
 def _spelt(part: str) -> str:
-    """A pattern for a character, or for backslashes in a row, as they may be written.
+    """Return a pattern for a character, or for backslashes in a row, as they may be written.
 
     Each level of escaping doubles the backslashes: there are up to three.
     """
@@ -127,12 +127,12 @@ def _spelt(part: str) -> str:
 
 
 def key_shaped(text: str) -> list[str]:
-    """What in a text looks like an API key of a known provider: it may stand where none should."""
+    """Return what looks like an API key of a known provider: it may stand where none should."""
     return _KEY.findall(text)
 
 
 def environment_secrets(variables: Mapping[str, str]) -> set[str]:
-    """The secrets among variables: keys and passwords by name, and passwords in URLs.
+    """Return the secrets among variables: keys and passwords by name, passwords in URLs.
 
     A value without a digit is a placeholder (`lm-studio`), unless a config uses it as a key.
     """
@@ -141,10 +141,10 @@ def environment_secrets(variables: Mapping[str, str]) -> set[str]:
 
 
 def variable_secrets(name: str, value: str) -> set[str]:
-    """The secrets in a variable that a config gives to a program.
+    """Return the secrets in a variable that a config gives to a program.
 
-    Its value where name or form say so, and passwords in URLs. Paths, addresses and plain words
-    are none: programs answer with them, and hidden they would be of no use.
+    The value counts when name or form say so, and passwords in URLs. Paths, addresses and words
+    do not: programs answer with them, and hidden they would be of no use.
     """
     token = re.fullmatch(r"[\w.~+=-]{16,}", value) and re.search(r"\d", value)
     named = _KEY_NAME.search(name)
@@ -152,7 +152,7 @@ def variable_secrets(name: str, value: str) -> set[str]:
 
 
 def redact_url(url: str) -> str:
-    """The URL with its user, password and query values hidden; any other text as it is."""
+    """Hide user, password and query values of a URL; return any other text as it is."""
     parts = _split(url)
     if parts is None:
         return url
@@ -165,7 +165,7 @@ def redact_url(url: str) -> str:
 
 
 def url_secrets(url: str) -> set[str]:
-    """The login and the query values of a URL, as they stand in it."""
+    """Return the login and the query values of a URL, as they stand in it."""
     parts = _split(url)
     if parts is None:
         return set()
@@ -174,14 +174,14 @@ def url_secrets(url: str) -> set[str]:
 
 
 def url_logins(url: str) -> set[str]:
-    """The password of a URL, alone and with its user; a user without one is a token itself."""
+    """Return a URL's password, alone and with its user; a user without one is a token itself."""
     parts = _split(url)
     login = parts.netloc.rpartition("@")[0] if parts else ""
     return {login, login.partition(":")[2]} - {""}
 
 
 def _split(url: str) -> SplitResult | None:
-    """The URL's parts; None when the text is not one address with a host."""
+    """Return the URL's parts; None when the text is not one address with a host."""
     if any(c.isspace() for c in url):
         return None
     try:
@@ -211,7 +211,7 @@ class PrivateStream:
 
 
 def hide_output() -> None:
-    """Whatever this process prints from now on passes the redactor, tracebacks and logs too."""
+    """Pass whatever this process prints from now on through the redactor, tracebacks too."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None and not isinstance(stream, PrivateStream):

@@ -23,7 +23,7 @@ _THINK = re.compile("</?think>")
 
 
 def is_web_address(url: str) -> bool:
-    """True for an http:// or https:// URL with a host."""
+    """Return True for an http:// or https:// URL with a host."""
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -40,7 +40,7 @@ def is_loopback(host: str) -> bool:
 
 
 def strip_think(text: str) -> str | None:
-    """The text without its `<think>` blocks; None when one is never closed.
+    """Remove the `<think>` blocks of a text; return None when one is never closed.
 
     A closing tag alone ends a block that began in the prompt: what stands before it goes too.
     """
@@ -55,7 +55,7 @@ class Span:
     """A stretch of a reply: what was thought, or what was said."""
 
     text: str
-    """Without the tags."""
+    """Text without the tags."""
     thought: bool
     closed: bool = True
     """False for a `<think>` block that never ends."""
@@ -83,7 +83,7 @@ def think_spans(text: str) -> list[Span]:
 
 
 def visible(text: str) -> str:
-    r"""The text with control, format and unassigned characters shown as escapes.
+    r"""Show control, format and unassigned characters of a text as escapes.
 
     Line breaks and tabs stay; a carriage return, an escape sequence or a change of writing
     direction becomes `\r`, `\x1b`, `\u202e`.
@@ -92,13 +92,13 @@ def visible(text: str) -> str:
 
 
 def brief(text: str, chars: int) -> str:
-    """The text in one line of at most `chars` characters, `…` where it was cut; see `visible`."""
+    """Return the text in one line of at most `chars` characters, `…` where it was cut."""
     line = visible(" ".join(text[: 4 * chars].split()))
     return line if len(line) <= chars and len(text) <= 4 * chars else f"{line[: chars - 1]}…"
 
 
 def unlike(a: str, b: str, chars: int) -> tuple[str, str]:
-    """Both as `brief` has them; where these would be equal, from where the texts differ."""
+    """Return both as `brief` has them; where these are equal, from where the texts differ."""
     if a == b or brief(a, chars) != brief(b, chars):
         return brief(a, chars), brief(b, chars)
     same = next(
@@ -109,12 +109,12 @@ def unlike(a: str, b: str, chars: int) -> tuple[str, str]:
 
 
 def count(n: int, noun: str) -> str:
-    """`1 rollout`, `2 rollouts`."""
+    """Return `1 rollout`, `2 rollouts`."""
     return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
 def cut(text: str, chars: int) -> str:
-    """The text, or its first `chars` characters and how many were left out."""
+    """Return the text, or its first `chars` characters and how many were left out."""
     left = len(text) - chars
     return text if left <= 0 else f"{text[:chars]} … [{left:,} more characters]"
 

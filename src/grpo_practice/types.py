@@ -73,11 +73,15 @@ Our own deadline (`limit` with the reason `time`) gives none: how far an attempt
 on how busy the endpoint is.
 """
 
-ALL_ROLLOUTS = "all rollouts"
-"""Rollouts that the mean reward of a step is over, unless groups were left out."""
+MeanOver = Literal["all", "weighted", "first_two"]
+"""Rollouts that the mean reward of a step is over.
+
+`weighted`: all, twice those of groups that might have been left out; `first_two` of each group, by
+a policy of an older version.
+"""
 
 STRIKES = 3
-"""How often our own deadline may end a rollout before that is final."""
+"""Number of times our own deadline may end a rollout before that is final."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,7 @@ class Sample:
     """Questions that come in families share one; None means the question itself."""
     meta: Mapping[str, Any] = field(default_factory=dict)
     id: int = field(default=0, compare=False)
-    """Its row in the store; 0 before it is stored."""
+    """Row in the store; 0 before it is stored."""
     sha: str = field(init=False, default="", compare=False)
     """Hex sha256 of the content."""
 
@@ -110,7 +114,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """What one rollout came to, before it is scored."""
+    """Outcome of a rollout before it is scored."""
 
     outcome: Outcome
     response: str = ""
@@ -135,10 +139,10 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a verify function says."""
+    """Judgement of a verify function."""
 
     reward: float
-    """In [0, 1]."""
+    """Reward in [0, 1]."""
     critique: str | None = None
     """The sentence that teaches: why it is wrong, or what was expected."""
     extracted: str | None = None
@@ -218,31 +222,31 @@ class Library:
     next_label: int = 1
     """1 + the largest label ever given along the line of descent."""
     id: int = field(default=0, compare=False)
-    """Its row in the store; 0 before it is stored."""
+    """Row in the store; 0 before it is stored."""
 
     def __len__(self) -> int:
         return len(self.experiences)
 
     def get(self, experience_id: str) -> Experience | None:
-        """The experience called `E12`, or None."""
+        """Return the experience called `E12`, or None."""
         return next((e for e in self.experiences if e.id == experience_id), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What one group's comparison suggests."""
+    """Suggestion of one group's comparison."""
 
     text: str
     call_id: int = 0
     experience: str | None = None
     """`E12`: the experience of the library that it is about; None for something new."""
     finding: Finding | None = None
-    """How that experience did, where it is known."""
+    """Finding about that experience, where it is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """Why a text is set aside."""
+    """Reason for setting a text aside."""
 
     rule: QuarantineRule
     sentence: str
@@ -261,7 +265,7 @@ class Operation:
     from_ops: tuple[int, ...] = ()
     """For a merged operation: which proposals it stands for, by position in the merge prompt."""
     refused: str | None = None
-    """Why it was not taken; None when it was."""
+    """Reason for not taking it; None when it was taken."""
     rule: QuarantineRule | RefusedRule | None = None
     """The rule behind `refused`; None when it was taken."""
     call_id: int = 0
@@ -327,19 +331,19 @@ def sharpens(update: Operation, behind: Iterable[Operation]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Distilled:
-    """What became of one informative group."""
+    """Result of distilling one informative group."""
 
     slot: int
     lessons: tuple[Lesson, ...] = ()
     operations: tuple[Operation, ...] = ()
     failed: str | None = None
-    """Why it taught nothing; None when it was distilled."""
+    """Reason why it taught nothing; None when it was distilled."""
     failed_kind: TeacherFailure | None = None
     """Kind of that failure."""
     unanswered: bool = False
     """True when it failed because a request got no answer."""
     unread: tuple[str, ...] = ()
-    """Why attempts could not be summarised, one reason for each; the others were compared."""
+    """Reasons why attempts could not be summarised; the others were compared."""
     shortened: int = 0
     """Attempts whose transcript was too long for the teacher."""
     cut_chars: int = 0
@@ -363,5 +367,5 @@ class PlannedStep:
 
     @property
     def rollouts(self) -> int:
-        """How many rollouts it plans."""
+        """Number of planned rollouts."""
         return sum(attempts for _, attempts in self.slots)

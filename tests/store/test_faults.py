@@ -70,7 +70,7 @@ def test_1_63_a_locked_database_is_waited_for_and_its_holder_named(path: Path, l
             upload(store, name="more")
         assert time.monotonic() - began >= 0.2
         assert e.value.exit_code == 7
-        assert [d.name for d in store.read(lambda db: runs.every(db))] == ["r"]
+        assert [d.name for d in store.read(lambda db: runs.all_runs(db))] == ["r"]
 
 
 def test_1_63_thirty_seconds_is_how_long_it_waits(path: Path) -> None:
@@ -328,4 +328,4 @@ def test_1_64_a_clock_that_was_set_back_changes_nothing(
         latest = store.read(runs.latest, ["practice"])
         assert latest is not None
         assert latest.name == "second"
-        assert [run.name for run in store.read(runs.every)] == ["first", "second"]
+        assert [run.name for run in store.read(runs.all_runs)] == ["first", "second"]

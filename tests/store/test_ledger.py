@@ -220,7 +220,7 @@ async def test_a_failure_is_told_by_what_the_endpoint_did(
         ledger.fail(Address(run.branch.id, 0, 0, 0, "play"), error)
         ledger.fail(Address(run.branch.id, 0, 1, 0, "play"), error)
     run.store.flush()
-    assert run.store.read(run_health.of, run.branch).unanswered == {said: 2}
+    assert run.store.read(run_health.health_of, run.branch).unanswered == {said: 2}
 
 
 async def test_lone_surrogates_are_replaced_before_they_are_sent_or_hashed(run: Run) -> None:

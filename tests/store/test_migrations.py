@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,13 @@ import pytest
 from grpo_practice.app.agent_export import export_agent
 from grpo_practice.cli.main import run
 from grpo_practice.errors import FingerprintError, StoreError
-from grpo_practice.store import Store, db, migrate
+from grpo_practice.store import Store, branches, db, migrate
 from grpo_practice.store.check import check
+from grpo_practice.store.queries import run_health, scores
 from tests.app.project import CONFIG, Project
+from tests.store.make_fixture import SCHEMAS, make
 from tests.store.test_faults import as_nobody
 
-SCHEMAS = Path(__file__).parent / "schemas"
 OLD = sorted(SCHEMAS.glob("v*.db.gz"))
 WORLD = "2972f09c18dd217eeda660e8a6fc0a852c72c99c5585bb325e93019b4d61a37d"
 NEWER = "8bacd9e27ac2492011e9081a1aa79674247d03bf9951c0aa7f3b8b960055be3d"
@@ -47,35 +49,98 @@ def version(path: Path) -> int:
         return int(it.execute("PRAGMA user_version").fetchone()[0])
 
 
-def rows(path: Path) -> dict[str, list[Any]]:
-    """Every row of every table of ours, without what a later version added."""
+Rows = dict[str, tuple[list[str], list[Any]]]
+
+
+def rows(path: Path, like: Rows | None = None) -> Rows:
+    """Table → its columns and every row of it; `like`: of the tables and columns there alone."""
     with closing(sqlite3.connect(path)) as it:
         sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '%sqlite_%'"
-        names = [row[0] for row in it.execute(sql) if row[0] != "call_sums"]
-        added = {"price", "seeded", "going_on", "left_out", "wave", "sums", "domains"}
-        added |= {"finding", "rule", "broken", "unanswered"}
         found = {}
-        for name in names:
-            own = added | {"groups": {"library_id"}, "verdicts": {"reason"}}.get(name, set())
-            columns = [c[1] for c in it.execute(f"PRAGMA table_info({name})") if c[1] not in own]
+        for (name,) in it.execute(sql).fetchall() if like is None else [(n,) for n in like]:
+            own = [c[1] for c in it.execute(f"PRAGMA table_info({name})")]
+            columns = own if like is None else like[name][0]
             selected = it.execute(f"SELECT {', '.join(columns)} FROM {name}").fetchall()
-            found[name] = sorted(selected, key=repr)
+            found[name] = (columns, sorted(selected, key=repr))
         return found
 
 
 def test_there_is_a_database_of_every_earlier_version() -> None:
     made = {int(re.sub(r"\D", "", path.name)) for path in OLD}
     assert made == set(range(1, db.VERSION)), (
-        f"put a database of version {db.VERSION - 1} there, made before the schema changed"
+        f"put a database of version {db.VERSION - 1} there, made before the schema changed:"
+        " python -m tests.store.make_fixture"
     )
     assert {path.name.removesuffix(".db.gz") for path in OLD} == set(RESULTS)
+
+
+async def test_the_next_database_of_them_can_be_made(tmp_path: Path) -> None:
+    told = await make(tmp_path)
+    path = unpacked(tmp_path / f"v{db.VERSION}.db.gz", tmp_path)
+    assert version(path) == db.VERSION
+    assert re.fullmatch(f'"v{db.VERSION}": "[0-9a-f]{{64}}"', told)
+
+
+def test_every_schema_file_has_its_name_among_the_migrations() -> None:
+    files = {path.stem for path in (Path(db.__file__).parent / "schema").glob("*.sql")}
+    assert files == {str(n) for n in range(1, db.VERSION + 1)}, (
+        "give schema/N.sql a name in MIGRATIONS of store/db.py; what is there never changes"
+    )
+
+
+SENTENCES = [
+    ("provider", "the connection broke: http://h: x", "cut"),
+    ("provider", "no complete answer in time: http://h: x", "deadline"),
+    ("endpoint", "cannot reach http://h: x", "refused"),
+    ("endpoint", "the proxy lets nothing through to http://h: x", "refused"),
+    ("endpoint", "no secure connection to http://h: x", "refused"),
+    ("provider", "http://h: HTTP 200 with no choices", "no usable answer"),
+    ("CancelledError", "cannot reach http://h: x", "cancelled"),
+]
+
+
+def test_kinds_that_version_5_wrote_into_sentences_become_values(tmp_path: Path) -> None:
+    path = unpacked(SCHEMAS / "v5.db.gz", tmp_path)
+    with closing(sqlite3.connect(path)) as old:
+        (step,) = old.execute("SELECT min(step) FROM steps WHERE branch_id = 1").fetchone()
+        for kind, message, _ in SENTENCES:
+            old.execute(
+                """INSERT INTO failures (invocation_id, branch_id, step, slot, attempt, stage, kind,
+                     message, tries, maybe_paid, created_at)
+                   VALUES (1, 1, ?, 0, 0, 'play', ?, ?, 1, 0, 't')""",
+                (step, kind, message),
+            )
+        for slot, reason in enumerate(["ReplyError: it is empty", "EndpointError: HTTP 500"]):
+            old.execute(
+                """UPDATE groups SET status = 'failed', reason = ?
+                    WHERE branch_id = 1 AND step = ? AND slot = ?""",
+                (reason, step, slot),
+            )
+        old.execute(
+            """UPDATE steps SET status = 'merge_failed',
+                 stats = json_set(stats, '$.merge_failed', 'EndpointError: HTTP 503')
+                WHERE branch_id = 1 AND step = ?""",
+            (step,),
+        )
+        old.execute(
+            """UPDATE verdicts SET reward = NULL, error = 'judge: down: 3'
+                WHERE rollout_id = (SELECT min(rollout_id) FROM rollouts WHERE branch_id = 1)"""
+        )
+        old.commit()
+    with Store(path) as store:
+        branch = store.read(branches.load, 1)
+        health = store.read(run_health.health_of, branch)
+        assert health.unanswered == Counter(said for _, _, said in SENTENCES)
+        assert health.untaught == 2
+        assert store.read(scores.outcomes, branch)["error.judge"] == 1
+        assert store.read(scores.failures, branch) == {"down: 3": 1}
 
 
 def test_every_row_is_kept_and_a_copy_put_beside_it(old: Path) -> None:
     before, was = rows(old), version(old)
     Store(old).close()
     assert version(old) == db.VERSION
-    assert rows(old) == before
+    assert rows(old, before) == before
     copy = old.with_name(f"p.db.v{was}.bak")
     assert (version(copy), rows(copy)) == (was, before)
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
@@ -127,7 +192,7 @@ def test_one_that_is_killed_leaves_the_old_database(old: Path, n: int) -> None:
     assert done.returncode == 9
     assert (version(old), rows(old)) == (was, before)
     Store(old).close()
-    assert (version(old), rows(old)) == (db.VERSION, before)
+    assert (version(old), rows(old, before)) == (db.VERSION, before)
 
 
 def test_one_that_fails_leaves_the_old_database(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +223,7 @@ async def many(path: Path) -> list[tuple[int | None, bytes]]:
 async def test_several_processes_at_once_migrate_once(old: Path) -> None:
     before, was = rows(old), version(old)
     assert await many(old) == [(0, b"")] * 6
-    assert rows(old) == before
+    assert rows(old, before) == before
     assert version(old.with_name(f"p.db.v{was}.bak")) == was
 
 

@@ -201,7 +201,7 @@ async def test_a_library_starts_another_run_under_the_same_labels(tmp_path: Path
             store.delete_run("r")
         assert store.delete_run("other") == ["other"]
         assert store.delete_run("r") == ["r"]
-        assert store.read(runs.every) == []
+        assert store.read(runs.all_runs) == []
 
 
 async def test_deleting_a_run_leaves_the_others_whole(tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ def test_a_library_is_not_evaluated_before_it_has_a_version(tmp_path: Path) -> N
         with pytest.raises(StoreError, match="E1, E2 that is not stored") as refused:
             store.begin(spec(data, "r/eval", library=candidate, kind="eval"))
         assert "close the step that makes it" in (refused.value.hint or "")
-        assert store.read(runs.every) == []
+        assert store.read(runs.all_runs) == []
         versioned = store.begin(spec(data, library=candidate)).library
         branch = store.begin(spec(data, "r/eval", library=versioned, kind="eval"))
         assert branch.library.id == versioned.id

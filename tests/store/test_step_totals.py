@@ -22,9 +22,9 @@ FIGURES: list[Callable[..., Any]] = [
     scores.outcomes,
     scores.failures,
     scores.seconds_per_rollout,
-    scores.there,
+    scores.settled_counts,
     scores.missing,
-    run_health.of,
+    run_health.health_of,
 ]
 
 
@@ -100,7 +100,7 @@ async def test_verdicts_on_rollouts_of_another_run_are_read_row_by_row(project: 
     await project.evaluate("batch_size=12")
     with Store(project.db) as store:
         write(store, "UPDATE steps SET played_by = branch_id")
-        store._writer.submit(lambda db: step_totals.keep(db, 1, 0)).result()
+        store._writer.submit(lambda db: step_totals.write_totals(db, 1, 0)).result()
     assert summed(project, "toy/eval") == []
 
 

@@ -105,7 +105,7 @@ def _evidence(known: KnownScore | None) -> Measured | None:
 
 def _check_prompt(store: Store, found: LibraryRef, instructions: str) -> None:
     """Raise unless the prompt of a rollout comes out again: what is shipped is what was played."""
-    played = store.read(references.told, found.branch)
+    played = store.read(references.any_system_prompt, found.branch)
     if (
         played is not None
         and system_prompt(instructions, store.read(libraries.load, played[1])) != played[0]

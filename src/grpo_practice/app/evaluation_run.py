@@ -125,7 +125,7 @@ async def run_eval(job: EvalJob) -> EvalReport:
     with over, open_run(job.session, spec, partial(planned, job)) as run:
         rows = steps_of(job, run.branch)
         total = sum(row.plan.rollouts for row in rows)
-        done = sum(store.read(scores.there, run.branch).values())
+        done = sum(store.read(scores.settled_counts, run.branch).values())
         begun = RunStarted(run.branch.run, run.branch.id, len(rows), total, done, spec.simulated)
         with announced(job.session, begun):
             left = any(unfinished(row) for row in rows)

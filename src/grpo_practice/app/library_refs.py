@@ -219,7 +219,9 @@ def _select_variant(store: Store, run: RunRow) -> str:
 
     Read from what was made, not from the configuration: that may have been changed since.
     """
-    made = [r.name.rpartition("/")[2] for r in store.read(runs.every) if r.parent_run == run.name]
+    made = [
+        r.name.rpartition("/")[2] for r in store.read(runs.all_runs) if r.parent_run == run.name
+    ]
     chosen = [part for part in made if part.startswith("data=")]
     if not chosen:
         raise ConfigError(

@@ -168,7 +168,7 @@ async def _run(job: PracticeJob) -> PracticeReport:
     spec, store = spec_of(job), job.session.store
     with open_run(job.session, spec, partial(planned, job)) as run:
         rows = store.read(steps.on_line, run.branch)
-        settled = store.read(scores.there, run.branch)
+        settled = store.read(scores.settled_counts, run.branch)
         done = sum(r.rollouts if r.closed else settled.get(r.plan.step, 0) for r in rows)
         total = sum(row.rollouts for row in rows)
         begun = RunStarted(run.branch.run, run.branch.id, len(rows), total, done, spec.simulated)

@@ -248,12 +248,12 @@ def recording(
         with store.invocation(branch, command) as invocation_id:
             known = [
                 (a.request_hash, RecordedCall(a.slot, a.turn, a.nth, a.call_id))
-                for a in store.read(recorded_runs.asked, branch.id, MOST)
+                for a in store.read(recorded_runs.recent_requests, branch.id, MOST)
             ]
             yield Recorder(
                 store.ledger(branch, invocation_id),
                 branch.id,
-                Conversations(known, lambda call_id: store.read(recorded_runs.reply, call_id)),
+                Conversations(known, lambda call_id: store.read(recorded_runs.reply_of, call_id)),
                 prepared.endpoint,
                 notice,
             )

@@ -22,7 +22,7 @@ class StoredRuns(DatabaseFile):
         from grpo_practice.store.queries import runs
 
         with self._store() as store:
-            return RunsReport(store.read(runs.every))
+            return RunsReport(store.read(runs.all_runs))
 
     def run(self, name: str) -> "RunReport":
         """Return the steps, scores and costs of a run.

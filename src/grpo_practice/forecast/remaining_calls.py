@@ -229,7 +229,7 @@ def _scored(
 
 def _missing(store: Store, branch: Branch, rows: Sequence[StepRow]) -> int:
     """Return how many of the rollouts that these steps plan, at most, are not settled yet."""
-    settled = store.read(scores.there, branch)
+    settled = store.read(scores.settled_counts, branch)
     return sum(row.rollouts - settled.get(row.plan.step, 0) for row in rows)
 
 
@@ -264,7 +264,7 @@ def _on_the_way(
     left = list[StageCalls]()
     known = set[str]()
     prefix = eval_name(job.config.exp_id)
-    evaluated = any(row.name.startswith(f"{prefix}/") for row in store.read(runs.every))
+    evaluated = any(row.name.startswith(f"{prefix}/") for row in store.read(runs.all_runs))
     wanted = [(start, float(len(start)))] if start is not None else []
     made = [
         (

@@ -9,8 +9,8 @@ from grpo_practice.canonical import derive_seed
 from grpo_practice.config.schema.runs import PracticeSettings
 from grpo_practice.store import Store
 from grpo_practice.store.records import Branch, StepRow
-from grpo_practice.store.steps import uniform
-from grpo_practice.types import ALL_ROLLOUTS, Sample
+from grpo_practice.store.steps import uniform_before
+from grpo_practice.types import MeanOver, Sample
 
 AGAIN = 0.5
 """Chance that a group which may be left out is played all the same."""
@@ -34,7 +34,7 @@ class GroupPolicy(Protocol):
     """
 
     @property
-    def mean_over(self) -> str:
+    def mean_over(self) -> MeanOver:
         """The rollouts that a mean reward is over, in words."""
         ...
 
@@ -59,7 +59,7 @@ class AllGroups:
 
     overlap: float = 0.0
     """Share of a step's groups that may be played while the step before is being finished."""
-    mean_over: str = ALL_ROLLOUTS
+    mean_over: MeanOver = "all"
 
     def early(self, groups: int) -> int:
         """Return how many of a step's groups are played with the library of the step before."""
@@ -81,7 +81,7 @@ class SkipUniform:
     """Leaves out half of the questions whose last group, in an earlier epoch, did not differ."""
 
     run_seed: int
-    mean_over: str = f"{ALL_ROLLOUTS}, twice those of groups that might have been left out"
+    mean_over: MeanOver = "weighted"
 
     def early(self, groups: int) -> int:
         """Return 0: which groups are left out is known only when the step before is closed."""
@@ -91,7 +91,7 @@ class SkipUniform:
         self, store: Store, branch: Branch, row: StepRow, samples: Sequence[Sample]
     ) -> Selection:
         """Draw the groups to leave out, unless the step has stored its draw already."""
-        taught_nothing = store.read(uniform, branch, row.plan)
+        taught_nothing = store.read(uniform_before, branch, row.plan)
         slots = [slot for slot, sample in enumerate(samples) if sample.id in taught_nothing]
         left_out = row.left_out
         if left_out is None:

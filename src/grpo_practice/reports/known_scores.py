@@ -65,7 +65,7 @@ def measured_with(store: Store, branch_id: int, exp_id: str, library: Library) -
         return on_the_way
     own = _scored(store, branch_id)
     told = text_sha(system_prompt(str(own.pop(INSTRUCTIONS, "")), library))
-    for run, evaluated in store.read(scores.asked_with, exp_id, told):
+    for run, evaluated in store.read(scores.evaluations_with_prompt, exp_id, told):
         other = _scored(store, evaluated)
         other.pop(INSTRUCTIONS, None)
         if other == own:

@@ -29,7 +29,14 @@ from grpo_practice.store.queries.run_health import Health
 from grpo_practice.store.queries.scores import Requests
 from grpo_practice.store.records import Branch, DatasetRow, StepRow
 from grpo_practice.store.run_names import eval_name, library_variant
-from grpo_practice.types import ALL_ROLLOUTS, Library
+from grpo_practice.types import Library, MeanOver
+
+MEAN_OVER: Mapping[MeanOver, str] = {
+    "all": "all rollouts",
+    "weighted": "all rollouts, twice those of groups that might have been left out",
+    "first_two": "the first 2 rollouts of each group",
+}
+"""Names of the rollouts that a mean reward is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +163,7 @@ def eval_report(
         replayed=invocation.replayed,
         seconds=invocation.seconds,
         seconds_per_rollout=store.read(scores.seconds_per_rollout, branch),
-        health=store.read(run_health.of, branch),
+        health=store.read(run_health.health_of, branch),
     )
 
 
@@ -299,7 +306,7 @@ class PracticeReport(Report):
                 "outcomes": stats.get("outcomes", {}),
             },
             "mean_reward": stats.get("mean_reward"),
-            "mean_reward_over": stats.get("mean_reward_over", ALL_ROLLOUTS),
+            "mean_reward_over": MEAN_OVER[row.mean_over],
             "status": row.status,
             "reason": stats.get("merge_failed"),
             "cost_usd": usd(self.costs.get(row.plan.step)),
@@ -341,5 +348,5 @@ def practice_report(
         costs=store.read(scores.step_costs, branch),
         outcomes=store.read(scores.outcomes, branch),
         failures=store.read(scores.failures, branch),
-        health=store.read(run_health.of, branch, children=True),
+        health=store.read(run_health.health_of, branch, children=True),
     )

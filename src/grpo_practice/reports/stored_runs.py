@@ -165,7 +165,7 @@ def run_report(store: Store, name: str) -> RunReport:
     """
     run, stages = store.read(runs.get, name), list[str](STAGES)
     branch = store.read(branches.load, run.head_branch) if run.head_branch else None
-    evals = [r for r in store.read(runs.every) if r.kind == "eval"]
+    evals = [r for r in store.read(runs.all_runs) if r.kind == "eval"]
     shown = evals if run.kind == "practice" else [r for r in evals if r.name == name]
     family = [r.name for r in shown if r.exp_id == run.exp_id]
     known = {evaluated: known_score(store, evaluated) for evaluated in family}
@@ -176,8 +176,10 @@ def run_report(store: Store, name: str) -> RunReport:
         store.read(scores.outcomes, branch) if branch else {},
         {n: k.score for n, k in known.items() if k is not None},
         sorted(store.read(runs.costs, name), key=lambda cost: stages.index(cost.stage)),
-        store.read(run_health.of, branch) if branch else None,
-        store.read(references.played, branch.id) if branch and run.kind == "practice" else {},
+        store.read(run_health.health_of, branch) if branch else None,
+        store.read(references.play_settings, branch.id)
+        if branch and run.kind == "practice"
+        else {},
         store.read(runs.last_command, name),
         store.read(recorded_runs.traffic, branch.id) if branch and run.kind == "recorded" else None,
     )

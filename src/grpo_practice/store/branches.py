@@ -18,7 +18,7 @@ ENDLESS = 1 << 30
 def begin(
     db: sqlite3.Connection, spec: RunSpec, *, restart_step: int | None, again: bool
 ) -> Branch:
-    """The branch to work on; the run, the branch and its head exist afterwards.
+    """Return the branch to work on; make the run, the branch and its head where need be.
 
     Raises:
         FingerprintError: See `resume.resume_decision`.
@@ -61,7 +61,7 @@ def begin(
 
 
 def _whole_or_same(spec: RunSpec, step: int, changes: list[Change]) -> None:
-    """A score is never one number over two agents."""
+    """Raise when a score would be one number over two agents."""
     if spec.kind == "eval" and step > 0 and changes:
         raise FingerprintError(
             f"{spec.name} cannot go on from step {step} with another configuration: "
@@ -72,7 +72,7 @@ def _whole_or_same(spec: RunSpec, step: int, changes: list[Change]) -> None:
 
 
 def load(db: sqlite3.Connection, branch_id: int, notices: tuple[str, ...] = ()) -> Branch:
-    """The branch with its line, its start library and its prompts."""
+    """Return the branch with its line, its start library and its prompts."""
     row = _branch_row(db, branch_id)
     prompts = {n: get_text(db, bytes.fromhex(h)) for n, h in json.loads(row["prompts"]).items()}
     library = libraries.load(db, row["library_id"]) if row["library_id"] else Library()
@@ -92,7 +92,7 @@ def load(db: sqlite3.Connection, branch_id: int, notices: tuple[str, ...] = ()) 
 
 
 def line(db: sqlite3.Connection, branch_id: int) -> tuple[Segment, ...]:
-    """Which branch holds which steps, newest first (the same as the view `v_line`)."""
+    """Return which branch holds which steps, newest first (the same as the view `v_line`)."""
     segments, low, current = list[Segment](), ENDLESS, branch_id
     while True:
         row = _branch_row(db, current)
@@ -105,7 +105,7 @@ def line(db: sqlite3.Connection, branch_id: int) -> tuple[Segment, ...]:
 
 
 def put_judge(db: sqlite3.Connection, judge: JudgeRecord) -> int:
-    """The row of a verify function as it is; made when there is none."""
+    """Return the row of a verify function as it is; insert it when there is none."""
     source = put_text(db, judge.source, text_sha(judge.source)) if judge.source else None
     made = {"sha256": judge.sha, "name": judge.name, "source": source}
     made["spec"] = json.dumps(dict(judge.spec), sort_keys=True)
@@ -115,13 +115,13 @@ def put_judge(db: sqlite3.Connection, judge: JudgeRecord) -> int:
 
 
 def judge_sha(db: sqlite3.Connection, judge_id: int) -> bytes:
-    """What a verify function is known by."""
+    """Return the hash that identifies a verify function."""
     row = db.execute("SELECT sha256 FROM judges WHERE judge_id = ?", (judge_id,)).fetchone()
     return bytes(row[0])
 
 
 def start_library(db: sqlite3.Connection, run: str) -> Library | None:
-    """What a run started from; None when there is no such run, or it started empty."""
+    """Return what a run started from; None when there is no such run, or it started empty."""
     row = db.execute(
         "SELECT library_id FROM branches WHERE run_id = ? AND from_step = 0"
         " ORDER BY branch_id DESC LIMIT 1",
@@ -178,7 +178,7 @@ def _insert_branch(
     from_step: int,
     rebound: sqlite3.Row | None,
 ) -> int:
-    """A new branch, and the run's head moved to it. `rebound`: the one it takes the place of."""
+    """Insert a branch and move the run's head to it; `rebound` is the one that it replaces."""
     prompts = {n: put_text(db, t, text_sha(t)).hex() for n, t in spec.prompts.items()}
     library_id = _start_library(db, spec, parent, from_step)
     restarted = parent is not None and spec.cause == "start"
@@ -211,7 +211,7 @@ def _insert_branch(
 def _start_library(
     db: sqlite3.Connection, spec: RunSpec, parent: int | None, from_step: int
 ) -> int | None:
-    """What the branch's first step is played with: its parent's library there, or the run's own.
+    """Return the library of the branch's first step: its parent's there, or the run's own.
 
     A practice run restarted at 0 starts from what its configuration says now.
     """
@@ -237,7 +237,7 @@ def _start_library(
 
 
 def renew_config(db: sqlite3.Connection, branch_id: int, spec: RunSpec) -> None:
-    """The branch's configuration is the one of today: it differs in nothing it is bound to."""
+    """Store today's configuration: it differs in nothing that the branch is bound to."""
     db.execute(
         "UPDATE branches SET config_sha = ?, base_dir = ? WHERE branch_id = ?",
         (put_text(db, spec.config_text, text_sha(spec.config_text)), str(spec.base_dir), branch_id),
@@ -245,7 +245,7 @@ def renew_config(db: sqlite3.Connection, branch_id: int, spec: RunSpec) -> None:
 
 
 def _reuses(db: sqlite3.Connection, row: sqlite3.Row) -> tuple[int, ...]:
-    """The branches this one took the place of, newest first."""
+    """Return the branches that this one took the place of, newest first."""
     found, current = list[int](), row["rebinds"]
     while current is not None:
         found.append(current)

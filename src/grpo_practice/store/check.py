@@ -19,7 +19,7 @@ MOST = 20
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one look came to."""
+    """Result of one look."""
 
     name: str
     n: int
@@ -33,7 +33,7 @@ Look = Callable[[sqlite3.Connection], Iterator[str | None]]
 
 
 def check(path: Path) -> list[Finding]:
-    """Every look at the database as it is at one moment; it is not changed.
+    """Look at the database as it is at one moment, and change nothing.
 
     Raises:
         StoreError: It is not ours, or cannot be opened at all.
@@ -81,7 +81,7 @@ def _datasets(db: sqlite3.Connection) -> Iterator[str | None]:
 
 
 def _runs(db: sqlite3.Connection) -> Iterator[str | None]:
-    """Each has one line of branches, and that one holds each of its steps once."""
+    """Look whether each has one line of branches that holds each of its steps once."""
     rows = db.execute(
         """SELECT r.run_id, b.run_id AS held, (SELECT count(*) FROM v_line l
                WHERE l.run_id = r.run_id AND l.to_step = 1 << 30) AS heads,
@@ -97,7 +97,7 @@ def _runs(db: sqlite3.Connection) -> Iterator[str | None]:
 
 
 def _steps(db: sqlite3.Connection) -> Iterator[str | None]:
-    """What a closed step of a practice run left: its library, its groups, every rollout."""
+    """Look whether a closed practice step left its library, its groups and every rollout."""
     rows = db.execute(
         """SELECT b.run_id, s.*, l.library_id AS there,
              (SELECT count(*) FROM groups g WHERE g.branch_id = s.branch_id AND g.step = s.step)
@@ -170,7 +170,7 @@ def _readable(row: sqlite3.Row) -> str | None:
 
 
 def _rollouts(db: sqlite3.Connection) -> Iterator[str | None]:
-    """Each has its response, and verdicts that are a reward or an error."""
+    """Look whether each has its response, and verdicts that are a reward or an error."""
     rows: Iterable[sqlite3.Row] = db.execute(
         """SELECT r.rollout_id, b.rollout_id IS NULL AS empty, EXISTS (SELECT 1 FROM verdicts v
                WHERE v.rollout_id = r.rollout_id AND ((v.reward IS NULL) = (v.error IS NULL)
@@ -183,7 +183,7 @@ def _rollouts(db: sqlite3.Connection) -> Iterator[str | None]:
 
 
 def _sums(db: sqlite3.Connection) -> Iterator[str | None]:
-    """What is kept of a step's calls and rollouts, so that no page reads them, is what they are."""
+    """Look whether the totals, which spare pages from reading rows, are those of the rows."""
     known = "sum(tokens_in), sum(tokens_cached), sum(tokens_out), sum(cost_micro)"
     each = (
         f"SELECT branch_id, step, stage, count(*), sum(tries), {known} FROM calls GROUP BY 1, 2, 3"

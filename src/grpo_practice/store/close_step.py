@@ -65,7 +65,7 @@ def close(db: sqlite3.Connection, branch: Branch, step: int, result: StepResult)
             "step": step,
         },
     )
-    step_totals.keep(db, branch.id, step)
+    step_totals.write_totals(db, branch.id, step)
     db.execute("UPDATE branches SET tip_library = ? WHERE branch_id = ?", (library_out, branch.id))
     return library_out
 
@@ -144,7 +144,10 @@ class _Closing:
             born = libraries.add_experience(self.db, self.branch.run, label, library_out)
             held[label] = (born, 1)
         else:
-            held[label] = (held[label][0], self._next_version(held[label][0]))
+            # Over all branches: two may each rewrite an experience that both have.
+            latest = "SELECT max(version) FROM experience_texts WHERE experience_id = ?"
+            (version,) = self.db.execute(latest, (held[label][0],)).fetchone()
+            held[label] = (held[label][0], version + 1)
         row |= {"result_id": held[label][0], "library_id": library_out}
         op_id = self._insert(op, (MERGED, n), row)
         libraries.add_text(self.db, *held[label], op.text or "", op_id)
@@ -170,11 +173,3 @@ class _Closing:
             "rule": op.rule,
         }
         return insert(self.db, "operations", row | more)
-
-    def _next_version(self, experience_id: int) -> int:
-        """Return the next number of a text, over all branches: two may each rewrite one."""
-        row = self.db.execute(
-            "SELECT max(version) + 1 FROM experience_texts WHERE experience_id = ?",
-            (experience_id,),
-        ).fetchone()
-        return int(row[0])

@@ -17,7 +17,7 @@ _COLUMNS = "dataset_id, name, revision, sha256, n, origin, created_at"
 def add(
     db: sqlite3.Connection, name: str, samples: Sequence[Sample], *, origin: str, replace: bool
 ) -> tuple[DatasetRow, bool]:
-    """The dataset under this name holds exactly these samples; and whether it is new.
+    """Make the dataset hold exactly these samples; return it, and whether it is new.
 
     The same content again is the same revision.
 
@@ -67,7 +67,7 @@ def add_all(
     origin: str,
     replace: bool,
 ) -> list[tuple[DatasetRow, bool]]:
-    """`add` for each name; all or, where it raises, none."""
+    """Add a dataset for each name; all or, when it raises, none."""
     return [
         add(db, name, samples, origin=origin, replace=replace) for name, samples in parts.items()
     ]
@@ -100,7 +100,7 @@ def _put_sample(db: sqlite3.Connection, s: Sample) -> int:
 
 
 def find(db: sqlite3.Connection, name: str) -> DatasetRow | None:
-    """The newest revision under a name that is not hidden; None when there is none."""
+    """Return the newest revision under a name that is not hidden; None when there is none."""
     row = db.execute(
         f"""SELECT {_COLUMNS} FROM datasets WHERE name = ? AND hidden_at IS NULL
              ORDER BY revision DESC LIMIT 1""",
@@ -110,7 +110,7 @@ def find(db: sqlite3.Connection, name: str) -> DatasetRow | None:
 
 
 def by_id(db: sqlite3.Connection, dataset_id: int) -> DatasetRow:
-    """The dataset of that row, hidden or not."""
+    """Return the dataset of that row, hidden or not."""
     row = db.execute(
         f"SELECT {_COLUMNS} FROM datasets WHERE dataset_id = ?", (dataset_id,)
     ).fetchone()
@@ -135,7 +135,7 @@ def get(db: Connection, name: str) -> DatasetRow:
 
 
 def newest(db: sqlite3.Connection) -> list[DatasetRow]:
-    """The newest revision of every name that is not hidden, by name."""
+    """Return the newest revision of every name that is not hidden, by name."""
     rows = db.execute(
         f"""SELECT {_COLUMNS}, max(revision) FROM datasets WHERE hidden_at IS NULL
              GROUP BY name ORDER BY name"""
@@ -144,7 +144,7 @@ def newest(db: sqlite3.Connection) -> list[DatasetRow]:
 
 
 def hide(db: sqlite3.Connection, name: str) -> int:
-    """The name is gone from lists; runs keep the rows they used. How many revisions it had."""
+    """Hide a name from lists; return how many revisions it had. Runs keep the rows they used."""
     return db.execute(
         "UPDATE datasets SET hidden_at = ? WHERE name = ? AND hidden_at IS NULL", (now(), name)
     ).rowcount
@@ -161,7 +161,7 @@ def samples(db: sqlite3.Connection, dataset_id: int, *, most: int = -1) -> list[
 
 
 def sample_ids(db: sqlite3.Connection, dataset_id: int) -> list[int]:
-    """The ids of its samples in order."""
+    """Return the ids of a dataset's samples, in order."""
     rows = db.execute(
         "SELECT sample_id FROM dataset_rows WHERE dataset_id = ? ORDER BY position", (dataset_id,)
     )
@@ -169,7 +169,7 @@ def sample_ids(db: sqlite3.Connection, dataset_id: int) -> list[int]:
 
 
 def answers(db: sqlite3.Connection, dataset_id: int) -> list[tuple[Answer, int]]:
-    """Return its different answers, each with how many questions have it.
+    """Return the different answers of a dataset, each with how many questions have it.
 
     Questions of one cluster count once: they are one question in several wordings.
     """

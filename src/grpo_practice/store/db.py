@@ -21,14 +21,14 @@ MIGRATIONS = ("initial", "prices", "waves", "domains", "votes", "kinds")
 VERSION = len(MIGRATIONS)
 
 PARTS = ("-wal", "-shm", "-journal", ".lock")
-"""What follows a database's name in the names of the files that belong to it."""
+"""Endings of the names of the files that belong to a database."""
 
 WAIT_S = 30.0
 """Longest wait for another process that is writing."""
 
 
 def now() -> str:
-    """The time, as it is stored: ISO 8601, UTC, milliseconds."""
+    """Return the time as it is stored: ISO 8601, UTC, milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
@@ -60,12 +60,12 @@ def connect(path: Path, *, wait_s: float = WAIT_S) -> Connection:
     db.row_factory = sqlite3.Row
     db.execute(f"PRAGMA busy_timeout = {round(wait_s * 1000)}")
     db.execute("PRAGMA foreign_keys = ON")
-    db.execute("PRAGMA synchronous = FULL")
+    db.execute("PRAGMA synchronous = FULL")  # NORMAL may lose answers that were paid for
     return db
 
 
 def prepare(path: Path, *, wait_s: float = WAIT_S) -> None:
-    """The file exists, is ours, private, in WAL mode, and at this version's schema.
+    """Make the file ours: private, in WAL mode, at this version's schema.
 
     An older schema is migrated, all of it or nothing, after a copy of the file was put beside it.
 
@@ -85,7 +85,7 @@ def prepare(path: Path, *, wait_s: float = WAIT_S) -> None:
 
 
 def _migrate(db: sqlite3.Connection, path: Path) -> None:
-    """The schema is this version's. One process sees to it, and others wait for it."""
+    """Bring the schema to this version; one process does it, and others wait for it."""
     from grpo_practice.store.migrate import migrate  # slow to import, and seldom needed
 
     db.execute("PRAGMA journal_mode = WAL")
@@ -97,7 +97,7 @@ def _migrate(db: sqlite3.Connection, path: Path) -> None:
 
 
 def check_ours(db: sqlite3.Connection, path: Path) -> int:
-    """The schema version of a file that is ours or empty.
+    """Return the schema version of a file that is ours or empty.
 
     Raises:
         StoreError: It belongs to another program, or to a newer version of this one.
@@ -118,7 +118,7 @@ def check_ours(db: sqlite3.Connection, path: Path) -> int:
 
 
 def open_to_look(path: Path) -> sqlite3.Connection:
-    """A connection that changes nothing, not even what a killed process left behind.
+    """Open a connection that changes nothing, not even what a killed process left behind.
 
     Raises:
         StoreError: It is not ours, or cannot be opened.
@@ -140,7 +140,7 @@ def open_to_look(path: Path) -> sqlite3.Connection:
 
 
 def why_no_copy(path: Path, target: Path) -> str | None:
-    """What speaks against a copy of the database at `target`; None when nothing does.
+    """Return what speaks against a copy of the database at `target`; None when nothing does.
 
     The log holds answers that are in no other file yet, so it is no more to be replaced than the
     database, under whatever name; and the parts of other databases are left alone as well.
@@ -156,7 +156,7 @@ def why_no_copy(path: Path, target: Path) -> str | None:
 
 
 def copy(path: Path, target: Path) -> None:
-    """`target` is a private copy of the database as it is now; or it is what it was before.
+    """Replace `target` by a private copy of the database as it is now, or leave it as it was.
 
     Others may write the database meanwhile. What is there is replaced, a link not followed.
 
@@ -187,7 +187,7 @@ def copy(path: Path, target: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """What was written to the file, or the folder's list of files, is on disk."""
+    """Force what was written to the file, or the folder's list of files, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -197,7 +197,7 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """All of the block is saved, or none of it."""
+    """Save all that the block writes, or none of it."""
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -210,7 +210,7 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """What SQLite or the file system says becomes a `StoreError` that names the file."""
+    """Raise what SQLite or the file system says as a `StoreError` that names the file."""
     try:
         yield
     except (sqlite3.Error, OSError) as e:
@@ -218,7 +218,7 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def explain(error: Exception, path: Path) -> Exception:
-    """The `StoreError` for an error of SQLite or of the file system; any other error as it is."""
+    """Return the `StoreError` for an error of SQLite or the file system; any other as it is."""
     if isinstance(error, OSError):
         return StoreError(f"cannot use the database {path}: {error.strerror or error}")
     if not isinstance(error, sqlite3.Error):
@@ -260,7 +260,7 @@ def insert(db: sqlite3.Connection, table: str, row: Row, *, more: str = "") -> i
 
 def insert_all(db: sqlite3.Connection, table: str, rows: Sequence[Row], *, more: str = "") -> None:
     """Insert rows that all have the columns of the first one."""
-    if rows:
+    if rows:  # a row with other columns than the first one is an error of SQLite's, not a NULL
         db.executemany(insertion(table, rows[0], more=more), rows)
 
 
@@ -272,12 +272,12 @@ def insertion(table: str, columns: Iterable[str], *, more: str = "") -> str:
 
 
 def put_text(db: sqlite3.Connection, body: str, sha: bytes) -> bytes:
-    """The text is stored under its hash; the hash."""
+    """Insert the text under its hash, unless it is there; return the hash."""
     insert(db, "texts", {"sha256": sha, "body": body}, more="ON CONFLICT DO NOTHING")
     return sha
 
 
 def get_text(db: sqlite3.Connection, sha: bytes) -> str:
-    """The text stored under a hash."""
+    """Return the text stored under a hash."""
     row: Any = db.execute("SELECT body FROM texts WHERE sha256 = ?", (sha,)).fetchone()
     return str(row[0])

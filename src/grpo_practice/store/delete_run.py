@@ -6,9 +6,9 @@ from grpo_practice.errors import ConfigError
 
 
 def delete(db: sqlite3.Connection, run: str) -> list[str]:
-    """The run and the runs it made are gone, with everything paid for; their names.
+    """Delete the run and the runs it made, with everything paid for; return their names.
 
-    What a re-judgement asked about another run's rollouts stays with that run.
+    Calls of a re-judgement about another run's rollouts stay with that run.
 
     Raises:
         ConfigError: Another run, which stays, took rollouts or experiences from it.

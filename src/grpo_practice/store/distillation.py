@@ -17,7 +17,7 @@ K = TypeVar("K", bound=str)
 
 @dataclass(frozen=True, slots=True)
 class Distillation:
-    """What became of the informative groups of a step, or of several steps.
+    """Counts over the informative groups of a step, or of several steps.
 
     Groups first, then what the teacher made of them, then what came of that.
     """

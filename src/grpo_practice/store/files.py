@@ -22,7 +22,7 @@ class Files:
         self._known = {file: _inode(file) for file in names}
 
     def trouble(self) -> StoreError | None:
-        """What has become of them; None while all is well."""
+        """Return what has become of the files; None while all is well."""
         if all(_inode(file) == known for file, known in self._known.items()):
             return None
         if _inode(self._path) != self._known[self._path]:
@@ -38,7 +38,7 @@ class Files:
         )
 
     def _rescue(self) -> str:
-        """What the removed log held is in the database, unless somebody has begun another log."""
+        """Save what the removed log held, unless somebody began another; say what came of it."""
         parts = [file for file in self._known if file != self._path]
         if all(_inode(file) in (None, self._known[file]) for file in parts):
             try:
@@ -51,7 +51,7 @@ class Files:
 
 
 def _inode(path: Path) -> tuple[int, int] | None:
-    """Which file it is; None when there is none."""
+    """Return which file it is; None when there is none."""
     try:
         found = path.stat()
     except OSError:

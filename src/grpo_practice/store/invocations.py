@@ -12,7 +12,7 @@ from grpo_practice.store.db import insert, now
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who has a run open."""
+    """Process that has a run open."""
 
     run: str
     pid: int
@@ -40,7 +40,7 @@ class Holder:
 def open_invocation(
     db: sqlite3.Connection, run: str, branch_id: int, *, version: str, command: str
 ) -> int:
-    """This process is the run's holder, and the run is running; the invocation's id."""
+    """Insert an invocation of this process as the running run's holder; return its id."""
     db.execute("UPDATE runs SET status = 'running' WHERE run_id = ?", (run,))
     row = {
         "run_id": run,
@@ -57,7 +57,7 @@ def open_invocation(
 def close_invocation(
     db: sqlite3.Connection, invocation_id: int, *, status: str, exit_code: int, reason: str | None
 ) -> None:
-    """The invocation has ended, and how; its run's status is `status`."""
+    """Store how the invocation ended; its run gets `status`."""
     db.execute(
         """UPDATE runs SET status = ? WHERE run_id =
              (SELECT run_id FROM invocations WHERE invocation_id = ?)""",
@@ -70,12 +70,12 @@ def close_invocation(
 
 
 def holder(db: sqlite3.Connection, run: str) -> Holder | None:
-    """The newest invocation of the run that has not ended."""
+    """Return the newest invocation of the run that has not ended."""
     return next((who for who in holders(db) if who.run == run), None)
 
 
 def holders(db: sqlite3.Connection) -> list[Holder]:
-    """Every invocation that has not ended, newest first; also of processes that were killed."""
+    """Return every invocation that has not ended, newest first; also of killed processes."""
     rows = db.execute(
         """SELECT run_id AS run, pid, host, started_at FROM invocations WHERE ended_at IS NULL
             ORDER BY invocation_id DESC"""
@@ -84,7 +84,7 @@ def holders(db: sqlite3.Connection) -> list[Holder]:
 
 
 def close_dead(db: sqlite3.Connection, run: str) -> list[Holder]:
-    """Nobody has the run open; who had, and never said that it ended.
+    """End the run's open invocations, whose processes died; return them.
 
     Only for whoever holds the run's lock: that a process has not ended in order is known by that.
     Such an invocation ends when it is found out, with no exit code and the reason `died`.

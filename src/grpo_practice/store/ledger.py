@@ -32,7 +32,7 @@ class SqlLedger:
         invocation_id: int,
         reuses: Mapping[int, tuple[int, ...]],
     ) -> None:
-        """`reuses`: for a branch, the branches whose calls may answer for its own."""
+        """Open the ledger; `reuses` maps a branch to those whose calls may answer for its own."""
         self._reads, self._writer = reads, writer
         self._invocation_id, self._reuses = invocation_id, reuses
         self._resumed = _resumed(reads, invocation_id)
@@ -41,20 +41,20 @@ class SqlLedger:
         self._served = set[int]()
         """The stored calls that answered again."""
         self.unused: Counter[str] = Counter()
-        """Why stored calls of an unfinished scope could not be used again → how many."""
+        """Reason why stored calls of an unfinished scope were of no use → number of calls."""
 
     async def get(self, address: Address, request_hash: bytes, nth: int) -> Reply | None:
-        """The stored reply, marked `replayed`, or None."""
+        """Return the stored reply, marked `replayed`, or None."""
         with explained(self._writer.path):
             if not self._may_be_there(address):
                 return None
-            reply = self._found(address, request_hash, nth)
+            reply = self._find(address, request_hash, nth)
         if reply is not None:
             self._served.add(reply.call_id)
         return reply
 
     def _may_be_there(self, a: Address) -> bool:
-        """False when there is no call at this address, which spares asking the database.
+        """Return False when no call has this address, which spares asking the database.
 
         Whoever writes a run holds its lock, so nobody else adds calls to its steps; but another
         run that scores its rollouts adds what it asks its judge.
@@ -72,7 +72,7 @@ class SqlLedger:
         asked = self._begun[step]
         return asked is None or (a.slot, a.attempt, a.stage) in asked
 
-    def _found(self, address: Address, request_hash: bytes, nth: int) -> Reply | None:
+    def _find(self, address: Address, request_hash: bytes, nth: int) -> Reply | None:
         asked = {**asdict(address), "request_hash": request_hash, "nth": nth}
         for branch_id in (address.branch_id, *self._reuses.get(address.branch_id, ())):
             row = self._reads.execute(
@@ -87,8 +87,9 @@ class SqlLedger:
         return None
 
     async def put(self, entry: Entry) -> int:
-        """Commit the entry, also where whoever waits for that is cancelled; its `call_id`."""
+        """Commit the entry, also when whoever waits for that is cancelled; return its `call_id`."""
         a = entry.address
+        # Before the commit: a request made meanwhile has to look for this one.
         if (asked := self._begun.get((a.branch_id, a.step))) is not None:
             asked.add((a.slot, a.attempt, a.stage))
         call_id, unused = await self._writer.row(self._insert, entry)
@@ -99,16 +100,16 @@ class SqlLedger:
     def _insert(
         self, db: sqlite3.Connection, entries: Sequence[Entry]
     ) -> list[tuple[int, str | None]]:
-        """The call_id of each, and why an earlier call in its place did not serve."""
+        """Insert entries; return each call_id, and why an earlier call did not serve there."""
         me = self._invocation_id
         served = self._served
         unused = [_unused(db, entry, me, served) if self._resumed else None for entry in entries]
         return list(zip(_insert(db, entries, me), unused, strict=True))
 
     def fail(self, address: Address, error: EndpointError) -> None:
-        """A request got no usable answer: on disk once anything put after it is.
+        """Store a request without a usable answer: on disk once anything put after it is.
 
-        It is not waited for, so that a cancellation is not either.
+        Nobody waits for it, so that a cancellation does not wait either.
         """
         row = {
             "invocation_id": self._invocation_id,
@@ -125,7 +126,7 @@ class SqlLedger:
 
 
 def _resumed(db: sqlite3.Connection, invocation_id: int) -> bool:
-    """True when an earlier invocation worked on the run: only then can its calls be there."""
+    """Return True when an earlier invocation worked on the run, so that its calls may be there."""
     row = db.execute(
         """SELECT EXISTS (SELECT 1 FROM invocations i JOIN invocations me
              ON me.invocation_id = ? AND i.run_id = me.run_id WHERE i.invocation_id < ?)""",
@@ -137,7 +138,7 @@ def _resumed(db: sqlite3.Connection, invocation_id: int) -> bool:
 def _unused(
     db: sqlite3.Connection, entry: Entry, invocation_id: int, served: Container[int]
 ) -> str | None:
-    """Why the call an earlier invocation made in this place did not serve; None without one.
+    """Return why the call an earlier invocation made here did not serve; None without one.
 
     One that another run made here, or that another verify function asked, was not meant to; one
     that answered another request, of those made at once, has served.

@@ -102,7 +102,7 @@ class RunLocks:
         return True
 
     def close(self) -> None:
-        """Let the lock file go; it is closed by whoever here needs it last."""
+        """Close the lock file, unless somebody here still needs it."""
         with _guard:
             if self._key is None:
                 return

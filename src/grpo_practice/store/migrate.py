@@ -14,7 +14,7 @@ from grpo_practice.store.db import APPLICATION_ID, MIGRATIONS
 
 
 def migrate(db: sqlite3.Connection) -> None:
-    """Bring the schema to this version; the caller's transaction makes it all of it or nothing."""
+    """Migrate to this version; the caller's transaction makes it all of it or nothing."""
     migrations = Migrations("grpo-practice")
     for version, name in enumerate(MIGRATIONS, 1):
         # The name is on record in databases: it never changes.
@@ -32,7 +32,7 @@ def _run(db: Database, version: int) -> None:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """The statements one by one: `executescript` would commit the migration's transaction."""
+    """Yield the statements one by one: `executescript` would commit the transaction."""
     pending = ""
     for line in script.splitlines(keepends=True):
         pending += line

@@ -17,18 +17,18 @@ from grpo_practice.store.records import Branch
 from grpo_practice.store.rollouts import unpack
 
 SYSTEM = "served"
-"""Under which name the agent's system prompt is among the branch's prompts."""
+"""Name of the agent's system prompt among the branch's prompts."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedSpec:
-    """What is to be recorded: the run's name, and the agent it is bound to."""
+    """Run to record into: its name, and the agent it is bound to."""
 
     name: str
     identity: Mapping[str, Any]
-    """Of the agent: flat, dotted, redacted."""
+    """Flat, dotted, redacted keys of the agent."""
     system: str
-    """Its system prompt."""
+    """System prompt of the agent."""
     config_text: str
     base_dir: Path
     simulated: bool
@@ -47,7 +47,7 @@ class RecordedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """How much a recorded run holds."""
+    """Counts of what a recorded run holds."""
 
     requests: int
     conversations: int
@@ -61,12 +61,12 @@ class Conversation:
 
     number: int
     messages: list[Message]
-    """With the last reply as the last one."""
+    """Messages up to the last reply."""
     requests: int
 
 
 def begin(db: sqlite3.Connection, spec: RecordedSpec) -> Branch:
-    """The run is there, bound to this agent; its one branch.
+    """Return the one branch of the run, made where need be, bound to this agent.
 
     Raises:
         ConfigError: The name is that of another kind of run.
@@ -118,8 +118,8 @@ def _insert(db: sqlite3.Connection, spec: RecordedSpec) -> int:
     return branch_id
 
 
-def asked(db: sqlite3.Connection, branch_id: int, most: int) -> list[RecordedRequest]:
-    """The last `most` requests of the branch that were answered, oldest first."""
+def recent_requests(db: sqlite3.Connection, branch_id: int, most: int) -> list[RecordedRequest]:
+    """Return the last `most` requests of the branch that were answered, oldest first."""
     rows = db.execute(
         """SELECT call_id, request_hash, slot, turn, nth FROM calls WHERE branch_id = ?
             ORDER BY call_id DESC LIMIT ?""",
@@ -128,15 +128,15 @@ def asked(db: sqlite3.Connection, branch_id: int, most: int) -> list[RecordedReq
     return [RecordedRequest(**row) for row in reversed(rows)]
 
 
-def reply(db: sqlite3.Connection, call_id: int) -> Message:
-    """The reply in that row."""
+def reply_of(db: sqlite3.Connection, call_id: int) -> Message:
+    """Return the reply in that row."""
     row = db.execute("SELECT reply, codec FROM call_bodies WHERE call_id = ?", (call_id,))
     message: Message = unpack(*row.fetchone())
     return message
 
 
 def traffic(db: sqlite3.Connection, branch_id: int) -> Traffic:
-    """How much the branch holds."""
+    """Count what the branch holds."""
     row = db.execute(
         """SELECT count(*) AS requests, count(DISTINCT slot) AS conversations,
              (SELECT count(*) FROM failures f WHERE f.branch_id = :branch) AS failed
@@ -147,7 +147,7 @@ def traffic(db: sqlite3.Connection, branch_id: int) -> Traffic:
 
 
 def conversations(db: sqlite3.Connection, branch_id: int) -> Iterator[Conversation]:
-    """Each conversation of the branch, in the order they began."""
+    """Yield each conversation of the branch, in the order they began."""
     rows = db.execute(
         """SELECT slot, max(call_id), count(*) FROM calls WHERE branch_id = ?
             GROUP BY slot ORDER BY slot""",
@@ -158,7 +158,7 @@ def conversations(db: sqlite3.Connection, branch_id: int) -> Iterator[Conversati
 
 
 def _line(db: sqlite3.Connection, last: int) -> list[Message]:
-    """All messages up to a call's reply: each call holds what is new since the one before."""
+    """Return all messages up to a call's reply: each call holds what is new in it."""
     parts, call_id = list[list[Message]](), last
     while call_id is not None:
         row = db.execute(

@@ -1,11 +1,11 @@
-"""What the store takes and gives: values, no rows."""
+"""Values that the store takes and gives."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from grpo_practice.types import Distilled, Edit, Library, PlannedStep
+from grpo_practice.types import Distilled, Edit, Library, MeanOver, PlannedStep
 
 RunKind = Literal["practice", "eval"]
 Cause = Literal["start", "restart", "rejudge"]
@@ -26,13 +26,13 @@ class JudgeRecord:
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """What a command wants of a run: its name, and what a branch of it is bound to."""
+    """Wish of a command: the name of a run, and the keys that a branch of it is bound to."""
 
     name: str
     exp_id: str
     kind: RunKind
     identity: Mapping[str, Any]
-    """Flat, dotted, redacted: what a branch is bound to."""
+    """Flat, dotted, redacted keys that a branch is bound to."""
     config_text: str
     base_dir: Path
     dataset_id: int
@@ -68,20 +68,28 @@ class Branch:
     """Newest first; together they cover every step from 0 on."""
     judge_id: int
     dataset_id: int
-    """Of a recorded run: 0, and so is the judge. It has neither."""
+    """Dataset's row; 0 for a recorded run, which has neither dataset nor judge."""
     library: Library
-    """Before `from_step`."""
+    """Library before `from_step`."""
     prompts: Mapping[str, str]
     identity: Mapping[str, Any] = field(default_factory=dict)
     """Keys it is bound to. See `RunSpec`."""
     reuses: tuple[int, ...] = ()
     """Branches whose calls may answer for this one's: the same work under a changed config."""
     notices: tuple[str, ...] = ()
-    """What was decided about resuming, for a person."""
+    """Decisions about resuming, for a person."""
 
     def holder(self, step: int) -> int:
-        """The branch that holds a step on this line."""
+        """Return the branch that holds a step on this line."""
         return next(s.branch_id for s in self.line if s.first <= step < s.end)
+
+
+_MEAN_OVER_BEFORE_6: Mapping[str, MeanOver] = {
+    "all rollouts": "all",
+    "all rollouts, twice those of groups that might have been left out": "weighted",
+    "the first 2 rollouts of each group": "first_two",
+}
+"""Sentences that schemas 1 to 5 stored in place of the value; leave them when words change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,21 +113,27 @@ class StepRow:
 
     @property
     def groups(self) -> int:
-        """How many groups are played; the most there may be, while that is not decided."""
+        """Number of groups that are played; the largest possible while that is not decided."""
         return len(self.plan.slots) - len(self.left_out or ())
 
     @property
     def rollouts(self) -> int:
-        """How many rollouts are planned; the most there may be, while that is not decided."""
+        """Number of planned rollouts; the largest possible while that is not decided."""
         slots = range(len(self.plan.slots))
         return sum(self.attempts(slot) for slot in slots)
 
     def attempts(self, slot: int) -> int:
-        """How many of them are the group's."""
+        """Return how many rollouts a group plans."""
         if self.left_out is not None and slot in self.left_out:
             return 0
         stopped = self.going_on is not None and slot not in self.going_on
         return STOPPED if stopped else self.plan.slots[slot][1]
+
+    @property
+    def mean_over(self) -> MeanOver:
+        """Rollouts that the step's mean reward is over."""
+        stored = (self.stats or {}).get("mean_reward_over", "all")
+        return _MEAN_OVER_BEFORE_6.get(stored, stored)
 
     @property
     def closed(self) -> bool:
@@ -129,10 +143,10 @@ class StepRow:
 
 @dataclass(frozen=True, slots=True)
 class RolloutPrompt:
-    """What a rollout was played with."""
+    """Prompt that a rollout was played with."""
 
     seed: int
-    """Of its first request."""
+    """Seed of the first request."""
     system: str
     """The exact system prompt."""
     library_id: int | None
@@ -140,7 +154,7 @@ class RolloutPrompt:
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """Why a verify function gave no verdict."""
+    """Reason for a rollout without a verdict."""
 
     reason: str
     """`verify` or `judge`."""
@@ -149,7 +163,7 @@ class Unscored:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """What became of one group, for the record."""
+    """Outcome of a group; the fields are the columns of its row."""
 
     slot: int
     sample_id: int
@@ -188,7 +202,7 @@ class Past:
     votes: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """`E12` → sample id → votes for it less votes against it."""
     plays: Sequence[Play] = ()
-    """Those of the samples that voted, or were asked for; oldest first."""
+    """Plays of the samples that voted, or were asked for; oldest first."""
     shown: Mapping[int, Set[str]] = field(default_factory=dict)
     """Library id → which of the experiences it holds with the text they have now."""
 
@@ -202,10 +216,10 @@ class StepResult:
     edits: Sequence[Edit]
     """Merged operations, refused ones too, then removals that no merge asked for."""
     library: Library
-    """The library before with exactly these edits, or the step is not closed."""
+    """Library before with exactly these edits; the step is not closed with another one."""
     stats: Mapping[str, Any]
     failed: str | None = None
-    """Why the merge failed; `library` is then the one the step began with."""
+    """Reason for a failed merge; `library` is then the one the step began with."""
     unanswered: bool = False
     """True when it failed because its request got no answer."""
 

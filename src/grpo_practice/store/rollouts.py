@@ -76,6 +76,7 @@ def save(db: sqlite3.Connection, saves: Sequence[Save]) -> Sequence[None]:
     systems = {text: put_text(db, text, text_sha(text)) for text in texts}
     at = now()
     rows = [save.key | _columns(save, systems[save.prompt.system], at) for save in saves]
+    # Every column that is written is brought up to date, also one that a later version adds.
     changed = ", ".join(f"{c} = excluded.{c}" for c in rows[0] if c not in saves[0].key)
     insert_all(db, "rollouts", rows, more=f"ON CONFLICT DO UPDATE SET {changed}")
     db.executemany(_BODY, [s.key | {"response": s.rollout.played.response} for s in saves])
@@ -174,14 +175,14 @@ def _rollout(row: sqlite3.Row, sample: Sample, messages: Sequence[Message]) -> R
 
 
 def usage_of(row: sqlite3.Row) -> Usage:
-    """The tokens and the cost in a row of `rollouts` or `calls`."""
+    """Return the tokens and the cost in a row of `rollouts` or `calls`."""
     return Usage(**{f.name: row[f.name] for f in fields(Usage)})
 
 
 def transcript(
     db: sqlite3.Connection, place: tuple[int, int, int, int], reuses: Sequence[int]
 ) -> list[Message]:
-    """The conversation of a rollout, put together from its calls.
+    """Return the conversation of a rollout, put together from its calls.
 
     `place`: (branch_id, step, slot, attempt). Each call holds the messages since the one it
     continues, so the last call's line of descent is the whole of it. The user's own agent may
@@ -224,7 +225,7 @@ def _own_agent(db: sqlite3.Connection, branch_id: int) -> bool:
 
 
 def unpack(blob: bytes, codec: int) -> Any:
-    """A stored JSON body.
+    """Return a stored JSON body.
 
     Raises:
         StoreError: It is damaged.

@@ -12,7 +12,7 @@ from grpo_practice.store.store import Store
 
 @contextmanager
 def rehearsal(path: Path) -> Iterator[Store]:
-    """A store with everything that the database holds; what is written to it is lost.
+    """Open a store with everything the database holds; what is written to it is lost.
 
     The database itself is only read, and need not exist. Its name stands in all messages.
 
@@ -23,11 +23,7 @@ def rehearsal(path: Path) -> Iterator[Store]:
         copy = Path(folder) / "rehearsal.db"
         with explained(path):
             if path.exists():
-                _copy(path, copy)
+                with closing(open_to_look(path)) as source, closing(sqlite3.connect(copy)) as made:
+                    source.backup(made)
         with Store(copy, shown_as=path) as store:
             yield store
-
-
-def _copy(path: Path, copy: Path) -> None:
-    with closing(open_to_look(path)) as source, closing(sqlite3.connect(copy)) as target:
-        source.backup(target)

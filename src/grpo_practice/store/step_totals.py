@@ -1,4 +1,4 @@
-"""What the rollouts of a closed step add up to: once all have their reward, that never changes."""
+"""Totals of a closed step's rollouts: once all have their reward, they never change."""
 
 import json
 import sqlite3
@@ -14,7 +14,7 @@ ROLLOUTS = """
   JOIN rollouts r ON r.branch_id = coalesce(s.played_by, s.branch_id) AND r.step = +s.step
   LEFT JOIN verdicts v ON v.rollout_id = r.rollout_id AND v.judge_id = b.judge_id
 """
-"""Of steps `s`, with the verdicts that count.
+"""Rollouts of steps `s`, with the verdicts that count.
 
 `+s.step` keeps SQLite from spreading a range of steps to rollouts, which would read all of them
 once a step.
@@ -27,7 +27,7 @@ UNSUMMED = f"{ROLLOUTS} WHERE s.branch_id = ? AND s.step >= ? AND s.step < ? AND
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Of one step. Every rollout in it has its reward."""
+    """Totals of one step, in which every rollout has its reward."""
 
     rollouts: int
     model_ms: int
@@ -41,8 +41,8 @@ class Sums:
     """[slot, scored, correct, sum of rewards, sum of their squares]."""
 
 
-def keep(db: sqlite3.Connection, branch_id: int, step: int) -> None:
-    """The step has its sums, where every rollout in it has its reward; else none."""
+def write_totals(db: sqlite3.Connection, branch_id: int, step: int) -> None:
+    """Write the step's totals when every rollout in it has its reward; else none."""
     place = (branch_id, step)
     where = "WHERE s.branch_id = ? AND s.step = ?"
     row = db.execute(
@@ -72,8 +72,10 @@ TALLY = """count(v.reward) AS n, coalesce(sum(v.reward >= 1 - 1e-9), 0) AS c,
   coalesce(sum(v.reward), 0.0) AS total, coalesce(sum(v.reward * v.reward), 0.0) AS total_sq"""
 
 
-def of(db: sqlite3.Connection, place: Sequence[int], *, slots: bool = False) -> dict[int, Sums]:
-    """Step → its sums, where it has them. `place`: branch, first step, end.
+def totals_by_step(
+    db: sqlite3.Connection, place: Sequence[int], *, slots: bool = False
+) -> dict[int, Sums]:
+    """Return step → its totals, where it has them. `place`: branch, first step, end.
 
     `slots`: with those by slot, which are most of it.
     """
@@ -87,6 +89,6 @@ def of(db: sqlite3.Connection, place: Sequence[int], *, slots: bool = False) -> 
 
 
 def on_line(db: sqlite3.Connection, branch: Branch) -> Iterator[tuple[int, Sums]]:
-    """(step, its sums) for every step of the branch's line that has them, without their slots."""
+    """Yield (step, its totals) of the branch's line, without their slots."""
     for segment in branch.line:
-        yield from of(db, (segment.branch_id, segment.first, segment.end)).items()
+        yield from totals_by_step(db, (segment.branch_id, segment.first, segment.end)).items()

@@ -12,7 +12,7 @@ from grpo_practice.types import PlannedStep
 
 
 def plan(db: sqlite3.Connection, branch: Branch, steps: Iterable[PlannedStep]) -> None:
-    """Steps of this branch that are not planned yet are; a planned one may only grow.
+    """Insert the steps that are not planned yet; a planned one may only grow.
 
     More attempts for a slot (a larger `pass_k`) reopen the step; that it was closed once stays on
     record, since it binds the run to its configuration.
@@ -37,7 +37,7 @@ def plan(db: sqlite3.Connection, branch: Branch, steps: Iterable[PlannedStep]) -
 def play_elsewhere(
     db: sqlite3.Connection, branch: Branch, steps: Iterable[tuple[PlannedStep, int]]
 ) -> None:
-    """Steps whose rollouts another branch holds: only verdicts are made here."""
+    """Insert steps whose rollouts another branch holds: only verdicts are made here."""
     rows = [{**_planned(branch, step), "played_by": held_by} for step, held_by in steps]
     insert_all(db, "steps", rows, more="ON CONFLICT DO NOTHING")
 
@@ -54,7 +54,7 @@ def _planned(branch: Branch, step: PlannedStep) -> Row:
 
 
 def on_line(db: sqlite3.Connection, branch: Branch) -> list[StepRow]:
-    """The steps of a branch's line, in order."""
+    """Return the steps of a branch's line, in order."""
     found = [
         row_of(row)
         for segment in branch.line
@@ -67,7 +67,7 @@ def on_line(db: sqlite3.Connection, branch: Branch) -> list[StepRow]:
 
 
 def row_of(row: sqlite3.Row) -> StepRow:
-    """A row of `steps` as a value."""
+    """Return a row of `steps` as a value."""
     decided = dict(row)  # not all of it in a file of an older version, which may be looked at
     going_on, left_out = decided.get("going_on"), decided.get("left_out")
     slots = tuple((sample, attempts) for sample, attempts in json.loads(row["plan"]))
@@ -84,8 +84,8 @@ def row_of(row: sqlite3.Row) -> StepRow:
     )
 
 
-def uniform(db: sqlite3.Connection, branch: Branch, plan: PlannedStep) -> set[int]:
-    """Of a step's samples, those whose last group in an earlier epoch had nothing to compare.
+def uniform_before(db: sqlite3.Connection, branch: Branch, plan: PlannedStep) -> set[int]:
+    """Return the step's samples whose last group in an earlier epoch had nothing to compare.
 
     On the branch's line, so that a restart finds what the run found.
     """
@@ -111,7 +111,7 @@ def open_step(
     library_id: int | None,
     left_out: Iterable[int] | None = None,
 ) -> None:
-    """The step is under way, played with this library and without the groups in these slots."""
+    """Mark the step as under way, with this library and without the groups in these slots."""
     db.execute(
         """UPDATE steps SET status = 'open', library_in = ?, left_out = ?
             WHERE branch_id = ? AND step = ? AND status IN ('planned', 'open', 'stopped')""",
@@ -120,10 +120,10 @@ def open_step(
 
 
 def close_eval(db: sqlite3.Connection, branch_id: int, step: int, stats: Mapping[str, Any]) -> None:
-    """The evaluation step has a row for every rollout it planned."""
+    """Close an evaluation step, which has a row for every rollout it planned."""
     db.execute(
         """UPDATE steps SET status = 'closed', stats = ?, closed_at = ?
             WHERE branch_id = ? AND step = ?""",
         (json.dumps(dict(stats)), now(), branch_id, step),
     )
-    step_totals.keep(db, branch_id, step)
+    step_totals.write_totals(db, branch_id, step)

@@ -47,17 +47,17 @@ Planner = Callable[[Branch, Sequence[StepRow]], Sequence[PlannedStep]]
 
 
 _STATUS = {PausedError: "paused", StoppedError: "stopped"}
-"""What a run is after an error; after any other one it has failed."""
+"""Status of a run after an error; after any other one it has failed."""
 
 
 class Store:
     """An open database. Reads are plain calls; writes go through the one writer thread.
 
-    What is awaited is on disk when it returns, but for rollouts: see `save_rollout`.
+    An awaited write is on disk when it returns, except a rollout: see `save_rollout`.
     """
 
     def __init__(self, path: Path, *, wait_s: float = WAIT_S, shown_as: Path | None = None) -> None:
-        """Open, creating or migrating first.
+        """Open the database; create or migrate it first.
 
         Args:
             path: The file.
@@ -88,7 +88,7 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Everything written is on disk; locks are released.
+        """Write everything to disk and release the locks.
 
         Raises:
             StoreError: The file was removed or replaced meanwhile.
@@ -100,7 +100,7 @@ class Store:
             self._locks.close()
 
     def read(self, question: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """What a function of this package answers, on the reading connection."""
+        """Return what a query of this package gives, on the reading connection."""
         with explained(self.path):
             return question(self._db, *args, **kwargs)
 
@@ -108,11 +108,11 @@ class Store:
         return self._writer.submit(work).result()
 
     def flush(self) -> None:
-        """Everything written up to now is on disk."""
+        """Return once everything written up to now is on disk."""
         self._write(lambda _: None)
 
     async def flushed(self) -> None:
-        """The same, waited for."""
+        """Return once everything written up to now is on disk."""
         await self._write_soon(lambda _: None)
 
     async def _write_soon(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -123,7 +123,7 @@ class Store:
     def add_dataset(
         self, name: str, samples: Sequence[Sample], *, origin: str, replace: bool
     ) -> tuple[DatasetRow, bool]:
-        """The name holds these samples, all or none; and whether it is new."""
+        """Make the name hold these samples, all or none; return whether it is new, too."""
         return self._write(
             partial(datasets.add, name=name, samples=samples, origin=origin, replace=replace)
         )
@@ -131,11 +131,11 @@ class Store:
     def add_datasets(
         self, parts: Mapping[str, Sequence[Sample]], *, origin: str, replace: bool
     ) -> list[tuple[DatasetRow, bool]]:
-        """`add_dataset` for several names, all or none."""
+        """Add several datasets, all or none."""
         return self._write(partial(datasets.add_all, parts=parts, origin=origin, replace=replace))
 
     def hide_dataset(self, name: str) -> None:
-        """The name is free again; old runs keep the rows they used.
+        """Free the name; old runs keep the rows they used.
 
         Raises:
             DataError: There is none under this name.
@@ -147,7 +147,7 @@ class Store:
 
     @contextmanager
     def lock(self, run: str) -> Iterator[None]:
-        """Nobody else writes the run meanwhile.
+        """Keep everybody else from writing the run.
 
         Raises:
             LockedError: Another process does; the message names it.
@@ -163,7 +163,7 @@ class Store:
             yield
 
     def close_dead(self, run: str) -> list[invocations.Holder]:
-        """Who had the run open and did not end in order; for the holder of its lock."""
+        """End the invocations that died with the run open; for the holder of its lock."""
         return self._write(lambda db: invocations.close_dead(db, run))
 
     def begin(
@@ -174,7 +174,7 @@ class Store:
         restart_step: int | None = None,
         again: bool = False,
     ) -> Branch:
-        """The branch to work on, its steps planned; or, when anything raises, nothing at all.
+        """Return the branch to work on, its steps planned; when anything raises, nothing is stored.
 
         Args:
             spec: What the command wants of the run. See `branches.begin`.
@@ -193,16 +193,16 @@ class Store:
         return self._write(work)
 
     def record(self, spec: recorded_runs.RecordedSpec) -> Branch:
-        """The run that is recorded into. See `recorded.begin`."""
+        """Return the branch of the run that is recorded into. See `recorded_runs.begin`."""
         return self._write(lambda db: recorded_runs.begin(db, spec))
 
     def renew_config(self, branch: Branch, spec: RunSpec) -> None:
-        """The branch's stored configuration is the one of `spec`."""
+        """Store the configuration of `spec` with the branch."""
         self._write(lambda db: branches.renew_config(db, branch.id, spec))
 
     @contextmanager
     def invocation(self, branch: Branch, command: str) -> Iterator[int]:
-        """The block is on record as one invocation, with how it ended; the run's status follows."""
+        """Record the block as one invocation, with how it ended; the run's status follows."""
         invocation_id = self._write(
             partial(
                 invocations.open_invocation,
@@ -231,23 +231,23 @@ class Store:
             self._write(partial(end, exit_code=code, reason=reason))
 
     def delete_run(self, run: str) -> list[str]:
-        """The run and the runs it made are gone. See `delete_run.delete`."""
+        """Delete the run and the runs it made. See `delete_run.delete`."""
         self.read(runs.get, run)
         return self._write(lambda db: delete_run.delete(db, run))
 
     # The work of a run
 
     def ledger(self, branch: Branch, invocation_id: int) -> SqlLedger:
-        """The ledger that this invocation's calls go through."""
+        """Return the ledger that this invocation's calls go through."""
         with explained(self.path):
             return SqlLedger(self._db, self._writer, invocation_id, {branch.id: branch.reuses})
 
     def judge(self, judge: JudgeRecord) -> int:
-        """The row of a verify function as it is."""
+        """Return the row of a verify function as it is."""
         return self._write(lambda db: branches.put_judge(db, judge))
 
     def plan_rejudge(self, branch: Branch, source: Sequence[StepRow]) -> list[StepRow]:
-        """The steps are there, to be judged again from the rollouts their source has."""
+        """Plan steps that are judged again from the rollouts their source has."""
         pairs = [(s.plan, s.played_by or s.branch_id) for s in source]
         self._write(lambda db: steps.play_elsewhere(db, branch, pairs))
         return self.read(steps.on_line, branch)
@@ -259,7 +259,7 @@ class Store:
         library_id: int | None,
         left_out: Iterable[int] | None = None,
     ) -> None:
-        """The step is under way, without the groups that are left out. See `steps.open_step`."""
+        """Mark the step as under way, without the groups that are left out."""
         await self._write_soon(
             lambda db: steps.open_step(db, branch.id, step, library_id, left_out)
         )
@@ -267,9 +267,9 @@ class Store:
     async def save_rollout(
         self, branch: Branch, step: int, rollout: Rollout, prompt: RolloutPrompt
     ) -> None:
-        """The attempt is queued to be recorded, with its verdict where it has one.
+        """Queue the attempt to be stored, with its verdict where it has one.
 
-        It is on disk once anything written after it is, such as the end of its step. Should it
+        The row is on disk once anything written after it is, such as the end of its step. Should it
         fail, whoever waits for the next write is told.
         """
         save = rollouts.Save(branch.holder(step), step, rollout, prompt, branch.judge_id)
@@ -284,10 +284,10 @@ class Store:
         )
 
     async def close_practice(self, branch: Branch, step: int, result: StepResult) -> int:
-        """The step is closed in one transaction; the library the next one is played with."""
+        """Close the step in one transaction; return the id of the next one's library."""
         return await self._write_soon(lambda db: close_step.close(db, branch, step, result))
 
     async def close_eval(self, branch: Branch, step: int, stats: Mapping[str, Any]) -> None:
-        """The evaluation step is complete."""
+        """Close an evaluation step."""
         at = branch.holder(step)
         await self._write_soon(lambda db: steps.close_eval(db, at, step, stats))

@@ -31,7 +31,7 @@ CROWD = 64
 """Jobs in the queue from which whoever need not wait for a write had better do so."""
 
 AT_ONCE = 16
-"""How many who wait are told in one turn of their event loop."""
+"""Number of waiters settled in one turn of their event loop."""
 
 Many = Callable[[sqlite3.Connection, Sequence[T]], Sequence[R]]
 """Writes things of one kind, and answers for each of them."""
@@ -42,9 +42,9 @@ class _Job:
     many: Many[Any, Any]
     item: Any
     done: "Future[Any] | asyncio.Future[Any] | None"
-    """Whom to tell; None when nobody waits."""
+    """Future to settle; None when nobody waits."""
     builds_on_rows: bool = False
-    """It is not written once a row was missed: no step is closed over one that is not there."""
+    """True for a job that a missed row cancels: no step is closed over a row that is not there."""
 
 
 def _plain(
@@ -70,9 +70,9 @@ class Writer:
             self._db = connect(path, wait_s=wait_s)
             self._files = Files(path, self._db)
         self._trouble: StoreError | None = None
-        """Once set, nothing is written any more."""
+        """Error that ends all writing, once it is set."""
         self._missed: BaseException | None = None
-        """Why a row was not written for which nobody waited. It stays: who is told may be gone."""
+        """Error of a row for which nobody waited. It stays, since whoever sees it may be gone."""
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._closed = False
         self._door = threading.Lock()
@@ -81,9 +81,9 @@ class Writer:
         self._thread.start()
 
     def submit(self, work: Callable[[sqlite3.Connection], T]) -> Future[T]:
-        """`work(connection)` runs inside a transaction; the future resolves once it is committed.
+        """Run `work(connection)` inside a transaction; the future resolves once it is committed.
 
-        What was queued before is written before. `work` may run twice (when another job of its
+        Earlier jobs are written first. `work` may run twice (when another job of its
         batch fails), so it must have no effect but on the connection. Whoever waits may give up
         waiting; the write happens all the same.
 
@@ -96,13 +96,13 @@ class Writer:
         return done
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """The same, waited for; it is not written once a row was missed."""
+        """Run `work` and wait for the commit; it is not written once a row was missed."""
         return await self._awaited(_plain, work, builds_on_rows=True)
 
     async def row(self, many: Many[T, R], item: T) -> R:
-        """The item is committed, with others of its kind; what `many` answered for it.
+        """Commit the item with others of its kind; return what `many` answered for it.
 
-        It is written before what is queued later by `submit` and `write`. As there, `many` may run
+        Jobs queued later by `submit` and `write` follow it. As there, `many` may run
         twice, and the item is written though whoever waits is cancelled.
         """
         return await self._awaited(many, item)
@@ -113,7 +113,7 @@ class Writer:
         return await done
 
     async def row_soon(self, many: Many[T, Any], item: T) -> None:
-        """The item is queued like a `row`; waited for only where many jobs are.
+        """Queue the item like a `row`; wait only when many jobs are queued.
 
         If it cannot be written, everybody who waits for this writer from then on is told so, and so
         is who closes it.
@@ -130,7 +130,7 @@ class Writer:
             self._jobs.put(job)
 
     def close(self) -> None:
-        """Everything submitted is committed, and the thread has ended.
+        """Commit everything submitted and end the thread.
 
         Raises:
             KeyboardInterrupt: It came meanwhile.
@@ -161,7 +161,7 @@ class Writer:
             self._db.close()
 
     def _next_batch(self) -> list[_Job] | None:
-        """The jobs that have queued, waiting for the first; None once the queue is closed."""
+        """Return the jobs that have queued, at least one; None once the queue is closed."""
         first = self._jobs.get()
         if first is None:
             return None
@@ -184,7 +184,7 @@ class Writer:
             if self._missed is not None and any(job.builds_on_rows for job in batch):
                 raise self._missed
             with transaction(self._db):
-                told = [
+                written = [
                     pair
                     for many, jobs in _groups(batch)
                     for pair in zip(jobs, many(self._db, [j.item for j in jobs]), strict=True)
@@ -196,20 +196,19 @@ class Writer:
             elif batch[0].done is None:
                 self._missed = self._missed or self._explained(e)
             else:
-                _tell([(batch[0], None, self._explained(e))])
+                _settle_waiters([(batch[0], None, self._explained(e))])
             return
         self._trouble = self._files.trouble()
-        _tell([(job, result, self._trouble or self._overdue(job)) for job, result in told])
-
-    def _overdue(self, job: _Job) -> BaseException | None:
-        """What this job's waiter has to be told of a row that was missed before.
-
-        Not who ends the run: that it has ended, and how, is still put on record.
-        """
-        return self._missed if isinstance(job.done, asyncio.Future) else None
+        results = list[tuple[_Job, Any, BaseException | None]]()
+        for job, result in written:
+            # An earlier missed row fails whoever writes now, except the thread that ends the run:
+            # that it has ended, and how, is still put on record.
+            missed = self._missed if isinstance(job.done, asyncio.Future) else None
+            results.append((job, result, self._trouble or missed))
+        _settle_waiters(results)
 
     def _explained(self, error: BaseException) -> BaseException:
-        """As it is told; of a lock, with who may hold it."""
+        """Return the error as a caller sees it; of a lock, with who may hold it."""
         if not isinstance(error, Exception):
             return error
         if not (isinstance(error, sqlite3.OperationalError) and "locked" in str(error)):
@@ -228,7 +227,7 @@ class Writer:
 
 
 def _groups(batch: Sequence[_Job]) -> Iterator[tuple[Many[Any, Any], list[_Job]]]:
-    """Jobs of one kind together; a plain job stays behind all that came before it."""
+    """Yield jobs of one kind together; a plain job stays behind all that came before it."""
     kinds = dict[Many[Any, Any], list[_Job]]()
     for job in batch:
         if job.many is _plain:
@@ -240,10 +239,10 @@ def _groups(batch: Sequence[_Job]) -> Iterator[tuple[Many[Any, Any], list[_Job]]
     yield from kinds.items()
 
 
-def _tell(told: Sequence[tuple[_Job, Any, BaseException | None]]) -> None:
-    """Everyone who waits knows how it went; each event loop is woken once."""
+def _settle_waiters(results: Sequence[tuple[_Job, Any, BaseException | None]]) -> None:
+    """Settle what everyone waits for; wake each event loop once."""
     loops = dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any, Any]]]()
-    for job, result, error in told:
+    for job, result, error in results:
         if isinstance(job.done, asyncio.Future):
             loops.setdefault(job.done.get_loop(), []).append((job.done, result, error))
         elif job.done is not None:
@@ -257,7 +256,7 @@ def _settle_all(
     loop: asyncio.AbstractEventLoop,
     waiting: Sequence[tuple[asyncio.Future[Any], Any, BaseException | None]],
 ) -> None:
-    """In order, some at each turn of the loop, so that it does not go on with all in one."""
+    """Settle in order, a few at each turn of the loop, not all in one."""
     for done, result, error in waiting[:AT_ONCE]:
         if not done.done():  # whoever waited may have been cancelled
             _settle(done, result, error)

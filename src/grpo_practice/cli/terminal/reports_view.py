@@ -9,7 +9,6 @@ from grpo_practice.cli.terminal.formatting import count, duration, reward, say
 from grpo_practice.cli.terminal.health_view import costs, say_reproducible, shrunk_groups, trouble
 from grpo_practice.cli.terminal.tables import facts, table
 from grpo_practice.text import brief
-from grpo_practice.types import ALL_ROLLOUTS
 
 if TYPE_CHECKING:
     from grpo_practice.reports.known_scores import KnownScore
@@ -248,12 +247,12 @@ def show_steps(steps: Sequence["StepRow"], scores: Mapping[int, "Score"]) -> Non
 
 def _counted(steps: Sequence["StepRow"]) -> dict[str, list[int]]:
     """Return the steps whose mean reward is not over all rollouts, by what it is over."""
+    from grpo_practice.reports.run_reports import MEAN_OVER
+
     found = dict[str, list[int]]()
     for row in steps:
-        if row.closed and row.stats:
-            what = str(row.stats.get("mean_reward_over", ALL_ROLLOUTS))
-            found.setdefault(what, []).append(row.plan.step)
-    found.pop(ALL_ROLLOUTS, None)
+        if row.closed and row.stats and row.mean_over != "all":
+            found.setdefault(MEAN_OVER[row.mean_over], []).append(row.plan.step)
     return found
 
 

@@ -30,7 +30,7 @@ class BranchRow:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What one group proposed, and the lessons it drew."""
+    """Proposal of one group, with the lessons it drew."""
 
     slot: int
     question: str
@@ -102,20 +102,20 @@ class ExperienceHistory:
     id: str
     run: str
     imported: str | None
-    """Its text at the start of the run, when it came from another one."""
+    """Text at the start of the run, when it came from another one."""
     changes: tuple[LibraryChange, ...]
-    """Those on the branch's line, oldest first."""
+    """Changes on the branch's line, oldest first."""
     votes: tuple[Vote, ...] = ()
-    """Those on the branch's line, oldest first; of all its texts."""
+    """Votes on the branch's line, oldest first; of all its texts."""
 
     @property
     def text(self) -> str | None:
-        """As it is now; None when it was removed."""
+        """Present text; None when it was removed."""
         return self.changes[-1].text if self.changes else self.imported
 
 
 def branches_of(db: sqlite3.Connection, run: str) -> list[BranchRow]:
-    """The branches of a run, oldest first."""
+    """Return the branches of a run, oldest first."""
     rows = db.execute(
         """SELECT b.branch_id, b.parent_id, b.from_step, b.cause, b.branch_id = r.head_branch,
                   b.created_at

@@ -51,14 +51,14 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class _Meaning:
-    """Since when an experience says what it says, however it was reworded since."""
+    """Origin of an experience's present meaning, however it was reworded since."""
 
     since: int | None = None
     """The step that made it say this; None for the start of the run."""
     op_ids: Sequence[int] = ()
     """The operations that gave it its words since then."""
     samples: frozenset[int] = frozenset()
-    """Those whose proposals these operations stand for, and that have no other vote there."""
+    """Samples behind these operations that have no other vote there."""
 
 
 def past(

@@ -1,4 +1,4 @@
-"""What a reference to a run, a branch or a library leads to."""
+"""Look-ups of the runs, branches and libraries that a reference names."""
 
 import json
 import sqlite3
@@ -12,7 +12,7 @@ from grpo_practice.store.db import get_text
 
 @dataclass(frozen=True, slots=True)
 class BranchRecord:
-    """What a branch is bound to, as it was recorded."""
+    """Keys and configuration that a branch is bound to, as recorded."""
 
     identity: Mapping[str, Any]
     """Flat, dotted, secrets hidden."""
@@ -22,7 +22,7 @@ class BranchRecord:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a library was made."""
+    """Place where a library was made."""
 
     run: str
     branch_id: int
@@ -31,27 +31,27 @@ class Origin:
 
 
 def branch_ids(db: sqlite3.Connection, run: str) -> list[int]:
-    """The branches of a run, oldest first."""
+    """Return the ids of a run's branches, oldest first."""
     rows = db.execute("SELECT branch_id FROM branches WHERE run_id = ? ORDER BY 1", (run,))
     return [row[0] for row in rows]
 
 
 def record(db: sqlite3.Connection, branch_id: int) -> BranchRecord:
-    """The identity and the configuration of a branch."""
+    """Return the identity and the configuration of a branch."""
     row = db.execute(
         "SELECT identity, config_sha FROM branches WHERE branch_id = ?", (branch_id,)
     ).fetchone()
     return BranchRecord(json.loads(row[0]), get_text(db, row[1]))
 
 
-def played(db: sqlite3.Connection, branch_id: int) -> dict[str, Any]:
-    """How a branch of a practice run plays its groups: its policy, and what runs ahead."""
+def play_settings(db: sqlite3.Connection, branch_id: int) -> dict[str, Any]:
+    """Return how a branch of a practice run plays: its group policy, and its overlap."""
     bound = complete(record(db, branch_id).identity)
     return {name: bound[f"practice.{name}"] for name in ("group_policy", "overlap")}
 
 
 def origin(db: sqlite3.Connection, library_id: int) -> Origin | None:
-    """Where a library was made; None when there is no such library."""
+    """Return where a library was made; None when there is no such library."""
     row = db.execute(
         """SELECT run_id, step, coalesce(branch_id, (SELECT min(b.branch_id) FROM branches b
              WHERE b.library_id = l.library_id)) AS branch_id
@@ -61,8 +61,8 @@ def origin(db: sqlite3.Connection, library_id: int) -> Origin | None:
     return Origin(row["run_id"], row["branch_id"], row["step"]) if row else None
 
 
-def told(db: sqlite3.Connection, branch_id: int) -> tuple[str, int | None] | None:
-    """The exact system prompt of one rollout of a branch, and the library in it; None without one.
+def any_system_prompt(db: sqlite3.Connection, branch_id: int) -> tuple[str, int | None] | None:
+    """Return the system prompt of one rollout of a branch, with its library; None without one.
 
     All rollouts of a branch share the instructions, so any one shows them.
     """

@@ -1,4 +1,4 @@
-"""What went wrong on the way of a run, and what its results hung on besides the plan."""
+"""Health of a run: failures on its way, and conditions of its results besides the plan."""
 
 import sqlite3
 from collections import Counter
@@ -33,7 +33,7 @@ class Health:
     An outage may have passed since.
     """
     maybe_paid: int = 0
-    """Of these, the ones that the endpoint may have billed."""
+    """Requests given up that the endpoint may have billed."""
     uncounted: int = 0
     """Replies without a count of tokens, so without a cost."""
     retried: int = 0
@@ -51,8 +51,8 @@ class Health:
     """Model as asked → `model@host` that answered → replies, commonest first."""
 
 
-def of(db: sqlite3.Connection, branch: Branch, *, children: bool = False) -> Health:
-    """The health of a run; `children`: the requests of the runs it made count too."""
+def health_of(db: sqlite3.Connection, branch: Branch, *, children: bool = False) -> Health:
+    """Return the health of a run; with `children`, requests of the runs it made count too."""
     ended = Counter[str]()
     for mute, late, lost in _over(db, branch, _ROLLOUTS):
         ended.update(mute=mute, late=late, lost=lost)
@@ -93,13 +93,13 @@ SELECT s.unanswered + (SELECT count(*) FROM groups g
 
 
 def _over(db: sqlite3.Connection, branch: Branch, sql: str) -> Iterator[sqlite3.Row]:
-    """The rows of a query for each segment of the branch's line."""
+    """Yield the rows of a query for each segment of the branch's line."""
     for segment in sorted(branch.line, key=lambda s: s.first):
         yield from db.execute(sql, (segment.branch_id, segment.first, segment.end))
 
 
 def _over_calls(db: sqlite3.Connection, branch: Branch) -> Iterator[sqlite3.Row]:
-    """(model, answered by, replies, of these without a seed), with those of reused branches."""
+    """Yield (model, answered by, replies, those without a seed), reused branches' too."""
     for segment in branch.line:
         holders = (segment.branch_id, *(branch.reuses if segment.branch_id == branch.id else ()))
         for holder in holders:
@@ -120,7 +120,7 @@ def _over_calls(db: sqlite3.Connection, branch: Branch) -> Iterator[sqlite3.Row]
 
 
 def _requests(db: sqlite3.Connection, run: str, *, children: bool) -> Health:
-    """The part that is about requests, of all invocations and branches: spent is spent."""
+    """Return the part about requests, over all invocations and branches: spent is spent."""
     which = {"run": run, "children": children}
     failed = db.execute(
         f"SELECT {_KIND}, count(*), sum(maybe_paid) FROM failures f {OF_RUN} GROUP BY 1", which

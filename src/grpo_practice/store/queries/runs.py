@@ -29,14 +29,14 @@ class StoredConfig:
 
 @dataclass(frozen=True, slots=True)
 class StageCost:
-    """What the calls of one stage took, over all branches of a run."""
+    """Cost of the calls of one stage, over all branches of a run."""
 
     stage: str
     name: str
     calls: int
     tokens_in: int | None
     tokens_cached: int | None
-    """Of those in; None where no reply says so."""
+    """Cached part of `tokens_in`; None where no reply says so."""
     tokens_out: int | None
     uncounted: int
     """Calls without tokens: what is summed up is without theirs."""
@@ -44,33 +44,33 @@ class StageCost:
     unpriced: int
 
 
-def every(db: sqlite3.Connection, *, children: bool = True) -> list[RunRow]:
-    """All runs, oldest first; without `children`, only those that no other run made."""
+def all_runs(db: sqlite3.Connection, *, children: bool = True) -> list[RunRow]:
+    """Return all runs, oldest first; without `children`, only those that no other run made."""
     where = "" if children else "WHERE r.parent_run_id IS NULL"
     return [_run(row) for row in db.execute(f"{_SELECT} {where} ORDER BY r.rowid")]
 
 
 def find(db: sqlite3.Connection, name: str) -> RunRow | None:
-    """The run of that name, or None."""
+    """Return the run of that name, or None."""
     row = db.execute(f"{_SELECT} WHERE r.run_id = ?", (name,)).fetchone()
     return _run(row) if row else None
 
 
 def get(db: sqlite3.Connection, name: str) -> RunRow:
-    """The run of that name.
+    """Return the run of that name.
 
     Raises:
         ConfigError: There is none; the hint names those there are.
     """
     run = find(db, name)
     if run is None:
-        names = ", ".join(r.name for r in every(db)[-8:]) or "none yet"
+        names = ", ".join(r.name for r in all_runs(db)[-8:]) or "none yet"
         raise ConfigError(f"there is no run {name!r}", hint=f"runs: {names}")
     return run
 
 
 def latest(db: sqlite3.Connection, kinds: Sequence[str]) -> RunRow | None:
-    """The run, among those a person started, whose command ran last."""
+    """Return the run, among those that a person started, whose command ran last."""
     marks = ",".join("?" * len(kinds))
     row = db.execute(
         f"""{_SELECT} WHERE r.kind IN ({marks}) AND r.role = ''
@@ -82,7 +82,7 @@ def latest(db: sqlite3.Connection, kinds: Sequence[str]) -> RunRow | None:
 
 
 def config(db: sqlite3.Connection, run: str) -> StoredConfig | None:
-    """The stored configuration of a run's newest branch."""
+    """Return the stored configuration of a run's newest branch."""
     row = db.execute(
         """SELECT b.config_sha, b.base_dir FROM runs r JOIN branches b
              ON b.branch_id = r.head_branch WHERE r.run_id = ?""",
@@ -92,7 +92,7 @@ def config(db: sqlite3.Connection, run: str) -> StoredConfig | None:
 
 
 def costs(db: sqlite3.Connection, run: str) -> list[StageCost]:
-    """By stage and model, all branches: money spent is spent."""
+    """Return what calls cost by stage and model, over all branches: money spent is spent."""
     rows = db.execute(
         """SELECT stage, name, sum(calls) AS calls, sum(tokens_in) AS tokens_in,
                   -- a tool is no request
@@ -107,7 +107,7 @@ def costs(db: sqlite3.Connection, run: str) -> list[StageCost]:
 
 
 def last_command(db: sqlite3.Connection, run: str) -> str:
-    """The command that worked on the run last, as typed but for what made it do only a part."""
+    """Return the run's last command, without the options that made it do only a part."""
     row = db.execute(
         """SELECT command FROM invocations WHERE run_id = ? AND branch_id IS NOT NULL
             ORDER BY invocation_id DESC LIMIT 1""",

@@ -1,4 +1,4 @@
-"""What a run's rollouts add up to, counted by the database over the run's line."""
+"""Scores: sums over a run's rollouts, counted by the database over the run's line."""
 
 import json
 import sqlite3
@@ -19,14 +19,14 @@ from grpo_practice.types import STRIKES
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """How calls were answered, counted over invocations."""
+    """Number of calls, answered and failed."""
 
     new: int
     failed: int
 
 
 def questions(db: sqlite3.Connection, branch: Branch) -> list[Question]:
-    """A tally per planned question of an evaluation, in plan order."""
+    """Return a tally per planned question of an evaluation, in plan order."""
     planned = dict[tuple[int, int], tuple[int, int]]()
     tallies = dict[tuple[int, int], Sequence[Any]]()
     for segment in branch.line:
@@ -35,7 +35,7 @@ def questions(db: sqlite3.Connection, branch: Branch) -> list[Question]:
             "SELECT step, plan FROM steps WHERE branch_id = ? AND step >= ? AND step < ?", place
         ):
             planned |= {(step, slot): tuple(pair) for slot, pair in enumerate(json.loads(text))}
-        for step, of in step_totals.of(db, place, slots=True).items():
+        for step, of in step_totals.totals_by_step(db, place, slots=True).items():
             tallies |= {(step, slot): tally for slot, *tally in of.slots}
         for step, slot, *tally in db.execute(
             f"SELECT r.step, r.slot, {TALLY} {UNSUMMED} GROUP BY r.step, r.slot", place
@@ -49,7 +49,7 @@ def questions(db: sqlite3.Connection, branch: Branch) -> list[Question]:
 
 
 def _families(db: sqlite3.Connection, sample_ids: Iterable[int]) -> dict[int, tuple[str, str]]:
-    """Sample → its source and its cluster."""
+    """Return sample → its source and its cluster."""
     rows = db.execute(
         """SELECT sample_id, source, cluster FROM samples
             WHERE sample_id IN (SELECT value FROM json_each(?))""",
@@ -81,14 +81,14 @@ def _question(
 def _over_line(
     db: sqlite3.Connection, branch: Branch, select: str, tail: str
 ) -> Iterator[sqlite3.Row]:
-    """The rows of a query over every rollout that is in no sums, segment by segment."""
+    """Yield the rows of a query over every rollout that is in no totals, by segment."""
     for segment in branch.line:
         place = (segment.branch_id, segment.first, segment.end)
         yield from db.execute(f"SELECT {select} {UNSUMMED} {tail}", place)
 
 
 def outcomes(db: sqlite3.Connection, branch: Branch) -> dict[str, int]:
-    """How many rollouts ended how, by `ok`, `truncated`, `error.provider` and so on."""
+    """Count rollouts by how they ended: `ok`, `truncated`, `error.provider` and so on."""
     counts: Counter[str] = Counter()
     rows = _over_line(db, branch, f"{JUDGED}, count(*)", "GROUP BY 1, 2")
     told = [(outcome, reason, n) for outcome, reason, _, n in rows]
@@ -99,7 +99,7 @@ def outcomes(db: sqlite3.Connection, branch: Branch) -> dict[str, int]:
 
 
 def failures(db: sqlite3.Connection, branch: Branch) -> dict[str, int]:
-    """The errors of failed rollouts, commonest first, with how often each came."""
+    """Count the errors of failed rollouts, commonest first."""
     counts: Counter[str] = Counter()
     tail = "AND judged_outcome = 'error' GROUP BY 3"
     for _, _, error, n in _over_line(db, branch, f"{JUDGED}, count(*)", tail):
@@ -108,7 +108,7 @@ def failures(db: sqlite3.Connection, branch: Branch) -> dict[str, int]:
 
 
 def seconds_per_rollout(db: sqlite3.Connection, branch: Branch) -> float | None:
-    """Mean seconds that the model took for a scored rollout; None without any."""
+    """Return the model's mean seconds for a scored rollout; None without any."""
     select = "coalesce(sum(r.model_ms), 0), count(*)"
     rows = [(*row,) for row in _over_line(db, branch, select, "AND v.reward IS NOT NULL")]
     rows += [(of.model_ms, of.rollouts) for _, of in step_totals.on_line(db, branch)]
@@ -117,20 +117,22 @@ def seconds_per_rollout(db: sqlite3.Connection, branch: Branch) -> float | None:
 
 
 def missing(db: sqlite3.Connection, branch: Branch) -> int:
-    """How many planned rollouts have no row yet."""
+    """Count the planned rollouts that have no row yet."""
     planned = sum(q.planned for q in questions(db, branch))
     return planned - sum(outcomes(db, branch).values())
 
 
-def there(db: sqlite3.Connection, branch: Branch) -> dict[int, int]:
-    """Step → its rollouts that are settled, where it has any."""
+def settled_counts(db: sqlite3.Connection, branch: Branch) -> dict[int, int]:
+    """Return step → the number of its rollouts that are settled, where it has any."""
     tail = f"AND (v.reward IS NOT NULL OR r.strikes >= {STRIKES}) GROUP BY 1"
     found = {int(step): int(n) for step, n in _over_line(db, branch, "r.step, count(*)", tail)}
     return found | {step: of.rollouts for step, of in step_totals.on_line(db, branch)}
 
 
-def asked_with(db: sqlite3.Connection, exp_id: str, system_sha: bytes) -> list[tuple[str, int]]:
-    """The evaluations of an experiment asked with this system prompt, newest first: run, branch.
+def evaluations_with_prompt(
+    db: sqlite3.Connection, exp_id: str, system_sha: bytes
+) -> list[tuple[str, int]]:
+    """Return (run, branch) of an experiment's evaluations with this prompt, newest first.
 
     All rollouts of such a branch were asked with the same one.
     """
@@ -144,7 +146,7 @@ def asked_with(db: sqlite3.Connection, exp_id: str, system_sha: bytes) -> list[t
 
 
 def usage(db: sqlite3.Connection, run: str, *, children: bool = False) -> Usage:
-    """Tokens and money of every call that a run made, as far as they are known.
+    """Return tokens and money of every call that a run made, as far as they are known.
 
     All branches: money spent is spent. With `children`, also those of the runs that it made.
     """
@@ -159,7 +161,7 @@ def usage(db: sqlite3.Connection, run: str, *, children: bool = False) -> Usage:
 
 
 def unpriced(db: sqlite3.Connection, run: str, *, children: bool = False) -> dict[str, int]:
-    """Model → calls of which it is not known what they cost, where there are any; see `usage`."""
+    """Return model → calls whose cost is not known, where there are any; see `usage`."""
     rows = db.execute(
         f"""SELECT name, sum(calls) FROM call_sums {OF_RUN} AND NOT priced
             GROUP BY 1 ORDER BY 2 DESC, 1""",
@@ -169,7 +171,7 @@ def unpriced(db: sqlite3.Connection, run: str, *, children: bool = False) -> dic
 
 
 def step_costs(db: sqlite3.Connection, branch: Branch) -> dict[int, int | None]:
-    """Micro-dollars by step, of the calls that the branch holding it made; None where unknown."""
+    """Return step → micro-dollars of its branch's own calls; None where one is unknown."""
     found = dict[int, int | None]()
     for segment in branch.line:
         found |= dict(
@@ -183,7 +185,7 @@ def step_costs(db: sqlite3.Connection, branch: Branch) -> dict[int, int | None]:
 
 
 def requests(db: sqlite3.Connection, invocation_id: int, *, children: bool = False) -> Requests:
-    """How many requests an invocation made; with `children`, in the runs it made on its way too."""
+    """Count an invocation's requests; with `children`, also in the runs it made on its way."""
     new, failed = db.execute(
         """WITH mine AS (
              SELECT i.invocation_id FROM invocations i JOIN runs r USING (run_id)

@@ -1,4 +1,4 @@
-"""What calls took: of one run, for its caps; of the whole database, for what is still to come."""
+"""Cost of calls: in one run, for its caps; in the whole database, for a forecast."""
 
 import json
 import sqlite3
@@ -12,7 +12,7 @@ from grpo_practice.store.rollouts import usage_of
 
 OF_RUN = """JOIN invocations USING (invocation_id) JOIN runs USING (run_id)
             WHERE (run_id = :run OR (:children AND parent_run_id = :run))"""
-"""Of a run, and with `children` of the runs it made, whichever branch and whichever invocation."""
+"""Rows of a run, with `children` of the runs it made too, over branches and invocations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +25,13 @@ class Spent:
     """`model@host`."""
     tries: int
     usage: Usage
-    """Of those that have tokens; the cost of those that have one."""
+    """Tokens of the calls that have some; cost of those that have one."""
     uncounted: int
     """Calls without tokens."""
     unpriced: Usage
-    """Of the calls that have tokens and no cost."""
+    """Tokens of the calls without a cost."""
     most_tokens: int | None
-    """In and out, of the largest call."""
+    """Tokens in and out of the largest call."""
     most_out: int | None
     most_micro: int | None
 
@@ -57,32 +57,32 @@ class Figures:
     """Calls of one stage to one model so far: how many, and means and spreads over them."""
 
     of: Likeness
-    """How like they are to those that are asked about."""
+    """Likeness to the calls that are asked about."""
     calls: int
     tokens_in: tuple[float, float]
     """Mean and standard deviation."""
     tokens_out: tuple[float, float]
     seconds: tuple[float, float]
     cached_share: float
-    """Of the tokens in."""
+    """Cached share of the tokens in."""
     experiences: float
     """Mean size of the libraries that they were shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piloted:
-    """What a pilot did."""
+    """Work of a pilot."""
 
     questions: int
     rollouts: int
     reward: float | None
     """Mean of those that have one; None without any."""
     usage: Usage
-    """Of its answered calls; None where one of them does not say."""
+    """Tokens and cost of the answered calls; None where one of them does not say."""
 
 
 def spent(db: sqlite3.Connection, run: str) -> list[Spent]:
-    """The answered calls of a run and of the runs it made."""
+    """Return the answered calls of a run and of the runs it made."""
     columns = ("tokens_in", "tokens_cached", "tokens_out", "tokens_reasoning")
     sums = ", ".join(f"sum(CASE WHEN counted THEN {c} END) AS {c}" for c in columns)
     unpriced = ", ".join(
@@ -114,7 +114,7 @@ def spent(db: sqlite3.Connection, run: str) -> list[Spent]:
 
 
 def lost(db: sqlite3.Connection, run: str) -> list[Lost]:
-    """The requests of a run, and of the runs it made, that gave no usable answer."""
+    """Return the requests of a run, and of the runs it made, without a usable answer."""
     rows = db.execute(
         f"""SELECT stage, sum(tries) AS tries, sum(tries * maybe_paid) AS maybe_paid
              FROM failures {OF_RUN} GROUP BY stage""",
@@ -126,7 +126,7 @@ def lost(db: sqlite3.Connection, run: str) -> list[Lost]:
 def figures(
     db: sqlite3.Connection, stage: str, name: str, *, run: str, part: str, system: bytes
 ) -> Figures | None:
-    """What calls at this stage to this model took; None without any.
+    """Return what calls at this stage to this model took; None without any.
 
     Calls of this part (`practice`, `evaluation`) of the run count alone where there are enough,
     else those that follow this system prompt, else all of the database: prompts of other runs may
@@ -182,8 +182,8 @@ def _figures(
     )
 
 
-def newest(db: sqlite3.Connection) -> tuple[int, int]:
-    """The ids of the newest rollout and the newest call; 0 where there is none."""
+def newest_ids(db: sqlite3.Connection) -> tuple[int, int]:
+    """Return the ids of the newest rollout and the newest call; 0 where there is none."""
     row = db.execute(
         """SELECT coalesce((SELECT max(rollout_id) FROM rollouts), 0),
              coalesce((SELECT max(call_id) FROM calls), 0)"""
@@ -191,8 +191,8 @@ def newest(db: sqlite3.Connection) -> tuple[int, int]:
     return int(row[0]), int(row[1])
 
 
-def since(db: sqlite3.Connection, run: str, mark: tuple[int, int]) -> Piloted:
-    """What a run did after these ids were the newest."""
+def work_since(db: sqlite3.Connection, run: str, mark: tuple[int, int]) -> Piloted:
+    """Return what a run did after these ids were the newest."""
     rollout, call = mark
     questions, rollouts, reward = db.execute(
         """SELECT count(DISTINCT sample_id), count(*), avg(reward)
@@ -239,7 +239,7 @@ def summarised(db: sqlite3.Connection, branch_id: int) -> tuple[int, int]:
 
 
 def turns(db: sqlite3.Connection, identity: Mapping[str, Any]) -> tuple[int, float, float]:
-    """Over all rollouts of the agent that this identity has: how many, mean and spread of turns.
+    """Return how many rollouts this identity's agent has, with mean and spread of turns.
 
     Those that an error ended are left out.
     """
@@ -263,7 +263,7 @@ def turns(db: sqlite3.Connection, identity: Mapping[str, Any]) -> tuple[int, flo
 def calls_at(
     db: sqlite3.Connection, branches: Sequence[int], steps: Sequence[int]
 ) -> dict[str, int]:
-    """Stage → how many calls these branches hold of these steps."""
+    """Return stage → how many calls these branches hold of these steps."""
     marks = ",".join("?" * len(branches))
     counts = dict[str, int]()
     for step in steps:
