@@ -8,10 +8,9 @@ import json
 import re
 from collections.abc import Iterator
 
-from grpo_practice.sim.programs import program
 from grpo_practice.sim.questions import Question, find
 from grpo_practice.sim.request import SimRequest
-from grpo_practice.sim.student import guess, play, way
+from grpo_practice.sim.student import guess, play, program, way
 from grpo_practice.sim.work import PYTHON, READ, SEARCH, Call, SimTurn, work, works
 from grpo_practice.sim.world import World, unit
 
