@@ -103,11 +103,14 @@ class _Game:
         message, calls = with_call_ids(self.replies[-1].message)
         functions = [f if isinstance(f := call.get("function"), dict) else {} for call in calls]
         names = [str(function.get("name") or "") for function in functions]
+        given: list[object] = [function.get("arguments", "") for function in functions]
+        # Some endpoints send them parsed.
+        texts = [a if isinstance(a, str) else "" if a is None else json.dumps(a) for a in given]
         left = self._left_s
         outcomes = await asyncio.gather(
             *(
-                self._tools(name, _arguments(function), limit_s=left)
-                for name, function in zip(names, functions, strict=True)
+                self._tools(name, arguments, limit_s=left)
+                for name, arguments in zip(names, texts, strict=True)
             ),
             return_exceptions=True,  # whatever one comes to, the others may have been paid
         )
@@ -173,11 +176,3 @@ def with_call_ids(message: Message) -> tuple[Message, list[Message]]:
         return message, calls
     named: list[Message] = [{**call, "id": f"call_{n}"} for n, call in enumerate(calls, 1)]
     return {**message, "tool_calls": named}, named
-
-
-def _arguments(function: Mapping[str, Any]) -> str:
-    """Return the arguments as text, also from an endpoint that sends them parsed."""
-    given: object = function.get("arguments")
-    if isinstance(given, str):
-        return given
-    return "" if given is None else json.dumps(given)

@@ -204,11 +204,6 @@ def _too_large(case: Case) -> bool:
     return case.status == 413 or (case.status != 429 and case.fault.overflow)
 
 
-def _bad_key(case: Case) -> Fail:
-    what = "refused the API key" if case.status == 401 else "refused access"
-    return case.refused(what, f"check the key in {case.key_name}, and what it is allowed to do")
-
-
 def _proxy_login(case: Case) -> Fail:
     proxy = " ".join(part for part in ("the proxy", proxy_of(case.answer.url)) if part)
     hint = "write user and password into HTTP_PROXY and HTTPS_PROXY: http://user:password@host:port"
@@ -232,7 +227,13 @@ ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], RetryDecision]], ...]
         ),
     ),
     (lambda c: c.fault.moderated, lambda c: c.failed(ContentFilterError)),
-    (lambda c: c.status in (401, 403), _bad_key),
+    (
+        lambda c: c.status in (401, 403),
+        lambda c: c.refused(
+            "refused the API key" if c.status == 401 else "refused access",
+            f"check the key in {c.key_name}, and what it is allowed to do",
+        ),
+    ),
     (lambda c: c.status == 407, _proxy_login),
     (_too_large, lambda c: c.failed(ContextOverflowError)),
     (
