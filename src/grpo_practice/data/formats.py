@@ -196,7 +196,11 @@ def _csv(path: Path, delimiter: str | None) -> Iterator[Row | DataError]:
         try:
             cells = next(reader, None)
         except csv.Error as e:
-            problem = at(path, line, f"not valid CSV: {e}", hint=_csv_hint(path, str(e)))
+            hint = "is a quote here never closed?"
+            if "new-line character" in str(e):
+                mend = through(path, r"tr '\r' '\n'", "lf")
+                hint = f"does a line end in CR alone? {mend}"
+            problem = at(path, line, f"not valid CSV: {e}", hint=hint)
             if not header or before + reader.line_num > line:  # it took other lines with it
                 raise problem from e
             yield problem
@@ -222,13 +226,6 @@ def _head(text: Iterator[str]) -> tuple[int, str]:
             return before, line
         before += 1
     return before, ""
-
-
-def _csv_hint(path: Path, message: str) -> str:
-    if "new-line character" in message:
-        command = r"tr '\r' '\n'"
-        return f"does a line end in CR alone? {through(path, command, 'lf')}"
-    return "is a quote here never closed?"
 
 
 def _delimiter(given: str | None, head: str) -> str:

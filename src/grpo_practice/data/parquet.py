@@ -131,15 +131,8 @@ def _why_not(field: "pa.Field") -> str:
     # An extension's reader is code that its library registers: not even its storage is read.
     if isinstance(kind, pa.BaseExtensionType) or b"ARROW:extension:name" in (field.metadata or {}):
         return "of an extension type"
-    if any(
-        is_bytes(kind)
-        for is_bytes in (
-            types.is_binary,
-            types.is_large_binary,
-            types.is_fixed_size_binary,
-            types.is_binary_view,
-        )
-    ):
+    of_bytes = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
+    if any(is_bytes(kind) for is_bytes in (*of_bytes, types.is_binary_view)):
         return "binary"
     if types.is_union(kind) or types.is_interval(kind) or types.is_run_end_encoded(kind):
         return f"of type {kind}"
