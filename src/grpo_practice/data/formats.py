@@ -257,14 +257,11 @@ def value_in(text: str, place: int) -> tuple[Any, int]:
         raise json.JSONDecodeError(str(e), text, place) from e
 
 
-def _constant(name: str) -> float:
-    raise ValueError(f"{name} is not a number in JSON")
-
-
-def _float(digits: str) -> float:
-    value = float(digits)
+def _number(text: str) -> float:
+    value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"{digits} is too large a number")
+        what = "too large a number" if text[-1].isdigit() else "not a number in JSON"
+        raise ValueError(f"{text} is {what}")
     return value
 
 
@@ -277,4 +274,4 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-_DECODER = json.JSONDecoder(parse_constant=_constant, parse_float=_float, object_pairs_hook=_object)
+_DECODER = json.JSONDecoder(parse_constant=_number, parse_float=_number, object_pairs_hook=_object)

@@ -115,16 +115,17 @@ def kind(answer: Answer) -> str:
             return next(name for name, fits in _KINDS if fits(text))
 
 
-def _is_expression(text: str) -> bool:
-    if len(text) > SHORT or not _SIGNS.search(text):
-        return False
-    return all(word.lower() in _NAMES for word in _WORD.findall(text))
-
-
 _KINDS: Sequence[tuple[str, Callable[[str], object]]] = (
     ("integer", _INTEGER.fullmatch),
     ("decimal", lambda text: any(c.isdigit() for c in text) and _DECIMAL.fullmatch(text)),
     ("choice letter", _CHOICE.fullmatch),
-    ("expression", _is_expression),
+    (
+        "expression",
+        lambda text: (
+            len(text) <= SHORT
+            and _SIGNS.search(text)
+            and all(word.lower() in _NAMES for word in _WORD.findall(text))
+        ),
+    ),
     ("text", lambda _: True),
 )

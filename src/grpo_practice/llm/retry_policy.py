@@ -210,13 +210,6 @@ def _proxy_login(case: Case) -> Fail:
     return case.refused(f"was not reached: {proxy} wants a login", hint)
 
 
-def _bad_parameter(case: Case) -> Adapt | Fail:
-    for name in ADAPTABLE:
-        if name in case.unsupported:
-            return Adapt(name, ADAPTABLE[name])
-    return case.refused("does not take a setting", "change it under model_settings")
-
-
 ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], RetryDecision]], ...] = (
     (lambda c: c.status == 402 and "retry-after" in c.answer.headers, _later),
     (
@@ -243,7 +236,13 @@ ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], RetryDecision]], ...]
             "check `model`; GET /models lists the names this endpoint has",
         ),
     ),
-    (lambda c: c.status in (400, 422) and bool(c.unsupported), _bad_parameter),
+    (
+        lambda c: c.status in (400, 422) and bool(c.unsupported),
+        lambda c: next(
+            (Adapt(name, to) for name, to in ADAPTABLE.items() if name in c.unsupported),
+            c.refused("does not take a setting", "change it under model_settings"),
+        ),
+    ),
     (
         lambda c: c.status in (404, 405),
         lambda c: c.refused(
