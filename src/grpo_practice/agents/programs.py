@@ -37,11 +37,6 @@ class FunctionProgram:
 
     An async function runs on the event loop and is cancelled. Any other runs in a thread of its
     own, which cannot be stopped: it is left to itself, and `notice` says so once.
-
-    Args:
-        name: Name of the function as configured.
-        function: Function to call.
-        notice: Called with what a person should know.
     """
 
     def __init__(
@@ -100,10 +95,6 @@ class CommandProgram:
 
     The command and all that it started end with the rollout. The environment has an address and a
     key that serve this rollout, and no other key.
-
-    Args:
-        command: Program and arguments.
-        folder: Working directory.
     """
 
     def __init__(self, command: Sequence[str], folder: Path) -> None:

@@ -38,10 +38,7 @@ class ToolAgent:
     Every tool call of a turn is made, all at once, and has exactly one result, in order. At
     `max_turns` the model is asked for its answer once, without tools, and the outcome is `limit`.
 
-    Args:
-        tools: Opens the tools for a rollout.
-        max_turns: Limit of model calls with tools.
-        stop_at: Names of tools whose result is the answer.
+    The result of a tool named in `stop_at` is the answer.
     """
 
     def __init__(self, tools: Open, *, max_turns: int, stop_at: Collection[str] = ()) -> None:

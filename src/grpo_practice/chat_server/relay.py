@@ -35,9 +35,6 @@ class Relay:
     The program's settings go before the configured ones, but the seed is always the scope's;
     where it repeats a request, it gets another sample. A request that it gave up and makes again
     is the same one, and is paid once.
-
-    Args:
-        chat: Configured model at the scope.
     """
 
     def __init__(self, chat: AgentChat) -> None:

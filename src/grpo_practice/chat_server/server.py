@@ -32,12 +32,8 @@ _SPOKEN = "only POST chat/completions and GET models are spoken here"
 class RequestError(Exception):
     """An error answer in the form of the OpenAI API.
 
-    Args:
-        message: Sentence that says what is wrong. Secrets in it are replaced.
-        status: HTTP status.
-        kind: `type` of the error.
-        param: Body key that is wrong.
-        code: Code by which client libraries tell errors apart.
+    Secrets in the message are replaced; `kind` is sent as `type`, and `param` names the body key
+    that is wrong.
     """
 
     def __init__(

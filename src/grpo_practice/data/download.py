@@ -77,9 +77,7 @@ def defaults(request: DownloadRequest) -> Defaults:
 def download(request: DownloadRequest, *, tell: Callable[[str], None]) -> DownloadResult:
     """Download the rows as samples, pinned to a commit.
 
-    Args:
-        request: Which.
-        tell: Is told each file before it is fetched.
+    `tell` is told each file before it is fetched.
 
     Raises:
         ConfigError: There is no such name, or an extra is missing.

@@ -28,9 +28,7 @@ def rows(path: Path, *, columns: Sequence[str] | None = None) -> Iterator[Row | 
     Structs and maps become objects, lists lists, and decimals, dates and times their text. Columns
     of bytes, or of a type that pyarrow does not define, are left out (`left_out` names them).
 
-    Args:
-        path: A parquet file.
-        columns: Read these alone, where the file has them; None reads all.
+    `columns` are read alone, where the file has them; None reads all.
 
     Raises:
         DataError: The file cannot be read; or the question or the answer would be left out.

@@ -66,10 +66,7 @@ def find_layout(
 ) -> Layout:
     """Decide how a file is read, from its first row.
 
-    Args:
-        first: The row.
-        mapping: Column per role, as the user said; one for the question rules every shape out.
-        name: The shape, where the user named it.
+    A mapping for the question rules every shape out; `name` is the shape that the user named.
 
     Raises:
         ConfigError: There is no such shape, or the mapping does not fit.

@@ -22,10 +22,7 @@ def asked_wait_s(headers: Mapping[str, str], status: int, now: float) -> float |
     most `LONGEST_WAIT_S`: they say when all is free again, and part of it is free before. Zero,
     negative and past times, and waits of more than a year, are ignored.
 
-    Args:
-        headers: Names in lower case.
-        status: HTTP status that they came with.
-        now: Seconds since the epoch.
+    The headers have names in lower case; `now` is in seconds since the epoch.
     """
     ms = _number(headers.get("retry-after-ms", ""))
     resets = [_duration_s(v) for k, v in headers.items() if k.startswith("x-ratelimit-reset-")]

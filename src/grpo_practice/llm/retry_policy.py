@@ -97,10 +97,7 @@ class Case:
 def decide(answer: Response, sent: Mapping[str, Any], key_name: str) -> RetryDecision | None:
     """Decide what an HTTP answer leads to; None for a completion with a message in it.
 
-    Args:
-        answer: Answer, secrets already replaced.
-        sent: Body that was sent.
-        key_name: Environment variable or config key of the API key.
+    `key_name` says where the API key comes from, for messages.
     """
     fault = read_error(answer)
     if fault is None:
@@ -116,9 +113,7 @@ def decide(answer: Response, sent: Mapping[str, Any], key_name: str) -> RetryDec
 def decide_broken(broken: ConnectionFailure, *, answered: bool) -> Retry | Fail:
     """Decide what a failed connection leads to.
 
-    Args:
-        broken: Kind of failure.
-        answered: True when this endpoint has ever answered anything.
+    `answered`: whether this endpoint has ever answered anything.
     """
     said = f"{broken.url}: {shown(broken.text)}"
     match broken.kind:

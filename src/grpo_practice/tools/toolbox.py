@@ -28,11 +28,6 @@ FAILED = "error"
 class Toolbox:
     """The tools of a run.
 
-    Args:
-        tools: In the order models are shown them.
-        ledger: What every call is looked up in, and committed to.
-        emit: Told of calls.
-
     Raises:
         ConfigError: Two have the same name.
     """

@@ -34,10 +34,7 @@ class Question:
 def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> Verdict | Question:
     """Return the verdict where it needs no computer algebra, else what to ask that.
 
-    Args:
-        golds: The right answers, as the dataset has them; any one will do. Shape: [>= 1].
-        response: The model's final text.
-        fast_path: False leaves numbers to the worker too.
+    Any one of the golds will do; `fast_path=False` leaves numbers to the worker, too.
     """
     answer = read_answer(response)
     if isinstance(answer, str):

@@ -33,10 +33,6 @@ _AFTER_S = 1.0
 async def open_monty(memory_mb: int, at_once: int) -> AsyncIterator[Backend]:
     """Yield the backend, tried; its workers end with the block.
 
-    Args:
-        memory_mb: Most memory of one execution.
-        at_once: Most workers.
-
     Raises:
         ConfigError: It does not work here.
     """
