@@ -6,11 +6,11 @@ import os
 import signal
 import threading
 from collections.abc import Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, TypeVar
 
+from grpo_practice.app.blocking import run_blocking
 from grpo_practice.app.clients import load_client
 from grpo_practice.app.session import Session
 from grpo_practice.errors import StoppedError, StoreError
@@ -41,17 +41,7 @@ def run_until_stopped(session: Session, work: Coroutine[Any, Any, T]) -> T:
     load_client()  # half a second that no event loop should stand still for
     stop = _Stop(session)
     with stop.listening(), _rare_collections():
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return _run(stop, work)
-        with ThreadPoolExecutor(1) as thread:
-            return thread.submit(_run, stop, work).result()
-
-
-def _run(stop: "_Stop", work: Coroutine[Any, Any, T]) -> T:
-    with asyncio.Runner() as runner:
-        return runner.run(stop.over(work))
+        return run_blocking(stop.over(work))
 
 
 @contextmanager
