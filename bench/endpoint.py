@@ -18,6 +18,7 @@ from typing import Any
 from typing_extensions import override
 
 from bench.draws import Draws, Latency
+from grpo_practice.stages import STAGES
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _SEED = re.compile(rb'"seed": ?(\d+)')
@@ -26,11 +27,10 @@ _ANSWER = re.compile(rb"#answer (.*?)#")
 _WRONG = re.compile(rb"#wrong (.*?)#")
 _PROPOSAL = re.compile(rb"\\n(P\d+) (?:ADD|UPDATE|DELETE)")
 _ENTRIES = re.compile(rb"\[E(\d+)\]")
-_STAGES = (
-    (b"## The attempt\\n", "summarise"),
-    (b"## The attempts", "compare"),
-    (b"## The lessons", "propose"),
-    (b"## The proposals", "merge"),
+_HEADINGS = tuple(
+    (json.dumps(spec.heading)[1:-1].encode(), stage)
+    for stage, spec in STAGES.items()
+    if spec.role == "teacher"
 )
 FILL = "First we look at what is given, then at what is asked, and write down what connects them. "
 PAUSE_S = 0.4
@@ -53,7 +53,7 @@ class Speaker:
         """Return the seconds it takes, and the whole HTTP answer."""
         found = _SEED.search(body)
         seed = int(found[1]) if found else 0
-        stage = next((stage for sign, stage in _STAGES if sign in body), "play")
+        stage = next((stage for heading, stage in _HEADINGS if heading in body), "play")
         self.counts[stage] = self.counts.get(stage, 0) + 1
         now = time.time()
         if now - self._last > PAUSE_S:
@@ -87,7 +87,7 @@ class Speaker:
                 text = f"Case {seed}: when it arises, look twice."
                 add = [{"op": "ADD", "text": text}] if entries < LIBRARY else [{"op": "NONE"}]
                 said = {"operations": add}
-            case _:
+            case "merge":
                 first = [name.decode() for name in dict.fromkeys(_PROPOSAL.findall(body))][:4]
                 said = {
                     "operations": [
@@ -95,6 +95,8 @@ class Speaker:
                         for p in first
                     ]
                 }
+            case _:
+                raise NotImplementedError(f"bench.endpoint does not speak at {stage!r}")
         return json.dumps(said)
 
     def _played(self, body: bytes, seed: int) -> str:

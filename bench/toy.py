@@ -20,7 +20,7 @@ from grpo_practice.practice import merge
 from grpo_practice.practice.evidence import Evidence, evidence_on
 from grpo_practice.practice.plan import plan_practice
 from grpo_practice.sim.questions import TOPICS, questions
-from grpo_practice.sim.world import Difficulty, Kind, Teaching, World, topic_of, unit
+from grpo_practice.sim.world import Difficulty, EffectKind, Teaching, World, topic_of, unit
 from grpo_practice.store.records import Past, Play
 from grpo_practice.types import Distilled, Experience, Operation, Sample
 from grpo_practice.types import Library as Stored
@@ -37,7 +37,7 @@ LESSONS = 2
 """Most lessons of one group."""
 SECOND = 0.5
 """The chance of the second of two slips, or of two platitudes."""
-KINDS: tuple[Kind, ...] = ("help", "null", "harm")
+KINDS: tuple[EffectKind, ...] = ("help", "null", "harm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Attempt(NamedTuple):
 class Known(NamedTuple):
     """An experience of the world."""
 
-    kind: Kind
+    kind: EffectKind
     topic: str
     own: float
     other: float
@@ -128,7 +128,7 @@ def asked() -> list[Sample]:
 
 
 @cache
-def _keys(world: World) -> dict[tuple[str, Kind, int], str]:
+def _keys(world: World) -> dict[tuple[str, EffectKind, int], str]:
     """Return what the world's people say about a topic: the first and the second of each kind."""
     return {
         (topic, kind, nth): world.key(topic, kind, nth)
@@ -219,13 +219,13 @@ class Toy:
     ) -> list[Attempt]:
         """Play a group's attempts: each follows the first experience of its topic and its fate."""
         topic = self._topics[place[1]]
-        follows = dict[Kind, tuple[int | None, str]]()
+        follows = dict[EffectKind, tuple[int | None, str]]()
         for label, key in shown.items():
             if self._known[key].topic == topic:
                 follows.setdefault(self._known[key].kind, (label, key))
         group = []
         for right, slip in zip(rights, self._luck.slip[place].tolist(), strict=False):
-            kind: Kind = "help" if right else "harm"
+            kind: EffectKind = "help" if right else "harm"
             own = self._keys[topic, kind, int(not right and slip < SECOND)]
             followed, method = follows.get(kind, (None, own))
             group.append(Attempt(right, method, followed))

@@ -1,10 +1,44 @@
-"""How progress is told."""
+"""How progress is told, and that it agrees with what is stored."""
 
+import asyncio
 import logging
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from grpo_practice.events import Event, Notice, tee
+from grpo_practice.calls import Entry
+from grpo_practice.errors import PausedError
+from grpo_practice.events import (
+    Aborted,
+    CallFinished,
+    CallStarted,
+    Event,
+    Notice,
+    RolloutFinished,
+    RolloutStarted,
+    RunFinished,
+    RunStarted,
+    ToolFinished,
+    ToolStarted,
+    tee,
+)
+from grpo_practice.llm.budget import Caps
+from grpo_practice.store import Store
+from grpo_practice.store.ledger import SqlLedger
+from tests.app.project import Project, served
+from tests.app.test_caps import Capped
+from tests.fakes import cancelling
+
+OVERLAP = "practice.overlap=0.5"
+ON_THE_WAY = ("practice.do_eval=true", "practice.eval_strategy=steps")
+TOOLS = (
+    "evaluation.agent.toolkits={py: {name: python_executor, mode: builtin,"
+    " config: {backend: subprocess}}}"
+)
 
 
 def test_a_sink_that_fails_harms_neither_the_others_nor_the_run(
@@ -28,3 +62,161 @@ def test_a_key_pressed_while_a_sink_runs_still_stops_the_run() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         tee(pressed)(Notice("a"))
+
+
+def key(event: Event) -> tuple[object, ...]:
+    """What a `…Started` and its end have in common."""
+    match event:
+        case CallStarted() | CallFinished():
+            return ("call", event.address, event.model)
+        case ToolStarted() | ToolFinished():
+            return ("tool", event.address, event.name)
+        case RolloutStarted() | RolloutFinished():
+            return ("rollout", event.run, event.step, event.slot, event.attempt)
+        case RunStarted() | RunFinished():
+            return ("run", event.run)
+        case Aborted():
+            return key(event.started)
+        case _:
+            raise AssertionError(event)
+
+
+def unended(events: Sequence[Event]) -> Counter[tuple[object, ...]]:
+    """What was started and not ended, or ended and not started; every end comes after its start."""
+    open_ = Counter[tuple[object, ...]]()
+    for event in events:
+        match event:
+            case CallStarted() | ToolStarted() | RolloutStarted() | RunStarted():
+                open_[key(event)] += 1
+            case RolloutFinished(stored=True):
+                pass
+            case CallFinished() | ToolFinished() | RolloutFinished() | RunFinished() | Aborted():
+                assert open_[key(event)] > 0
+                open_[key(event)] -= 1
+            case _:
+                pass
+    return +open_
+
+
+def agrees(project: Project) -> None:
+    """Each stored call, tool call and rollout has its event, and no other has one."""
+    made = Counter(
+        (e.address.branch_id, e.address.step, e.address.slot, e.address.attempt, e.address.stage)
+        for e in project.events
+        if isinstance(e, CallFinished | ToolFinished) and not e.replayed
+    )
+    rows = project.query("SELECT branch_id, step, slot, attempt, stage FROM calls")
+    assert made == Counter(rows)
+    played = {
+        (e.run, e.step, e.slot, e.attempt)
+        for e in project.events
+        if isinstance(e, RolloutFinished) and not e.stored
+    }
+    assert played == set(project.query("SELECT run_id, step, slot, attempt FROM v_rollouts"))
+    assert not unended(project.events)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path / "p")
+
+
+async def test_events_agree_with_what_is_stored(project: Project) -> None:
+    before = time.time()
+    await project.practise(OVERLAP, *ON_THE_WAY)
+    agrees(project)
+    times = [event.at for event in project.events]
+    assert times == sorted(times)
+    assert before <= times[0] <= times[-1] <= time.time()
+    runs = {e.run: e.error for e in project.events if isinstance(e, RunFinished)}
+    assert set(runs.values()) == {None}
+    assert runs.keys() == {row[0] for row in project.query("SELECT run_id FROM runs")}
+    assert len(runs) > 1
+    assert {e.model for e in project.events if isinstance(e, CallFinished)} == {"sim"}
+
+
+async def test_a_run_that_goes_on_reports_what_it_replays_as_such(project: Project) -> None:
+    async with served() as endpoint:
+        task = asyncio.create_task(project.practise(endpoint.override()))
+        await endpoint.asked(41)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await project.practise(endpoint.override())
+    agrees(project)  # over both commands: nothing is counted twice
+    assert any(e.replayed for e in project.events if isinstance(e, CallFinished))
+    assert any(e.stored for e in project.events if isinstance(e, RolloutFinished))
+
+
+async def test_a_run_scored_again_starts_and_finishes_its_rollouts(project: Project) -> None:
+    await project.evaluate()
+    project.events.clear()
+    await project.evaluate(verify="contains")
+    started = [e for e in project.events if isinstance(e, RolloutStarted)]
+    assert len(started) == 12
+    assert not unended(project.events)
+
+
+@pytest.mark.parametrize("after", [1, 7, 20, 41, 62])
+async def test_events_agree_with_what_is_stored_though_the_run_is_cancelled(
+    project: Project, after: int
+) -> None:
+    async with served() as endpoint:
+        task = asyncio.create_task(project.practise(OVERLAP, *ON_THE_WAY, endpoint.override()))
+        await endpoint.asked(after)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    agrees(project)
+    assert any(isinstance(e, Aborted) for e in project.events)
+    ends = [e for e in project.events if isinstance(e, RunFinished)]
+    assert [e.error for e in ends if e.run == "toy"] == ["CancelledError"]
+
+
+@pytest.mark.parametrize("stage", ["play", "propose"])
+def test_a_cancellation_at_the_commit_of_a_call_loses_neither_the_row_nor_the_event(
+    project: Project, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    put = SqlLedger.put
+    cut = cancelling(put)
+
+    async def chosen(self: SqlLedger, entry: Entry) -> int:
+        return int(await (cut if entry.address.stage == stage else put)(self, entry))
+
+    monkeypatch.setattr(SqlLedger, "put", chosen)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(project.practise(OVERLAP))
+    assert project.query("SELECT 1 FROM calls WHERE stage = ?", stage)
+    agrees(project)
+
+
+def test_a_cancellation_at_the_commit_of_a_rollout_loses_neither_the_row_nor_the_event(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Store, "save_rollout", cancelling(Store.save_rollout))
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(project.practise(OVERLAP))
+    agrees(project)
+
+
+async def test_tool_calls_agree_with_what_is_stored(project: Project) -> None:
+    await project.practise(TOOLS, "practice.epochs=1")
+    assert any(isinstance(e, ToolFinished) for e in project.events)
+    agrees(project)
+
+
+async def test_a_run_that_fails_or_pauses_says_so_at_its_end(tmp_path: Path) -> None:
+    project = Capped(tmp_path / "capped", caps=Caps(requests=10))
+    with pytest.raises(PausedError) as caught:
+        await project.practise()
+    agrees(project)
+    (end,) = [e for e in project.events if isinstance(e, RunFinished)]
+    assert end.error is not None
+    assert str(caught.value) in end.error
+    assert project.events[-1] == end
+
+
+def test_every_event_has_a_time() -> None:
+    assert Notice("a", at=5.0).at == 5.0
+    for event in get_args(Event):
+        assert "at" in event.__dataclass_fields__

@@ -153,9 +153,9 @@ async def test_our_own_deadline_is_counted_and_three_are_final() -> None:
     rollout = await player(late).play(place(strikes=1), "")
     assert rollout.strikes == 2
     job = GroupJob(1, 0, 0, 0, Q, 2, {0: rollout})
-    assert [p.attempt for p in job.places()] == [0, 1]
+    assert [p.attempt for p in job.open_attempts()] == [0, 1]
     out = await player(late).play(place(strikes=2), "")
-    assert [p.attempt for p in GroupJob(1, 0, 0, 0, Q, 2, {0: out}).places()] == [1]
+    assert [p.attempt for p in GroupJob(1, 0, 0, 0, Q, 2, {0: out}).open_attempts()] == [1]
 
 
 def jobs(n: int, attempts: int) -> Iterator[GroupJob]:

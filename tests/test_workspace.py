@@ -268,3 +268,37 @@ def test_a_notebook_shows_reports_with_foreign_text_escaped(ws: Workspace) -> No
         assert "\x1b" not in repr(report) + report._repr_html_()
     assert "&lt;script&gt;" in rollout._repr_html_()
     assert repr(evaluated).startswith(evaluated.run)
+
+
+INTERRUPTED = """
+import asyncio, json, os, signal, sys
+from grpo_practice import Workspace
+from grpo_practice.events import RolloutFinished
+
+ended = 0
+
+def interrupt(event):
+    global ended
+    if isinstance(event, RolloutFinished) and (ended := ended + 1) == 3:
+        os.kill(os.getpid(), signal.SIGINT)
+
+async def cell():
+    ws = Workspace(sys.argv[1])
+    try:
+        ws.evaluate(json.loads(sys.argv[2]), on_event=interrupt)
+    except KeyboardInterrupt:
+        print(*(run.status for run in ws.runs().runs))
+
+asyncio.new_event_loop().run_until_complete(cell())  # as a notebook's kernel runs a cell
+"""
+
+
+def test_an_interrupt_in_a_notebook_stops_the_run_in_its_thread(ws: Workspace) -> None:
+    one = config()
+    one["evaluation"] |= {"pass_k": 20, "concurrency": 1}
+    command = [sys.executable, "-c", INTERRUPTED, str(ws.path), json.dumps(one)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "stopped\n", done.stderr
+    counter = Counter()
+    ws.evaluate(one, on_event=counter)
+    assert 3 <= N * 20 - counter.new < N * 20

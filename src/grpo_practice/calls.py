@@ -5,27 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from grpo_practice.canonical import derive_seed
 from grpo_practice.errors import EndpointError
+from grpo_practice.stages import Stage
 
 Message = dict[str, Any]
 """One chat message as the wire has it; an assistant's is kept verbatim."""
-
-Stage = Literal["play", "tool", "judge", "summarise", "compare", "propose", "merge"]
-
-Role = Literal["student", "teacher", "judge", "tool"]
-
-ROLE_OF: Mapping[Stage, Role] = {
-    "play": "student",
-    "tool": "tool",
-    "judge": "judge",
-    "summarise": "teacher",
-    "compare": "teacher",
-    "propose": "teacher",
-    "merge": "teacher",
-}
 
 
 @dataclass(frozen=True, slots=True)

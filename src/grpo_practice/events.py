@@ -22,7 +22,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Self
 
-from grpo_practice.calls import Address, Stage, Usage
+from grpo_practice.calls import Address, Usage
+from grpo_practice.stages import Stage
 from grpo_practice.types import Outcome, Rollout
 
 _log = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ class RunStarted(_Timed):
     rollouts: int
     """Planned over all steps."""
     done: int
-    """Of these, settled before: stored, and not to be played again."""
+    """Rollouts among these that are stored already, and not played again."""
     simulated: bool = False
 
 

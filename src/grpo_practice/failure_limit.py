@@ -23,7 +23,7 @@ class FailureLimit:
     step: int = 0
     """The one it can be restarted at; 0 also for an evaluation."""
     _reasons: Counter[str] = field(default_factory=Counter)
-    """Of each kind: how many."""
+    """Message kind → number of errors."""
     _first: dict[str, str] = field(default_factory=dict)
     """Of each kind: the first one as it was said."""
 
@@ -57,7 +57,7 @@ class FailureLimit:
 
 
 def _kind(said: str, question: str) -> str:
-    """What is equal for errors that differ only in the question, in numbers and in quotations."""
+    """Normalise an error message so that similar errors are counted together."""
     for own in (question, repr(question)[1:-1]):
         said = said.replace(own, "…") if own else said
     return re.sub(r"""'[^'\n]*'|"[^"\n]*"|\d+""", "…", said)

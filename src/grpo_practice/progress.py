@@ -33,15 +33,15 @@ class Part:
     done: int = 0
     """Ended, well or badly, now or in an earlier command."""
     failed: int = 0
-    """Of these, without a reward."""
+    """Ended ones without a reward."""
     played: int = 0
-    """Of these, by this command."""
+    """Ended ones that this command played."""
     scored: float = 0.0
     total: float = 0.0
     """Sum of the rewards that were seen, each as often as it counts; `scored`: how often."""
     started: float = 0.0
     error: str | None = None
-    """Of the latest failed rollout."""
+    """Error of the latest failed rollout."""
 
     @property
     def mean(self) -> float | None:
@@ -54,7 +54,7 @@ class Part:
         return 10 * self.done // self.planned if self.planned else 10
 
     def left_s(self, now: float) -> float | None:
-        """Seconds until all is played, at the rate of what was played so far; None at first."""
+        """Return the seconds until all is played, at the rate so far; None at first."""
         if not self.played:
             return None
         return (now - self.started) / self.played * max(self.planned - self.done, 0)
@@ -73,13 +73,13 @@ class Part:
 
 @dataclass(slots=True)
 class Tally:
-    """What a display shows. A run that starts inside another one is an evaluation on its way."""
+    """State of a display. A run that starts inside another one is an evaluation on its way."""
 
     clock: Callable[[], float] = monotonic
     run: Part | None = None
     """The run the command works on."""
     part: Part | None = None
-    """What is played now: a step of it, an evaluation on its way, or the run itself."""
+    """Part that is played now: a step, an evaluation on the way, or the run itself."""
     inside: bool = False
     """True while an evaluation on the way plays."""
     simulated: bool = False
@@ -94,7 +94,7 @@ class Tally:
     undistilled: int = 0
     """Groups that taught nothing because the teacher failed."""
     usage: Usage = field(default_factory=lambda: Usage(0, 0, 0, 0, 0))
-    """Of the new requests; unknown once they are answered without a count, and 0 before."""
+    """Usage of the new requests; unknown once one is answered without a count, and 0 before."""
     new: int = 0
     replayed: int = 0
     tools: int = 0
@@ -200,5 +200,5 @@ class Meter:
 
     @property
     def seconds(self) -> float:
-        """Since it was made."""
+        """Seconds since the meter was made."""
         return monotonic() - self.started

@@ -39,29 +39,29 @@ class Player:
     run_seed: int
     task_timeout_s: float
 
-    def scope(self, place: "AttemptKey") -> Scope:
-        """Where the rollout's own calls are addressed."""
-        address = Address(place.branch_id, place.step, place.slot, place.attempt, "play")
-        return Scope(address, self.run_seed, place.sample.sha, place.epoch)
+    def scope(self, key: "AttemptKey") -> Scope:
+        """Return the scope of the rollout's own calls."""
+        address = Address(key.branch_id, key.step, key.slot, key.attempt, "play")
+        return Scope(address, self.run_seed, key.sample.sha, key.epoch)
 
-    async def play(self, place: "AttemptKey", system: str) -> Rollout:
+    async def play(self, key: "AttemptKey", system: str) -> Rollout:
         """Play one attempt and score it. A failure is part of the rollout, never a reward of 0."""
-        scope = self.scope(place)
+        scope = self.scope(key)
         context = RolloutContext(self.student(scope), scope, self.task_timeout_s)
         try:
-            played = await self.agent(place.sample.question, system, context)
+            played = await self.agent(key.sample.question, system, context)
         except GrpoPracticeError:
             raise
         except Exception as e:  # noqa: BLE001 - an agent's bug is that rollout's error
             played = Trajectory(
                 "error", reason="agent", error=cut(f"{type(e).__name__}: {e}", SAID_CHARS)
             )
-        strikes = place.strikes + (played.reason == "time")
-        rollout = Rollout(place.slot, place.attempt, place.sample, played, strikes=strikes)
+        strikes = key.strikes + (played.reason == "time")
+        rollout = Rollout(key.slot, key.attempt, key.sample, played, strikes=strikes)
         return await self.score(rollout, scope)
 
     async def score(self, rollout: Rollout, scope: Scope) -> Rollout:
-        """The rollout with its verdict, or with the error that kept it from having one.
+        """Return the rollout with its verdict, or with the error that kept it from having one.
 
         The response is kept either way; where an earlier score ended in an error, it is scored.
         """
@@ -88,7 +88,7 @@ class Player:
 
 
 def _bounded(verdict: Verdict) -> Verdict:
-    """The verdict; foreign code may have said megabytes."""
+    """Shorten the texts of a verdict: foreign code may have said megabytes."""
     critique, extracted = verdict.critique, verdict.extracted
     return replace(
         verdict,
@@ -98,7 +98,7 @@ def _bounded(verdict: Verdict) -> Verdict:
 
 
 def own_failure(played: Trajectory) -> Verdict | None:
-    """Reward 0 for what is the model's own failure; None for what is not known to be."""
+    """Return reward 0 for what is the model's own failure; None for what is not known to be."""
     if played.outcome in OWN_FAILURES or played.outcome == "truncated":
         return Verdict(0.0, played.error or played.outcome)
     if played.outcome == "limit" and played.reason != "time":
@@ -131,11 +131,11 @@ class GroupJob:
     attempts: int
     """May grow once these have ended: the job can then be played again, for the others."""
     stored: Mapping[int, Rollout] = field(default_factory=dict)
-    """Attempt → rollout. What is not settled is played again."""
+    """Attempt → rollout; one that is not settled is played again."""
     done: dict[int, Rollout] = field(default_factory=dict)
 
-    def places(self) -> Iterator[AttemptKey]:
-        """The attempts that have to be played; `done` then holds the others."""
+    def open_attempts(self) -> Iterator[AttemptKey]:
+        """Yield the attempts that have to be played, and put the settled ones into `done`."""
         for attempt in range(self.attempts):
             if attempt in self.done:  # the group goes on
                 continue
@@ -164,14 +164,14 @@ async def play_groups(
     """Play every attempt of every job, `concurrency` at once, starting in order.
 
     `jobs` is read as it is needed, so it may be as long as it likes. `on_group` is awaited once
-    per job, in the order the groups end. What `play` or `on_group` raises stops all of it.
+    per job, in the order the groups end. An error of `play` or `on_group` stops all of it.
     """
     feed = _attempts(jobs)
 
     async def worker() -> None:
-        for job, place in feed:
-            if place is not None:
-                job.done[place.attempt] = await play(place)
+        for job, key in feed:
+            if key is not None:
+                job.done[key.attempt] = await play(key)
             if len(job.done) == job.attempts:
                 await on_group(job)
 
@@ -183,18 +183,18 @@ async def play_groups(
 
 
 def _attempts(jobs: Iterable[GroupJob]) -> Iterator[tuple[GroupJob, AttemptKey | None]]:
-    """Each attempt to play, with its job; a job with nothing left to play comes once, with None."""
+    """Yield each attempt to play, with its job; a job with nothing left comes once, with None."""
     for job in jobs:
-        places = list(job.places())
-        if not places:
+        keys = list(job.open_attempts())
+        if not keys:
             yield job, None
-        for place in places:
-            yield job, place
+        for key in keys:
+            yield job, key
 
 
 @asynccontextmanager
 async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
-    """A TaskGroup whose first error is raised as it is: the others were cancelled by it."""
+    """Open a TaskGroup and raise its first error as it is: the others were cancelled by it."""
     try:
         async with asyncio.TaskGroup() as tasks:
             yield tasks
@@ -203,7 +203,7 @@ async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
 
 
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error that tells the story: one of ours where there is one."""
+    """Return the error that tells the story: one of ours where there is one."""
     flat = list[BaseException]()
     for error in group.exceptions:
         flat.append(first_error(error) if isinstance(error, BaseExceptionGroup) else error)

@@ -75,7 +75,9 @@ def test_both_kinds_of_config_are_asked_alike() -> None:
 
 
 def test_nobody_else_works_out_which_models_are_asked() -> None:
-    owned = re.compile(r"\.(teacher_model|judge_model)\b|isinstance\(\w+, \(?(Practice|Eval)Config")
+    owned = re.compile(
+        r"\.(teacher_model|judge_model)\b|isinstance\([\w.]+, \(?(Practice|Eval)Config"
+    )
     users = {
         path.relative_to(SOURCES).as_posix()
         for path in SOURCES.rglob("*.py")

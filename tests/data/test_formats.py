@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.data.formats import FileSource, Row, rows
+from grpo_practice.config.schema.runs import DATA_SUFFIXES
+from grpo_practice.data.formats import SUFFIXES, FileSource, Row, rows
 from grpo_practice.errors import ConfigError, DataError
 
 Put = Callable[[str, bytes], Path]
@@ -187,3 +188,7 @@ def test_a_missing_file_is_a_data_error(tmp_path: Path, name: str) -> None:
 def test_a_delimiter_that_cannot_be_is_a_config_error(put: Put, name: str, given: str) -> None:
     with pytest.raises(ConfigError, match="delimiter"):
         list(rows(FileSource(put(name, b"q;b\n1;2\n"), delimiter=given)))
+
+
+def test_a_config_may_name_a_file_of_every_format() -> None:
+    assert set(DATA_SUFFIXES) == {*SUFFIXES, ".gz"}

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.calls import ROLE_OF
 from grpo_practice.errors import DataError, RunFailedError, StoreError
 from grpo_practice.forecast import remaining_calls
 from grpo_practice.forecast.estimate import ASSUMED_SECONDS, Forecast, Line
@@ -21,6 +20,7 @@ from grpo_practice.forecast.range import Range
 from grpo_practice.forecast.remaining_calls import forecast as forecast_of_job
 from grpo_practice.llm.budget import Account, Amount, Caps
 from grpo_practice.pilot import run_pilot
+from grpo_practice.stages import STAGES
 from grpo_practice.store import Store, branches, datasets, steps
 from grpo_practice.store.scratch_copy import rehearsal
 from grpo_practice.types import Library
@@ -311,7 +311,7 @@ def test_the_door_of_a_session_is_the_one_the_forecast_looks_at(project: Project
 
 def test_every_stage_that_asks_a_model_is_forecast(project: Project) -> None:
     found = ahead(project, ALWAYS, "evaluation.verify=judge")
-    left_out = {*ROLE_OF} - {"tool"} - {line.stage for line in found.lines}
+    left_out = {*STAGES} - {"tool"} - {line.stage for line in found.lines}
     assert not left_out, (
         f"{left_out}: say in `_practice_calls` (forecast/remaining_calls.py) how many calls there"
         " are, and in ASSUMED (forecast/estimate.py) what one takes"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from grpo_practice.practice.evidence import REWARD_WEIGHT, Evidence, evidence_on, told
+from grpo_practice.practice.evidence import REWARD_WEIGHT, Evidence, evidence_on, evidence_text
 from grpo_practice.practice.merge import (
     Proposal,
     apply,
@@ -200,7 +200,7 @@ def test_what_falls_goes_also_where_the_merge_leaves_it_alone() -> None:
 
 def test_the_evidence_is_told_with_what_the_rewards_did() -> None:
     found = Evidence({10: 1, 11: -1}, {10: -0.5, 11: 0.1})
-    assert told(found) == (
+    assert evidence_text(found) == (
         "1 question for it, 1 against it; mean reward -0.20 with it, over 2 questions"
     )
 

@@ -1,23 +1,15 @@
 """Which group is played when, and with what: the loop against models whose answers can be held."""
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from grpo_practice.agents.simple import play_simple
-from grpo_practice.calls import Address, Chat, Message, Reply, Request, Scope
-from grpo_practice.config.schema.runs import PracticeSettings
 from grpo_practice.errors import (
     EndpointError,
     EndpointRefusedError,
-    GrpoPracticeError,
     RunFailedError,
 )
 from grpo_practice.events import (
@@ -28,177 +20,11 @@ from grpo_practice.events import (
     StepFinished,
     StepStarted,
 )
-from grpo_practice.llm.ledgered import AgentChat, Model, ledgered
-from grpo_practice.practice import gates
-from grpo_practice.practice.context import Practice
-from grpo_practice.practice.loop import practise
-from grpo_practice.practice.teacher import Teacher
-from grpo_practice.prompts import load_prompts
-from grpo_practice.rollout import Player
-from grpo_practice.store import Store, datasets, steps
-from grpo_practice.types import Group, Library, PlannedStep, Sample, Verdict
+from grpo_practice.practice import gates, step
+from grpo_practice.store import Store
+from grpo_practice.types import Group
 from tests.fakes import cancelling
-from tests.store.helpers import planned, spec, upload
-
-GROUPS = 4
-"""Of a step; each step plays the same samples."""
-PATIENCE_S = 20.0
-"""For what has to happen at once; nothing waits so long unless it never does."""
-
-
-@dataclass
-class World:
-    """A run of two rollouts a group, one right and one wrong, and what its models were asked."""
-
-    folder: Path
-    steps: int = 2
-    concurrency: int = 3
-    overlap: float = 0.5
-    max_failed_share: float = 0.2
-    says: Callable[[Address], str | Exception | None] = lambda _: None
-    """What a student answers where that is not `1`, `0`, `1`, …; or what breaks."""
-    asked: list[tuple[Address, str, list[Message]]] = field(default_factory=list)
-    """Where, by whom (`player`, `later`, `teacher`), with what."""
-    holds: dict[Address, asyncio.Event] = field(default_factory=dict)
-    between: asyncio.Event | None = None
-    """What every step's end waits for."""
-    events: list[Event] = field(default_factory=list)
-    scored: int = 0
-    """Answers that were scored; all that follows of one but for the writing is done at once."""
-    _news: asyncio.Condition = field(default_factory=asyncio.Condition)
-
-    def __post_init__(self) -> None:
-        with Store(self.folder / "p.db") as store:
-            upload(store, GROUPS)
-
-    def hold(self, step: int, slot: int, attempt: int, stage: str = "play") -> asyncio.Event:
-        """What is asked there is not answered until the event is set."""
-        address = Address(1, step, slot, attempt, stage)  # type: ignore[arg-type]
-        self.holds[address] = asyncio.Event()
-        return self.holds[address]
-
-    def places(self, stage: str = "play", by: str = "") -> list[tuple[int, int, int]]:
-        """(step, slot, attempt) of what was asked, in that order."""
-        return [
-            (a.step, a.slot, a.attempt)
-            for a, who, _ in self.asked
-            if a.stage == stage and who.startswith(by)
-        ]
-
-    async def until(self, true: Callable[[], bool]) -> None:
-        """Return once it is so."""
-        async with asyncio.timeout(PATIENCE_S), self._news:
-            await self._news.wait_for(true)
-
-    async def _told(self) -> None:
-        async with self._news:
-            self._news.notify_all()
-
-    async def _send(
-        self, request: Request, *, limit_s: float | None = None, scope: Scope, by: str
-    ) -> Reply:
-        self.asked.append((scope.address, by, list(request.messages)))
-        await self._told()
-        await asyncio.sleep(0)
-        if scope.address in self.holds:
-            await self.holds[scope.address].wait()
-        said = self.says(scope.address)
-        if isinstance(said, Exception):
-            raise said
-        return Reply({"role": "assistant", "content": said or self._usual(scope.address)}, "stop")
-
-    def _usual(self, a: Address) -> str:
-        text = f"S{a.step}: what slot {a.slot} teaches."
-        return {
-            "play": str((a.attempt + 1) % 2),
-            "summarise": "it was done",
-            "compare": json.dumps({"lessons": [{"lesson": text}]}),
-            "propose": json.dumps({"operations": [{"op": "ADD", "text": text}]}),
-            "merge": json.dumps(
-                {"operations": [{"op": "ADD", "text": f"M{a.step}: do it.", "from": ["P1"]}]}
-            ),
-        }[a.stage]
-
-    async def run(self) -> None:
-        """Practise, from what is stored of it."""
-        with Store(self.folder / "p.db") as store:
-            row = store.read(datasets.get, "d")
-            ids = [s.id for s in store.read(datasets.samples, row.id)]
-            slots = tuple((i, 2) for i in ids)
-            plan = [PlannedStep(n, n, 0, slots) for n in range(self.steps)]
-            branch = store.begin(spec(row.id), planned(plan))
-            with store.invocation(branch, "test") as invocation:
-                ledger = store.ledger(branch, invocation)
-
-                def chats(by: str) -> Callable[[Scope], AgentChat]:
-                    def opened(scope: Scope) -> AgentChat:
-                        model = Model("m", {}, partial(self._send, scope=scope, by=by))
-                        return ledgered(model, ledger, self.events.append)(scope)
-
-                    return opened
-
-                def player(by: str) -> Player:
-                    return Player(play_simple, chats(by), chats("judge"), self._verify, 0, 60.0)
-
-                job = Practice(
-                    branch=branch,
-                    store=store,
-                    emit=self.events.append,
-                    player=player("player"),
-                    later=player("later"),
-                    teacher=Teacher(
-                        chats("teacher"), load_prompts(), None, None, True, 1, 0, "Answer."
-                    ),
-                    settings=PracticeSettings(
-                        rollout_concurrency=self.concurrency,
-                        max_failed_share=self.max_failed_share,
-                        overlap=self.overlap,
-                    ),
-                    land=landed,
-                    after_step=self._after,
-                )
-                await practise(job, store.read(steps.on_line, branch))
-
-    async def _verify(self, sample: Sample, response: str, judge: Chat) -> Verdict:
-        self.scored += 1
-        await self._told()
-        return Verdict(float(response == "1"), None, response)
-
-    async def _after(self, plan: PlannedStep, library: Library) -> None:
-        await self._told()
-        if self.between is not None:
-            await self.between.wait()
-
-    def query(self, sql: str) -> list[tuple[object, ...]]:
-        with Store(self.folder / "p.db") as store:
-            return store.read(lambda db: [tuple(row) for row in db.execute(sql)])
-
-
-async def landed(error: GrpoPracticeError) -> None:
-    await asyncio.sleep(0)
-
-
-async def settled() -> None:
-    """Whatever can go on without an answer has gone on."""
-    for _ in range(100):
-        await asyncio.sleep(0)
-
-
-@asynccontextmanager
-async def running(world: World) -> AsyncIterator[asyncio.Task[None]]:
-    """The run is under way; it has to end well by itself once the block is over."""
-    task = asyncio.create_task(world.run())
-    try:
-        yield task
-        async with asyncio.timeout(PATIENCE_S):
-            await task
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-
-
-EARLY = [(1, 0, 0), (1, 0, 1), (1, 1, 0), (1, 1, 1)]
-"""The early rollouts of step 1 at an overlap of one half."""
+from tests.practice.world import EARLY, GROUPS, PATIENCE_S, World, running, settled
 
 
 @pytest.fixture
@@ -369,7 +195,7 @@ async def test_early_groups_are_reported_as_they_are_played(world: World) -> Non
 
     merge = world.hold(0, -1, -1, "merge")
     async with running(world):
-        await world.until(lambda: told(1).count(GroupFinished) == 2)
+        await world.until_emitted(lambda: told(1).count(GroupFinished) == 2)
         assert told(1).count(RolloutStarted) == told(1).count(RolloutFinished) == len(EARLY)
         assert StepStarted not in told(1)
         merge.set()
@@ -397,3 +223,20 @@ async def test_2_28_what_a_group_read_on_one_site_alone_is_kept_out(
     rows = world.query("SELECT slot, status, reason, domains FROM operations WHERE slot < 0")
     alone = "it is distilled from pages of one site alone: evil.example"
     assert set(rows) == {(-1, "quarantined", alone, '["evil.example"]')}
+
+
+async def test_what_the_last_gate_refuses_enters_no_library(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse_all(step: gates.Merge, change: gates.Change) -> gates.Change:
+        assert step.proposed
+        refused = [replace(op, refused="no", rule="outvoted") for op in change.merged]
+        return gates.Change(tuple(refused))
+
+    await world.run()
+    assert world.query("SELECT count(*) FROM experiences") == [(2,)]
+    other = World(world.folder / "other")
+    monkeypatch.setattr(step, "GATES", [*gates.GATES, refuse_all])
+    await other.run()
+    assert other.query("SELECT count(*) FROM experiences") == [(0,)]
+    assert other.query("SELECT DISTINCT status FROM operations WHERE slot < 0") == [("refused",)]

@@ -2,11 +2,12 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.calls import Message, Stage
+from grpo_practice.calls import Message
 from grpo_practice.prompts import FOLDER, fenced, load_prompt
 from grpo_practice.prompts import SLOTS as PROMPT_SLOTS
 from grpo_practice.sim import answer, stage_of
 from grpo_practice.sim.questions import questions, solve
+from grpo_practice.stages import Stage
 from tests.sim.stages import GOALS, PROMPTS, ask
 
 JUDGE = load_prompt(FOLDER / "judge.md", ["question", "answer", "criteria", "response"])

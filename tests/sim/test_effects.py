@@ -1,8 +1,8 @@
 from itertools import combinations
 
 import pytest
+from bench.effects import best_subset, effects
 
-from grpo_practice.sim.effects import best_subset, effects
 from grpo_practice.sim.questions import TOPICS, questions
 from grpo_practice.sim.world import Item, World
 

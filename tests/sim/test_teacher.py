@@ -7,7 +7,7 @@ import pytest
 from grpo_practice.sim import DEFAULT, World
 from grpo_practice.sim.lore import keys_in
 from grpo_practice.sim.questions import TOPICS, find, questions
-from grpo_practice.sim.world import Kind, Teaching, topic_of
+from grpo_practice.sim.world import EffectKind, Teaching, topic_of
 from grpo_practice.types import Library
 from tests.sim.stages import (
     EMPTY,
@@ -107,7 +107,7 @@ def test_a_confused_teacher_takes_the_worse_way_for_the_better_one() -> None:
 
 def test_the_teacher_knows_no_more_than_it_is_shown() -> None:
     """In a world where the very same texts are worth the opposite, it says the very same."""
-    swapped: dict[Kind, Kind] = {"help": "harm", "harm": "help"}
+    swapped: dict[EffectKind, EffectKind] = {"help": "harm", "harm": "help"}
     items = {
         (key := DEFAULT.key(topic, kind, n)): replace(DEFAULT.item(key), kind=other)
         for topic in TOPICS
@@ -168,7 +168,7 @@ def test_what_the_library_says_is_confirmed_and_not_suggested_again() -> None:
 
 
 def test_an_experience_that_says_another_way_in_the_same_situation_misled() -> None:
-    kinds: tuple[Kind, ...] = ("harm", "null")
+    kinds: tuple[EffectKind, ...] = ("harm", "null")
     for kind in kinds:
         other = library_of(*(DEFAULT.key(topic, kind) for topic in TOPICS))
         topics = {topic: f"E{i}" for i, topic in enumerate(TOPICS, 1)}

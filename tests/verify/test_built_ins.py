@@ -1,5 +1,6 @@
 """The table of the built-in verify functions: each row is complete, and everything follows it."""
 
+import ast
 import inspect
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,14 @@ def test_each_row_says_all_that_others_need(name: str) -> None:
     assert (row.runs == "judge") == VerifySpec(name=name, params={}).may_ask, (
         f"{home} and VerifySpec.may_ask of config/schema/runs.py differ on whether it asks a model"
     )
+
+
+def test_no_other_file_lists_the_built_ins() -> None:
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Tuple | ast.List | ast.Set):
+                parts = {part.value for part in node.elts if isinstance(part, ast.Constant)}
+                assert len(parts & BUILT_INS.keys()) < 3, f"{path} lists them: derive from {PLACE}"
 
 
 def test_the_readme_names_each_built_in_with_what_it_rewards() -> None:

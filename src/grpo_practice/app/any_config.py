@@ -63,8 +63,7 @@ def load_config(
 def config_report(loaded: AnyConfig) -> ConfigReport:
     """Return what a configuration comes to."""
     config = loaded.config
-    evaluation = config.evaluation if isinstance(config, PracticeConfig) else config
-    provider = evaluation.agent.model.model_provider
+    evaluation, provider = config.evaluation, config.student.model_provider
     where = ", ".join(redact_url(url) for url in provider.base_url)
     data = evaluation.data.dataset
     evaluated = f"{data}, {count(evaluation.pass_k, 'rollout')} per question"
@@ -75,7 +74,7 @@ def config_report(loaded: AnyConfig) -> ConfigReport:
         "verify": evaluation.verify.name,
         "evaluation": evaluated if data else "none",
     }
-    if isinstance(config, PracticeConfig):
+    if config.kind == "practice":
         plan = config.practice
         used["practice"] = (
             f"{config.data.practice_dataset_name}, {count(plan.epochs, 'epoch')}, batches of"

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from math import isclose
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
@@ -12,7 +11,7 @@ from grpo_practice.config.schema.base import check_name
 from grpo_practice.data.download import DownloadRequest, defaults, download
 from grpo_practice.data.formats import FileSource, Row
 from grpo_practice.data.read import ReadResult, joined, read_rows, read_samples
-from grpo_practice.data.split import draw, split
+from grpo_practice.data.split import draw, shares_of, split
 from grpo_practice.data.stats import stats
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.events import Emit, Notice, silent, tee
@@ -241,7 +240,7 @@ class Datasets:
             ConfigError: The parts or shares cannot be.
             DataError: There is no such dataset, a part comes out empty, or holds other rows.
         """
-        parts = {f"{name}-{part}": share for part, share in _shares(into).items()}
+        parts = {f"{name}-{part}": share for part, share in shares_of(into).items()}
         for part in parts:
             check_name(part, "a dataset")
         with self._store() as store:
@@ -371,30 +370,6 @@ def _stored(
     )
 
 
-def _shares(into: str | Mapping[str, float]) -> dict[str, float]:
-    if isinstance(into, Mapping):
-        into = ",".join(f"{part}={share}" for part, share in into.items())
-    shares: dict[str, float] = {}
-    for pair in into.split(","):
-        part, _, number = (word.strip() for word in pair.partition("="))
-        try:
-            share = float(number)
-        except ValueError:
-            share = 0.0
-        if not (part and 0 < share < 1) or part in shares:
-            raise ConfigError(
-                f"--into {into}: {pair!r} is not a part and its share, above 0 and below 1",
-                hint="for example --into train=0.8,test=0.2",
-            )
-        shares[part] = share
-    if not isclose(sum(shares.values()), 1, abs_tol=1e-6):
-        raise ConfigError(
-            f"--into {into}: the shares add up to {sum(shares.values()):g}, not to 1",
-            hint="give what is to be left over a name too",
-        )
-    return shares
-
-
 def _stratum(sample: Sample, by: Stratum | None) -> str:
     # Without one it is empty: strata are dealt out in the order of these texts, so that another
     # text here would make another split of the same seed.
@@ -403,7 +378,7 @@ def _stratum(sample: Sample, by: Stratum | None) -> str:
 
 def _splits(samples: Sequence[Sample]) -> bool:
     try:
-        split(samples, _shares(PARTS), seed=0)
+        split(samples, shares_of(PARTS), seed=0)
     except DataError:
         return False
     return True

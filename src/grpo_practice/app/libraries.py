@@ -4,7 +4,7 @@ import re
 
 from grpo_practice.app.library_refs import LibraryRef, library_of
 from grpo_practice.errors import ConfigError
-from grpo_practice.practice.evidence import evidence_on, told
+from grpo_practice.practice.evidence import evidence_on, evidence_text
 from grpo_practice.reports.experience_reports import (
     EvidenceSummary,
     ExperienceReport,
@@ -53,6 +53,8 @@ def _evidence(store: Store, found: LibraryRef) -> dict[str, EvidenceSummary]:
     truth = branch.identity.get("practice.given_ground_truth", True)
     evidence = evidence_on(found.library, past, rewards=bool(truth))
     return {
-        id_: EvidenceSummary(e.supporting, e.opposing, e.change, len(e.changes), e.support, told(e))
+        id_: EvidenceSummary(
+            e.supporting, e.opposing, e.change, len(e.changes), e.support, evidence_text(e)
+        )
         for id_, e in evidence.items()
     }

@@ -38,10 +38,10 @@ def session_of(
     """
     for text in [*loaded.notices, *(loaded.ignored if session.verbose else [])]:
         session.notice(text)
-    restart_step = request.restart_step
-    if restart_step is None and isinstance(loaded.config, PracticeConfig):
-        restart_step = loaded.config.practice.restart_step
-    gate = admission(session.store, run, loaded.config, request.caps, session.command)
+    config, restart_step = loaded.config, request.restart_step
+    if restart_step is None and config.kind == "practice":
+        restart_step = config.practice.restart_step
+    gate = admission(session.store, run, config, request.caps, session.command)
     return replace(session, restart_step=restart_step, again=request.again, admission=gate)
 
 

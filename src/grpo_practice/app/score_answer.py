@@ -72,7 +72,7 @@ def _judge_model(env: Environment) -> ModelConfig:
                 hint="set JUDGE_LLM_MODEL, JUDGE_LLM_BASE_URL and JUDGE_LLM_API_KEY",
             )
     config = load_eval(None, overrides, env).config
-    return config.judge_model or config.agent.model
+    return config.judge
 
 
 class _NoLedger:

@@ -6,8 +6,9 @@ Who goes where depends on the seed and on the texts alone, not on the order of t
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from math import isclose
 
-from grpo_practice.errors import DataError
+from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.types import Sample
 
 Key = tuple[str, str]
@@ -75,6 +76,35 @@ def split(
                 hint="ask for fewer parts, or upload more questions first",
             )
     return {name: [s for i, s in enumerate(samples) if part_of[i] == name] for name in shares}
+
+
+def shares_of(into: str | Mapping[str, float]) -> dict[str, float]:
+    """Read the shares of parts, `PART=SHARE,…`; above 0 each, and 1 in sum.
+
+    Raises:
+        ConfigError: They are not.
+    """
+    if isinstance(into, Mapping):
+        into = ",".join(f"{part}={share}" for part, share in into.items())
+    shares: dict[str, float] = {}
+    for pair in into.split(","):
+        part, _, number = (word.strip() for word in pair.partition("="))
+        try:
+            share = float(number)
+        except ValueError:
+            share = 0.0
+        if not (part and 0 < share < 1) or part in shares:
+            raise ConfigError(
+                f"--into {into}: {pair!r} is not a part and its share, above 0 and below 1",
+                hint="for example --into train=0.8,test=0.2",
+            )
+        shares[part] = share
+    if not isclose(sum(shares.values()), 1, abs_tol=1e-6):
+        raise ConfigError(
+            f"--into {into}: the shares add up to {sum(shares.values()):g}, not to 1",
+            hint="give what is to be left over a name too",
+        )
+    return shares
 
 
 def _keys(sample: Sample) -> list[Key]:

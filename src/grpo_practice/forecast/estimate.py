@@ -7,13 +7,14 @@ from typing import Any
 from typing_extensions import override
 
 from grpo_practice.app.clients import endpoint_of
-from grpo_practice.calls import Stage, Usage
+from grpo_practice.calls import Usage
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.forecast.range import ONE, Range, around, total
 from grpo_practice.forecast.requests_per_rollout import RolloutRequests
 from grpo_practice.llm.budget import FLAGS, Account
 from grpo_practice.llm.prices import Price, Prices
 from grpo_practice.reports.base import Report
+from grpo_practice.stages import STAGES, Stage
 from grpo_practice.store import Store
 from grpo_practice.store.queries import spending
 from grpo_practice.store.queries.spending import ENOUGH, Figures, Likeness, Piloted
@@ -25,15 +26,6 @@ TURN_TOKENS = 1_000
 """Most tokens that a tool call and its result add to the next request, where none was made yet."""
 ASSUMED_SECONDS = Range(2, 30)
 """Seconds of one call, where none was made yet."""
-ASSUMED: dict[Stage, tuple[Range, Range]] = {
-    "play": (Range(), Range(200, 2_000)),
-    "judge": (Range(500, 3_000), Range(50, 500)),
-    "summarise": (Range(400, 4_000), Range(200, 800)),
-    "compare": (Range(600, 6_000), Range(100, 600)),
-    "propose": (Range(500, 3_000), Range(100, 500)),
-    "merge": (Range(800, 8_000), Range(100, 2_000)),
-}
-"""Tokens in and out of one call, where none was made yet; a rollout's text says those into it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +269,7 @@ def _seen(known: Figures, left: StageCalls) -> tuple[Range, Range, Range]:
 
 def _assumed(left: StageCalls, max_tokens: object) -> tuple[Range, Range, Range]:
     tokens_in = _by_text(left) if left.chars else _assumed_in(left)
-    tokens_out = ASSUMED[left.stage][1]
+    tokens_out = Range(*STAGES[left.stage].tokens_out)
     if isinstance(max_tokens, int):
         tokens_out = Range(min(tokens_out.low, max_tokens), min(tokens_out.high, max_tokens))
     return tokens_in, tokens_out, ASSUMED_SECONDS
@@ -285,12 +277,12 @@ def _assumed(left: StageCalls, max_tokens: object) -> tuple[Range, Range, Range]
 
 def _assumed_in(left: StageCalls) -> Range:
     """Return the tokens of a prompt of which nothing is known; its transcripts may be short."""
-    return ASSUMED[left.stage][0].plus(Range(0, left.reads))
+    return Range(*STAGES[left.stage].tokens_in).plus(Range(0, left.reads))
 
 
 def transcript_tokens(agent: ModelConfig, turns: Range) -> float:
     """Return the tokens of one rollout's transcript, at most, where none is known."""
-    reply, most = ASSUMED["play"][1].high, endpoint_of(agent)[0].get("max_tokens")
+    reply, most = STAGES["play"].tokens_out[1], endpoint_of(agent)[0].get("max_tokens")
     reply = min(reply, most) if isinstance(most, int) else reply
     return reply * turns.high + TURN_TOKENS * (turns.high - 1)
 

@@ -10,7 +10,6 @@ from grpo_practice.app import evaluation_run, practice_run
 from grpo_practice.app.evaluation_run import EvalJob
 from grpo_practice.app.practice_run import PracticeJob
 from grpo_practice.app.session import Plan, Session
-from grpo_practice.calls import Stage
 from grpo_practice.canonical import text_sha
 from grpo_practice.config.schema.runs import EvalConfig
 from grpo_practice.evaluate import unfinished
@@ -27,6 +26,7 @@ from grpo_practice.forecast.shares import reads_of, share_of, summarised_share
 from grpo_practice.llm.prices import Prices
 from grpo_practice.practice.group_policy import group_policy
 from grpo_practice.prompts.system import system_prompt
+from grpo_practice.stages import STAGES
 from grpo_practice.store import Store, branches, datasets, libraries, steps
 from grpo_practice.store.queries import runs, scores, spending
 from grpo_practice.store.records import Branch, RunSpec, StepRow
@@ -54,7 +54,7 @@ def _of_practice(job: PracticeJob) -> Forecast:
     spec = practice_run.spec_of(job)
     branch = _begun(job.session, spec, partial(practice_run.planned, job))
     rows = [row for row in store.read(steps.on_line, branch) if not row.closed]
-    share, groups = share_of(store, branch.run, truth=config.practice.given_ground_truth)
+    share, groups = share_of(store, branch, truth=config.practice.given_ground_truth)
     learning = _learning(store, job, branch, share)
     left = _practice_calls(store, job, branch, rows, share, learning)
     left += _evaluations(job, branch, learning)
@@ -190,20 +190,22 @@ def _practice_calls(
         if x.stage == "judge"
     ]
     taught = share.times(Range(groups - left_out, groups))
-    calls: dict[Stage, Range] = {
-        "summarise": taught.times(Range(attempts, attempts)).times(
-            summarised_share(store, branch, settings)
-        ),
-        "compare": taught,
-        "propose": Range(0, taught.high),  # a group that only confirms proposes nothing
-        "merge": Range(0, len(rows)),  # nor is a merge asked for where nothing may pass
+    units = {
+        "attempt": taught.times(Range(attempts, attempts)),
+        "group": taught,
+        "step": Range(len(rows), len(rows)),
     }
     numbers = [row.plan.step for row in rows]
     made = Counter(store.read(spending.calls_at, [branch.id, *branch.reuses], numbers))
-    teacher = config.teacher
-    for stage, wanted in calls.items():
+    for stage, spec in STAGES.items():
+        if spec.role != "teacher":
+            continue
+        wanted = units[spec.per] if spec.always else Range(0, units[spec.per].high)
+        if stage == "summarise":
+            wanted = wanted.times(summarised_share(store, branch, settings))
         new = Range(max(wanted.low - made[stage], 0.0), max(wanted.high - made[stage], 0.0))
-        x = StageCalls("practice", stage, teacher, new, 1 if stage == "merge" else at_once)
+        together = 1 if spec.per == "step" else at_once
+        x = StageCalls("practice", stage, config.teacher, new, together)
         if stage == "compare" and settings.summaries != "always":
             shown = max((n for row in rows for _, n in row.plan.slots), default=0)
             x = replace(x, transcripts=shown, reads=reads_of(config))

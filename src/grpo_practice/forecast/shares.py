@@ -1,24 +1,42 @@
 """Shares of a run's groups that teach and that are summarised; how much a teacher reads."""
 
+from itertools import groupby
 from math import sqrt
+from operator import attrgetter
 
 from grpo_practice.app.clients import endpoint_of
 from grpo_practice.app.specs import teacher_context
 from grpo_practice.config.schema.runs import PracticeConfig, PracticeSettings
 from grpo_practice.forecast.range import ONE, Range
+from grpo_practice.practice.informative import status_of
 from grpo_practice.practice.reading import room_of
-from grpo_practice.store import Store
+from grpo_practice.store import Store, rollouts, steps
 from grpo_practice.store.queries import spending
 from grpo_practice.store.records import Branch
 from grpo_practice.text import DENSE_CHARS_PER_TOKEN
+from grpo_practice.types import Group
 
 ASSUMED_SHARE = Range(0.1, 0.6)
 """Share of groups that teach, in a run that has none yet."""
 
 
-def share_of(store: Store, run: str, *, truth: bool) -> tuple[Range, int]:
-    """Return the share of groups that teach, and in how many groups it was counted."""
-    groups, informative = store.read(spending.informative, run) if truth else (0, 0)
+def share_of(store: Store, branch: Branch, *, truth: bool) -> tuple[Range, int]:
+    """Return the share of groups that teach, and in how many groups it was counted.
+
+    Groups of steps that are not closed count too, as far as they are played.
+    """
+    groups, informative = store.read(spending.informative, branch.run)
+    for row in store.read(steps.on_line, branch):
+        if row.closed:
+            continue
+        stored = store.read(rollouts.stored, branch, row, transcripts=False)
+        played_in_order = (stored[key][1] for key in sorted(stored))
+        by_slot = groupby(played_in_order, attrgetter("slot"))
+        for slot, played in by_slot:
+            attempts = list(played)
+            status = status_of(Group(slot, attempts[0].sample, attempts), truth=truth)
+            groups += status != "too_few"
+            informative += status == "scored"
     if not groups:
         return ASSUMED_SHARE, 0
     return _interval(groups, informative), groups

@@ -11,7 +11,7 @@ from typing import Literal, TypeVar, get_args
 
 from grpo_practice.calls import Chat, Message, Reply
 from grpo_practice.errors import ContextOverflowError, StepError, unanswered
-from grpo_practice.practice.informative import status_of
+from grpo_practice.practice.informative import group_advantages, status_of
 from grpo_practice.practice.reading import chars_in, chars_of, shortened
 from grpo_practice.practice.replies import read_lessons, read_operations, read_summary
 from grpo_practice.practice.teacher import GroupKey, Teacher
@@ -25,7 +25,6 @@ from grpo_practice.practice.transcript import (
 )
 from grpo_practice.prompts.system import experience_lines
 from grpo_practice.rollout import task_group
-from grpo_practice.stats import advantages
 from grpo_practice.types import (
     Answer,
     Distilled,
@@ -51,9 +50,9 @@ class Task:
     teacher: Teacher
     group: Group
     library: Library
-    """What is edited."""
+    """The library that is edited."""
     shown: Library
-    """What the attempts were played with; an earlier one where the group was played early."""
+    """Library the attempts were played with; an earlier one for an early group."""
     at: GroupKey
 
 
@@ -80,7 +79,7 @@ async def distil(
     """
     task = Task(teacher, group, library, library if shown is None else shown, at)
     attempts, unread = await read_attempts(task)
-    done = Distilled(group.slot, unread=tuple(_said(e) for e in unread))
+    done = Distilled(group.slot, unread=tuple(_error_text(e) for e in unread))
     try:
         if unread and not _differ(task, attempts):
             raise unread[0]
@@ -90,11 +89,11 @@ async def distil(
         done = replace(done, operations=confirmations(lessons))
         asked = await propose(teacher, group.sample, lessons, library, at)
     except StepError as e:
-        return replace(done, failed=_said(e), failed_kind=_kind(e), unanswered=unanswered(e))
+        return replace(done, failed=_error_text(e), failed_kind=_kind(e), unanswered=unanswered(e))
     return replace(done, operations=(*done.operations, *asked))
 
 
-def _said(error: StepError) -> str:
+def _error_text(error: StepError) -> str:
     return f"{type(error).__name__}: {error}"
 
 
@@ -104,7 +103,7 @@ def _kind(error: StepError) -> TeacherFailure:
 
 
 def _differ(task: Task, attempts: Sequence[Attempt]) -> bool:
-    """True when there is something to compare among these attempts alone."""
+    """Return True when there is something to compare among these attempts alone."""
     left = replace(task.group, rollouts=[attempt.rollout for attempt in attempts])
     return status_of(left, truth=task.teacher.truth) == "scored"
 
@@ -124,14 +123,14 @@ async def read_attempts(task: Task) -> tuple[list[Attempt], list[StepError]]:
 
 
 def _fit(task: Task, attempts: Sequence[Attempt]) -> bool:
-    """True when the transcripts fit into one prompt as they are, or nothing else would either."""
+    """Return True when the transcripts fit into one prompt as they are, or no summaries would."""
     frame = _comparison(task, attempts, [""] * len(attempts))
     left = _left(task, frame, [a.text for a in attempts])
     return left <= 0 or sum(a.text.chars for a in attempts) <= left
 
 
 def _left(task: Task, frame: Sequence[Message], texts: Sequence[Transcript]) -> int:
-    """How many characters of such texts a prompt has room for, beside what else it says."""
+    """Return how many characters of such texts a prompt has room for, beside the frame."""
     said = [str(message["content"]) for message in frame]
     written = "".join([*said, *(text.text for text in texts)])
     return chars_in(task.teacher.room, written) - chars_of(frame)
@@ -245,9 +244,9 @@ async def _ask(
 
 
 def _comparison(task: Task, attempts: Sequence[Attempt], texts: Sequence[str]) -> list[Message]:
-    """The prompt that shows the attempts with these texts, in attempt order."""
+    """Render the prompt that shows the attempts with these texts, in attempt order."""
     teacher, group = task.teacher, task.group
-    told = _told(task.shown, task.library)
+    told = _ids_shown(task.shown, task.library)
     shown: list[dict[str, object]] = [
         {
             "number": attempt.rollout.attempt + 1,
@@ -272,8 +271,8 @@ def _comparison(task: Task, attempts: Sequence[Attempt], texts: Sequence[str]) -
     )
 
 
-def _told(shown: Library, library: Library) -> str:
-    """What was shown, by id; what an id stands for may have changed since."""
+def _ids_shown(shown: Library, library: Library) -> str:
+    """Return the ids of the experiences shown; those since changed are marked."""
     ids = []
     for experience in shown.experiences:
         now = library.get(experience.id)
@@ -285,18 +284,17 @@ def _told(shown: Library, library: Library) -> str:
 def _ranked(
     attempts: Sequence[dict[str, object]], rollouts: Sequence[Rollout]
 ) -> list[dict[str, object]]:
-    """The attempts with what the truth says of them, by falling advantage.
+    """Return the attempts with what the truth says of them, by falling advantage.
 
     Equal ones keep their order. A summary has taken up the judgement, a transcript has not.
     """
-    rewards = [rollout.reward or 0.0 for rollout in rollouts]
-    found = advantages(rewards)
-    order = sorted(range(len(found)), key=lambda i: -found[i])
+    worth = group_advantages(rollouts)
+    order = sorted(range(len(worth)), key=lambda i: -worth[i])
     return [
         {
             **attempts[i],
-            "reward": f"{rewards[i]:g}",
-            "rank": 1 + sum(a > found[i] for a in found),
+            "reward": f"{rollouts[i].reward or 0.0:g}",
+            "rank": 1 + sum(other > worth[i] for other in worth),
             "judgement": judgement(rollouts[i]) if attempts[i]["kind"] == "attempt" else None,
         }
         for i in order
@@ -306,7 +304,7 @@ def _ranked(
 def judgement(rollout: Rollout) -> str | None:
     """Say why an attempt has its reward, as far as the verify function does.
 
-    Of one that was cut off before it answered no function was asked: the reason on record is
+    No function was asked about one that was cut off before it answered: the reason on record is
     written for the user, and may name settings.
     """
     if not rollout.played.answered:
@@ -326,7 +324,7 @@ def confirmations(lessons: Iterable[Lesson]) -> tuple[Operation, ...]:
 async def propose(
     teacher: Teacher, sample: Sample, lessons: Sequence[Lesson], library: Library, at: GroupKey
 ) -> tuple[Operation, ...]:
-    """Ask which edits the lessons call for. Where they only confirm something, no call.
+    """Ask which edits the lessons call for; make no call where they only confirm something.
 
     Raises:
         ReplyError: No reply could be read.
@@ -344,7 +342,8 @@ async def propose(
     limit = 2 * len(lessons)
     asked = await teacher.ask(chat, messages, lambda r: read_operations(r, library, limit=limit))
     return tuple(
-        _as_confirmation(_with_finding(op, _found(lessons, op.target)), library) for op in asked
+        _as_confirmation(_with_finding(op, _finding_of(lessons, op.target)), library)
+        for op in asked
     )
 
 
@@ -354,7 +353,7 @@ def _as_confirmation(op: Operation, library: Library) -> Operation:
     return Operation("NONE", same[0], call_id=op.call_id, finding="confirmed") if same else op
 
 
-def _found(lessons: Sequence[Lesson], target: str | None) -> Finding | None:
+def _finding_of(lessons: Sequence[Lesson], target: str | None) -> Finding | None:
     """Return what the comparison found of an experience: that it misled, if any lesson says so."""
     found = [lesson.finding for lesson in lessons if lesson.experience == target and target]
     return "misled" if "misled" in found else next(iter(found), None)
@@ -379,7 +378,7 @@ def _lesson_line(lesson: Lesson) -> str:
 
 
 def answer_text(answer: Answer) -> str | None:
-    """A gold answer for a person or a model; None when there is none."""
+    """Return a gold answer as text for a person or a model; None when there is none."""
     if answer is None:
         return None
     if isinstance(answer, list):

@@ -21,7 +21,7 @@ REWARD_WEIGHT = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What speaks for one experience, and what against it."""
+    """Evidence for one experience, and against it."""
 
     votes: Mapping[int, int] = field(default_factory=dict)
     """Sample id → its votes for the experience less those against it."""
@@ -82,7 +82,7 @@ def evidence_on(
     return {name: Evidence(dict(v), _changes(name, v, played, past)) for name, v in votes.items()}
 
 
-def told(evidence: Evidence) -> str:
+def evidence_text(evidence: Evidence) -> str:
     """Return the evidence as a sentence for a person."""
     for_, against = evidence.supporting, evidence.opposing
     said = f"{count(for_, 'question')} for it, {against} against it"

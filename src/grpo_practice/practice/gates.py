@@ -1,6 +1,6 @@
 """Gates: what a merge has made passes each of them, in order, before the step is closed.
 
-A gate refuses operations, or adds removals. It is an async function of a `Merge` and a `Change`
+A gate refuses operations, or adds removals: an async function of a `Merge` and a `Change`
 that returns the `Change` the next gate sees; a new one is written here and named in `GATES`.
 """
 
@@ -34,7 +34,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """What a gate may look at, beside the change itself."""
+    """The facts that a gate may look at, beside the change itself."""
 
     job: Practice
     library: Library

@@ -29,7 +29,7 @@ class Selection:
 class GroupPolicy(Protocol):
     """How a run chooses among the groups of a step.
 
-    What it answers follows from the plan and from closed steps alone, so that a run that is
+    All answers follow from the plan and from closed steps alone, so that a run that is
     resumed or restarted chooses the same.
     """
 

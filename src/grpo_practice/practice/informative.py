@@ -20,20 +20,20 @@ def status_of(group: Group, *, truth: bool) -> Status:
     teachable = group.teachable
     if len(teachable) < 2:
         return "too_few"
-    differ = _rewards_differ(teachable) if truth else _answers_differ(teachable)
+    if truth:
+        differ = any(group_advantages(teachable))
+    else:
+        differ = len({answer_given(r) for r in teachable}) > 1
     return "scored" if differ else "uniform"
 
 
-def _rewards_differ(rollouts: Sequence[Rollout]) -> bool:
-    return any(advantages([r.reward or 0.0 for r in rollouts]))
+def group_advantages(rollouts: Sequence[Rollout]) -> list[float]:
+    """Return the advantage of each rollout over its group: what teaches, and how it is ranked."""
+    return advantages([rollout.reward or 0.0 for rollout in rollouts])
 
 
-def _answers_differ(rollouts: Sequence[Rollout]) -> bool:
-    return len({said(r) for r in rollouts}) > 1
-
-
-def said(rollout: Rollout) -> str:
-    """The answer a rollout gave: what the verify function read, else the last box or line."""
+def answer_given(rollout: Rollout) -> str:
+    """Return the answer a rollout gave: as verify read it, else its last box or line."""
     text = rollout.verdict.extracted if rollout.verdict else None
     if text is None:
         response = rollout.played.response

@@ -24,7 +24,7 @@ _DOMAINS = (
     "de|uk|fr|ru|cn|jp|br|nl|eu|us|ca|au|ch"
 )
 _NOT = r"(?<!not )(?<!never )(?<!cannot )(?<!n't )"
-"""What is forbidden is not asked for: "never ignore the instructions of the task"."""
+"""Openings of a prohibition, not a request: "never ignore the instructions of the task"."""
 _WHICH = (
     "all|any|every|the|these|those|your|my|its|of|previous|prior|above|earlier|preceding|other|and|"
     "system|developer|user|original|initial|safety|hidden"
@@ -206,13 +206,13 @@ def _checked(op: Operation, gives_away: Callable[[Operation], Quarantine | None]
 
 
 def _fold(text: str) -> str:
-    """The text in one spelling: compatibility forms, quotes, case and spaces do not count."""
+    """Spell a text in one way: compatibility forms, quotes, case and spaces do not count."""
     plain = unicodedata.normalize("NFKC", text).translate(_QUOTES)
     return " ".join(plain.casefold().split())
 
 
 def _hidden(text: str, i: int) -> bool:
-    """True for a character that shows nothing or changes how others show.
+    """Return True for a character that shows nothing or changes how others show.
 
     Joiners are spelling in Persian, in Indian languages and in emoji: between two characters that
     are not Latin they pass, and so does one variation selector behind such a character.

@@ -10,7 +10,7 @@ from grpo_practice.store.records import StepRow
 
 
 async def practise(job: Practice, rows: Sequence[StepRow]) -> None:
-    """Every step of `rows` is closed, in order; closed ones are only read.
+    """Close every step of `rows`, in order; closed ones are only read.
 
     With `job.overlap`, the first groups of a step may be played while the one before is finished:
     nobody waits for its slowest rollouts then, and they do not know yet what it teaches. In a
@@ -37,5 +37,6 @@ async def practise(job: Practice, rows: Sequence[StepRow]) -> None:
                     ahead = PracticeStep(job, tasks, following, library)
                 made = await step.run(library, ahead=ahead)
                 before, library = library, store.read(libraries.load, made)
+            # Only here, after the step is closed: before, its library is no stored version.
             if job.pilot is None:
                 await job.after_step(row.plan, library)

@@ -7,7 +7,7 @@ proposals of the batch.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from grpo_practice.practice.evidence import Evidence, told
+from grpo_practice.practice.evidence import Evidence, evidence_text
 from grpo_practice.practice.replies import FULL, LIBRARY_SIZE, read_operations
 from grpo_practice.practice.teacher import GroupKey, Teacher
 from grpo_practice.prompts.system import experience_lines
@@ -71,7 +71,7 @@ async def merge(
         "merge",
         experiences=experience_lines(library),
         proposals=_by_experience(library, proposed, evidence),
-        votes={name: _shown(of) for name, of in evidence.items()},
+        votes={name: _evidence_slots(of) for name, of in evidence.items()},
     )
     chat = teacher.open(at, "merge", None)
     limit = len(proposed) + len(library)  # a model may well say NONE of what is to stay
@@ -83,7 +83,7 @@ async def merge(
 
 
 def _may_pass(op: Operation, evidence: Mapping[str, Evidence]) -> bool:
-    """True when a proposal adds, replaces what goes, or says more clearly what stays."""
+    """Return True when a proposal adds, replaces what goes, or says more clearly what stays."""
     if op.target is None or not evidence[op.target].stays:
         return True
     return op.op == "UPDATE" and op.finding in HOLDS
@@ -117,7 +117,7 @@ def _by_experience(
 ) -> list[tuple[str, list[dict[str, str | None]]]]:
     """Return the numbered proposals (`P1` …) by what they touch, new experiences first.
 
-    What goes is there also without a proposal, so that nothing is dropped for its sake.
+    An experience that goes is shown also without a proposal, so that nothing new is dropped for it.
     """
     grouped: dict[str, list[dict[str, str | None]]] = {NEW: []}
     grouped |= {e.id: [] for e in library.experiences}
@@ -128,7 +128,7 @@ def _by_experience(
     return [(target, items) for target, items in grouped.items() if items or target in gone]
 
 
-def _shown(evidence: Evidence) -> dict[str, object]:
+def _evidence_slots(evidence: Evidence) -> dict[str, object]:
     return {
         "supporting": count(evidence.supporting, "question"),
         "opposing": count(evidence.opposing, "question"),
@@ -143,10 +143,10 @@ def without_outvoted(
 ) -> tuple[Operation, ...]:
     """Return the merged operations, refused where the evidence is against them.
 
-    What stays may be made clearer or wider, and what goes replaced or removed. An update that only
-    takes in proposals of new experiences may turn round what its target says, so the questions
-    behind these count against the target. Nor does an addition bring in by another door what was
-    proposed against an experience that stays.
+    An experience that stays may be made clearer or wider; one that goes, replaced or removed. An
+    update that only takes in proposals of new experiences may turn round what its target says, so
+    the questions behind these count against the target. Nor does an addition bring in by another
+    door what was proposed against an experience that stays.
     """
     found = [_with_sources(op, proposed) for op in merged]
     return tuple(_voted(op, [proposed[i] for i in op.from_ops], evidence) for op in found)
@@ -169,7 +169,9 @@ def _voted(
         against = [one.target for one in asked if one.target and not _may_pass(one, evidence)]
         passes = not against or len(against) < len(asked)
         found = evidence[against[0]] if against else NO_EVIDENCE
-    return op if passes else replace(op, refused=f"outvoted: {told(found)}", rule="outvoted")
+    return (
+        op if passes else replace(op, refused=f"outvoted: {evidence_text(found)}", rule="outvoted")
+    )
 
 
 def pruned(
@@ -178,7 +180,7 @@ def pruned(
     """Return the removals of what more speaks against than for, where the merge left it alone."""
     changed = {op.target for op in merged if op.refused is None and op.op != "NONE"}
     return tuple(
-        Operation("DELETE", e.id, why=told(evidence[e.id]))
+        Operation("DELETE", e.id, why=evidence_text(evidence[e.id]))
         for e in library.experiences
         if e.id not in changed and not evidence[e.id].stays
     )

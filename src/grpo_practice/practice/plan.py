@@ -15,7 +15,7 @@ def plan_practice(
     seed: int | None,
     drop_last: bool,
 ) -> list[PlannedStep]:
-    """Every step of every epoch, numbered from 0 across epochs.
+    """Plan every step of every epoch, numbered from 0 across epochs.
 
     Each epoch plays each sample once, in an order of its own that follows from `seed` (None keeps
     the dataset's order). The last batch of an epoch may be smaller, unless `drop_last`.

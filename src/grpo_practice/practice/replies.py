@@ -19,7 +19,7 @@ from grpo_practice.types import Finding, Lesson, Library, Operation, OpKind, Ref
 LESSON_CHARS = 600
 """A longer text is no lesson: it is never one sentence."""
 EXPERIENCE_CHARS = 500
-"""A longer text is refused: every rollout pays for it. Of one refused, so much is kept."""
+"""A longer text is refused: every rollout pays for it. Its record keeps so much."""
 ID_CHARS = 40
 """Characters of an unknown id in the reason that names it."""
 BEYOND = 50
@@ -127,7 +127,7 @@ def read_lessons(reply: Reply, library: Library, *, limit: int) -> tuple[Lesson,
 
 
 def _says_something(item: Item) -> bool:
-    text = _text(item, "lesson", "text", "content")
+    text = _first_text(item, "lesson", "text", "content")
     return (bool(text) and _NO_LESSON.fullmatch(text) is None) or _finding(item) == "confirmed"
 
 
@@ -135,12 +135,12 @@ def _confirms_nothing(item: Item, library: Library) -> bool:
     """Return True for a bare confirmation of an experience that the library does not hold."""
     held = library.get(_about(item) or "")
     confirms = held is None and _finding(item) == "confirmed"
-    return confirms and not _text(item, "lesson", "text", "content")
+    return confirms and not _first_text(item, "lesson", "text", "content")
 
 
 def _lesson(item: Item, library: Library, call_id: int) -> Lesson:
     about = library.get(_about(item) or "")
-    text = _text(item, "lesson", "text", "content")
+    text = _first_text(item, "lesson", "text", "content")
     finding: Finding | None = None
     if about is not None:
         finding = _finding(item)
@@ -201,9 +201,12 @@ def _edit(item: Item, library: Library) -> _Edit:
     op = _kind(item)
     named = item.fields.get("experience")
     if isinstance(named, str) and _ID.fullmatch(named.strip(" [].")):
-        target, text = _id(item.fields.get("id", named)), _text(item, "text", "content")
+        target, text = _id(item.fields.get("id", named)), _first_text(item, "text", "content")
     else:
-        target, text = _id(item.fields.get("id")), _text(item, "text", "content", "experience")
+        target, text = (
+            _id(item.fields.get("id")),
+            _first_text(item, "text", "content", "experience"),
+        )
     known = target is not None and library.get(target) is not None
     if op == "UPDATE" and target and not known:
         op = "ADD"
@@ -302,7 +305,7 @@ class _Edits:
         return _Refusal("duplicate", f"{said} says exactly this already") if said else None
 
 
-def _text(item: Item, *keys: str) -> str:
+def _first_text(item: Item, *keys: str) -> str:
     """Return an item's text on one line, without what Markdown or our own lists put around it.
 
     Raises:

@@ -55,7 +55,7 @@ class Item:
 
     form: Form
     place: int
-    """Its place in the list, from 0."""
+    """Place in the list, from 0."""
     fields: Mapping[str, object]
     source: str
     """The piece of the reply it was read from."""

@@ -117,17 +117,14 @@ def _held(value: object, form: Form, depth: int = 2) -> tuple[object] | None:
                 return (inner,)
         inside = list(value.values())
     elif isinstance(value, list):
-        if value and all(_is_item(inner, form) for inner in value):
+        items = (isinstance(x, dict) and any(k.lower() in form.signs for k in x) for x in value)
+        if value and all(items):
             return (value,)
         inside = value
     else:
         return None
     found = (_held(inner, form, depth - 1) for inner in inside if depth and isinstance(inner, dict))
     return next((held for held in found if held is not None), None)
-
-
-def _is_item(value: object, form: Form) -> bool:
-    return isinstance(value, dict) and any(key.lower() in form.signs for key in value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,19 +197,19 @@ def items(raw: object, form: Form) -> list[Item]:
     """
     listed = [raw] if isinstance(raw, dict) else [] if raw is None else raw
     if not isinstance(listed, list):
-        raise form.error(f"{form.wrapper}: it is no list, but {_shown(raw)}")
+        raise form.error(f"{form.wrapper}: it is no list, but {_excerpt(raw)}")
     return [_item(form, place, value) for place, value in enumerate(clean_json(listed))]
 
 
 def _item(form: Form, place: int, value: object) -> Item:
     if isinstance(value, str) and form.plain:
-        return Item(form, place, {form.text: value}, _shown(value))
+        return Item(form, place, {form.text: value}, _excerpt(value))
     if not isinstance(value, dict):
-        raise form.error(f"{form.wrapper}.{place}: it is no object, but {_shown(value)}")
+        raise form.error(f"{form.wrapper}.{place}: it is no object, but {_excerpt(value)}")
     fields = {key.lower(): inner for key, inner in value.items() if inner is not None}
-    return Item(form, place, fields, _shown(value))
+    return Item(form, place, fields, _excerpt(value))
 
 
-def _shown(value: object) -> str:
+def _excerpt(value: object) -> str:
     """Return a value as JSON on one line of limited length."""
     return brief(json.dumps(value, ensure_ascii=False), PIECE_CHARS)

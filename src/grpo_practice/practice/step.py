@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from grpo_practice.errors import StepError, unanswered
 from grpo_practice.events import GroupDistilled, GroupFinished, StepFinished
@@ -115,7 +116,7 @@ class PracticeStep:
             unanswered=unanswered(failed),
         )
         plan, informative = self._rollouts.row.plan, sum(row.informative for row in rows)
-        finished = StepFinished(plan.step, mean, informative, len(after), why)
+        finished = partial(StepFinished, plan.step, mean, informative, len(after), why)
         closing = asyncio.ensure_future(
             self._job.store.close_practice(self._job.branch, plan.step, result)
         )
@@ -125,10 +126,10 @@ class PracticeStep:
             # The writer closes the step all the same, so the event must not be lost with us.
             await asyncio.wait([closing])
             if closing.exception() is None:
-                self._job.emit(finished)
+                self._job.emit(finished())
             raise
         library_id = closing.result()
-        self._job.emit(finished)
+        self._job.emit(finished())
         return library_id
 
     def _on_group(self, group: Group) -> None:

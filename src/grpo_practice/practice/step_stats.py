@@ -1,4 +1,4 @@
-"""What a step leaves on record of its groups: rows and sums, so that no page reads rollouts."""
+"""Rows and sums that a step leaves of its groups, so that no report has to read rollouts."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -62,7 +62,7 @@ def distillation(
 def _lost(proposed: Sequence[Operation], merged: Sequence[Operation]) -> int:
     """Count the proposals of which nothing is left because of a refusal or a quarantine.
 
-    A NONE makes nothing of a proposal. Where all that a merge makes is lost, all is that it saw.
+    A NONE makes nothing of a proposal. All proposals are lost where all that a merge makes is.
     """
     made = [op for op in merged if op.op != "NONE"]
     if made and all(map(_is_lost, made)):
@@ -99,7 +99,7 @@ def group_row(
 
 
 def step_stats(groups: Sequence[Group], rows: Sequence[GroupRow]) -> dict[str, object]:
-    """What lists and summaries say of all that was played in a step."""
+    """Return what lists and summaries say of all that was played in a step."""
     rollouts = [r for group in groups for r in group.rollouts]
     rewards = _rewards(rollouts)
     return {
@@ -135,6 +135,6 @@ def _rewards(rollouts: Sequence[Rollout]) -> list[float]:
 
 
 def _outcome(rollout: Rollout) -> str:
-    """`ok`, `truncated`, …; with the reason for `limit` and `error`: `error.provider`."""
+    """Return `ok`, `truncated`, …; with the reason for `limit` and `error`: `error.provider`."""
     played = rollout.played
     return f"{played.outcome}.{played.reason}" if played.reason else played.outcome

@@ -7,10 +7,11 @@ from typing import TypeVar
 from jinja2 import TemplateError
 
 from grpo_practice.agents.simple import outcome_of
-from grpo_practice.calls import Address, Chat, Message, Reply, Scope, Stage
+from grpo_practice.calls import Address, Chat, Message, Reply, Scope
 from grpo_practice.errors import ConfigError, ReplyError
 from grpo_practice.practice.reading import ASSUMED_CONTEXT, room_of
 from grpo_practice.prompts import Prompt
+from grpo_practice.stages import Stage
 from grpo_practice.text import brief
 from grpo_practice.types import Sample, Summaries
 

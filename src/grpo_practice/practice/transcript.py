@@ -22,8 +22,8 @@ from grpo_practice.types import Rollout, Trajectory
 KEPT = 800
 """Characters of a piece, the note included, below which it is not cut while others are longer."""
 
-Kind = Literal["thought", "result", "told", "said", "arguments", "fixed"]
-CUT_ORDER: tuple[Kind, ...] = ("thought", "result", "told", "said", "arguments")
+PieceKind = Literal["thought", "result", "told", "said", "arguments", "fixed"]
+CUT_ORDER: tuple[PieceKind, ...] = ("thought", "result", "told", "said", "arguments")
 """Kinds in the order in which they are shortened. `fixed` never is."""
 
 ANSWER = "[answer that was scored]"
@@ -39,7 +39,7 @@ LIMITS: Mapping[str | None, str] = {
 class Piece:
     """A stretch of a transcript that is shortened as a whole, or not at all."""
 
-    kind: Kind
+    kind: PieceKind
     text: str
 
 
@@ -210,12 +210,12 @@ def _is_answer(message: Message, response: str) -> bool:
     return message.get("role") == "tool" and _plain(message.get("content")) == response
 
 
-def _fixed(pieces: Iterable[Piece], kind: Kind) -> list[Piece]:
+def _fixed(pieces: Iterable[Piece], kind: PieceKind) -> list[Piece]:
     return [replace(piece, kind="fixed") if piece.kind == kind else piece for piece in pieces]
 
 
 def _pieces(message: Message) -> list[Piece]:
-    """What a turn says: what was thought, what was said, and which tools are called with what."""
+    """Return the pieces of a turn: its thinking, its prose, and the tools it calls with what."""
     role, content = message.get("role"), _plain(message.get("content"))
     if role != "assistant":
         return [Piece("result" if role == "tool" else "told", content)]
@@ -256,7 +256,7 @@ def _call(call: Any) -> list[Piece]:
 
 
 def _readable(arguments: str) -> str:
-    """The arguments as `name=value`, so that code in them keeps its lines."""
+    """Return the arguments as `name=value`, so that code in them keeps its lines."""
     try:
         given = json.loads(arguments)
     except (ValueError, RecursionError):

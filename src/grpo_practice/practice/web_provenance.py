@@ -1,4 +1,4 @@
-"""What an experience owes to web pages: which sites its groups read, and whether two of them agree.
+"""The web sites behind an experience: those its groups read, and whether two of them agree.
 
 Whoever writes a page that an agent reads could otherwise write into the agent's instructions.
 """

@@ -14,21 +14,14 @@ from jinja2 import Environment, StrictUndefined, Template, TemplateError, meta
 
 from grpo_practice.calls import Message
 from grpo_practice.errors import ConfigError
+from grpo_practice.stages import STAGES
 
 DIVIDER = "\n--- user ---\n"
 FOLDER = Path(__file__).parent
 
 SLOTS: Mapping[str, frozenset[str]] = {
-    name: frozenset(slots.split())
-    for name, slots in {
-        "summarise": "agent_objective learning_objective question answer critique experiences"
-        " transcript reward words",
-        "compare": "agent_objective learning_objective question answer experiences attempts"
-        " truth limit instructions",
-        "propose": "agent_objective learning_objective experiences lessons",
-        "merge": "agent_objective learning_objective experiences proposals votes",
-        "reask": "error",
-    }.items()
+    **{stage: spec.slots for stage, spec in STAGES.items() if spec.slots},
+    "reask": frozenset(["error"]),
 }
 """The prompts of distillation, and the values the code fills in each."""
 OPTIONAL = frozenset({"votes", "reward", "words", "instructions"})

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from grpo_practice.config import EvalConfig, PracticeConfig
+from grpo_practice.config import RunConfig
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigReport:
     """A configuration as it would be used."""
 
-    config: PracticeConfig | EvalConfig
+    config: RunConfig
     path: Path | None
     """File it was read from; None: stored with the latest run."""
     used: Mapping[str, str]
@@ -24,4 +24,4 @@ class ConfigReport:
     @property
     def command(self) -> str:
         """Name of the command that it is for."""
-        return "practice" if isinstance(self.config, PracticeConfig) else "eval"
+        return self.config.kind

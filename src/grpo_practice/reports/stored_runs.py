@@ -6,12 +6,12 @@ from typing import Any
 
 from typing_extensions import override
 
-from grpo_practice.calls import ROLE_OF
 from grpo_practice.reports.base import Report, number
 from grpo_practice.reports.documents import score_document
 from grpo_practice.reports.known_scores import known_score
 from grpo_practice.reports.reproducibility import health_document
 from grpo_practice.reports.shortfalls import PRACTISE, Shortfall, counted_steps, shortfalls
+from grpo_practice.stages import STAGES
 from grpo_practice.stats import Score
 from grpo_practice.store import Store, branches, recorded_runs, steps
 from grpo_practice.store.distillation import DISTILLATION, Distillation
@@ -163,7 +163,7 @@ def run_report(store: Store, name: str) -> RunReport:
     Raises:
         ConfigError: There is no such run.
     """
-    run, stages = store.read(runs.get, name), list[str](ROLE_OF)
+    run, stages = store.read(runs.get, name), list[str](STAGES)
     branch = store.read(branches.load, run.head_branch) if run.head_branch else None
     evals = [r for r in store.read(runs.every) if r.kind == "eval"]
     shown = evals if run.kind == "practice" else [r for r in evals if r.name == name]

@@ -7,17 +7,17 @@ is learnt here says nothing about a real model; it shows that the machinery work
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from grpo_practice.calls import Stage
 from grpo_practice.sim.judge import grade
 from grpo_practice.sim.librarian import merge, propose
 from grpo_practice.sim.material import stage_of as stage_shown
 from grpo_practice.sim.page import read_page
-from grpo_practice.sim.request import Asked, read
+from grpo_practice.sim.request import SimRequest, read
 from grpo_practice.sim.student import play
 from grpo_practice.sim.teacher import compare, summarise
 from grpo_practice.sim.tool_student import plays_with_tools, turn
-from grpo_practice.sim.tool_turns import Turn
+from grpo_practice.sim.work import SimTurn
 from grpo_practice.sim.world import World
+from grpo_practice.stages import Stage
 from grpo_practice.text import CHARS_PER_TOKEN
 
 __all__ = ["DEFAULT", "MODEL", "World", "answer", "stage_of"]
@@ -25,7 +25,7 @@ __all__ = ["DEFAULT", "MODEL", "World", "answer", "stage_of"]
 MODEL = "sim"
 DEFAULT = World()
 
-_SPEAK: Mapping[Stage, Callable[[Asked, World], str]] = {
+VOICES: Mapping[Stage, Callable[[SimRequest, World], str]] = {
     "play": play,
     "summarise": summarise,
     "compare": compare,
@@ -34,22 +34,23 @@ _SPEAK: Mapping[Stage, Callable[[Asked, World], str]] = {
     "judge": lambda asked, _world: grade(asked),
     "tool": lambda asked, _world: read_page(asked),
 }
+"""Function that answers at each stage."""
 
 
 def answer(body: Any, world: World = DEFAULT) -> dict[str, Any]:
-    """The chat completion object that answers the JSON body of a request.
+    """Return the chat completion object that answers the JSON body of a request.
 
     Raises:
         ValueError: The body is not a chat request; the message says why.
     """
     asked = read(body)
-    said = _said(asked, world)
+    said = _reply(asked, world)
     most = None if asked.max_tokens is None else 4 * asked.max_tokens
     calls = sum(len(call.name) + len(call.arguments) for call in said.calls)
     length = len(said.thought) + len(said.text) + calls
     if most is not None and length > most:
         thought = said.thought[:most]
-        said = Turn(said.text[: most - len(thought)], thought=thought)
+        said = SimTurn(said.text[: most - len(thought)], thought=thought)
         length, finish = most, "length"
     else:
         finish = "tool_calls" if said.calls else "stop"
@@ -68,14 +69,16 @@ def answer(body: Any, world: World = DEFAULT) -> dict[str, Any]:
     }
 
 
-def _said(asked: Asked, world: World) -> Turn:
+def _reply(asked: SimRequest, world: World) -> SimTurn:
     stage = stage_shown(asked)
     if stage == "play" and plays_with_tools(asked):
         return turn(asked, world)
-    return Turn(_SPEAK[stage](asked, world))
+    if stage not in VOICES:
+        raise NotImplementedError(f"the simulated endpoint does not speak at {stage!r}: sim.VOICES")
+    return SimTurn(VOICES[stage](asked, world))
 
 
-def _message(said: Turn, asked: Asked) -> dict[str, Any]:
+def _message(said: SimTurn, asked: SimRequest) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": said.text}
     if said.thought:
         message["reasoning_content"] = said.thought
@@ -93,7 +96,7 @@ def _message(said: Turn, asked: Asked) -> dict[str, Any]:
 
 
 def stage_of(body: Any) -> Stage:
-    """What a request asks for: to play, unless it shows a stage of distillation or a judgement.
+    """Return the stage a request is of: `play`, unless it shows another one.
 
     Raises:
         ValueError: The body is not a chat request.
@@ -102,5 +105,5 @@ def stage_of(body: Any) -> Stage:
 
 
 def _count(characters: int) -> int:
-    """About how many tokens they make."""
+    """Return about how many tokens so many characters make."""
     return -(-characters // CHARS_PER_TOKEN)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from grpo_practice.sim import material
 from grpo_practice.sim.lore import about, named
 from grpo_practice.sim.material import Proposal, Votes, key_of
-from grpo_practice.sim.request import Asked
+from grpo_practice.sim.request import SimRequest
 from grpo_practice.sim.world import World, unit
 from grpo_practice.sim.writing import Entry, written
 from grpo_practice.types import OpKind
@@ -34,7 +34,7 @@ class Edit:
     stands_for: tuple[str, ...] = ()
 
 
-def propose(asked: Asked, world: World) -> str:
+def propose(asked: SimRequest, world: World) -> str:
     """Write one operation per lesson, in the form asked for."""
     library = {label: key_of(text) for label, text in material.library(asked).items()}
     edits = [_edit(lesson, library) for lesson in material.lessons(asked)]
@@ -42,7 +42,7 @@ def propose(asked: Asked, world: World) -> str:
 
 
 def _edit(lesson: str, library: Mapping[str, str | None]) -> Edit:
-    """What a lesson should change; a lesson without a marker is nothing this teacher knows."""
+    """Return the edit that a lesson asks for; this teacher knows none without a marker."""
     key = key_of(lesson)
     held = next((label for label, there in library.items() if key and there == key), None)
     confirmed, misled = _label(_CONFIRMED, lesson), _label(_MISLED, lesson)
@@ -61,7 +61,7 @@ def _label(pattern: re.Pattern[str], lesson: str) -> str | None:
     return (match[1] or match[2]) if match else None
 
 
-def merge(asked: Asked, world: World) -> str:
+def merge(asked: SimRequest, world: World) -> str:
     """Write one consistent list from all proposals, in the form asked for.
 
     The prompt may say whether an experience stays, or how many questions stand behind it: that
@@ -83,7 +83,7 @@ def merge(asked: Asked, world: World) -> str:
     return _operations(f"There are {len(proposals)} proposals.", edits, asked, world)
 
 
-def _as_models_do(edits: Sequence[Edit], asked: Asked, world: World) -> list[Edit]:
+def _as_models_do(edits: Sequence[Edit], asked: SimRequest, world: World) -> list[Edit]:
     """Write some merges as models do: without the proposals behind them, or with what stays."""
     written = list(edits)
     if unit(world.seed, "sources", asked.sha) < NO_SOURCES:
@@ -95,7 +95,7 @@ def _as_models_do(edits: Sequence[Edit], asked: Asked, world: World) -> list[Edi
     return written
 
 
-def _passes(target: str, proposed: int, votes: Votes, asked: Asked, world: World) -> bool:
+def _passes(target: str, proposed: int, votes: Votes, asked: SimRequest, world: World) -> bool:
     """Return True when an experience goes, or more speaks against it; a confused librarian errs."""
     if votes.stays is not None:
         outvoted = votes.stays
@@ -145,7 +145,7 @@ def _content(text: str) -> str:
     return key_of(text) or text
 
 
-def _operations(thought: str, edits: Sequence[Edit], asked: Asked, world: World) -> str:
+def _operations(thought: str, edits: Sequence[Edit], asked: SimRequest, world: World) -> str:
     entries: list[Entry] = []
     for edit in edits:
         told = {"op": edit.op, "id": edit.target, "text": edit.text, "from": list(edit.stands_for)}

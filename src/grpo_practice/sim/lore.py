@@ -28,7 +28,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Lore:
-    """What is said about one topic."""
+    """Advice about one topic."""
 
     when: str
     right: Advice
@@ -217,7 +217,7 @@ LORE: Mapping[str, Lore] = {**_SUMS, **_WORDS}
 
 
 def advice(world: World, key: str) -> Advice:
-    """What the experience with this key says.
+    """Return what the experience with this key says.
 
     A key the world's people do not use themselves is put into the words of its kind.
     """
@@ -229,7 +229,7 @@ def advice(world: World, key: str) -> Advice:
 
 
 def sentence(world: World, key: str, *, instead_of: str | None = None) -> str:
-    """The experience as a lesson: `When …, … . (#key)`."""
+    """Return the experience as a lesson: `When …, … . (#key)`."""
     return told(key, advice(world, key).do, instead_of=instead_of)
 
 
@@ -245,7 +245,7 @@ def told(key: str, do: str, *, instead_of: str | None = None) -> str:
 
 
 def text(world: World, key: str) -> str:
-    """The experience as it stands in a library: `Name: sentence (#key)`."""
+    """Return the experience as it stands in a library: `Name: sentence (#key)`."""
     return named(sentence(world, key))
 
 
@@ -270,7 +270,7 @@ def is_platitude(do: str) -> bool:
 
 
 def keys_in(text: str) -> list[str]:
-    """The experiences a text holds, each once, in order."""
+    """Return the keys of the experiences a text holds, each once, in order."""
     return list(dict.fromkeys(MARKER.findall(text)))
 
 

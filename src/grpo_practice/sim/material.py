@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from grpo_practice.calls import Stage
 from grpo_practice.sim.lore import MARKER, named
 from grpo_practice.sim.questions import find
-from grpo_practice.sim.request import FENCE, Asked, Fence
+from grpo_practice.sim.request import FENCE, Fence, SimRequest
+from grpo_practice.stages import STAGES, Stage
 from grpo_practice.types import OpKind
 
 REPORT = "The attempt read the task and took one decision."
@@ -74,16 +74,14 @@ _AGAINST = (
 """How many questions stand behind an experience or speak against it, in either order."""
 _DECIDED = re.compile(r"(?im)^\s*It (stays|goes)\b")
 
-_SIGNS: tuple[tuple[Stage, str, str], ...] = (
-    ("judge", "## The answer to grade", "reference"),
-    ("tool", "## The page at ", "web"),
-    ("merge", "## The proposals", "proposal"),
-    ("propose", "## The lessons", "lesson"),
-    ("compare", "## The attempts", "summary"),
-    ("summarise", "## The attempt\n", ""),
+_SIGNED: tuple[Stage, ...] = tuple(
+    sorted(
+        (stage for stage in reversed(list(STAGES)) if STAGES[stage].heading),
+        key=lambda stage: STAGES[stage].role == "teacher",
+    )
 )
-"""By stage: a heading outside all fences, and the name of a fence. The shipped prompts have one of
-them even where there is nothing to show; no prompt needs them."""
+"""Stages that are known by a heading or a fence. The shipped prompts have one of them even where
+there is nothing to show; no prompt needs them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +119,14 @@ class Votes:
     """Decision that the prompt draws from them, where it does."""
 
 
-def stage_of(asked: Asked) -> Stage:
+def stage_of(asked: SimRequest) -> Stage:
     """Return the stage that is asked for; `play` unless the request shows another stage.
 
     A page that is to be read for a tool is of stage `tool`.
     """
     names, frame = {fence.name for fence in asked.fences}, asked.frame
-    for stage, heading, name in _SIGNS:
-        if heading in frame or name in names:
+    for stage in _SIGNED:
+        if STAGES[stage].heading in frame or STAGES[stage].fence in names:
             return stage
     text = material(asked)
     question = find(text)
@@ -142,7 +140,7 @@ def stage_of(asked: Asked) -> Stage:
     return "summarise" if shown else "play"
 
 
-def _count_attempts(asked: Asked, text: str, *, ours: bool) -> int:
+def _count_attempts(asked: SimRequest, text: str, *, ours: bool) -> int:
     """Count the attempts that a prompt shows: 0, 1, or 2 for several.
 
     A question of `ours` is answered in words that are known; where it stands without them, it is
@@ -160,7 +158,7 @@ def _count_attempts(asked: Asked, text: str, *, ours: bool) -> int:
     return min(shown, 2)
 
 
-def material(asked: Asked) -> str:
+def material(asked: SimRequest) -> str:
     """Return what the user part shows, without how a reply is to look."""
     return _without_forms(asked.asked)
 
@@ -177,7 +175,7 @@ def _without_forms(text: str) -> str:
     return re.sub(r"\\u00(2[67]|3[cCeE])", lambda m: chr(int(m[1], 16)), text)
 
 
-def library(asked: Asked) -> dict[str, str]:
+def library(asked: SimRequest) -> dict[str, str]:
     """Return the text of each experience of the library, by its label; in order."""
     found = dict[str, str]()
     for match in _ENTRY.finditer(asked.told.replace("\\u0027", "'")):
@@ -191,7 +189,7 @@ def key_of(text: str) -> str | None:
     return match[1] if match else None
 
 
-def witnesses(asked: Asked) -> list[Witness]:
+def witnesses(asked: SimRequest) -> list[Witness]:
     """Return the attempts shown, in order, with what each of them tells."""
     return [witness(reward, text) for reward, text in _attempts(asked)]
 
@@ -205,7 +203,7 @@ def witness(reward: float | None, text: str) -> Witness:
     return Witness(reward, method, do, followed, answer)
 
 
-def _attempts(asked: Asked) -> list[tuple[float | None, str]]:
+def _attempts(asked: SimRequest) -> list[tuple[float | None, str]]:
     """Return reward and text of each attempt."""
     fences = _attempt_fences(asked)
     if fences:
@@ -224,7 +222,7 @@ def _attempts(asked: Asked) -> list[tuple[float | None, str]]:
     return list(zip(values, pieces, strict=True))
 
 
-def _attempt_fences(asked: Asked) -> list[Fence]:
+def _attempt_fences(asked: SimRequest) -> list[Fence]:
     """Return the fences that hold attempts: those of one name, of which there are most."""
     fences = [f for f in asked.fences if f.name not in _NO_ATTEMPT]
     names = [f.name for f in fences]
@@ -234,7 +232,7 @@ def _attempt_fences(asked: Asked) -> list[Fence]:
     return telling if own or any(_TURN.search(f.body) or REPORT in f.body for f in telling) else []
 
 
-def _rewarded(asked: Asked, fences: Sequence[Fence]) -> list[tuple[float | None, str]]:
+def _rewarded(asked: SimRequest, fences: Sequence[Fence]) -> list[tuple[float | None, str]]:
     """Return each fenced attempt with the reward before it or, where all come later, after it."""
     before = [_rewards(fence.before) for fence in fences]
     rest = _rewards(asked.asked.rpartition(">>>")[2])
@@ -271,12 +269,12 @@ def _parts(text: str) -> list[str]:
     return [text[a:b] for a, b in pairwise(cuts)]
 
 
-def transcript(asked: Asked) -> str:
+def transcript(asked: SimRequest) -> str:
     """Return what is shown of the one attempt that is to be summarised."""
     return "\n".join(asked.fenced("attempt")) or material(asked)
 
 
-def lessons(asked: Asked) -> list[str]:
+def lessons(asked: SimRequest) -> list[str]:
     """Return the lessons of a prompt, in order, each with what it says about which experience."""
     fenced = asked.fenced("lesson")
     if fenced:
@@ -285,7 +283,7 @@ def lessons(asked: Asked) -> list[str]:
     return [_plain(match[0]) for match in _SENTENCE.finditer(text)]
 
 
-def proposals(asked: Asked) -> list[Proposal]:
+def proposals(asked: SimRequest) -> list[Proposal]:
     """Return the proposals of a prompt, in order."""
     text = _ENTRY.sub("", material(asked))
     marks, end, target = _proposal_marks(text), 0, None
@@ -294,7 +292,7 @@ def proposals(asked: Asked) -> list[Proposal]:
         target = _target(text[end : match.start()], match, text, target)
         stop = marks[i + 1][0].start() if i + 1 < len(marks) else len(text)
         segment = text[match.end() : stop]
-        own = None if op == "DELETE" else _said(segment)
+        own = None if op == "DELETE" else _answer_in(segment)
         found.append(Proposal(name, op, None if op == "ADD" else target, own))
         said = _SENTENCE.search(segment) if own else None
         end = match.end() + (said.end() if said else 0)
@@ -325,7 +323,7 @@ def _target(between: str, mark: re.Match[str], text: str, before: str | None) ->
     return None if news else before
 
 
-def _said(segment: str) -> str | None:
+def _answer_in(segment: str) -> str | None:
     """Return the text a proposal has: what stands in its fence, else a sentence of this world."""
     fence = FENCE.search(segment)
     if fence:
@@ -334,7 +332,7 @@ def _said(segment: str) -> str | None:
     return named(_plain(sentence[0])) if sentence else None
 
 
-def votes(asked: Asked) -> dict[str, Votes]:
+def votes(asked: SimRequest) -> dict[str, Votes]:
     """Read what is shown about the evidence for each experience, under its heading or beside it."""
     text, found = material(asked), dict[str, Votes]()
     labels = list(_LABEL.finditer(text))
@@ -355,7 +353,7 @@ def _first(patterns: Sequence[re.Pattern[str]], text: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def limit(asked: Asked) -> int:
+def limit(asked: SimRequest) -> int:
     """Return the most lessons asked for; 2 where it is not said."""
     words = r"(?:at most|up to|no more than|max(?:imum)?(?: of)?|limit|最多|不超过)"
     numbers = re.findall(rf"(?i){words}[^\d\n]{{0,20}}(\d+)\b(?!\s*words)", asked.frame)

@@ -2,15 +2,15 @@
 
 import re
 
-from grpo_practice.sim.request import Asked
+from grpo_practice.sim.request import SimRequest
 
 _WORD = re.compile(r"\w{3,}")
 CHARS = 300
 """Characters of the line that are told."""
 
 
-def read_page(asked: Asked) -> str:
-    """A sentence with the page's line that shares most words with the question, the first such."""
+def read_page(asked: SimRequest) -> str:
+    """Quote the page's line that shares most words with the question, the first such."""
     wanted = _words("\n".join(asked.fenced("question")))
     lines = [line.strip() for line in "\n".join(asked.fenced("web")).splitlines() if line.strip()]
     best = max(lines, key=lambda line: len(_words(line) & wanted), default="")

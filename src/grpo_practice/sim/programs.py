@@ -1,4 +1,4 @@
-"""What the simulated student computes with a Python tool: the sum of its way, as a program."""
+"""Programs that the simulated student runs with a Python tool: the sum of its way."""
 
 from collections.abc import Mapping
 
@@ -24,7 +24,7 @@ _SUMS: Mapping[str, tuple[str, str, str]] = {
 
 
 def program(question: Question, answer: int | str) -> str:
-    """A program that prints the answer, which is the question's own or one of its slips."""
+    """Write a program that prints the answer, the question's own or one of its slips."""
     numbers = dict(question.numbers)
     if question.topic not in _SUMS:
         return f"print({str(answer)!r})"

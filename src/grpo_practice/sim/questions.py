@@ -36,7 +36,7 @@ class Topic:
     """Numbers for a question; not every draw gives a usable one."""
     answer: Sum
     slips: tuple[Sum, Sum]
-    """What two common mistakes come to."""
+    """Answers that two common mistakes lead to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Question:
     """A question of this world, read from a text."""
 
     text: str
-    """Its own words, without what stands around them."""
+    """The question's own words, without the text around them."""
     topic: str
     answer: int | str
     slips: tuple[int | str, int | str]
@@ -253,7 +253,7 @@ def topics_of(task: Task) -> Mapping[str, Topic]:
 
 
 def _pattern(wording: str) -> re.Pattern[str]:
-    """The wording as a pattern: numbers are captured, other slots are any word."""
+    """Return the wording as a pattern: numbers are captured, other slots are any word."""
     seen = set[str]()
 
     def slot(match: re.Match[str]) -> str:
@@ -292,15 +292,12 @@ def _work_out(topic: Topic, text: str, numbers: Numbers) -> Question | None:
 
 
 def find(text: str) -> Question | None:
-    """The first question of this world that stands in the text; None when there is none."""
-    return _find(text) if len(text) > LONG else _found(text)
+    """Find the first question of this world that stands in the text; None when there is none."""
+    # Long prompts are not kept: the cache would hold megabytes of them.
+    return _find.__wrapped__(text) if len(text) > LONG else _find(text)
 
 
 @lru_cache(maxsize=4_096)
-def _found(text: str) -> Question | None:
-    return _find(text)
-
-
 def _find(text: str) -> Question | None:
     for pattern, topic in _PATTERNS:
         match = pattern.search(text)
@@ -311,7 +308,7 @@ def _find(text: str) -> Question | None:
 
 
 def solve(question_text: str) -> int | str | None:
-    """The answer to a question of this world; None for any other text."""
+    """Return the answer to a question of this world; None for any other text."""
     question = find(question_text)
     return question.answer if question else None
 
@@ -337,10 +334,8 @@ def _new(topic: Topic, rng: Random, made: Mapping[str, Sample]) -> Sample:
         words = {"name": rng.choice(NAMES), "things": rng.choice(THINGS)}
         text = rng.choice(topic.wordings).format(**words, **topic.draw(rng))
         question = find(text)
-        if text not in made and question and _usable(question.answer):
+        if text in made or question is None:
+            continue
+        if isinstance(question.answer, str) or question.answer > 0:
             return Sample(text, question.answer, source=topic.name)
     raise ValueError(f"there are not more than {len(made)} different questions")
-
-
-def _usable(answer: int | str) -> bool:
-    return isinstance(answer, str) or answer > 0

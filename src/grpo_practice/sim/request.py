@@ -24,7 +24,7 @@ class Fence:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SimRequest:
     """A chat request, read."""
 
     told: str
@@ -53,7 +53,7 @@ class Asked:
     """The messages before the assistant's first turn."""
 
     @property
-    def first(self) -> "Asked":
+    def first(self) -> "SimRequest":
         """The request that the assistant's first turn answered."""
         return read({"messages": list(self.opening), "seed": self.seed}) if self.turns else self
 
@@ -72,12 +72,12 @@ class Asked:
         return FENCE.sub("", self.asked) + "\n"
 
     def fenced(self, name: str) -> list[str]:
-        """The bodies of the fences of that name, in order."""
+        """Return the bodies of the fences of that name, in order."""
         return [fence.body for fence in self.fences if fence.name == name]
 
 
-def read(body: Any) -> Asked:
-    """The request in the JSON body of a chat completion.
+def read(body: Any) -> SimRequest:
+    """Read the request in the JSON body of a chat completion.
 
     Raises:
         ValueError: It is not one; the message names the key.
@@ -87,12 +87,12 @@ def read(body: Any) -> Asked:
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise ValueError("'messages' must be a list that is not empty")
-    texts = [(_role(m), _text(m)) for m in messages]
+    texts = [(_role(m), _content(m)) for m in messages]
     limits = [_whole(body, key) for key in ("max_tokens", "max_completion_tokens")]
     if any(limit is not None and limit < 1 for limit in limits):
         raise ValueError("'max_tokens' must be at least 1")
     calls = [call for message in messages for call in _calls(message)]
-    return Asked(
+    return SimRequest(
         told="\n\n".join(text for role, text in texts if role in ("system", "user")),
         asked="\n\n".join(text for role, text in texts if role == "user"),
         length=sum(len(text) for _, text in texts) + sum(len(a) + len(b) for a, b in calls),
@@ -110,12 +110,12 @@ def read(body: Any) -> Asked:
 
 
 def labels(text: str) -> dict[str, str]:
-    """Which experience key each label stands for, from lines like `[E3] Name: … (#key)`."""
+    """Return the experience key of each label, from lines like `[E3] Name: … (#key)`."""
     return dict(_ENTRY.findall(text))
 
 
 def _tools(body: Mapping[str, Any]) -> frozenset[str]:
-    """The functions a request offers, unless it says that none may be called."""
+    """Return the functions a request offers, unless it says that none may be called."""
     offered = body.get("tools") or []
     if not isinstance(offered, list) or not all(isinstance(tool, dict) for tool in offered):
         raise ValueError("'tools' must be a list of objects")
@@ -124,14 +124,14 @@ def _tools(body: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _calls(message: Message) -> list[tuple[str, str]]:
-    """Name and arguments of each function an assistant message calls."""
+    """Return name and arguments of each function an assistant message calls."""
     calls = message.get("tool_calls")
     listed = calls if isinstance(calls, list) else []
     return [_named(call) for call in listed if isinstance(call, dict)]
 
 
 def _named(entry: Mapping[str, Any]) -> tuple[str, str]:
-    """Name and arguments of a function, offered or called; empty where there is none."""
+    """Return name and arguments of a function, offered or called; empty where there is none."""
     function = entry.get("function")
     given = function if isinstance(function, dict) else {}
     return str(given.get("name") or ""), str(given.get("arguments") or "")
@@ -151,8 +151,8 @@ def _role(message: Any) -> str:
     return "system" if role == "developer" else role
 
 
-def _text(message: Message) -> str:
-    """The text of a message, whose content may be a string, null, or a list of parts."""
+def _content(message: Message) -> str:
+    """Return the text of a message, whose content may be a string, null, or a list of parts."""
     content: str | Sequence[Any] | None = message.get("content")
     if content is None:
         return ""

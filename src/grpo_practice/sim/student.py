@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from grpo_practice.sim.lore import LORE, advice, keys_in
 from grpo_practice.sim.questions import Question, find
-from grpo_practice.sim.request import Asked, labels
-from grpo_practice.sim.world import Kind, World, topic_of, unit
+from grpo_practice.sim.request import SimRequest, labels
+from grpo_practice.sim.world import EffectKind, World, topic_of, unit
 from grpo_practice.text import CHARS_PER_TOKEN
 
 
-def play(asked: Asked, world: World) -> str:
-    """A short worked solution that ends with the answer in a box.
+def play(asked: SimRequest, world: World) -> str:
+    """Write a short worked solution that ends with the answer in a box.
 
     An unknown question gets a number that means nothing.
     """
@@ -25,8 +25,8 @@ def play(asked: Asked, world: World) -> str:
     return "\n".join(lines) + f"\n\n\\boxed{{{answer}}}"
 
 
-def way(question: Question, asked: Asked, world: World) -> tuple[int | str, list[str]]:
-    """The answer it will come to, and the lines that tell how it goes about the question.
+def way(question: Question, asked: SimRequest, world: World) -> tuple[int | str, list[str]]:
+    """Return the answer, and the lines that tell how the student goes about the question.
 
     Right or wrong is drawn with the chance the world gives this question under the experiences
     that stand in the request.
@@ -44,20 +44,20 @@ def way(question: Question, asked: Asked, world: World) -> tuple[int | str, list
 
 
 def tokens(text: str) -> float:
-    """About how many tokens a text has."""
+    """Return about how many tokens a text has."""
     return len(text) / CHARS_PER_TOKEN
 
 
-def guess(asked: Asked, world: World) -> int:
-    """A number that means nothing."""
+def guess(asked: SimRequest, world: World) -> int:
+    """Return a number that means nothing."""
     return int(unit(world.seed, "play", asked.sha) * 1_000)
 
 
 def _way(
-    question: Question, keys: Sequence[str], world: World, *, right: bool, asked: Asked
+    question: Question, keys: Sequence[str], world: World, *, right: bool, asked: SimRequest
 ) -> tuple[str | None, str, int | str]:
-    """The experience followed, if one; the method's key; and the answer it leads to."""
-    kind: Kind = "help" if right else "harm"
+    """Return the experience followed, if one; the method's key; and the answer it leads to."""
+    kind: EffectKind = "help" if right else "harm"
     shown = [k for k in keys if topic_of(k) == question.topic and world.item(k).kind == kind]
     followed = shown[0] if shown else None
     if right:

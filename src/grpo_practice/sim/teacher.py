@@ -15,8 +15,8 @@ from grpo_practice.sim import material
 from grpo_practice.sim.lore import LORE, about, advice, is_platitude, told
 from grpo_practice.sim.material import REPORT, Witness
 from grpo_practice.sim.questions import find
-from grpo_practice.sim.request import Asked
-from grpo_practice.sim.world import Kind, World, topic_of, unit
+from grpo_practice.sim.request import SimRequest
+from grpo_practice.sim.world import EffectKind, World, topic_of, unit
 from grpo_practice.sim.writing import Entry, written
 
 Way = tuple[str, str]
@@ -43,8 +43,8 @@ class Sides:
         return Sides(self.worse, self.better, self.quality)
 
 
-def summarise(asked: Asked, world: World) -> str:
-    """A report on the attempt shown: its telling lines, its answer, how it was judged."""
+def summarise(asked: SimRequest, world: World) -> str:
+    """Report on the attempt shown: its telling lines, its answer, how it was judged."""
     attempt = material.witness(None, material.transcript(asked))
     followed = ", ".join(sorted(attempt.followed, key=lambda label: int(label[1:])))
     lines = [REPORT]
@@ -58,7 +58,7 @@ def summarise(asked: Asked, world: World) -> str:
     return "\n".join(lines)
 
 
-def compare(asked: Asked, world: World) -> str:
+def compare(asked: SimRequest, world: World) -> str:
     """Write lessons from a group of attempts, in the form asked for.
 
     An experience of the library that says the same is confirmed. An experience about the same
@@ -100,15 +100,15 @@ def _sides(witnesses: Sequence[Witness], world: World) -> Sides:
     return Sides(better, worse, quality)
 
 
-def _topic(asked: Asked, witnesses: Sequence[Witness]) -> str | None:
-    """What the task is about, by its text or else by the methods seen."""
+def _topic(asked: SimRequest, witnesses: Sequence[Witness]) -> str | None:
+    """Return the topic of the task, by its text or else by the methods seen."""
     question = find("\n".join(asked.fenced("task")) or material.material(asked))
     if question:
         return question.topic
     return next((topic_of(w.method) for w in witnesses if w.method), None)
 
 
-def _conclusion(topic: str, sides: Sides, asked: Asked, world: World) -> tuple[Way, Sides]:
+def _conclusion(topic: str, sides: Sides, asked: SimRequest, world: World) -> tuple[Way, Sides]:
     """Return what the teacher takes for the better way, and the sides as it then sees them."""
     draw = unit(world.seed, "lesson", asked.sha)
     second = int(unit(world.seed, "which", asked.sha) < 0.5)
@@ -119,7 +119,7 @@ def _conclusion(topic: str, sides: Sides, asked: Asked, world: World) -> tuple[W
     return _idea(topic, "null", second, world), sides
 
 
-def _idea(topic: str, kind: Kind, nth: int, world: World) -> Way:
+def _idea(topic: str, kind: EffectKind, nth: int, world: World) -> Way:
     """Return a way that no attempt shows: how often such an idea is a good one, `luck` says."""
     key = world.key(topic, kind, nth)
     return key, advice(world, key).do
@@ -131,7 +131,7 @@ def _usual(witnesses: Sequence[Witness]) -> Way | None:
     return counts.most_common(1)[0][0] if counts else None
 
 
-def _lessons(topic: str, way: Way, sides: Sides, asked: Asked, world: World) -> list[Entry]:
+def _lessons(topic: str, way: Way, sides: Sides, asked: SimRequest, world: World) -> list[Entry]:
     """Return what the conclusion says about the library, the most important first."""
     library = material.library(asked)
     key, do = way

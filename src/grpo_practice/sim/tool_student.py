@@ -10,10 +10,9 @@ from collections.abc import Iterator
 
 from grpo_practice.sim.programs import program
 from grpo_practice.sim.questions import Question, find
-from grpo_practice.sim.request import Asked
+from grpo_practice.sim.request import SimRequest
 from grpo_practice.sim.student import guess, play, way
-from grpo_practice.sim.tool_turns import PYTHON, READ, SEARCH, Call, Turn
-from grpo_practice.sim.work import work, works
+from grpo_practice.sim.work import PYTHON, READ, SEARCH, Call, SimTurn, work, works
 from grpo_practice.sim.world import World, unit
 
 TWICE = 0.25
@@ -27,28 +26,30 @@ _TOLD = re.compile(r"\bCall the tool `(\w+)`(?: with ([^\n.]*))?")
 _GIVEN = re.compile(r"(\w+)=([\w-]+)")
 
 
-def plays_with_tools(asked: Asked) -> bool:
-    """True where a tool it knows is offered, or one has answered."""
-    known = {PYTHON, SEARCH, READ} | {call.name for call in _told(asked)}
+def plays_with_tools(asked: SimRequest) -> bool:
+    """Return True where a tool the student knows is offered, or one has answered."""
+    known = {PYTHON, SEARCH, READ} | {call.name for call in _dictated_calls(asked)}
     return bool(asked.tools & known or asked.results)
 
 
-def turn(asked: Asked, world: World) -> Turn:
-    """Its next turn: calls while there is a tool it has not used yet, then the answer."""
+def turn(asked: SimRequest, world: World) -> SimTurn:
+    """Return the next turn: calls while there is a tool not used yet, then the answer."""
     if works(asked, world):
         return work(asked, world)
     question = find(asked.asked)
     calls = tuple(_calls(question, asked, world))
     if not calls:
-        return Turn(_answer(asked, world))
+        return SimTurn(_answer(asked, world))
     twice = asked.parallel and unit(world.seed, "twice", asked.sha) < TWICE
-    return Turn("" if asked.called else _opening(question, asked, world), calls[: 1 + twice])
+    return SimTurn("" if asked.called else _opening(question, asked, world), calls[: 1 + twice])
 
 
-def _calls(question: Question | None, asked: Asked, world: World) -> Iterator[Call]:
-    """What it could call now; the first is what it needs."""
+def _calls(question: Question | None, asked: SimRequest, world: World) -> Iterator[Call]:
+    """Return the calls that are possible now; the first one is needed."""
     wanted = question.text if question else asked.asked[:200]
-    yield from (c for c in _told(asked) if c.name in asked.tools and c.name not in asked.called)
+    yield from (
+        c for c in _dictated_calls(asked) if c.name in asked.tools and c.name not in asked.called
+    )
     if PYTHON in asked.tools and PYTHON not in asked.called:
         yield from (_call(PYTHON, code=code) for code in _programs(question, asked, world))
     elif SEARCH in asked.tools and SEARCH not in asked.called:
@@ -59,8 +60,8 @@ def _calls(question: Question | None, asked: Asked, world: World) -> Iterator[Ca
         yield from (_call(READ, url=link.rstrip(".,;"), query=wanted) for link in links)
 
 
-def _told(asked: Asked) -> list[Call]:
-    """What it was told to call, whatever the function does: Call the tool `add` with a=2, b=2."""
+def _dictated_calls(asked: SimRequest) -> list[Call]:
+    """Return the call that the prompt dictates: Call the tool `add` with a=2, b=2."""
     return [
         Call(name, json.dumps({k: _value(v) for k, v in _GIVEN.findall(given)}))
         for name, given in _TOLD.findall(asked.asked)
@@ -75,7 +76,7 @@ def _call(name: str, **arguments: str) -> Call:
     return Call(name, json.dumps(arguments, ensure_ascii=False))
 
 
-def _programs(question: Question | None, asked: Asked, world: World) -> list[str]:
+def _programs(question: Question | None, asked: SimRequest, world: World) -> list[str]:
     numbers = _NUMBER.findall(question.text if question else asked.asked)[:6]
     look = f"print(sorted([{', '.join(str(int(n)) for n in numbers)}]))"
     if question is None:
@@ -83,15 +84,15 @@ def _programs(question: Question | None, asked: Asked, world: World) -> list[str
     return [program(question, way(question, asked, world)[0]), look]
 
 
-def _opening(question: Question | None, asked: Asked, world: World) -> str:
+def _opening(question: Question | None, asked: SimRequest, world: World) -> str:
     if question is None:
         return "Step 1: I do not know this kind of question, so I look around."
     answer, lines = way(question, asked, world)
     return "\n".join([*lines, f"Step 2: In my head that comes to {answer}. I check it."])
 
 
-def _answer(asked: Asked, world: World) -> str:
-    """Its last turn; the whole of it where its first one is not to be seen."""
+def _answer(asked: SimRequest, world: World) -> str:
+    """Return the last turn; the whole of it where the first one is not to be seen."""
     expected = _EXPECTED.findall(asked.said)
     if not expected:
         return play(asked, world)

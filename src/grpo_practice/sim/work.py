@@ -7,15 +7,17 @@ more often.
 """
 
 import json
+from dataclasses import dataclass
 from random import Random
 
 from grpo_practice.sim.programs import program
 from grpo_practice.sim.questions import Question, find
-from grpo_practice.sim.request import Asked
+from grpo_practice.sim.request import SimRequest
 from grpo_practice.sim.student import way
-from grpo_practice.sim.tool_turns import PYTHON, Call, Turn
 from grpo_practice.sim.world import World, unit
 
+PYTHON, SEARCH, READ = "execute_python_code", "search", "web_qa"
+"""Tools that the student knows."""
 FEWEST, MOST = 6, 12
 """Programs it runs before it answers."""
 IN_WORDS, IN_THOUGHT = 0.4, 0.3
@@ -26,13 +28,30 @@ ROWS = (60, 180)
 """Range of the lines a program prints, some 30 characters each."""
 
 
-def works(asked: Asked, world: World) -> bool:
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a function, with its arguments in JSON."""
+
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class SimTurn:
+    """Speech, calls and thoughts of one turn."""
+
+    text: str
+    calls: tuple[Call, ...] = ()
+    thought: str = ""
+
+
+def works(asked: SimRequest, world: World) -> bool:
     """Return True where it takes many turns: in a world of such tasks, with a Python tool."""
     offered = PYTHON in asked.tools or PYTHON in asked.called
     return world.task == "tools" and offered and find(asked.first.asked) is not None
 
 
-def work(asked: Asked, world: World) -> Turn:
+def work(asked: SimRequest, world: World) -> SimTurn:
     """Return its next turn: it thinks and runs a program, or gives its answer."""
     first = asked.first
     question = find(first.asked)
@@ -42,7 +61,7 @@ def work(asked: Asked, world: World) -> Turn:
     calls = FEWEST + int(unit(world.seed, "calls", first.sha) * (MOST - FEWEST + 1))
     if asked.turns >= calls or PYTHON not in asked.tools:
         said = f"Step {asked.turns + 1}: The programs leave no doubt, and I stay with {answer}."
-        return Turn(f"{said}\n\n\\boxed{{{answer}}}")
+        return SimTurn(f"{said}\n\n\\boxed{{{answer}}}")
     return _step(question, answer, lines[1:], (asked, first), calls, world)
 
 
@@ -50,10 +69,10 @@ def _step(
     question: Question,
     answer: int | str,
     telling: list[str],
-    requests: tuple[Asked, Asked],
+    requests: tuple[SimRequest, SimRequest],
     calls: int,
     world: World,
-) -> Turn:
+) -> SimTurn:
     asked, first = requests
     place = unit(world.seed, "place", first.sha)
     late = unit(world.seed, "when", first.sha)
@@ -72,7 +91,7 @@ def _step(
         said += telling[:-1]
         printed = telling[-1]
     code = program(question, answer) if not asked.turns else ""
-    return Turn(
+    return SimTurn(
         "\n".join(said), (Call(PYTHON, json.dumps({"code": _code(rng, code, printed)})),), thought
     )
 

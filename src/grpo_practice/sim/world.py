@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-Kind = Literal["help", "null", "harm"]
+EffectKind = Literal["help", "null", "harm"]
 
 EDGE = 0.01
 """No question is easier than 1 - EDGE or harder than EDGE before any experience."""
 
 
 def unit(*parts: object) -> float:
-    """A number in [0, 1) that depends on the parts alone."""
+    """Return a number in [0, 1) that depends on the parts alone."""
     text = "|".join(map(str, parts))
     return int.from_bytes(hashlib.sha256(text.encode("utf-8", "replace")).digest()[:8]) / 2**64
 
 
 class _Strict:
-    """What a world file may hold: the fields below, and nothing else."""
+    """The fields that a world file may hold, and nothing else."""
 
     __slots__ = ()
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -54,7 +54,7 @@ class Difficulty(_Strict):
 
 @dataclass(frozen=True, slots=True)
 class Rule(_Strict):
-    """What an experience does when the world's table does not say."""
+    """Effect of an experience that the world's table does not list."""
 
     p_help: float = 0.4
     p_null: float = 0.3
@@ -69,7 +69,7 @@ class Rule(_Strict):
 class Item(_Strict):
     """One experience as the world sees it."""
 
-    kind: Kind
+    kind: EffectKind
     own: float
     """Logits on questions of its topic."""
     other: float
@@ -99,7 +99,7 @@ class Teaching(_Strict):
     """How it writes what code is to read: always JSON, or as models do, now so, now so."""
 
     def p_help(self, wins: int, losses: int, *, truth: bool = True) -> float:
-        """Chance that a comparison of so many telling attempts gives a helpful lesson."""
+        """Return the chance that comparing so many telling attempts gives a helpful lesson."""
         seen = (1 - self.miss**wins) * (1 - self.miss**losses)
         return max(self.luck, self.top * seen * (1.0 if truth else self.blind))
 
@@ -129,7 +129,7 @@ class World(_Strict):
 
     @classmethod
     def load(cls, path: Path) -> "World":
-        """The world in a JSON file; keys left out keep their defaults.
+        """Load the world in a JSON file; keys left out keep their defaults.
 
         Raises:
             ConfigError: The file cannot be read, or is not a world; the message names the key.
@@ -145,7 +145,7 @@ class World(_Strict):
             raise ConfigError(f"{path}: not a world: {wrong}") from e
 
     def item(self, key: str) -> Item:
-        """What the experience does."""
+        """Return what the experience does."""
         if key in self.items:
             return self.items[key]
         rule, draw = self.rule, unit(self.seed, "kind", key)
@@ -157,8 +157,8 @@ class World(_Strict):
             return Item("help", size, rule.spill * size)
         return Item("harm", -size, -rule.spill * size)
 
-    def key(self, topic: str, kind: Kind, nth: int = 0) -> str:
-        """The key the world's people use for the nth experience of this kind about the topic.
+    def key(self, topic: str, kind: EffectKind, nth: int = 0) -> str:
+        """Return the key of the nth experience of this kind about the topic.
 
         In a world without experiences of that kind, one of another kind.
         """
@@ -166,7 +166,7 @@ class World(_Strict):
         return found[nth % len(found)]
 
     def p(self, question: str, keys: Sequence[str], tokens: float) -> float:
-        """Chance of a right answer; 0 for a question that is not of this world.
+        """Return the chance of a right answer; 0 for a question that is not of this world.
 
         Args:
             question: Its text, without what stands around it.
@@ -180,7 +180,7 @@ class World(_Strict):
         return 1 / (1 + math.exp(min(against, 700.0)))  # exp(710) overflows
 
     def logits(self, question: str, keys: Sequence[str]) -> list[float] | None:
-        """The question's own logit, then what each experience adds to it. Shape: [1 + m].
+        """Return the question's own logit, then what each experience adds to it. Shape: [1 + m].
 
         None for a question that is not of this world.
         """
@@ -194,7 +194,7 @@ class World(_Strict):
     def truth(
         self, questions: Sequence[str], keys: Sequence[str], tokens: float | None = None
     ) -> "Floats":
-        """Chance of a right answer to each question. Shape: [q].
+        """Return the chance of a right answer to each question. Shape: [q].
 
         Args:
             questions: Their texts.
@@ -209,7 +209,7 @@ class World(_Strict):
         return np.array([self.p(q, keys, tokens) for q in questions], dtype=np.float64)
 
     def sample(self, questions: Sequence[str], keys: Sequence[str], k: int, seed: int) -> "Floats":
-        """Rewards of k attempts at each question, with the chances of `truth`. Shape: [q, k]."""
+        """Draw rewards of k attempts at each question, by the chances of `truth`. Shape: [q, k]."""
         import numpy as np
 
         p = self.truth(questions, keys)
@@ -218,7 +218,7 @@ class World(_Strict):
 
 @lru_cache(maxsize=100_000)
 def _base(world: World, question: str) -> tuple[float, str] | None:
-    """The question's difficulty in logits, and its topic; None when it is not of this world."""
+    """Return the question's difficulty in logits, and its topic; None for a foreign question."""
     found = find(question)
     if found is None:
         return None
@@ -229,15 +229,15 @@ def _base(world: World, question: str) -> tuple[float, str] | None:
 
 
 @lru_cache(maxsize=1_000)
-def _keys(world: World, topic: str, kind: Kind) -> tuple[str, ...]:
-    """The keys of a kind about a topic, in the world's own order; of all kinds if none has it."""
+def _keys(world: World, topic: str, kind: EffectKind) -> tuple[str, ...]:
+    """Return the keys of a kind about a topic, in the world's order; of all kinds if none has."""
     codes = [f"{topic}-{code:02x}" for code in range(256)]
     keys = sorted(codes, key=lambda key: unit(world.seed, "order", key))
     return tuple(k for k in keys if world.item(k).kind == kind) or tuple(keys)
 
 
 def topic_of(key: str) -> str:
-    """The topic an experience is about: named by its key, else picked by it."""
+    """Return the topic of an experience: named by its key, else picked by it."""
     name = key.partition("-")[0]
     if name in TOPICS or name in LABEL_TOPICS:
         return name

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from grpo_practice.sim.request import Asked
+from grpo_practice.sim.request import SimRequest
 from grpo_practice.sim.world import World, unit
 
 Entry = Mapping[str, str | Sequence[str]]
@@ -24,7 +24,9 @@ _TEXTS = {"lessons": "lesson", "operations": "text"}
 """By kind of reply, which value of an entry stands between its tags."""
 
 
-def written(kind: str, entries: Sequence[Entry], thought: str, asked: Asked, world: World) -> str:
+def written(
+    kind: str, entries: Sequence[Entry], thought: str, asked: SimRequest, world: World
+) -> str:
     """Write the reply that holds the entries, after a thought.
 
     Args:

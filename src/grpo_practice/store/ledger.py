@@ -7,10 +7,11 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict
 
 from grpo_practice import __version__
-from grpo_practice.calls import ROLE_OF, Address, Entry, Reply, Stage
+from grpo_practice.calls import Address, Entry, Reply
 from grpo_practice.canonical import canon, text_sha
 from grpo_practice.errors import EndpointError
 from grpo_practice.redact import redactor
+from grpo_practice.stages import STAGES, Stage
 from grpo_practice.store.db import Row, explained, insert, insert_all, now, put_text
 from grpo_practice.store.rollouts import unpack, usage_of
 from grpo_practice.store.writer import Writer
@@ -184,7 +185,7 @@ def _call(entry: Entry) -> Row:
         "nth": entry.nth,
         "turn": entry.turn,
         "prev_call_id": entry.prev_call_id,
-        "role": ROLE_OF[entry.address.stage],
+        "role": STAGES[entry.address.stage].role,
         "name": entry.name,
         "answered_by": reply.answered_by,
         "finish": reply.finish,

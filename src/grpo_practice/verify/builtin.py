@@ -222,4 +222,4 @@ BUILT_INS: Mapping[str, BuiltIn] = {
         judge.rubric_of, "a model finds the answer correct", runs="judge", needs_answer=False
     ),
 }
-"""Name in a config → function, in the order in which they are listed and proposed."""
+"""Name in a config → function; in lists and proposals the strictest about answers comes first."""

@@ -7,12 +7,17 @@ from pathlib import Path
 from grpo_practice.data.stats import kind
 from grpo_practice.types import Sample
 from grpo_practice.verify.answers import gold_texts
+from grpo_practice.verify.builtin import BUILT_INS
 from grpo_practice.verify.resolve import VerifyFunction, check_gold, resolve
 
 SHORT = 80
 """Characters of an answer that a right response holds word for word; a longer one is prose."""
-WITHOUT_PARAMETERS = ("choice", "math", "exact", "contains", "judge")
-"""Built-in functions that work as they are, the strictest about answers first."""
+WITHOUT_PARAMETERS = tuple(
+    name
+    for name, built_in in BUILT_INS.items()
+    if not any(param.required for param in built_in.params.values())
+)
+"""Built-in functions that work as they are, in the table's order."""
 SAMPLED = 200
 """Answers that a function is tried on before it is named in a next step."""
 

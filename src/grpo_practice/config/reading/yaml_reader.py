@@ -191,17 +191,14 @@ def _check_depth(text: str, name: str) -> None:
 def _check_repeats(root: yaml.Node, name: str) -> None:
     """Refuse aliases that contain themselves, or that blow the document up."""
     sizes: dict[int, int] = {}
-    walking = object()
-    state: dict[int, object] = {}
+    """Nodes below each node, itself included; 0 while they are counted."""
 
     def size(node: yaml.Node) -> int:
-        if id(node) in sizes:
-            return sizes[id(node)]
-        if state.get(id(node)) is walking:
+        if id(node) not in sizes:
+            sizes[id(node)] = 0
+            sizes[id(node)] = 1 + sum(map(size, _children(node)))
+        elif not sizes[id(node)]:
             raise ConfigError(f"{_at(name, node)}: an alias that contains itself")
-        state[id(node)] = walking
-        children = _children(node)
-        sizes[id(node)] = 1 + sum(size(child) for child in children)
         return sizes[id(node)]
 
     if size(root) - len(sizes) > MAX_REPEATED:

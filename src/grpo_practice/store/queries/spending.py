@@ -9,7 +9,6 @@ from typing import Any, Literal
 from grpo_practice.calls import Usage
 from grpo_practice.store.bound_keys import agent_of
 from grpo_practice.store.rollouts import usage_of
-from grpo_practice.types import OWN_FAILURES
 
 OF_RUN = """JOIN invocations USING (invocation_id) JOIN runs USING (run_id)
             WHERE (run_id = :run OR (:children AND parent_run_id = :run))"""
@@ -213,18 +212,16 @@ def since(db: sqlite3.Connection, run: str, mark: tuple[int, int]) -> Piloted:
 
 
 def informative(db: sqlite3.Connection, run: str) -> tuple[int, int]:
-    """Count a run's groups: how many can be compared, and in how many of these rewards differ.
+    """Count the groups of a run's closed steps: those that could be compared, those that taught.
 
-    That is `practice.informative.status_of` with the truth: two teachable rollouts or more. Groups
-    of unfinished steps count too.
+    What is informative is decided when a step is closed (`practice.informative`), and only read
+    here.
     """
-    marks = ",".join("?" * len(OWN_FAILURES))
     row = db.execute(
-        f"""SELECT count(*), coalesce(sum(most > least), 0) FROM (
-             SELECT max(reward) AS most, min(reward) AS least, count(reward) AS n
-               FROM v_rollouts WHERE run_id = ? AND outcome NOT IN ({marks})
-              GROUP BY step, slot) WHERE n >= 2""",
-        (run, *sorted(OWN_FAILURES)),
+        """SELECT count(*), coalesce(sum(informative), 0)
+             FROM groups JOIN v_steps USING (branch_id, step)
+            WHERE run_id = ? AND groups.status <> 'too_few'""",
+        (run,),
     ).fetchone()
     return int(row[0]), int(row[1])
 

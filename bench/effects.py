@@ -1,4 +1,4 @@
-"""What each experience of a library is really worth in a world, and which are worth having."""
+"""The true worth of each experience of a library in a world, and the best ones to have."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ SUBSETS = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What each experience is worth, in mean score (0.01 is one point). Shape of both: [m]."""
+    """Worth of each experience, in mean score (0.01 is one point). Shape of both: [m]."""
 
     keys: tuple[str, ...]
     leave_one_out: tuple[float, ...]
@@ -33,7 +33,7 @@ class Effects:
 def effects(
     world: World, questions: Sequence[str], keys: Sequence[str], pi: float = 0.5
 ) -> Effects:
-    """What each experience is worth in the whole library and in random parts of it.
+    """Return what each experience is worth in the whole library and in random parts of it.
 
     Exact up to 12 experiences; beyond that 4,000 random parts stand for all.
 
@@ -66,7 +66,7 @@ def effects(
 def best_subset(
     world: World, questions: Sequence[str], keys: Sequence[str], budget: float
 ) -> tuple[str, ...]:
-    """The experiences with the best mean score that fit into a budget of tokens, in order.
+    """Return the experiences with the best mean score that fit into a budget of tokens, in order.
 
     Exact up to 12 experiences; beyond that the one that helps most is added until none helps.
     """
@@ -94,7 +94,7 @@ def best_subset(
 def _scorer(
     world: World, questions: Sequence[str], keys: Sequence[str]
 ) -> Callable[["Floats"], "Floats"]:
-    """A function from subsets (rows of 0 and 1) to mean scores. Shape: [s, m] -> [s]."""
+    """Return a function from subsets (rows of 0 and 1) to mean scores. Shape: [s, m] -> [s]."""
     import numpy as np
 
     rows = [world.logits(q, keys) for q in questions]
@@ -111,14 +111,14 @@ def _scorer(
 
 
 def _all_subsets(m: int) -> "Floats":
-    """Every subset of m, the empty one first. Shape: [2^m, m]."""
+    """Return every subset of m, the empty one first. Shape: [2^m, m]."""
     import numpy as np
 
     return np.array(list(product((0.0, 1.0), repeat=m))).reshape(2**m, m)
 
 
 def _with(rows: "Floats", j: int, value: float) -> "Floats":
-    """The subsets with experience j put in (1) or taken out (0)."""
+    """Return the subsets with experience j put in (1) or taken out (0)."""
     changed = rows.copy()
     changed[:, j] = value
     return changed
