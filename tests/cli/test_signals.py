@@ -26,7 +26,7 @@ from grpo_practice.chat_server import sim_server
 async def main():
     released = asyncio.Event()
     asyncio.get_running_loop().add_reader(sys.stdin, released.set)
-    asyncio.sleep = lambda _: released.wait()  # how the server takes its time
+    sim_server.sleep = lambda _: released.wait()  # how the server takes its time
     await sim_server.serve(0, on_ready=lambda port: print(port, flush=True))
 
 asyncio.run(main())
