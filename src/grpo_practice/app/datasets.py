@@ -55,7 +55,7 @@ class UploadOptions(TypedDict, total=False):
 
 
 class DownloadOptions(TypedDict, total=False):
-    """What of a dataset is downloaded, and how its rows are read; see `DownloadRequest`."""
+    """Part of a dataset to download, and how its rows are read; see `DownloadRequest`."""
 
     split: str | None
     revision: str | None
