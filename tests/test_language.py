@@ -29,7 +29,7 @@ def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         value = node.value if isinstance(node, ast.Expr) else None
         if isinstance(value, ast.Constant) and isinstance(value.value, str):
-            yield node.lineno, value.value
+            yield value.lineno, value.value
 
 
 def no_verb(source: str) -> list[str]:
