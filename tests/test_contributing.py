@@ -31,7 +31,7 @@ def file_called(name: str) -> Path | None:
 
 def defined(path: Path) -> set[str]:
     """Return the names that a file defines: functions, classes, methods, constants."""
-    names = set()
+    names = set[str]()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
