@@ -38,6 +38,8 @@ def defined(path: Path) -> set[str]:
                 names.add(node.name)
             case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
                 names.add(name)
+            case _:
+                pass
     return names
 
 
