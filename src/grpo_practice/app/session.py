@@ -123,9 +123,10 @@ def announced(session: Session, begun: RunStarted) -> Iterator[None]:
     try:
         yield
     except BaseException as e:
-        error = e
         if isinstance(e, asyncio.CancelledError):  # the caps or a signal say why it was cancelled
             error = session.admission.stopped or e
+        elif not isinstance(e, PilotOverError):  # a pilot has done all that was asked for
+            error = e
         raise
     finally:
         session.emit(RunFinished(begun.run, reason(error) if error else None))
