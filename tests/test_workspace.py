@@ -3,9 +3,11 @@
 import asyncio
 import json
 import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -232,6 +234,26 @@ def test_a_number_below_what_can_be_is_refused(ws: Workspace, option: str, least
     with pytest.raises(ConfigError, match=f"{option} {least - 1}: .* {least} or more"):
         ws.forecast_evaluation(config(), **{"pilot": 1, option: least - 1})  # type: ignore[arg-type]
     assert not ws.runs().runs
+
+
+def test_a_library_of_another_database_is_not_taken_for_one_of_this(ws: Workspace) -> None:
+    ws.practise(config())
+    learnt = ws.experiences("toy").library
+    assert learnt.experiences
+    with Workspace(ws.path.with_name("other.db")) as other:
+        samples = questions(2 * N, 7)
+        other.datasets.upload("sums", samples[:N])
+        other.datasets.upload("test", samples[N:])
+        other.practise(config(seed=3))  # libraries of the same numbers, and other words
+        with pytest.raises(ConfigError, match=r"is not stored in .*other\.db"):
+            other.evaluate(config(), library=learnt)
+        other.practise(config("second"), start=learnt)
+    with closing(sqlite3.connect(other.path)) as db:
+        imported = db.execute(
+            "SELECT parent_id FROM libraries WHERE run_id = 'second' AND cause = 'import'"
+        )
+        assert imported.fetchall() == [(None,)]
+    assert ws.evaluate(config(), library=learnt).library == learnt
 
 
 def test_rollouts_are_read_as_they_are_asked_for(ws: Workspace) -> None:

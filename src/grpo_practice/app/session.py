@@ -79,8 +79,7 @@ def open_run(session: Session, spec: RunSpec, plan: Plan) -> Iterator[OpenRun]:
         session: The invocation.
         spec: What the command wants of the run.
         plan: Which steps the branch should have; may raise, and then nothing has changed. The
-        function may
-            be called twice.
+            function may be called twice.
 
     Raises:
         LockedError: Another process works on it.
