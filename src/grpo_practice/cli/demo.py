@@ -62,7 +62,7 @@ def demo(
         typer.Option(metavar="DIR", file_okay=False, help="Keep config, data and results there."),
     ] = None,
 ) -> None:
-    """Show the whole work once, simulated: test, practise, test, export.
+    """Show it all once, simulated: test, practise, test, export.
 
     The demo takes seconds and needs no endpoint. With --serve, answer as an OpenAI-compatible
     endpoint until Ctrl-C instead.
