@@ -37,6 +37,16 @@ IMPATIENT = "d.GRACE_S, d.LEAVE_S = 0.2, 1000"
 """A command that soon cancels what is under way, and waits until that has ended."""
 BRIEF = "d.GRACE_S, d.LEAVE_S = 0.2, 0.5"
 """A command that soon leaves what does not let itself be cancelled."""
+REPORTING = """
+import os
+run = d.run_until_stopped
+def run_and_say(*given):
+    result = run(*given)
+    os.write(2, b"now it reports\\n")
+    return result
+d.run_until_stopped = run_and_say
+"""
+"""A command that says when the work is done and its signals are those of `main` again."""
 
 
 class Slow:
@@ -173,9 +183,10 @@ def test_1_62_a_signal_during_the_final_report(shell: Shell) -> None:
             os.write(writing, b"x" * 4096)
     except BlockingIOError:
         os.set_blocking(writing, True)
-    with start(shell, ["eval", "--config", "math.yaml"], stdout=writing) as process:
+    with start(shell, ["eval", "--config", "math.yaml"], REPORTING, stdout=writing) as process:
         os.close(writing)
-        until(lambda: ended(shell) == [(0, None, "done")], process)
+        read_to(process, "now it reports")
+        assert ended(shell) == [(0, None, "done")]
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=HANG_S)
     os.close(reading)
