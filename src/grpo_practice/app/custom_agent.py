@@ -34,7 +34,7 @@ async def open_own(
 ) -> AsyncIterator[Agent]:
     """Open the user's program, and the address where it asks its model, for the block.
 
-    What a function of a file prints goes to stderr: stdout is for what the command was asked for.
+    Output of a file's function goes to stderr: stdout is for what the command was asked for.
     Proxies of the environment are not between it and this machine.
 
     Args:
@@ -97,7 +97,7 @@ def check_own(config: AgentConfig, folder: Path) -> None:
 def sha_of(config: AgentConfig, folder: Path) -> str | None:
     """Return the hash of the function's file, or of the files that a command names.
 
-    None for an agent that is no program. What a program imports is not looked at.
+    None for an agent that is no program. Modules that a program imports are not looked at.
 
     Raises:
         ConfigError: There is no such file.

@@ -78,7 +78,8 @@ def open_run(session: Session, spec: RunSpec, plan: Plan) -> Iterator[OpenRun]:
     Args:
         session: The invocation.
         spec: What the command wants of the run.
-        plan: Which steps the branch should have; may raise, and then nothing has changed. It may
+        plan: Which steps the branch should have; may raise, and then nothing has changed. The
+        function may
             be called twice.
 
     Raises:

@@ -15,11 +15,11 @@ class ConfigReport:
     path: Path | None
     """File it was read from; None: stored with the latest run."""
     used: Mapping[str, str]
-    """What a run would use, by what it is for."""
+    """Settings that a run would use, by what they are for."""
     ignored: Sequence[str]
     """A sentence for each key that has no effect."""
     notices: Sequence[str]
-    """What a person should know of it."""
+    """Notices for a person."""
 
     @property
     def command(self) -> str:

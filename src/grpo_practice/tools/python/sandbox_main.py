@@ -1,4 +1,4 @@
-"""What runs in a sandbox: the code it reads is executed in a child, and all ends with its caller.
+"""The program in a sandbox: the code it reads is executed in a child, and all ends with its caller.
 
 The text of this file is given to `python -c`, so it imports nothing but the standard library,
 and is kept to what Python 3.9 knows. Standard input brings one line of JSON, the job, and stays
@@ -58,7 +58,7 @@ def _job() -> dict[str, Any]:
 
 
 def _adopt() -> None:
-    """Become the parent of every orphan below, where the system can do that."""
+    """Make this process the parent of every orphan below, where the system can do that."""
     with contextlib.suppress(ImportError, OSError, AttributeError):
         import ctypes
 

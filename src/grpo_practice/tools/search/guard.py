@@ -116,4 +116,4 @@ class Guard(AbstractResolver):
 
     @override
     async def close(self) -> None:
-        """Do nothing: nothing is open."""
+        """Close nothing: nothing is open."""
