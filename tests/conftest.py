@@ -1,8 +1,27 @@
-"""Settings every test shares."""
+"""Settings every test shares.
+
+How hard the properties are tried: `HYPOTHESIS_PROFILE=thorough` tries a hundred times harder.
+Quick, each run tries the same examples, so what fails has changed; thorough, ever new ones.
+"""
+
+import os
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from grpo_practice.redact import Redactor, redactor
+
+settings.register_profile(
+    "quick",
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "thorough", settings.get_profile("quick"), max_examples=6_000, derandomize=False
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
 @pytest.fixture(autouse=True)
