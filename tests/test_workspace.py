@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import sqlite3
 import subprocess
@@ -23,6 +24,7 @@ from grpo_practice.sim.questions import questions
 from grpo_practice.types import Sample
 
 PAGE = Path(__file__).parents[1] / "docs/python.md"
+PEM = Path(__file__).parent / "tools/search/page.pem"
 N = 6
 SECRET = "sk-workspace-0123456789abcdef"
 
@@ -68,7 +70,11 @@ def test_the_page_runs_as_it_stands(tmp_path: Path) -> None:
     assert len(blocks) > 5
     (tmp_path / "page.py").write_text("\n\n".join(blocks), "utf-8")
     command = [sys.executable, "-W", "error", "page.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    # The page's agent makes a TLS context for each request: of one certificate, not of hundreds.
+    env = {**os.environ, "SSL_CERT_FILE": str(PEM)}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     before, after = map(float, done.stdout.splitlines()[0].split())
     assert 0 < before < after <= 1

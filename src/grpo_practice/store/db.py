@@ -25,6 +25,8 @@ PARTS = ("-wal", "-shm", "-journal", ".lock")
 
 WAIT_S = 30.0
 """Longest wait for another process that is writing."""
+SYNCHRONOUS = "FULL"
+"""Durability of a commit; NORMAL may lose answers that were paid for when the power fails."""
 
 
 def now() -> str:
@@ -60,7 +62,7 @@ def connect(path: Path, *, wait_s: float = WAIT_S) -> Connection:
     db.row_factory = sqlite3.Row
     db.execute(f"PRAGMA busy_timeout = {round(wait_s * 1000)}")
     db.execute("PRAGMA foreign_keys = ON")
-    db.execute("PRAGMA synchronous = FULL")  # NORMAL may lose answers that were paid for
+    db.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
     return db
 
 
