@@ -8,6 +8,9 @@ READY := .venv/.ready
 demo: $(READY)  ## The main job on the simulated endpoint
 	$(BIN)/grpo-practice demo
 
+# Without compiled files each worker rewrites every test, and each process compiles the package.
+test test-all: export PYTHONDONTWRITEBYTECODE :=
+
 test: $(READY)  ## The tests, but for the long ones
 	$(BIN)/pytest -q -n auto --dist worksteal -m "not long"
 

@@ -29,7 +29,7 @@ LOAD_S = 60.0
 
 @dataclass
 class EvaluationSample:
-    """What a verify function sees of a rollout; a field it does not have reads as None."""
+    """Sample as a verify function sees it; a field it does not have reads as None."""
 
     raw_question: str = ""
     correct_answer: str | list[str] | None = None

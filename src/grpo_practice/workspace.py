@@ -115,7 +115,7 @@ class Workspace(StoredRuns):
     ) -> "EvalReport":
         """Evaluate an agent on a dataset; what is stored is not asked again.
 
-        It works inside a running event loop, too: a notebook's.
+        The call works inside a running event loop, too: a notebook's.
 
         Args:
             config: File, name in ./configs, mapping or typed config; None goes on with the latest
@@ -135,7 +135,7 @@ class Workspace(StoredRuns):
     async def evaluate_async(
         self, config: "ConfigInput | None" = None, **options: "Unpack[EvalOptions]"
     ) -> "EvalReport":
-        """Do what `evaluate` does, on the loop that is running. Cancel it to stop it."""
+        """Evaluate as `evaluate` does, on the loop that is running. Cancel it to stop it."""
         from grpo_practice.app.clients import load_client
         from grpo_practice.app.evaluation_run import run_eval
         from grpo_practice.app.options import eval_job
@@ -166,7 +166,7 @@ class Workspace(StoredRuns):
     async def practise_async(
         self, config: "ConfigInput | None" = None, **options: "Unpack[PracticeOptions]"
     ) -> "PracticeReport":
-        """Do what `practise` does, on the loop that is running. Cancel it to stop it."""
+        """Practise as `practise` does, on the loop that is running. Cancel it to stop it."""
         from grpo_practice.app.clients import load_client
         from grpo_practice.app.options import practice_job
         from grpo_practice.app.practice_run import run_practice
@@ -190,8 +190,9 @@ class Workspace(StoredRuns):
                 and writes nothing.
             options: See `EvalOptions`.
         """
-        from grpo_practice.app.options import eval_job
+        from grpo_practice.app.options import check_least, eval_job
 
+        check_least("pilot", pilot, 1)
         with self._job(eval_job, config, options, scratch=pilot is None) as job:
             return self._forecast(job, pilot)
 
@@ -210,8 +211,9 @@ class Workspace(StoredRuns):
                 writes nothing.
             options: See `PracticeOptions`.
         """
-        from grpo_practice.app.options import practice_job
+        from grpo_practice.app.options import check_least, practice_job
 
+        check_least("pilot", pilot, 1)
         with self._job(practice_job, config, options, scratch=pilot is None) as job:
             return self._forecast(job, pilot)
 

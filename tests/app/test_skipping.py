@@ -16,7 +16,7 @@ from grpo_practice.progress import Tally
 from grpo_practice.sim.questions import questions
 from grpo_practice.store import Store
 from grpo_practice.store.check import check
-from tests.app.project import Project, served
+from tests.app.project import Project, finished, served
 from tests.app.test_caps import Capped
 from tests.app.test_practice_run import cut_off
 from tests.forecast.test_estimate import ahead, calls, pilot
@@ -44,9 +44,7 @@ def project(tmp_path: Path) -> Project:
 @pytest.fixture
 async def whole(tmp_path: Path) -> Project:
     """A run that nothing happened to."""
-    made = Project(tmp_path / "whole")
-    await made.practise(*SKIPS)
-    return made
+    return await finished(tmp_path / "whole", *SKIPS)
 
 
 def left_out(project: Project) -> dict[int, list[int]]:

@@ -1,4 +1,4 @@
-"""`eval` and `practice` as a person types them, most of them in a process of their own."""
+"""`eval` and `practice` as a person types them; one that is killed is a process of its own."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from grpo_practice.workspace import Workspace
 from tests.app.project import CONFIG
 from tests.cli.conftest import Gp
 from tests.fakes import FakeSleep
-from tests.processes import HANG_S, until
+from tests.processes import until
 
 SERVER = """
 import asyncio
@@ -31,8 +31,9 @@ asyncio.run(serve(0, latency_s=0.01, on_ready=lambda port: print(port, flush=Tru
 class Shell:
     """A folder in which commands are typed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, gp: Gp) -> None:
         self.folder = folder
+        self.gp = gp
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("UTU_", "OPENAI_"))}
         self.env = {**kept, "NO_COLOR": "1", "COLUMNS": "100"}
         samples = questions(24, 0)
@@ -52,10 +53,9 @@ class Shell:
         )
 
     def type(self, *words: str, code: int = 0) -> tuple[str, str]:
-        with self.start(*words) as process:
-            out, err = process.communicate(timeout=HANG_S)
-        assert process.returncode == code, err
-        return out, err
+        ran = self.gp(*words)
+        assert ran.code == code, ran.err
+        return ran.out, ran.err
 
     def json(self, *words: str, code: int = 0) -> Any:
         return json.loads(self.type(*words, "--json", code=code)[0])
@@ -69,8 +69,8 @@ class Shell:
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    shell = Shell(tmp_path)
+def shell(tmp_path: Path, gp: Gp) -> Shell:
+    shell = Shell(tmp_path, gp)
     datasets = Workspace(tmp_path / "grpo-practice.db").datasets
     for name in ("train", "test"):
         datasets.upload(name, tmp_path / f"{name}.jsonl")
@@ -140,6 +140,12 @@ def test_a_score_needs_no_config(shell: Shell) -> None:
     assert report["run"] == "test/eval/model=sim/verify=math"
     assert report["rollouts"]["planned"] == 24
     assert report["simulated"] is True
+
+
+def test_a_flag_with_an_empty_text_is_none(shell: Shell) -> None:
+    named = ["--dataset", "", "--exp-id", "", "--config", "math.yaml", "--dry-run"]
+    assert shell.json("eval", *named, "--base-url", "")["run"] == "toy/eval"
+    assert shell.json("practice", *named, "--from", "")["run"] == "toy"
 
 
 def test_a_few_answers_are_shown_and_not_asked_again(shell: Shell) -> None:

@@ -1,10 +1,12 @@
 """Signals, and outputs that cannot be written: a command ends in order, and keeps what is paid."""
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -167,20 +169,27 @@ def test_1_62_a_verify_function_that_blocks_everything_does_not_keep_the_command
 
 def test_1_62_a_signal_during_the_final_report(shell: Shell) -> None:
     reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-    try:
-        while True:
-            os.write(writing, b"x" * 4096)
-    except BlockingIOError:
-        os.set_blocking(writing, True)
+    size = fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    os.write(writing, b"x" * (size - ROOM))
     with start(shell, ["eval", "--config", "math.yaml"], stdout=writing) as process:
         os.close(writing)
-        until(lambda: ended(shell) == [(0, None, "done")], process)
+        # Not once the run is done: until the report begins a signal comes too late to matter.
+        until(lambda: waiting_bytes(reading) > size - ROOM, process)
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=HANG_S)
     os.close(reading)
     assert process.returncode == 130, told
     assert "Traceback" not in told
+    assert ended(shell) == [(0, None, "done")]
+
+
+ROOM = 200
+"""Bytes of the report that the pipe takes before it is full."""
+
+
+def waiting_bytes(pipe: int) -> int:
+    """How many bytes can be read."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 @pytest.mark.parametrize(
@@ -189,11 +198,9 @@ def test_1_62_a_signal_during_the_final_report(shell: Shell) -> None:
         ("| true", 141, ""),
         (">&-", 0, ""),
         ("2>&-", 0, ""),
-        (">&- 2>&-", 0, ""),
         ("<&- >&- 2>&-", 0, ""),
         ("> /dev/full", 1, "error: cannot write the output: No space left on device"),
         ("2> /dev/full", 0, ""),
-        ("--json | true", 141, ""),
         ("--json > /dev/full", 1, "error: cannot write the output: No space left on device"),
     ],
 )

@@ -2,7 +2,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from grpo_practice.config.reading.yaml_reader import dump_yaml, parse_yaml, plain, read_yaml
@@ -39,7 +39,6 @@ def test_only_plain_decimal_numbers_and_true_false_null_mean_anything(
         assert (type(read), read) == (type(value), value)
 
 
-@settings(max_examples=100, deadline=None)
 @example({"k": "a\n b\n\n", "\x85": "x\u2028\n y", "e": 1e30, "n": "010"})
 @given(st.dictionaries(st.text(), TREES))
 def test_what_is_dumped_reads_back_as_itself(value: dict[str, Any]) -> None:

@@ -163,12 +163,16 @@ class Run:
     def type(self, *words: str) -> int:
         """The exit code of a Python command given in the folder; -9 when it was killed."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("UTU_", "OPENAI_"))}
-        path = os.pathsep.join([str(Path("src").resolve()), str(Path.cwd())])
+        path = [
+            str(Path("src").resolve()),
+            str(Path.cwd()),
+            *filter(None, [kept.get("PYTHONPATH")]),
+        ]
         with (self.folder / "log").open("a", encoding="utf-8") as log:
             return subprocess.run(
                 [sys.executable, *words],
                 cwd=self.folder,
-                env={**kept, "PYTHONPATH": os.environ.get("PYTHONPATH", path)},
+                env={**kept, "PYTHONPATH": os.pathsep.join(path)},
                 stdout=log,
                 stderr=log,
                 timeout=TIMEOUT_S,

@@ -2,7 +2,7 @@
 
 import json
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from grpo_practice.export.render import render
 from grpo_practice.prompts.system import library_sha
@@ -44,7 +44,6 @@ def test_the_document_has_all_there_is_to_know() -> None:
 
 
 @given(HOSTILE)
-@settings(max_examples=200, deadline=None)
 def test_the_prompt_is_exact_and_nothing_is_hidden(text: str) -> None:
     exported = agent(instructions=text)
     file = render(exported, "json")

@@ -1,6 +1,6 @@
 """The page shows the agent's texts; none of them becomes part of the page."""
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -30,7 +30,6 @@ def shown(token: Token) -> str:
 )
 @example("x", "```\n````text\n```", ["a\n# System\n```\n---"])
 @example("# x #", "~~~\n</pre><script>", ["[x](javascript:y) <img onerror=z> ![i](j) &lt;"])
-@settings(max_examples=200, deadline=None)
 def test_no_text_changes_the_page(name: str, instructions: str, learnt: list[str]) -> None:
     library = Library(tuple(Experience(n, t) for n, t in enumerate(learnt, 1)), 9, 1)
     exported = agent(name=name, instructions=instructions, library=library)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from grpo_practice.config import AgentConfig
@@ -77,7 +77,6 @@ def test_the_file_reads_as_a_person_would_write_it() -> None:
 @example("1.5e3", None)
 @example("null", None)
 @example("---\n...\n# x: |-\n%YAML\n", "--- # System")
-@settings(max_examples=300, deadline=None)
 def test_the_prompt_survives_byte_for_byte(instructions: str, learnt: str | None) -> None:
     library = Library(()) if learnt is None else Library((Experience(1, learnt),), 2, 1)
     exported = agent(instructions=instructions, library=library)
@@ -85,7 +84,6 @@ def test_the_prompt_survives_byte_for_byte(instructions: str, learnt: str | None
 
 
 @given(HOSTILE)
-@settings(max_examples=100, deadline=None)
 def test_any_yaml_loader_reads_the_same_prompt(text: str) -> None:
     exported = agent(instructions=text)
     read = yaml.safe_load(render(exported, "yaml"))
@@ -109,7 +107,6 @@ VALUES: Any = st.recursive(
     body=st.dictionaries(KEYS, VALUES, max_size=4),
 )
 @example("${oc.env:HOME}", {"stop": ["${", "\\${x}", "1.5e3", "no"]})
-@settings(max_examples=150, deadline=None)
 def test_names_and_settings_are_taken_literally_too(name: str, body: dict[str, Any]) -> None:
     vars(redactor).update(vars(Redactor()))  # what another example held for a key is none here
     config = loaded(agent(name=name, model_settings={"extra_body": body}))

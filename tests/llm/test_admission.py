@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from grpo_practice.calls import Request, Usage
@@ -106,7 +106,6 @@ class World:
 
 
 @given(planned=st.lists(PLANNED, max_size=25), caps=CAPS, slots=st.integers(1, 4))
-@settings(max_examples=150, deadline=None)
 def test_a_cap_holds_and_everybody_gets_an_answer(
     planned: list[Planned], caps: Caps, slots: int
 ) -> None:

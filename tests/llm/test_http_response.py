@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from grpo_practice.llm.http_response import decode, read_json, shown
@@ -73,7 +73,6 @@ ESCAPES = (
 
 
 @given(WIRE, st.booleans(), st.sampled_from(ESCAPES), st.sampled_from(["utf-8", "utf-16"]))
-@settings(deadline=None, max_examples=400)
 def test_reading_at_once_is_the_same_as_walking_through(
     value: Any, ascii_only: bool, escaped: Callable[[str], str], code: str
 ) -> None:

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from grpo_practice.calls import Address, Entry, Reply, Request, Scope
@@ -22,12 +22,9 @@ MESSAGES = st.lists(
     min_size=1,
     max_size=4,
 )
-BUSY = settings(deadline=None)
-"""The machine may have other things to do."""
 
 
 @given(TEXTS, PARAMS, st.integers(0, 2**31 - 1), TOOLS)
-@BUSY
 def test_a_head_in_parts_is_the_canonical_json_of_the_head(
     model: str, params: dict[str, Any], seed: int, tools: list[dict[str, Any]]
 ) -> None:
@@ -58,7 +55,6 @@ class _Memory:
 
 
 @given(PARAMS, MESSAGES, TOOLS, MESSAGES)
-@BUSY
 async def test_a_conversation_is_hashed_and_stored_as_written_down(
     params: dict[str, Any],
     messages: list[dict[str, Any]],

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
@@ -19,8 +19,6 @@ from grpo_practice.llm.stream import assemble
 from tests.fakes import Answer, FakeEndpoint, FakeSleep, answers, completion, reply
 from tests.llm.test_client import URL, ask, connect
 
-BUSY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""The machine may have other things to do."""
 SSE = {"content-type": "text/event-stream; charset=utf-8"}
 STREAM = Endpoint((URL,), stream=True, max_tries=3)
 
@@ -117,7 +115,6 @@ async def test_a_server_that_answers_in_one_piece_all_the_same_is_fine() -> None
     assert (got.content, got.tries) == ("24", 1)
 
 
-@BUSY
 @given(
     st.text(max_size=40),
     st.text(max_size=40),
@@ -336,7 +333,6 @@ def test_pieces_of_unknown_keys_are_kept() -> None:
     }
 
 
-@BUSY
 @given(st.lists(st.tuples(st.sampled_from(["", "error"]), st.text() | st.from_regex(r"\{.*\}"))))
 def test_no_events_raise(events: list[tuple[str, str]]) -> None:
     assemble(events)
@@ -358,7 +354,6 @@ JSON = st.recursive(
 )
 
 
-@BUSY
 @given(st.lists(st.fixed_dictionaries({"choices": st.lists(JSON, max_size=2)}), max_size=4))
 def test_no_chunks_raise(chunks: list[dict[str, Any]]) -> None:
     assemble([("", json.dumps(c)) for c in chunks] + [("", "[DONE]")])

@@ -1,6 +1,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -26,13 +27,11 @@ from tests.sim.stages import (
 Change = Callable[[list[Attempt]], list[Attempt]]
 
 
+@cache
 def informative(library: Library = EMPTY, n: int = 400) -> list[tuple[str, list[Attempt]]]:
     """Groups with right and wrong attempts, as practice finds them."""
     played = [(s.question, group(s.question, library, i)) for i, s in enumerate(questions(n, 9))]
     return [(q, g) for q, g in played if len({a.reward for a in g}) == 2]
-
-
-GROUPS = informative()
 
 
 def shares(
@@ -40,7 +39,7 @@ def shares(
 ) -> dict[str, float]:
     """Shares of help, null and harm among the lessons of all groups, as told to the teacher."""
     kinds: Counter[str] = Counter()
-    for seed, (question, attempts) in enumerate(GROUPS):
+    for seed, (question, attempts) in enumerate(informative()):
         shown = change(list(attempts))
         for lesson in compare(question, shown, seed=seed, truth=truth, world=world):
             (key,) = keys_in(lesson["lesson"])
@@ -69,7 +68,7 @@ def swapped(attempts: list[Attempt]) -> list[Attempt]:
 
 
 def test_there_are_enough_groups_to_compare() -> None:
-    assert len(GROUPS) > 120
+    assert len(informative()) > 120
 
 
 def test_a_full_comparison_mostly_helps() -> None:
@@ -119,7 +118,7 @@ def test_the_teacher_knows_no_more_than_it_is_shown() -> None:
     worlds = World(teacher=sure), World(items=items, teacher=sure)
     for library in (EMPTY, harmful):
         for truth in (True, False):
-            for seed, (question, attempts) in enumerate(GROUPS[:40]):
+            for seed, (question, attempts) in enumerate(informative()[:40]):
                 told = [
                     compare(question, attempts, library, seed=seed, truth=truth, world=world)
                     for world in worlds
@@ -130,7 +129,7 @@ def test_the_teacher_knows_no_more_than_it_is_shown() -> None:
 
 def test_without_rewards_what_most_attempts_answered_is_taken_for_right() -> None:
     world = World(teacher=Teaching(top=1.0, miss=0.0, blind=1.0))
-    for seed, (question, attempts) in enumerate(GROUPS):
+    for seed, (question, attempts) in enumerate(informative()):
         (lesson,) = compare(question, attempts, seed=seed, truth=False, world=world)
         right = sum(a.reward for a in attempts)
         (key,) = keys_in(lesson["lesson"])
@@ -141,7 +140,7 @@ def test_without_rewards_what_most_attempts_answered_is_taken_for_right() -> Non
 
 
 def test_lessons_are_about_the_topic_and_carry_no_number_of_the_task() -> None:
-    for seed, (question, attempts) in enumerate(GROUPS[:40]):
+    for seed, (question, attempts) in enumerate(informative()[:40]):
         found = find(question)
         assert found is not None
         for lesson in compare(question, attempts, seed=seed):
@@ -156,10 +155,10 @@ def test_what_the_library_says_is_confirmed_and_not_suggested_again() -> None:
     keys = keys_of(full)
     told = [
         lesson
-        for seed, (question, attempts) in enumerate(GROUPS)
+        for seed, (question, attempts) in enumerate(informative())
         for lesson in compare(question, attempts, full, seed=seed)
     ]
-    assert len(told) > 0.8 * len(GROUPS)
+    assert len(told) > 0.8 * len(informative())
     confirmed = [lesson for lesson in told if lesson["problem"] == "confirmed"]
     for lesson in confirmed:
         assert keys_in(lesson["lesson"]) == [keys[int(lesson["experience"][1:]) - 1]]
@@ -172,10 +171,10 @@ def test_an_experience_that_says_another_way_in_the_same_situation_misled() -> N
     for kind in kinds:
         other = library_of(*(DEFAULT.key(topic, kind) for topic in TOPICS))
         topics = {topic: f"E{i}" for i, topic in enumerate(TOPICS, 1)}
-        told = [compare(q, g, other, seed=seed)[:1] for seed, (q, g) in enumerate(GROUPS)]
+        told = [compare(q, g, other, seed=seed)[:1] for seed, (q, g) in enumerate(informative())]
         found = Counter(lesson.get("problem") for lessons in told for lesson in lessons)
         assert found["misled"] > 0.7 * found.total()
-        for (question, _), lessons in zip(GROUPS, told, strict=True):
+        for (question, _), lessons in zip(informative(), told, strict=True):
             known = find(question)
             assert known is not None
             assert {lesson["experience"] for lesson in lessons} <= {topics[known.topic]}
@@ -183,7 +182,7 @@ def test_an_experience_that_says_another_way_in_the_same_situation_misled() -> N
 
 def test_good_advice_on_one_topic_does_not_stop_lessons_on_another() -> None:
     library = library_of(DEFAULT.key("posts", "help"))
-    others = [(q, g) for q, g in GROUPS if "Posts" not in q and "trees" not in q]
+    others = [(q, g) for q, g in informative() if "Posts" not in q and "trees" not in q]
     told = [compare(q, g, library, seed=seed) for seed, (q, g) in enumerate(others)]
     assert sum(map(bool, told)) == len(others)
 

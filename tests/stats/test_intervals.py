@@ -137,7 +137,7 @@ def test_one_question_says_nothing_of_others(rewards: list[list[float | None]]) 
     assert (result.se, result.ci95, result.method) == (None, None, "none")
 
 
-def coverage(n: int, k: int, mean: float, seeds: int = 400) -> tuple[float, float]:
+def coverage(n: int, k: int, mean: float, seeds: int = 200) -> tuple[float, float]:
     """How often the interval, and the binomial one on n*k rollouts, holds the true mean."""
     held = naive = 0
     for seed in range(seeds):

@@ -5,7 +5,7 @@ from statistics import fmean
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from grpo_practice.stats import (
@@ -71,7 +71,6 @@ def test_pass_at_k_rises_and_pass_hat_k_falls_with_k(counts: tuple[int, int]) ->
     assert down[-1] == (c == n)
 
 
-@settings(max_examples=50, deadline=None)  # the first example imports scipy
 @given(st.integers(1, 9), st.data())
 def test_pass_at_1_is_the_mean_of_binary_rewards(k: int, data: st.DataObject) -> None:
     right = data.draw(st.lists(st.integers(0, k), min_size=1, max_size=20))

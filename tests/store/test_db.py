@@ -1,16 +1,19 @@
 """Opening the file: private, ours, and a sentence for everything that can be wrong with it."""
 
 import os
+import runpy
 import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from grpo_practice.errors import LockedError, StoreError
 from grpo_practice.store import Store
+from grpo_practice.store import db as db_module
 from grpo_practice.store.db import connect, explain
 
 
@@ -24,6 +27,12 @@ def test_the_file_is_private_and_ours(tmp_path: Path) -> None:
     assert db.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
     db.close()
     Store(path).close()
+
+
+def test_a_commit_waits_until_it_is_on_the_disk(tmp_path: Path) -> None:
+    afresh = runpy.run_path(str(db_module.__file__))["connect"]  # here, the tests' setting holds
+    with closing(afresh(tmp_path / "s.db")) as db:
+        assert db.execute("PRAGMA synchronous").fetchone()[0] == 2  # FULL
 
 
 def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:

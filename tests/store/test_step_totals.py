@@ -2,18 +2,24 @@
 
 import sqlite3
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from grpo_practice.llm import client
+from grpo_practice.llm.client import Client
 from grpo_practice.store import Store, branches, step_totals
 from grpo_practice.store.queries import run_health, runs, scores
 from tests.app.project import Project, served
+from tests.fakes import FakeSleep
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project whose requests are tried again without a wait."""
+    monkeypatch.setattr(client, "Client", partial(Client, sleep=FakeSleep()))
     return Project(tmp_path / "p")
 
 

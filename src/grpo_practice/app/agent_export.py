@@ -32,7 +32,7 @@ def export_agent(store: Store, ref: str | None, step: str, format: str) -> str:
 def export_files(store: Store, ref: str | None, step: str, format: str) -> Files:
     """Return the agent with the library that `ref` and `step` name (see `library_of`).
 
-    It is read from the identity its branch was recorded with: every variable is filled in as it
+    The agent is read from the identity of its branch: every variable is filled in as it
     was when the agent played, and no key or URL is needed to export it.
 
     Raises:

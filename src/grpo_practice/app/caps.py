@@ -21,7 +21,7 @@ UNKNOWN = Usage(ASSUMED_OUT, None, ASSUMED_OUT)
 def admission(store: Store, run: str, config: RunConfig, caps: Caps, command: str) -> Admission:
     """Return the gate of a command on this run; with caps, it knows what was spent so far.
 
-    What earlier commands spent counts, over all branches, and that of the runs it made. A call
+    Earlier commands count, over all branches, and so do the runs that it made. A call
     that may have been billed without telling its tokens counts as the largest of its stage.
 
     Raises:

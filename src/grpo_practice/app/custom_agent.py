@@ -4,8 +4,15 @@ import inspect
 import os
 import shutil
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager, redirect_stdout
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+    redirect_stdout,
+)
 from functools import cache
 from hashlib import sha256
 from importlib import import_module
@@ -34,7 +41,7 @@ async def open_own(
 ) -> AsyncIterator[Agent]:
     """Open the user's program, and the address where it asks its model, for the block.
 
-    What a function of a file prints goes to stderr: stdout is for what the command was asked for.
+    Output of a file's function goes to stderr: stdout is for what the command was asked for.
     Proxies of the environment are not between it and this machine.
 
     Args:
@@ -54,9 +61,9 @@ async def open_own(
     with ExitStack() as stack:
         if config.function is not None:
             if function is None:
-                stack.enter_context(redirect_stdout(sys.stderr))
+                stack.enter_context(_OUTPUT.entered())
                 function = _load(config.function, folder)
-            stack.enter_context(_no_detour())
+            stack.enter_context(_NO_DETOUR.entered())
             program = FunctionProgram(config.function, function, notice)
         else:
             program = CommandProgram(_command(config, folder), folder)
@@ -82,6 +89,37 @@ def _no_detour() -> Iterator[None]:
                 os.environ[name] = text
 
 
+class _Shared:
+    """A change of the whole process that several runs may need at once.
+
+    Runs that overlap do not end in the reverse order of their beginning: each of them restoring
+    what it found would bring back what another one had set, for good.
+    """
+
+    def __init__(self, change: Callable[[], AbstractContextManager[object]]) -> None:
+        self._change, self._users, self._guard = change, 0, threading.Lock()
+        self._made = ExitStack()
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Make the change for the block, unless it is made; the last one to leave undoes it."""
+        with self._guard:
+            if not self._users:
+                self._made.enter_context(self._change())
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._users -= 1
+                if not self._users:
+                    self._made.close()
+
+
+_OUTPUT = _Shared(lambda: redirect_stdout(sys.stderr))
+_NO_DETOUR = _Shared(_no_detour)
+
+
 def check_own(config: AgentConfig, folder: Path) -> None:
     """Raise unless the user's program can be had.
 
@@ -97,7 +135,7 @@ def check_own(config: AgentConfig, folder: Path) -> None:
 def sha_of(config: AgentConfig, folder: Path) -> str | None:
     """Return the hash of the function's file, or of the files that a command names.
 
-    None for an agent that is no program. What a program imports is not looked at.
+    None for an agent that is no program. Modules that a program imports are not looked at.
 
     Raises:
         ConfigError: There is no such file.

@@ -55,7 +55,7 @@ class UploadOptions(TypedDict, total=False):
 
 
 class DownloadOptions(TypedDict, total=False):
-    """What of a dataset is downloaded, and how its rows are read; see `DownloadRequest`."""
+    """Part of a dataset to download, and how its rows are read; see `DownloadRequest`."""
 
     split: str | None
     revision: str | None
@@ -103,8 +103,8 @@ class Datasets:
         where, origin = name, "Python"
         if isinstance(source, str | Path):
             file = FileSource(Path(source), options.get("format"), options.get("delimiter"))
-            where, origin = file.name, file.origin
             found = read_samples(file, **_reading(options))
+            where, origin = file.name, file.origin  # once it is read: a loop of links has none
         else:
             found = _read_rows([*source], options)
         if not options.get("no_answers") and all(s.answer is None for s in found.samples):

@@ -6,11 +6,11 @@ import os
 import signal
 import threading
 from collections.abc import Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, TypeVar
 
+from grpo_practice.app.blocking import run_blocking
 from grpo_practice.app.clients import load_client
 from grpo_practice.app.session import Session
 from grpo_practice.errors import StoppedError, StoreError
@@ -30,9 +30,9 @@ def run_until_stopped(session: Session, work: Coroutine[Any, Any, T]) -> T:
 
     After the first signal no request is sent. Those under way have `GRACE_S` to end, and what
     their replies lead to without another request is stored; then everything is cancelled. A
-    second signal cancels at once. What has queued for the database is written in any case.
+    second signal cancels at once. Rows that have queued for the database are written in any case.
 
-    Where a loop is running already, a notebook's, the work gets a thread with a loop of its own.
+    If a loop is running already, a notebook's, the work gets a thread with a loop of its own.
     Signals reach the main thread only; called in another one, the work runs to its end.
 
     Raises:
@@ -41,17 +41,7 @@ def run_until_stopped(session: Session, work: Coroutine[Any, Any, T]) -> T:
     load_client()  # half a second that no event loop should stand still for
     stop = _Stop(session)
     with stop.listening(), _rare_collections():
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return _run(stop, work)
-        with ThreadPoolExecutor(1) as thread:
-            return thread.submit(_run, stop, work).result()
-
-
-def _run(stop: "_Stop", work: Coroutine[Any, Any, T]) -> T:
-    with asyncio.Runner() as runner:
-        return runner.run(stop.over(work))
+        return run_blocking(stop.over(work))
 
 
 @contextmanager
@@ -97,7 +87,7 @@ class _Stop:
                 self._patience.cancel()
 
     async def over(self, work: Coroutine[Any, Any, T]) -> T:
-        """Be responsible for the work until it ends."""
+        """Run the work; a stop cancels it."""
         self._loop = asyncio.get_running_loop()
         task: asyncio.Task[T] = asyncio.create_task(work)
         self._task = task

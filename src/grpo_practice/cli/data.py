@@ -86,7 +86,7 @@ def upload(
 ) -> None:
     """Store a file of questions and answers under a name.
 
-    What was found in it is said before anything is paid for.
+    Findings in the file are shown before anything is paid for.
 
     Example: grpo-practice data upload train.csv --name train --map question=problem
     """

@@ -35,7 +35,7 @@ def backup(
 def check(db: DbOption = None, json: JsonOption = False) -> None:
     """Look whether the database is whole: the file, its references, and what runs rely on.
 
-    It changes nothing, and works while a run writes. Exit code 7 when something is wrong.
+    The check changes nothing, and works while a run writes. Exit code 7 when something is wrong.
 
     Example: grpo-practice db check
     """

@@ -62,9 +62,9 @@ def demo(
         typer.Option(metavar="DIR", file_okay=False, help="Keep config, data and results there."),
     ] = None,
 ) -> None:
-    """See it all once, simulated: test, practise, test, export.
+    """Show it all once, simulated: test, practise, test, export.
 
-    It takes seconds and needs no endpoint. With --serve, answer as an OpenAI-compatible
+    The demo takes seconds and needs no endpoint. With --serve, answer as an OpenAI-compatible
     endpoint until Ctrl-C instead.
 
     Example: grpo-practice demo --keep my-demo
@@ -121,7 +121,7 @@ def _write_files(folder: Path) -> None:
 
 
 def _play(ws: "Workspace", folder: Path) -> None:
-    """Do what `data upload`, `eval`, `practice` and `export-agent` do, one after the other."""
+    """Upload, evaluate, practise and export as the commands do, one after the other."""
     from grpo_practice.cli.terminal.progress_view import progress
     from grpo_practice.cli.terminal.reports_view import show_practice
 

@@ -37,7 +37,7 @@ def export_agent(
 ) -> None:
     """Write the agent with what it learnt to a file or a folder.
 
-    Its prompt is byte for byte the one that was measured.
+    The prompt is byte for byte the one that was measured.
 
     Example: grpo-practice export-agent --run math --step last -o agent.yaml
     """

@@ -33,8 +33,9 @@ def serve(
 ) -> None:
     """Serve an agent as an OpenAI-compatible endpoint on this machine, until Ctrl-C.
 
-    Its instructions, with what it learnt, stand in front of every request; all else is passed on
-    to its model and comes back as it is, streams too. A program gets the agent by its base URL.
+    The agent's instructions, with what it learnt, stand in front of every request; all else is
+    passed on to its model and comes back as it is, streams too. A program gets the agent by its
+    base URL.
 
     Example: grpo-practice serve --agent agent.yaml --port 8400
     """

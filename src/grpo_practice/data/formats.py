@@ -56,8 +56,8 @@ class FileSource:
 def rows(source: FileSource | Path) -> Iterator[Row | DataError]:
     """Yield every row of the file, in order; a broken row is an error, and the next ones go on.
 
-    What spoils more than one row is raised: a missing file, an encoding, a CSV header or a quote
-    that is never closed, the syntax of a `.json`.
+    Faults that spoil more than one row are raised: a missing file, an encoding, a CSV header or a
+    quote that is never closed, the syntax of a `.json`.
 
     Raises:
         DataError: The file cannot be read as what it is said to be.

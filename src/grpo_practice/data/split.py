@@ -1,6 +1,7 @@
 """Parts of a dataset that have no question in common, and samples of it.
 
-Who goes where depends on the seed and on the texts alone, not on the order of the rows.
+The part that a question goes to depends on the seed and on the texts alone, not on the order of the
+rows.
 """
 
 import hashlib

@@ -1,1 +1,1 @@
-"""What would go wrong with a configuration, before it costs anything."""
+"""Checks of what would go wrong with a configuration, before it costs anything."""

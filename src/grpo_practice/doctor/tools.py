@@ -86,7 +86,7 @@ def _in_clear(about: str, toolkit: Toolkit) -> list[Check]:
 
 
 async def _nobody(model: ModelConfig) -> Callable[[Scope], Chat]:
-    """Stand in for a model that nothing here asks."""
+    """Return a stand-in for a model that nothing here asks."""
     await asyncio.sleep(0)
 
     def ask(scope: Scope) -> Chat:

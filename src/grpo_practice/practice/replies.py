@@ -19,7 +19,7 @@ from grpo_practice.types import Finding, Lesson, Library, Operation, OpKind, Ref
 LESSON_CHARS = 600
 """A longer text is no lesson: it is never one sentence."""
 EXPERIENCE_CHARS = 500
-"""A longer text is refused: every rollout pays for it. Its record keeps so much."""
+"""A longer text is refused: every rollout pays for it. The record keeps as much of it."""
 ID_CHARS = 40
 """Characters of an unknown id in the reason that names it."""
 BEYOND = 50

@@ -117,7 +117,7 @@ def mean_reward(
 ) -> float | None:
     """Return the mean over all attempts that were scored; None without any.
 
-    Where groups are left out, the `weight` of the others (1 / the chance to be played, by slot)
+    If groups are left out, the `weight` of the others (1 / the chance to be played, by slot)
     keeps the mean where it would be with all of them.
     """
     scoring = [

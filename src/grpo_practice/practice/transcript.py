@@ -131,7 +131,7 @@ def _note(cut: int) -> str:
 
 
 def levels(lengths: Sequence[int], room: int, least: Sequence[int] = ()) -> list[int]:
-    """Share out `room`: short ones get what they need, the others equal parts.
+    """Divide `room`: short ones get what they need, the others equal parts.
 
     Args:
         lengths: How much each could use.

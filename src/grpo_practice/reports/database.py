@@ -23,7 +23,7 @@ class DatabaseCopy:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DatabaseCheck(Report):
-    """What was looked at in a database, and what is wrong with it."""
+    """Checks of a database, and what is wrong with it."""
 
     path: Path
     findings: Sequence[Finding]

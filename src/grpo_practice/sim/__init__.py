@@ -1,7 +1,7 @@
 """A simulated endpoint: a student, a teacher and a judge that answer from the request alone.
 
-Never from order, time or count: the same messages with the same `seed` get the same reply. What
-is learnt here says nothing about a real model; it shows that the machinery works.
+Never from order, time or count: the same messages with the same `seed` get the same reply. Lessons
+learnt here say nothing about a real model; they show that the machinery works.
 """
 
 from collections.abc import Callable, Mapping

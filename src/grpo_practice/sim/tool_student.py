@@ -1,7 +1,7 @@
 """The simulated student with tools: it says how it goes about a question, calls, then answers.
 
-Its first turn decides: the same request without tools would be answered the same. What a program
-prints is taken over; what is found in the web is looked at, and changes nothing.
+The first turn decides: the same request without tools would be answered the same. Output of a
+program is taken over; the web is looked at, and changes nothing.
 """
 
 import json

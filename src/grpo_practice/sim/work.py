@@ -1,6 +1,6 @@
 """The simulated student that takes many turns: it thinks at length, and reads long results.
 
-Its result is decided at its first turn, as everywhere. How it goes about it is said once, in
+The result is decided at its first turn, as everywhere. How it goes about it is said once, in
 one of three places: in the words of an early turn, in the middle of its thinking, or in what a
 program prints. So who shortens the conversation may lose it, and who shortens with care keeps it
 more often.

@@ -25,6 +25,8 @@ PARTS = ("-wal", "-shm", "-journal", ".lock")
 
 WAIT_S = 30.0
 """Longest wait for another process that is writing."""
+SYNCHRONOUS = "FULL"
+"""Durability of a commit; NORMAL may lose answers that were paid for when the power fails."""
 
 
 def now() -> str:
@@ -60,7 +62,7 @@ def connect(path: Path, *, wait_s: float = WAIT_S) -> Connection:
     db.row_factory = sqlite3.Row
     db.execute(f"PRAGMA busy_timeout = {round(wait_s * 1000)}")
     db.execute("PRAGMA foreign_keys = ON")
-    db.execute("PRAGMA synchronous = FULL")  # NORMAL may lose answers that were paid for
+    db.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
     return db
 
 
@@ -85,7 +87,7 @@ def prepare(path: Path, *, wait_s: float = WAIT_S) -> None:
 
 
 def _migrate(db: sqlite3.Connection, path: Path) -> None:
-    """Bring the schema to this version; one process does it, and others wait for it."""
+    """Migrate the schema to this version; one process does it, and others wait for it."""
     from grpo_practice.store.migrate import migrate  # slow to import, and seldom needed
 
     db.execute("PRAGMA journal_mode = WAL")
@@ -158,7 +160,7 @@ def why_no_copy(path: Path, target: Path) -> str | None:
 def copy(path: Path, target: Path) -> None:
     """Replace `target` by a private copy of the database as it is now, or leave it as it was.
 
-    Others may write the database meanwhile. What is there is replaced, a link not followed.
+    Others may write the database meanwhile. A file of that name is replaced, a link not followed.
 
     Raises:
         StoreError: The database is damaged, or the copy cannot be written.
@@ -187,7 +189,7 @@ def copy(path: Path, target: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Force what was written to the file, or the folder's list of files, to disk."""
+    """Flush the file, or the folder's list of files, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -10,7 +10,7 @@ from grpo_practice.store.db import now
 class Files:
     """The database and its `-wal` and `-shm`, as they were when it was opened for writing.
 
-    They stay as long as a connection is open. Where somebody removes or replaces one, SQLite
+    They stay as long as a connection is open. If somebody removes or replaces one, SQLite
     goes on writing into a file that nobody will ever open again, and says nothing.
     """
 

@@ -14,7 +14,8 @@ from grpo_practice.store.store import Store
 def rehearsal(path: Path) -> Iterator[Store]:
     """Open a store with everything the database holds; what is written to it is lost.
 
-    The database itself is only read, and need not exist. Its name stands in all messages.
+    The database itself is only read, and need not exist. The original's name stands in all
+    messages.
 
     Raises:
         StoreError: It cannot be read.

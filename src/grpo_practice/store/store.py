@@ -176,8 +176,8 @@ class Store:
 
         Args:
             spec: What the command wants of the run. See `branches.begin`.
-            plan: From the branch and the steps it has, the steps it should have. It may look into
-                the store, and may be called twice.
+            plan: From the branch and the steps it has, the steps it should have. The function may
+                look into the store, and may be called twice.
             restart_step: Keep the steps before it, play the others afresh.
             again: Do not go on with a restart that is under way.
         """

@@ -68,7 +68,7 @@ class Writer:
         self._trouble: StoreError | None = None
         """Error that ends all writing, once it is set."""
         self._missed: BaseException | None = None
-        """Error of a row for which nobody waited. It stays, since whoever sees it may be gone."""
+        """Error of a row for which nobody waited; kept, since whoever sees it may be gone."""
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._closed = False
         self._door = threading.Lock()

@@ -1,4 +1,4 @@
-"""What an agent may call: functions with a schema, each result stored before the model reads it."""
+"""Tools of an agent: functions with a schema, each result stored before the model reads it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,11 +19,11 @@ class ToolError(AgentError):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a tool answers."""
+    """Answer of a tool."""
 
     text: str
     cost_micro: int | None = 0
-    """What it cost, in micro-dollars; None is unknown."""
+    """Cost in micro-dollars; None is unknown."""
     waited_s: float = 0.0
     """Seconds that it waited for an endpoint: they are no time of the rollout's."""
 
@@ -50,11 +50,11 @@ class Tool:
     version: str = "1"
     """Changes when the same arguments may be answered otherwise; part of a call's identity."""
     runs_in: str = "grpo-practice"
-    """What answered, for the record: `monty 1.4.0`, `google.serper.dev`."""
+    """Backend that answered, for the record: `monty 1.4.0`, `google.serper.dev`."""
     slots: asyncio.Semaphore | None = None
-    """Who runs holds one; waiting for it is no time of the rollout's."""
+    """Slots; a running call holds one, and waiting for it is no time of the rollout's."""
     session: ToolSession | None = None
-    """Where its answers depend on earlier calls: replaces `run`. Equal for the tools that share it.
+    """Session where answers depend on earlier calls; replaces `run`, equal for tools that share it.
 
     A rollout that is resumed makes its stored calls again, in order, and checks that the results
     agree.
@@ -62,6 +62,6 @@ class Tool:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """It as an entry of `tools` in a chat completion."""
+        """Entry of `tools` in a chat completion."""
         about = {"name": self.name, "description": self.description}
         return {"type": "function", "function": about | {"parameters": dict(self.parameters)}}

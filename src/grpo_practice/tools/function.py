@@ -14,7 +14,7 @@ from grpo_practice.tools import Output, Tool, ToolError
 def tool_of(function: Callable[..., Awaitable[str | Output]], **more: Any) -> Tool:
     """Return the function as a tool, under its own name.
 
-    What the docstring says of the function and of each argument is what the model reads. A
+    The model reads the docstring: that of the function, and of each argument. A
     parameter annotated `Scope` is given the rollout's scope, and is not shown. `more`: further
     fields of the tool.
     """

@@ -80,7 +80,7 @@ class RolloutTools:
 
     @property
     def schemas(self) -> Sequence[Mapping[str, Any]]:
-        """Them as `tools` of a chat completion."""
+        """Schemas as `tools` of a chat completion."""
         return self._box.schemas
 
     async def __call__(

@@ -49,7 +49,7 @@ class Said:
     text: str
     """As it is written."""
     boxes: tuple[str, ...] = ()
-    """What the last boxes hold, in order. Shape: [<= BOXES]."""
+    """Contents of the last boxes, in order. Shape: [<= BOXES]."""
 
 
 def read_answer(response: str) -> Said | str:
@@ -111,7 +111,7 @@ def gold_texts(answer: Answer) -> list[str]:
 def _boxes(text: str) -> tuple[list[str], bool]:
     """Return the last outermost boxes that hold something, and whether one was never closed.
 
-    What stands before the first box closes none, so it is not looked at.
+    Text before the first box closes none, so it is not looked at.
     """
     named = [at for at in (text.find("boxed"), text.find("fbox")) if at >= 0]
     if not named:

@@ -144,10 +144,10 @@ class BuiltIn:
     """A built-in verify function. Everything that lists, checks or calls built-ins reads this."""
 
     function: Callable[..., Any]
-    """`function(sample, response, *, …) -> Verdict`, except where `runs` says otherwise. Its
+    """`function(sample, response, *, …) -> Verdict`, except where `runs` says otherwise. The
     keyword-only parameters (bool, str, int, float) are what a config may set."""
     about: str
-    """What gets reward 1, in one line."""
+    """Responses that get reward 1, in one line."""
     runs: Runs = "loop"
     """How it is called: `loop`, at once, for what takes microseconds on any input; `worker`, in a
     process that is killed at the time limit; `math` and `judge`, as only those two are."""
@@ -181,7 +181,7 @@ class Param:
 
     @property
     def wanted(self) -> str:
-        """Its type in words."""
+        """Type in words."""
         return {bool: "true or false", str: "text", int: "a whole number", float: "a number"}[
             self.type
         ]

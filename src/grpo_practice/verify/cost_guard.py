@@ -1,4 +1,4 @@
-"""What is refused before a computer algebra system sees it: text that would cost it minutes."""
+"""Texts that no computer algebra system is given, since they would cost it minutes."""
 
 import re
 from math import inf, lgamma, log, log10
@@ -16,7 +16,7 @@ _DEEP = 50
 def too_costly(text: str) -> str | None:
     """Return why the text is not read as mathematics; None when it is harmless enough to try.
 
-    It knows towers of numbers and factorials; the rest is left to the limits of the workers.
+    The guard knows towers of numbers and factorials; the rest is left to the limits of the workers.
     """
     if len(text) > LONGEST:
         return f"longer than {LONGEST:,} characters"

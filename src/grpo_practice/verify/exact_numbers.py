@@ -1,6 +1,6 @@
 """Plain decimals and fractions, compared exactly and without computer algebra.
 
-What the two numbers are decides only where math-verify cannot say otherwise: it rounds decimals
+The values of two numbers decide only where math-verify cannot say otherwise: it rounds decimals
 to six places and drops differences below 1e-15, so a close call is left to it.
 """
 

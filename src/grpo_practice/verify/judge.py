@@ -44,7 +44,7 @@ _MASTER_KEYS = frozenset(
 
 
 class Judge(Protocol):
-    """What an async verify function gets as `kwargs["llm"]`."""
+    """Object that an async verify function gets as `kwargs["llm"]`."""
 
     async def query_one(self, messages: str | list[Message]) -> str:
         """Return the model's text in reply to a question, or to a conversation."""
@@ -143,7 +143,7 @@ ASKS = 2
 
 @dataclass(frozen=True, slots=True)
 class Rubric:
-    """What the built-in judge is asked, and how long it may take."""
+    """Prompt of the built-in judge, and how long it may take."""
 
     prompt: Prompt
     criteria: str | None = None

@@ -24,7 +24,7 @@ _WORDS = re.compile(r"[^\W\d_]+(?:[ '-]+[^\W\d_]+)*\.?")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is left for a worker to decide."""
+    """Comparison that is left for a worker to decide."""
 
     golds: Sequence[str]
     said: str

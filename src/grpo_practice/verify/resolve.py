@@ -45,7 +45,7 @@ class VerifyFunction:
     asks_judge: bool = False
     """True for a function of the user's that takes `llm`, a client for the judge model."""
     rubric: judge.Rubric | None = field(default=None, compare=False, repr=False)
-    """What the built-in judge is asked."""
+    """Prompt of the built-in judge."""
 
     @property
     def is_judge(self) -> bool:
@@ -76,7 +76,7 @@ class VerifyFunction:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """What decides a verdict, as JSON: name, parameters, hash of the file."""
+        """Facts that decide a verdict, as JSON: name, parameters, hash of the file."""
         spec: dict[str, Any] = {"name": self.name, "params": dict(self.params)}
         if self.timeout_score is not None:
             spec["timeout_score"] = self.timeout_score
@@ -135,11 +135,11 @@ def resolve_callable(
     """Return a verify function that calls a Python function in this process.
 
     A function that is not async runs on a thread, so it may block; unlike one in a file it cannot
-    be killed. Its identity is its source: values it closes over do not count.
+    be killed. Source is identity: values it closes over do not count.
 
     Args:
-        function: Called as `function(sample, **params)`; sync or async. Where it takes `llm`, it
-            gets a client for the judge model if it is async. It returns a number in [0, 1], a
+        function: Called as `function(sample, **params)`; sync or async. If it takes `llm`, it
+            gets a client for the judge model if it is async. The result is a number in [0, 1], a
             bool, or `{"reward": number, "reasoning": text or None}`.
         params: Its parameters; `timeout_score` is the reward of an answer out of time.
         timeout_s: Seconds for one answer; None is an hour.

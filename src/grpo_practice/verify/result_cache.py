@@ -1,4 +1,4 @@
-"""What workers have found out, so that an answer given again is not compared again.
+"""Findings of workers, so that an answer given again is not compared again.
 
 The attempts at one question often end in the same answer, and at about the same time.
 """
@@ -17,7 +17,7 @@ _Finding = bool | str
 
 
 class _Turn:
-    """Who of those that ask the same thing compares it first."""
+    """Lock of those that ask the same thing: one compares it first."""
 
     def __init__(self) -> None:
         self.lock, self.tried = asyncio.Lock(), False
@@ -33,7 +33,7 @@ class ResultCache:
     async def get(self, question: Question, compare: Callable[[], Awaitable[_Finding]]) -> _Finding:
         """Return what `compare` finds, or found before, for that question.
 
-        One question is compared once at a time. Where `compare` fails or finds out nothing but a
+        One question is compared once at a time. If `compare` fails or finds out nothing but a
         reason, that is this caller's alone, since time or memory may have been short by chance;
         the others then compare it for themselves, at once.
         """

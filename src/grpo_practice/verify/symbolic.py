@@ -1,6 +1,6 @@
 """math-verify, with its own timeouts off: importing this takes half a second.
 
-It may block for long and take much memory on hostile input, so only `worker` and the check of
+Reading may block for long and take much memory on hostile input, so only `worker` and the check of
 golds, which are trusted more, call it.
 """
 
@@ -24,7 +24,7 @@ logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that its ti
 _LATEX = [LatexExtractionConfig(boxed_match_priority=-1)]
 _INNER_DOLLAR = re.compile(r"\\?\$")
 _POWER = re.compile(r"[A-Za-z]\s*\^")
-"""What the quick reader is known to give up on."""
+"""Notation that the quick reader is known to give up on."""
 
 
 class _Quick(latex2sympy2._Latex2Sympy):  # type: ignore[misc]  # the library has no types

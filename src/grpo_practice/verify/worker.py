@@ -1,4 +1,4 @@
-"""What runs in a worker process: it may hang, take memory or die, and nothing else is harmed."""
+"""The program of a worker process: it may hang, take memory or die, and nothing else is harmed."""
 
 import asyncio
 import inspect

@@ -32,7 +32,7 @@ def test_what_the_page_installs_is_what_its_files_import() -> None:
     assert "pip install" not in script()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_page_runs(tmp_path: Path) -> None:
     env = {
         **{k: v for k, v in os.environ.items() if not k.startswith(("UTU_", "OPENAI_", "JUDGE_"))},

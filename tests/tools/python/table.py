@@ -24,7 +24,7 @@ from grpo_practice.tools.python import open_python
 from tests.tools.fakes import SCOPE
 
 BACKENDS = ("monty", "bwrap", "subprocess")
-LIMIT_S = 2.0
+LIMIT_S = 1.0
 PROCESSES = 64
 LOOP = "while True:\n    pass"
 MEMORY = "x = [0] * (10**9 // 8)\nprint('allocated', len(x))"

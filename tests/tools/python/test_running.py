@@ -192,7 +192,7 @@ async def test_code_that_kills_who_watches_it_leaves_nothing(cpython: Tool) -> N
     word = f"killer-{cpython.version}"
     then = "os.kill(os.getppid(), 9)\ntime.sleep(60)"
     code = DETACHED.format(word=word, then=then, quiet=False)
-    assert await said(cpython, code, timeout=5)
+    assert await said(cpython, code, timeout=2)
     await until(lambda: not living(word))
 
 

@@ -169,7 +169,7 @@ def _number_hint(text: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """Hint at the nearest known names, or all of them when they are few."""
+    """Suggest the nearest known names, or all of them when they are few."""
     known = sorted(set(known))
     near = difflib.get_close_matches(name, known, n=2, cutoff=0.6)
     if near:

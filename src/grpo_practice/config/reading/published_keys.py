@@ -1,6 +1,6 @@
 """Keys of the published schema that are not ours: accepted and ignored, or refused with a way out.
 
-What is not named here and is no field of a model is an unknown key.
+A key that is not named here and is no field of a model is unknown.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -131,7 +131,7 @@ def _models_by_name(annotation: Any) -> bool:
 
 
 def _without_marks(value: Any) -> Any:
-    """Unmark a free mapping's values, where nothing says which texts should be numbers."""
+    """Strip the marks of a free mapping's values: nothing says which texts should be numbers."""
     match value:
         case EnvText():
             return str(value)

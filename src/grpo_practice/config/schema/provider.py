@@ -30,7 +30,7 @@ class ModelProvider(Model):
     """The API spoken: OpenAI-compatible chat completions."""
     model: Text = ""
     """Model name; `sim` is the simulated endpoint inside the program. Else `UTU_LLM_MODEL`."""
-    base_url: Operational[tuple[str, ...]] = Field((), strict=False)
+    base_url: Operational[tuple[str, ...]] = Field((), strict=False, repr=False)
     """URL before `/chat/completions`, or a list of equal replicas. Else `UTU_LLM_BASE_URL`."""
     api_key: Operational[Secret] = None
     """The key for that URL; better `${oc.env:NAME}` than the key itself. Else `UTU_LLM_API_KEY`."""

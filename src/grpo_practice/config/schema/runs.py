@@ -256,8 +256,8 @@ class PracticeSettings(Model):
     """Size limit of the library; comes in a later version."""
     group_policy: Literal["fixed", "skip_uniform"] = "fixed"
     """`skip_uniform`: from the second epoch on, a question is left out with probability ½ where its
-    last group was not informative: with three epochs about a fifth fewer rollouts. It cost no gain
-    in simulation with 100 questions, and much with 20. A mean reward counts such a group twice
+    last group was not informative: with three epochs about a fifth fewer rollouts. This cost no
+    gain in simulation with 100 questions, and much with 20. A mean reward counts such a group twice
     where it is played.
     """
     overlap: float = Field(0.0, ge=0, le=1)

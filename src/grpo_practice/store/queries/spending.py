@@ -214,8 +214,8 @@ def work_since(db: sqlite3.Connection, run: str, mark: tuple[int, int]) -> Pilot
 def informative(db: sqlite3.Connection, run: str) -> tuple[int, int]:
     """Count the groups of a run's closed steps: those that could be compared, those that taught.
 
-    What is informative is decided when a step is closed (`practice.informative`), and only read
-    here.
+    Groups are informative or not: that is decided when a step is closed (`practice.informative`),
+    and only read here.
     """
     row = db.execute(
         """SELECT count(*), coalesce(sum(informative), 0)

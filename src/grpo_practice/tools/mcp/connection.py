@@ -46,7 +46,7 @@ class SlowError(ToolError):
 class Connection:
     """A server that answers. Made by `open`.
 
-    What the library opens must be closed by the task that opened it, so a task lives as long as
+    Whatever the library opens must be closed by the task that opened it, so a task lives as long as
     the connection; calls are made from any task, any number at once.
     """
 
@@ -54,7 +54,7 @@ class Connection:
         self.name, self._timeout_s = name, timeout_s
         self.notes = Notes()
         self.tools: Sequence[ServerTool] = ()
-        """What it listed when it was opened."""
+        """Tools that the server listed when it was opened."""
         self.answers = 0
         """Calls that it answered, if only with an error."""
         self.users = 0
@@ -82,7 +82,7 @@ class Connection:
 
     @property
     def client(self) -> Client:
-        """What speaks to the server."""
+        """Session that speaks to the server."""
         return self._ready.result()
 
     async def _live(self) -> None:

@@ -12,7 +12,7 @@ from grpo_practice.errors import ConfigError
 
 MOST_PAGES, MOST_TOOLS = 100, 1_000
 SCHEMA_BYTES = 64 * 1024
-"""Of one tool: it is sent with every request."""
+"""Characters of one tool's schema: it is sent with every request."""
 _NAME_LENGTH = 64
 
 

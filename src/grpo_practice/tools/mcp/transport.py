@@ -42,12 +42,12 @@ os.execvp(command[0], command)
 
 @dataclass(slots=True)
 class Notes:
-    """What is known of a server beside its answers: for errors."""
+    """Facts about a server beside its answers, for errors."""
 
     tail: bytes = b""
     """The end of what it wrote to stderr."""
     ended: bool = False
-    """Its stderr is closed, so it has very likely ended."""
+    """True when its stderr is closed: it has very likely ended."""
     garbage: int = 0
     """How much came that is no message."""
     status: int = 0

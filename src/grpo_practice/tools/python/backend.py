@@ -1,4 +1,4 @@
-"""What a backend is, and the error when one cannot be had."""
+"""The protocol of a backend, and the error when one cannot be had."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ Raises:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """Where code runs, tried."""
+    """Place where code runs, tried."""
 
     run: Run
     runs_in: str
-    """It and its version, for the record."""
+    """Name and version, for the record."""
     about: str
-    """What code can use there, for the model."""
+    """Libraries that code can use there, for the model."""
 
 
 _OTHERS = {

@@ -28,7 +28,7 @@ OLDEST = (0, 7)
 _SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/nix/store", "/etc/ld.so.cache")
 _NOBODY = "65534"
 _UIDS = itertools.cycle(range(64_000, 65_000))
-"""Who runs code when we are root. Another one each time: the limit of processes is per user."""
+"""Users that code runs as when we are root; a new one each time: processes are limited per user."""
 ABOUT = "no network; files can be written in /tmp and are gone after the call"
 
 
@@ -37,7 +37,7 @@ async def open_bwrap(python: str | None, folder: Path, memory_mb: int) -> Backen
 
     Args:
         python: The interpreter; None is the one that runs this program.
-        folder: What its path is relative to. It is not seen, nor is where we are, nor the
+        folder: What its path is relative to. That folder is not seen, nor is where we are, nor the
             projects that these are in.
         memory_mb: Most memory of one process.
 
@@ -83,9 +83,9 @@ class Sandbox:
 
     Args:
         bwrap: The program.
-        python: The interpreter. Its folders and the system's are all that is seen of the disk.
-        version: Of bwrap.
-        root: True when we are root. The kernel limits no processes of root, nor of who is root
+        python: The interpreter. The interpreter's folders and the system's are all that is seen of
+        the disk. version: Of bwrap. root: True when we are root. The kernel limits no processes of
+        root, nor of who is root
             outside a user namespace: there is none then, and the code runs as somebody else.
         private: Folders, resolved, that are shown empty where they lie in one that is seen.
     """
@@ -106,7 +106,7 @@ class Sandbox:
         return [source for source, _ in self._seen() if source in self.private]
 
     def command(self) -> list[str]:
-        """Return the command line. What can be written to is memory, and limited."""
+        """Return the command line. Writable places are memory, and limited."""
         size, variables = str(FILE_MB * 2**20), (ENVIRONMENT | {"HOME": "/tmp"}).items()
         return [
             self.bwrap,
@@ -148,7 +148,7 @@ class Sandbox:
     def _interpreter(self) -> Iterator[str]:
         """Yield what shows its folders where they are outside, and what is above them.
 
-        What is private in any folder is covered; the outer folder comes before the inner one.
+        Private folders are covered wherever they are; the outer folder comes before the inner one.
         """
         made = {Path("/"), Path("/tmp"), *map(Path, _SYSTEM)}
         sources = {place: source for source, place in self._seen()[len(_SYSTEM) :]}

@@ -1,4 +1,4 @@
-"""What code has written, as a model reads it: beginning and end, however much it is."""
+"""Output of code, as a model reads it: beginning and end, however much it is."""
 
 from dataclasses import dataclass, field
 

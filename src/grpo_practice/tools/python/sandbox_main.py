@@ -1,4 +1,4 @@
-"""What runs in a sandbox: the code it reads is executed in a child, and all ends with its caller.
+"""The program in a sandbox: the code it reads is executed in a child, and all ends with its caller.
 
 The text of this file is given to `python -c`, so it imports nothing but the standard library,
 and is kept to what Python 3.9 knows. Standard input brings one line of JSON, the job, and stays

@@ -1,4 +1,4 @@
-"""What the kernel refuses to code in `bwrap`, as a program of the kernel's filter (classic BPF).
+"""System calls that the kernel refuses to code in `bwrap`, as a program of classic BPF.
 
 Namespaces do not hold it all: who is no one may still make a user namespace and be root in that,
 and some sockets, such as those to a virtual machine's host, belong to no network namespace.
@@ -18,7 +18,7 @@ FAMILIES = (1, 2, 10, 16)
 """The sockets that code may have: UNIX, IPv4, IPv6, netlink. Each is of a network namespace."""
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENT = 0, 4, 16
-"""Where they are in what the filter sees; of the first argument the lower half."""
+"""Offsets in what the filter sees; of the first argument the lower half."""
 _ALLOW, _ERROR = 0x7FFF_0000, 0x0005_0000
 _ABSENT = (435, 425)
 """`clone3`, `io_uring_setup`: what is asked of them lies in memory, where a filter cannot look.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
 ENCODINGS = "gzip, deflate"
-"""What servers are told can be read."""
+"""Encodings that servers are told can be read."""
 _CHUNK = 16 * 1024
 
 
@@ -38,8 +38,8 @@ async def unread_bodies(*, trust_env: bool, **connector: Any) -> AsyncIterator["
 async def body_of(response: "ClientResponse", most: int) -> tuple[bytes, bool]:
     """Return the first `most` bytes of the body, and whether that is all of it.
 
-    It is unpacked as it comes, never further than that: what would unpack to gigabytes is left
-    where it is.
+    The body is unpacked as it comes, never further than that: what would unpack to gigabytes is
+    left where it is.
 
     Raises:
         ToolError: It is packed in a way that is not read here, or is broken.

@@ -1,4 +1,4 @@
-"""What searches the web, and what reads a page elsewhere: Serper, Jina search, Jina's reader."""
+"""Search engines, and readers of pages elsewhere: Serper, Jina search, Jina's reader."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class PageReader(Protocol):
 
     @property
     def cost_micro(self) -> int | None:
-        """What a page costs, in micro-dollars; None is unknown."""
+        """Cost of a page, in micro-dollars; None is unknown."""
         ...
 
     async def read(self, url: str) -> Page:
@@ -96,7 +96,7 @@ class JinaReader:
     cost_micro: int | None
 
     async def read(self, url: str) -> Page:
-        """Read a page; see `PageReader`. Where the reader says it was led, is checked as well."""
+        """Read a page; see `PageReader`. The address it was led to is checked as well."""
         asked = self.banned.check(page_url(url))
         what = {**self.params, "url": str(asked)}
         body = await self.service.ask(

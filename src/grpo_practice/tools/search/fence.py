@@ -20,7 +20,7 @@ _HIDDEN = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff"
     r"\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
-"""What no reader of the page sees: control characters, changes of direction, invisible tags."""
+"""Characters that nobody sees on the page: controls, changes of direction, invisible tags."""
 
 
 def neutral(text: str) -> str:

@@ -113,4 +113,4 @@ class Guard(AbstractResolver):
 
     @override
     async def close(self) -> None:
-        """Do nothing: nothing is open."""
+        """Close nothing: nothing is open."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
 MOST_BYTES = 2 * 1024 * 1024
-"""Of a page, unpacked; what follows is left where it is."""
+"""Bytes of a page, unpacked; what follows is left where it is."""
 TOTAL_S = 20.0
 """Seconds for a page, redirects and looking up names included."""
 READ_S = 10.0
@@ -41,7 +41,7 @@ _HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """What came from a server, decoded."""
+    """Text that came from a server."""
 
     url: str
     text: str

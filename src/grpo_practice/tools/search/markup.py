@@ -72,7 +72,7 @@ def decoded(data: bytes, charset: str | None) -> str:
 def readable(page: str, url: str, chars: int) -> tuple[str, bool]:
     """Return the page's title, headings, paragraphs and links as text, and whether that is all.
 
-    It ends soon after `chars` characters; `url` is what the page's links are relative to.
+    The text ends soon after `chars` characters; `url` is what the page's links are relative to.
     """
     parts, size, whole = list[str](), 0, True
     for part in _parts(page, url):

@@ -1,4 +1,4 @@
-"""What a page or a find is, which addresses are taken for one, and which sites are banned."""
+"""Pages and search hits: which addresses are taken for one, and which sites are banned."""
 
 import ipaddress
 import re
@@ -49,7 +49,7 @@ class Page:
     """A page as text."""
 
     url: str
-    """Where it really came from, after redirects."""
+    """Address it really came from, after redirects."""
     text: str
     whole: bool = True
     """False where what was read is only its beginning."""

@@ -31,7 +31,7 @@ _LONGEST_WAIT_S = 30.0
 _ACCOUNT = re.compile(
     r"credit|balance|quota|unauthori[sz]ed|api[ _-]?key|authenticat", re.IGNORECASE
 )
-"""What a 400 or 403 says that is about the account, not about the request."""
+"""Words of a 400 or 403 that is about the account, not about the request."""
 
 
 class _AgainError(Exception):
@@ -47,14 +47,14 @@ class Service:
     """Asks one service, for all rollouts."""
 
     name: str
-    """What errors call it."""
+    """Name in errors."""
     session: "ClientSession"
     headers: Mapping[str, str]
-    """Of every request; the key is among them."""
+    """Headers of every request; the key is among them."""
     hint: str
-    """What to do when it serves nobody any more."""
+    """Hint for when it serves nobody any more."""
     timeout_s: float
-    """Of one try."""
+    """Seconds of one try."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     _refused: int = field(default=0, init=False)
     _unreached: int = field(default=0, init=False)
