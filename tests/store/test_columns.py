@@ -2,13 +2,14 @@
 
 import ast
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from grpo_practice.store import Store, datasets, rollouts, steps
-from grpo_practice.store.db import Row
-from grpo_practice.store.records import RolloutPrompt
+from grpo_practice.store.db import Row, insert_all
+from grpo_practice.store.records import RolloutPrompt, Unscored
 from grpo_practice.types import Rollout, Trajectory, Verdict
 from tests.store.helpers import planned, plans, spec, upload
 
@@ -79,3 +80,21 @@ async def test_a_column_added_last_lands_in_no_other_field(
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT.*", stored["finished_at"])
         found = store.read(rollouts.stored, branch, row, transcripts=False)
         assert found[0, 0][1] == rollout
+
+
+def test_every_field_of_a_verdict_has_the_column_of_its_name(tmp_path: Path) -> None:
+    with Store(tmp_path / "x.db") as store:
+        info = store.read(lambda db: db.execute("PRAGMA table_info(verdicts)").fetchall())
+    columns = {row["name"] for row in info}
+    said = {field.name for value in (Verdict, Unscored) for field in fields(value)}
+    assert said <= columns, "a new field of a verdict needs a column: see CONTRIBUTING, a column"
+    assert said <= set(rollouts._VERDICT_COLUMNS)
+
+
+def test_rows_that_differ_in_columns_are_not_written_in_part(tmp_path: Path) -> None:
+    rows: list[Row] = [{"sha256": b"1", "body": "a"}, {"sha256": b"2", "body": "b", "more": 1}]
+    with (
+        Store(tmp_path / "x.db") as store,
+        pytest.raises(AssertionError, match="differ in columns"),
+    ):
+        store.read(lambda db: insert_all(db, "texts", rows))

@@ -262,7 +262,9 @@ def insert(db: sqlite3.Connection, table: str, row: Row, *, more: str = "") -> i
 
 def insert_all(db: sqlite3.Connection, table: str, rows: Sequence[Row], *, more: str = "") -> None:
     """Insert rows that all have the columns of the first one."""
-    if rows:  # a row with other columns than the first one is an error of SQLite's, not a NULL
+    if rows:
+        # SQLite ignores names that the statement does not have: a value would be lost in silence.
+        assert all(row.keys() == rows[0].keys() for row in rows), f"{table}: rows differ in columns"
         db.executemany(insertion(table, rows[0], more=more), rows)
 
 

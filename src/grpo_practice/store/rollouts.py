@@ -58,13 +58,14 @@ _OF_KEY = """FROM rollouts WHERE branch_id = :branch_id AND step = :step AND slo
   AND attempt = :attempt"""
 _BODY = f"""INSERT INTO rollout_bodies (rollout_id, response) SELECT rollout_id, :response {_OF_KEY}
 ON CONFLICT DO UPDATE SET response = excluded.response"""
-_VERDICT_COLUMNS = "judge_id, reward, critique, extracted, reason, error"
+_VERDICT_FIELDS = [field.name for value in (Verdict, Unscored) for field in fields(value)]
+"""Columns of a verdict: each field of its value has the column of its name."""
+_VERDICT_COLUMNS = ["judge_id", *_VERDICT_FIELDS]
 # The first reward stands; an error only until there is one. INSERT OR REPLACE would delete the row.
-_FIRST_STANDS = """ON CONFLICT DO UPDATE SET reward = excluded.reward, critique = excluded.critique,
-  extracted = excluded.extracted, reason = excluded.reason, error = excluded.error
-  WHERE reward IS NULL"""
-_VERDICT = f"""INSERT INTO verdicts (rollout_id, {_VERDICT_COLUMNS})
-SELECT rollout_id, :{_VERDICT_COLUMNS.replace(", ", ", :")} {_OF_KEY} {_FIRST_STANDS}"""
+_FIRST_STANDS = f"""ON CONFLICT DO UPDATE
+  SET {", ".join(f"{name} = excluded.{name}" for name in _VERDICT_FIELDS)} WHERE reward IS NULL"""
+_VERDICT = f"""INSERT INTO verdicts (rollout_id, {", ".join(_VERDICT_COLUMNS)})
+SELECT rollout_id, :{", :".join(_VERDICT_COLUMNS)} {_OF_KEY} {_FIRST_STANDS}"""
 
 
 def save(db: sqlite3.Connection, saves: Sequence[Save]) -> Sequence[None]:
@@ -113,7 +114,7 @@ def _columns(save: Save, system_sha: bytes, finished_at: str) -> Row:
 
 
 def _verdict_columns(judge_id: int, verdict: Verdict | Unscored) -> Row:
-    row: Row = dict.fromkeys(_VERDICT_COLUMNS.split(", ")) | {"judge_id": judge_id}
+    row: Row = dict.fromkeys(_VERDICT_COLUMNS) | {"judge_id": judge_id}
     if isinstance(verdict, Unscored):
         return row | {"reason": verdict.reason, "error": verdict.error}
     return row | asdict(verdict) | {"reward": float(verdict.reward)}
