@@ -4,9 +4,11 @@ import asyncio
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from typing_extensions import override
 from grpo_practice import Workspace
 from grpo_practice.cli.main import run
 from grpo_practice.errors import ConfigError, DataError, GrpoPracticeError, LockedError, PausedError
-from grpo_practice.events import CallFinished, Event, RolloutFinished, RunStarted
+from grpo_practice.events import CallFinished, Event, RolloutFinished, RunFinished, RunStarted
 from grpo_practice.sim.questions import questions
 from grpo_practice.types import Sample
 
@@ -218,6 +220,48 @@ def test_a_cap_pauses_and_the_same_call_goes_on(ws: Workspace) -> None:
     assert counter.new == N - 2
 
 
+def test_a_pilot_that_did_its_part_ends_without_an_error(ws: Workspace) -> None:
+    ended = list[RunFinished]()
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, RunFinished):
+            ended.append(event)
+
+    ws.forecast_evaluation(config(), pilot=1, on_event=on_event)
+    ws.forecast_practice(config(), pilot=1, on_event=on_event)
+    assert [(end.run, end.error) for end in ended] == [("toy/eval", None), ("toy", None)]
+
+
+@pytest.mark.parametrize(
+    ("option", "least"),
+    [("limit", 1), ("restart_step", 0), ("max_tokens", 0), ("max_requests", 0), ("pilot", 1)],
+)
+def test_a_number_below_what_can_be_is_refused(ws: Workspace, option: str, least: int) -> None:
+    with pytest.raises(ConfigError, match=f"{option} {least - 1}: .* {least} or more"):
+        ws.forecast_evaluation(config(), **{"pilot": 1, option: least - 1})  # type: ignore[arg-type]
+    assert not ws.runs().runs
+
+
+def test_a_library_of_another_database_is_not_taken_for_one_of_this(ws: Workspace) -> None:
+    ws.practise(config())
+    learnt = ws.experiences("toy").library
+    assert learnt.experiences
+    with Workspace(ws.path.with_name("other.db")) as other:
+        samples = questions(2 * N, 7)
+        other.datasets.upload("sums", samples[:N])
+        other.datasets.upload("test", samples[N:])
+        other.practise(config(seed=3))  # libraries of the same numbers, and other words
+        with pytest.raises(ConfigError, match=r"is not stored in .*other\.db"):
+            other.evaluate(config(), library=learnt)
+        other.practise(config("second"), start=learnt)
+    with closing(sqlite3.connect(other.path)) as db:
+        imported = db.execute(
+            "SELECT parent_id FROM libraries WHERE run_id = 'second' AND cause = 'import'"
+        )
+        assert imported.fetchall() == [(None,)]
+    assert ws.evaluate(config(), library=learnt).library == learnt
+
+
 def test_rollouts_are_read_as_they_are_asked_for(ws: Workspace) -> None:
     ws.practise(config())
     found = ws.rollouts("toy")
@@ -274,6 +318,30 @@ def test_a_notebook_shows_reports_with_foreign_text_escaped(ws: Workspace) -> No
         assert "\x1b" not in repr(report) + report._repr_html_()
     assert "&lt;script&gt;" in rollout._repr_html_()
     assert repr(evaluated).startswith(evaluated.run)
+
+
+def test_a_configuration_is_shown_without_the_secrets_in_its_urls(ws: Workspace) -> None:
+    model = {"model": "m", "base_url": "https://me:hunter2@h.example/v1?key=s3cr3t"}
+    one = config()
+    one["evaluation"]["agent"]["model"] = {"model_provider": model}
+    file = ws.path.with_name("c.yaml")
+    file.write_text(json.dumps(one))
+    shown = ws.configuration(str(file))
+    for text in (
+        repr(shown),
+        shown._repr_html_(),
+        json.dumps(shown.document()),
+        repr(shown.config),
+    ):
+        assert "hunter2" not in text
+        assert "s3cr3t" not in text
+    assert "h.example" in repr(shown)
+    assert repr(shown).startswith("toy")
+
+
+def test_a_diagnosis_shows_its_checks(ws: Workspace) -> None:
+    diagnosis = ws.doctor()
+    assert [check.about in repr(diagnosis) for check in diagnosis.checks[:3]] == [True] * 3
 
 
 INTERRUPTED = """

@@ -78,9 +78,7 @@ class Chain:
     def add(self, message: Mapping[str, Any], spelt: bytes | None = None) -> bytes:
         """Add one message; return the new state. Shape: [32] bytes.
 
-        Args:
-            message: Message as the wire has it.
-            spelt: Canonical JSON of it, for whoever has that already.
+        `spelt`: canonical JSON of the message, for whoever has that already.
         """
         if spelt is None or None in message.values():
             spelt = canon(hashable(message))

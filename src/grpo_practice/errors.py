@@ -32,9 +32,7 @@ from grpo_practice.redact import redactor
 class GrpoPracticeError(Exception):
     """Base of all expected failures. Secrets in message and hint are replaced when it is made.
 
-    Args:
-        message: One sentence naming the thing that is wrong.
-        hint: What to type or change next; printed on its own line.
+    The message is one sentence that names what is wrong; the hint says what to type or change next.
     """
 
     exit_code = 1
@@ -89,10 +87,7 @@ request ended it.
 class EndpointRefusedError(GrpoPracticeError):
     """The endpoint refused us for good, or nothing answers there.
 
-    Args:
-        message: What happened, with the endpoint's own words.
-        hint: What to change.
-        broken: How the connection broke; None for an HTTP answer.
+    `broken`: how the connection broke; None for an HTTP answer.
     """
 
     exit_code = 3
@@ -134,11 +129,7 @@ class StoreError(GrpoPracticeError):
 
 
 class StoppedError(GrpoPracticeError):
-    """A signal ended the command, in order; what was answered is stored.
-
-    Args:
-        number: Of the signal.
-    """
+    """A signal ended the command, in order; what was answered is stored."""
 
     kind = "interrupted"
 
@@ -220,13 +211,7 @@ ReplyFailure = Literal["unreadable", "empty", "cut", "refused", "content_filter"
 
 
 class ReplyError(StepError):
-    """The model replied in a form the stage cannot read.
-
-    Args:
-        message: What is wrong with the reply.
-        hint: The form asked for.
-        kind: What sort of reply it is.
-    """
+    """The model replied in a form the stage cannot read."""
 
     kind: ReplyFailure = "unreadable"
 

@@ -74,10 +74,6 @@ def limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
 
 
-def _ping() -> None:
-    """Show that a worker started."""
-
-
 def _preparation_without_main(name: str) -> dict[str, Any]:
     """Return what a new process is told, less the program that started this one."""
     told = spawn.get_preparation_data(name)
@@ -195,7 +191,7 @@ class Pool:
         pool = ProcessPool(self._workers, _TASKS, self._initializer, given, context)
         try:
             forkserver.ensure_running()  # the pool would not say why it cannot
-            pool.schedule(_ping).result(_START_S)
+            pool.schedule(os.getpid).result(_START_S)  # anything shows that a worker starts
         except (TimeoutError, ProcessExpired, RuntimeError, OSError) as e:
             _end(pool)
             hint = "set TMPDIR to a folder with a short name" if "path too long" in str(e) else None

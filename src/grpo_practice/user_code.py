@@ -154,30 +154,39 @@ def is_async(function: Callable[..., Any]) -> bool:
     )
 
 
+Outcome = tuple[T | None, BaseException | None]
+"""Result of a call, or what it raised."""
+
+
+def start_thread(call: Callable[[], T]) -> "asyncio.Future[Outcome[T]]":
+    """Make a blocking call on a thread of its own, and let the future know how it ended."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Outcome[T]] = loop.create_future()
+
+    def settle(outcome: Outcome[T]) -> None:
+        if not done.done():
+            done.set_result(outcome)
+
+    def work() -> None:
+        try:
+            outcome: Outcome[T] = (call(), None)
+        except BaseException as e:  # noqa: BLE001 - raised where the result is awaited
+            outcome = (None, e)
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, outcome)
+
+    # A daemon, unlike the threads of asyncio.to_thread: the exit of the program waits for those.
+    run = contextvars.copy_context().run
+    threading.Thread(target=run, args=(work,), daemon=True).start()
+    return done
+
+
 async def in_thread(call: Callable[[], T]) -> T:
     """Return what a blocking call returns, made on a thread of its own.
 
     Cancelling stops the wait, not the call: a thread cannot be stopped.
     """
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
-
-    def settle(result: T | None, error: BaseException | None) -> None:
-        if not done.done():
-            done.set_result((result, error))
-
-    def work() -> None:
-        try:
-            outcome: tuple[T | None, BaseException | None] = (call(), None)
-        except BaseException as e:  # noqa: BLE001 - raised where the result is awaited
-            outcome = (None, e)
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(settle, *outcome)
-
-    # A daemon, unlike the threads of asyncio.to_thread: the exit of the program waits for those.
-    run = contextvars.copy_context().run
-    threading.Thread(target=run, args=(work,), daemon=True).start()
-    result, error = await done
+    result, error = await start_thread(call)
     if error is not None:
         raise error
     return result  # type: ignore[return-value]  # a call without an error has a result

@@ -190,8 +190,9 @@ class Workspace(StoredRuns):
                 and writes nothing.
             options: See `EvalOptions`.
         """
-        from grpo_practice.app.options import eval_job
+        from grpo_practice.app.options import check_least, eval_job
 
+        check_least("pilot", pilot, 1)
         with self._job(eval_job, config, options, scratch=pilot is None) as job:
             return self._forecast(job, pilot)
 
@@ -210,8 +211,9 @@ class Workspace(StoredRuns):
                 writes nothing.
             options: See `PracticeOptions`.
         """
-        from grpo_practice.app.options import practice_job
+        from grpo_practice.app.options import check_least, practice_job
 
+        check_least("pilot", pilot, 1)
         with self._job(practice_job, config, options, scratch=pilot is None) as job:
             return self._forecast(job, pilot)
 

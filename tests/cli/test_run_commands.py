@@ -142,6 +142,12 @@ def test_a_score_needs_no_config(shell: Shell) -> None:
     assert report["simulated"] is True
 
 
+def test_a_flag_with_an_empty_text_is_none(shell: Shell) -> None:
+    named = ["--dataset", "", "--exp-id", "", "--config", "math.yaml", "--dry-run"]
+    assert shell.json("eval", *named, "--base-url", "")["run"] == "toy/eval"
+    assert shell.json("practice", *named, "--from", "")["run"] == "toy"
+
+
 def test_a_few_answers_are_shown_and_not_asked_again(shell: Shell) -> None:
     out, _ = shell.type("eval", "--config", "math.yaml", "--limit", "2", "--show")
     assert out.count("boxed") >= 2

@@ -5,8 +5,8 @@ import pytest
 from grpo_practice.prompts import FINAL, FOLDER, load_prompt
 from grpo_practice.prompts.web import web_fenced
 from grpo_practice.sim import DEFAULT, World, answer, stage_of
-from grpo_practice.sim.programs import program
 from grpo_practice.sim.questions import find, questions
+from grpo_practice.sim.student import program
 from grpo_practice.sim.world import Rule
 from tests.sim.agents import Tool, offered, play, run_code
 from tests.sim.stages import EMPTY, INSTRUCTIONS, ask, library_of, reward

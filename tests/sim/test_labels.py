@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 
 from grpo_practice.sim import World
-from grpo_practice.sim.labels import LABELS
-from grpo_practice.sim.lore import LORE, about, keys_in, text
+from grpo_practice.sim.lore import about, keys_in, text
 from grpo_practice.sim.questions import LABEL_TOPICS, TOPICS, find, questions, solve
+from grpo_practice.sim.topics import LABELS
 from grpo_practice.sim.world import Teaching, topic_of
 from grpo_practice.types import Sample
 from grpo_practice.verify.math import at_once
@@ -40,12 +40,12 @@ def test_every_question_is_read_back_with_its_label_and_slips() -> None:
 
 
 def test_right_advice_names_the_label() -> None:
-    for topic in LABELS:
-        key = WORLD.key(topic.name, "help")
+    for name, lore in LABELS.items():
+        key = WORLD.key(name, "help")
         said = text(WORLD, key)
-        assert f"`{topic.label}`" in said
-        assert (keys_in(said), topic_of(key), about(said)) == ([key], topic.name, topic.name)
-        wrong = zip(topic.slips, LORE[topic.name].wrong, strict=True)
+        assert f"`{lore.labels[0]}`" in said
+        assert (keys_in(said), topic_of(key), about(said)) == ([key], name, name)
+        wrong = zip(lore.labels[1:], lore.wrong, strict=True)
         assert all(f"`{slip}`" in advice.do for slip, advice in wrong)
 
 

@@ -129,7 +129,7 @@ def test_a_restart_may_change_the_configuration() -> None:
     assert resume_decision("r", head("restart", 2, 3, 1), {"a": 2}, restart_step=2) == Restart(2)
 
 
-@pytest.mark.parametrize(("now", "n"), [(head(), 4), (None, 1)])
+@pytest.mark.parametrize(("now", "n"), [(head(), 4), (None, 1), (head(), -1)])
 def test_a_restart_beyond_what_is_recorded_is_refused(now: Head | None, n: int) -> None:
     with pytest.raises(ConfigError, match="recorded"):
         resume_decision("r", now, SAME, restart_step=n)

@@ -63,11 +63,6 @@ class CustomAgent:
     """An `Agent` that runs a program, until the rollout's time is over.
 
     The program's requests at its address go through the chat of the rollout.
-
-    Args:
-        program: Program to run.
-        proxy: Server of its address.
-        notice: Called with what a person should know.
     """
 
     def __init__(self, program: Program, proxy: Proxy, notice: Callable[[str], None]) -> None:

@@ -1,21 +1,21 @@
 """A function or a command of the user's own, as a `Program`."""
 
 import asyncio
-import contextvars
 import inspect
 import json
 import os
 import signal
-import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from typing_extensions import override
 
+from grpo_practice import user_code
 from grpo_practice.agents import being_cancelled
 from grpo_practice.agents.custom_agents import GRACE_S, ProgramContext
 from grpo_practice.canonical import clean
@@ -37,20 +37,13 @@ class FunctionProgram:
 
     An async function runs on the event loop and is cancelled. Any other runs in a thread of its
     own, which cannot be stopped: it is left to itself, and `notice` says so once.
-
-    Args:
-        name: Name of the function as configured.
-        function: Function to call.
-        notice: Called with what a person should know.
     """
 
     def __init__(
         self, name: str, function: Callable[..., Any], notice: Callable[[str], None]
     ) -> None:
         self._name, self._function, self._notice = name, function, notice
-        self._async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-            getattr(function, "__call__", None)  # noqa: B004 - an object may have an async call
-        )
+        self._async = user_code.is_async(function)
         self._noticed = False
 
     async def __call__(self, question: str, system: str, context: ProgramContext) -> str:
@@ -67,27 +60,17 @@ class FunctionProgram:
         except KeyboardInterrupt:
             raise
         except BaseException as e:
-            raise _error(f"{self._name} raised {type(e).__name__}{_origin(e)}: {e}") from e
+            theirs = (
+                f" at {Path(frame.f_code.co_filename).name}:{line}"
+                for frame, line in traceback.walk_tb(e.__traceback__)
+                if frame.f_code.co_filename not in (__file__, user_code.__file__)
+            )
+            where = next(theirs, "")  # the outermost place in the user's code
+            raise _error(f"{self._name} raised {type(e).__name__}{where}: {e}") from e
         return _answer(result, f"{self._name} returned")
 
     async def _in_thread(self, given: tuple[Any, ...]) -> Any:
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
-
-        def settle(result: Any, error: BaseException | None) -> None:
-            if not done.done():
-                done.set_result((result, error))
-
-        def work() -> None:
-            try:
-                outcome: tuple[Any, BaseException | None] = (self._function(*given), None)
-            except BaseException as e:  # noqa: BLE001 - it is raised where it is waited for
-                outcome = (None, e)
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(settle, *outcome)
-
-        run = contextvars.copy_context().run
-        threading.Thread(target=run, args=(work,), daemon=True, name="agent").start()
+        done = user_code.start_thread(partial(self._function, *given))
         try:
             await asyncio.wait((done,))  # unlike `await done`, a cancellation leaves it pending
         except asyncio.CancelledError:
@@ -112,10 +95,6 @@ class CommandProgram:
 
     The command and all that it started end with the rollout. The environment has an address and a
     key that serve this rollout, and no other key.
-
-    Args:
-        command: Program and arguments.
-        folder: Working directory.
     """
 
     def __init__(self, command: Sequence[str], folder: Path) -> None:
@@ -159,7 +138,10 @@ class CommandProgram:
         if talk.flooded.done():
             raise AgentError(f"{name} printed more than {MAX_OUTPUT // 1024:,} KiB")
         if code:
-            how = f"was ended by {_signal(-code)}" if code < 0 else f"ended with exit code {code}"
+            how = f"ended with exit code {code}"
+            if code < 0:
+                names = {number.value: number.name for number in signal.Signals}
+                how = f"was ended by {names.get(-code, f'signal {-code}')}"
             raise _error(f"{name} {how}{talk.complaint}")
         try:
             result = json.loads(_last_line(bytes(talk.out).decode()))
@@ -261,18 +243,3 @@ def _last_line(text: str) -> str:
 
 def _error(text: str) -> AgentError:
     return AgentError(cut(clean(text), SAID_CHARS + 500))
-
-
-def _origin(error: BaseException) -> str:
-    """Return the outermost place in the user's code that raised it."""
-    for frame, line in traceback.walk_tb(error.__traceback__):
-        if frame.f_code.co_filename != __file__:
-            return f" at {Path(frame.f_code.co_filename).name}:{line}"
-    return ""
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

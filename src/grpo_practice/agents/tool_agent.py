@@ -38,10 +38,7 @@ class ToolAgent:
     Every tool call of a turn is made, all at once, and has exactly one result, in order. At
     `max_turns` the model is asked for its answer once, without tools, and the outcome is `limit`.
 
-    Args:
-        tools: Opens the tools for a rollout.
-        max_turns: Limit of model calls with tools.
-        stop_at: Names of tools whose result is the answer.
+    The result of a tool named in `stop_at` is the answer.
     """
 
     def __init__(self, tools: Open, *, max_turns: int, stop_at: Collection[str] = ()) -> None:
@@ -103,11 +100,14 @@ class _Game:
         message, calls = with_call_ids(self.replies[-1].message)
         functions = [f if isinstance(f := call.get("function"), dict) else {} for call in calls]
         names = [str(function.get("name") or "") for function in functions]
+        given: list[object] = [function.get("arguments", "") for function in functions]
+        # Some endpoints send them parsed.
+        texts = [a if isinstance(a, str) else "" if a is None else json.dumps(a) for a in given]
         left = self._left_s
         outcomes = await asyncio.gather(
             *(
-                self._tools(name, _arguments(function), limit_s=left)
-                for name, function in zip(names, functions, strict=True)
+                self._tools(name, arguments, limit_s=left)
+                for name, arguments in zip(names, texts, strict=True)
             ),
             return_exceptions=True,  # whatever one comes to, the others may have been paid
         )
@@ -173,11 +173,3 @@ def with_call_ids(message: Message) -> tuple[Message, list[Message]]:
         return message, calls
     named: list[Message] = [{**call, "id": f"call_{n}"} for n, call in enumerate(calls, 1)]
     return {**message, "tool_calls": named}, named
-
-
-def _arguments(function: Mapping[str, Any]) -> str:
-    """Return the arguments as text, also from an endpoint that sends them parsed."""
-    given: object = function.get("arguments")
-    if isinstance(given, str):
-        return given
-    return "" if given is None else json.dumps(given)

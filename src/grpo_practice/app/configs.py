@@ -26,10 +26,11 @@ from grpo_practice.config.reading.discover import Command
 from grpo_practice.config.reading.yaml_reader import Tree, parse_yaml
 from grpo_practice.config.schema.provider import WORKED_OUT
 from grpo_practice.errors import ConfigError
-from grpo_practice.store import Store, branches, steps
+from grpo_practice.store import Store, branches, libraries, steps
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import Branch, RunRow
 from grpo_practice.store.run_names import eval_name, library_variant
+from grpo_practice.text import count
 from grpo_practice.types import Library
 
 EvalOf = tuple[Loaded[EvalConfig], EvalTarget]
@@ -133,7 +134,13 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
 def _library(store: Store, request: EvalRequest) -> Library:
     if isinstance(request.library, str):
         return library_of(store, request.library).library
-    return request.library or Library()
+    library = store.read(libraries.as_stored, request.library or Library())
+    if library and not library.id:
+        raise ConfigError(
+            f"this library of {count(len(library), 'experience')} is not stored in {store.path}",
+            hint="evaluate it in the workspace that it comes from, or practise from it here",
+        )
+    return library
 
 
 def _variants(request: EvalRequest, objects: PythonObjects, library: Library) -> list[str]:

@@ -4,8 +4,15 @@ import inspect
 import os
 import shutil
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager, redirect_stdout
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+    redirect_stdout,
+)
 from functools import cache
 from hashlib import sha256
 from importlib import import_module
@@ -54,9 +61,9 @@ async def open_own(
     with ExitStack() as stack:
         if config.function is not None:
             if function is None:
-                stack.enter_context(redirect_stdout(sys.stderr))
+                stack.enter_context(_OUTPUT.entered())
                 function = _load(config.function, folder)
-            stack.enter_context(_no_detour())
+            stack.enter_context(_NO_DETOUR.entered())
             program = FunctionProgram(config.function, function, notice)
         else:
             program = CommandProgram(_command(config, folder), folder)
@@ -80,6 +87,37 @@ def _no_detour() -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = text
+
+
+class _Shared:
+    """A change of the whole process that several runs may need at once.
+
+    Runs that overlap do not end in the reverse order of their beginning: each of them restoring
+    what it found would bring back what another one had set, for good.
+    """
+
+    def __init__(self, change: Callable[[], AbstractContextManager[object]]) -> None:
+        self._change, self._users, self._guard = change, 0, threading.Lock()
+        self._made = ExitStack()
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Make the change for the block, unless it is made; the last one to leave undoes it."""
+        with self._guard:
+            if not self._users:
+                self._made.enter_context(self._change())
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._users -= 1
+                if not self._users:
+                    self._made.close()
+
+
+_OUTPUT = _Shared(lambda: redirect_stdout(sys.stderr))
+_NO_DETOUR = _Shared(_no_detour)
 
 
 def check_own(config: AgentConfig, folder: Path) -> None:

@@ -15,6 +15,19 @@ from grpo_practice.llm.budget import Caps
 from grpo_practice.store import Store
 from grpo_practice.types import Library
 
+LEAST: Mapping[str, int] = {"limit": 1, "restart_step": 0, "max_tokens": 0, "max_requests": 0}
+"""Least value of the options that are counts."""
+
+
+def check_least(name: str, value: int | None, least: int) -> None:
+    """Raise unless the value of an option is `least` or more, or not given.
+
+    Raises:
+        ConfigError: The value is less.
+    """
+    if value is not None and value < least:
+        raise ConfigError(f"{name} {value}: should be {least} or more")
+
 
 class RunOptions(TypedDict, total=False):
     """Options that practice and evaluation have in common; each may be left out."""
@@ -104,7 +117,7 @@ def _taken_apart(
         method: Method of `Workspace`, where there is no command.
 
     Raises:
-        ConfigError: A cap is no number.
+        ConfigError: A cap is no number, or a count is too small.
     """
     fields = dict[str, Any](options)
     session = Session(
@@ -117,6 +130,8 @@ def _taken_apart(
     values = {**fields.pop("overrides", {})}
     if (name := fields.pop("dataset", None)) is not None:
         values[dataset] = name
+    for name, least in LEAST.items():
+        check_least(name, fields.get(name), least)
     if isinstance(agent := fields.get("agent"), str):
         fields["agent"] = Path(agent)
     cost = fields.pop("max_cost", None)

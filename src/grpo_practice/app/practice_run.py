@@ -39,7 +39,7 @@ from grpo_practice.practice.reading import room_of
 from grpo_practice.practice.teacher import Teacher
 from grpo_practice.prompts import Prompt, load_prompts, prompts_from
 from grpo_practice.reports.run_reports import PracticeReport, practice_report
-from grpo_practice.store import branches, datasets, steps
+from grpo_practice.store import branches, datasets, libraries, steps
 from grpo_practice.store.bound_keys import METHOD as METHOD_KEY
 from grpo_practice.store.bound_keys import diff
 from grpo_practice.store.queries import scores
@@ -88,6 +88,8 @@ def prepare_practice(session: Session, request: PracticeRequest) -> PracticeJob:
     start = request.start
     if isinstance(start, str):
         start = library_of(session.store, start).library
+    elif start is not None:
+        start = session.store.read(libraries.as_stored, start)
     session = session_of(session, request, loaded, config.exp_id)
     if objects.agent is None:
         check_own(config.evaluation.agent, folder)

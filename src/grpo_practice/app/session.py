@@ -79,8 +79,7 @@ def open_run(session: Session, spec: RunSpec, plan: Plan) -> Iterator[OpenRun]:
         session: The invocation.
         spec: What the command wants of the run.
         plan: Which steps the branch should have; may raise, and then nothing has changed. The
-        function may
-            be called twice.
+            function may be called twice.
 
     Raises:
         LockedError: Another process works on it.
@@ -123,9 +122,10 @@ def announced(session: Session, begun: RunStarted) -> Iterator[None]:
     try:
         yield
     except BaseException as e:
-        error = e
         if isinstance(e, asyncio.CancelledError):  # the caps or a signal say why it was cancelled
             error = session.admission.stopped or e
+        elif not isinstance(e, PilotOverError):  # a pilot has done all that was asked for
+            error = e
         raise
     finally:
         session.emit(RunFinished(begun.run, reason(error) if error else None))

@@ -35,9 +35,6 @@ class Relay:
     The program's settings go before the configured ones, but the seed is always the scope's;
     where it repeats a request, it gets another sample. A request that it gave up and makes again
     is the same one, and is paid once.
-
-    Args:
-        chat: Configured model at the scope.
     """
 
     def __init__(self, chat: AgentChat) -> None:
@@ -68,8 +65,16 @@ class Relay:
             repeats.taken.add(r)
             chat = self._chat.with_model(name, params, self._play)
             task = asyncio.create_task(self._ask(chat, request, r, limit_s))
-            task.add_done_callback(lambda task: self._done(repeats, r, task))
             self._tasks.add(task)
+
+            def done(task: asyncio.Task[Reply]) -> None:
+                self._tasks.discard(task)
+                if task.cancelled() or task.exception() is not None:
+                    # A request that failed and is made again is the one it was.
+                    repeats.taken.discard(r)
+                    repeats.abandoned.pop(r, None)
+
+            task.add_done_callback(done)
         try:
             return await asyncio.shield(task)  # a caller that goes must not take a paid reply along
         except asyncio.CancelledError:
@@ -81,13 +86,6 @@ class Relay:
         reply = await chat(request.messages, tools=request.tools, r=r, limit_s=limit_s)
         self.replies.append(reply)
         return reply
-
-    def _done(self, repeats: _Repeats, r: int, task: asyncio.Task[Reply]) -> None:
-        """Release the number of a request that failed: made again, it is the one it was."""
-        self._tasks.discard(task)
-        if task.cancelled() or task.exception() is not None:
-            repeats.taken.discard(r)
-            repeats.abandoned.pop(r, None)
 
     def _params(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return the configured params, overridden by those of the program."""

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -14,6 +13,8 @@ from aiohttp import web
 
 from grpo_practice.calls import Message, Reply, Usage
 from grpo_practice.canonical import clean_json
+from grpo_practice.llm.http_response import finite_number
+from grpo_practice.llm.stream import chunks
 from grpo_practice.redact import redactor
 from grpo_practice.text import LOOPBACK, is_loopback
 
@@ -31,12 +32,8 @@ _SPOKEN = "only POST chat/completions and GET models are spoken here"
 class RequestError(Exception):
     """An error answer in the form of the OpenAI API.
 
-    Args:
-        message: Sentence that says what is wrong. Secrets in it are replaced.
-        status: HTTP status.
-        kind: `type` of the error.
-        param: Body key that is wrong.
-        code: Code by which client libraries tell errors apart.
+    Secrets in the message are replaced; `kind` is sent as `type`, and `param` names the body key
+    that is wrong.
     """
 
     def __init__(
@@ -78,12 +75,17 @@ class ChatRequest:
 
 
 def read_request(raw: bytes) -> ChatRequest:
-    """Return what the body of a chat completion asks for, lone surrogates replaced.
+    """Return what the body of a chat completion asks for; see `read_body` and `chat_request`."""
+    return chat_request(read_body(raw))
+
+
+def chat_request(given: Mapping[str, Any]) -> ChatRequest:
+    """Return what the body of a chat completion asks for.
 
     Raises:
         RequestError: The body is another one; the error names the key that is wrong.
     """
-    body = _body(raw)
+    body = dict(given)
     stream, options = body.pop("stream", None), body.pop("stream_options", None) or {}
     if not isinstance(stream, bool | None):
         raise RequestError("'stream' must be true or false", param="stream")
@@ -120,9 +122,14 @@ def one_reply(request: ChatRequest) -> ChatRequest:
     return replace(request, settings=settings)
 
 
-def _body(raw: bytes) -> dict[str, Any]:
+def read_body(raw: bytes) -> dict[str, Any]:
+    """Return the JSON object that a request brings, lone surrogates replaced.
+
+    Raises:
+        RequestError: There is none.
+    """
     try:
-        body = json.loads(raw.decode(), parse_constant=_number, parse_float=_number)
+        body = json.loads(raw.decode(), parse_constant=finite_number, parse_float=finite_number)
         if b"\\u" in raw:
             body = clean_json(body)
     except (ValueError, RecursionError) as e:
@@ -130,13 +137,6 @@ def _body(raw: bytes) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise RequestError("the body must be a JSON object")
     return body
-
-
-def _number(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text} is no number in JSON")
-    return number
 
 
 def _objects(body: dict[str, Any], key: str) -> list[dict[str, Any]]:
@@ -163,9 +163,7 @@ def pieces(request: ChatRequest, reply: Reply) -> Iterator[bytes]:
     head = _head(request, reply, "chat.completion.chunk")
     if request.stream_usage:
         head["usage"] = None
-    for delta in _deltas(reply.message):
-        yield event(head | {"choices": [_choice(delta, None)]})
-    yield event(head | {"choices": [_choice({}, _finish(reply))]})
+    yield from map(event, chunks(head, reply.message, _finish(reply), PIECE))
     if request.stream_usage:
         yield event(head | {"choices": [], "usage": usage_json(reply.usage)})
     yield DONE
@@ -211,25 +209,6 @@ def _head(request: ChatRequest, reply: Reply, kind: str) -> dict[str, Any]:
 
 def _finish(reply: Reply) -> str:
     return reply.finish or ("tool_calls" if reply.message.get("tool_calls") else "stop")
-
-
-def _choice(delta: Mapping[str, Any], finish: str | None) -> dict[str, Any]:
-    return {"index": 0, "delta": delta, "finish_reason": finish}
-
-
-def _deltas(message: Message) -> Iterator[dict[str, Any]]:
-    """Yield the message in parts: role and short keys first, long texts in pieces, then calls."""
-    texts = ("reasoning_content", "reasoning", "content", "refusal")
-    cut = {key: message[key] for key in texts if isinstance(message.get(key), str)}
-    rest = {k: v for k, v in message.items() if k not in cut and k != "tool_calls"}
-    yield {"role": "assistant", "content": ""} | {k: v for k, v in rest.items() if v is not None}
-    for key, text in cut.items():
-        for start in range(0, len(text), PIECE):
-            yield {key: text[start : start + PIECE]}
-    calls = message.get("tool_calls")
-    for index, call in enumerate(calls if isinstance(calls, list) else []):
-        if isinstance(call, dict):
-            yield {"tool_calls": [{"index": index, **call}]}
 
 
 async def respond(

@@ -26,12 +26,8 @@ async def serve(
 
     `GET /stats` gives the number of answered chat requests, in all and by stage.
 
-    Args:
-        port: Port; 0 for any free one.
-        host: Address to listen on.
-        world: World that answers.
-        latency_s: Seconds that every chat request takes.
-        on_ready: Called once with the port, when requests are being answered.
+    Port 0 is any free one; `on_ready` is called once with the port, and each chat request takes
+    `latency_s`.
 
     Raises:
         OSError: The port cannot be listened on.

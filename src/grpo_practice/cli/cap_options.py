@@ -30,8 +30,8 @@ PilotOption = Annotated[
 
 
 def given(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of the flags that were given."""
-    return {key: value for key, value in flags.items() if value is not None}
+    """Return those of the flags that were given; `--dataset "$UNSET"` gives none."""
+    return {key: value for key, value in flags.items() if value not in (None, "")}
 
 
 def forecast_only(*, dry_run: bool, pilot: int | None) -> bool:

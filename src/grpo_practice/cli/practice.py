@@ -79,7 +79,7 @@ def practice(
     ws, forecast = workspace(db), forecast_only(dry_run=dry_run, pilot=pilot)
     with progress(json=json) as emit:
         options: PracticeOptions = {
-            "start": start_from,
+            "start": start_from or None,
             "sets": set_ or [],
             "overrides": given(flags),
             "max_cost": max_cost,

@@ -23,7 +23,9 @@ def reference_markdown() -> str:
     kits = "evaluation.agent.toolkits"
     rows = ["| key | values | default | meaning |", "|---|---|---|---|"]
     rows += [
-        f"| `{key}` | {_kind(field.annotation)} | {_default(field)} | {_cell(field.description)} |"
+        f"| `{key}` | {_kind(field.annotation)} | {_default(field)} | "
+        + " ".join((field.description or "").split()).replace("|", "\\|")
+        + " |"
         for key, field in [
             *_fields(PracticeConfig, ""),
             *_fields(PythonToolkit, f"{kits}.python_executor."),
@@ -69,7 +71,3 @@ def _default(field: FieldInfo) -> str:
     if isinstance(default, BaseModel | dict) or default in ("", ()):
         return ""
     return f"`{'null' if default is None else str(default).lower()}`"
-
-
-def _cell(text: str | None) -> str:
-    return " ".join((text or "").split()).replace("|", "\\|")

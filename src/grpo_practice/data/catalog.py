@@ -4,7 +4,7 @@ Orders are those of the published runs: a shuffle with the seed 42 where there w
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -159,18 +159,14 @@ def _problem(fields: Mapping[str, Any], _: int) -> dict[str, Any]:
 
 
 def _wrapped(fields: Mapping[str, Any], _: int) -> dict[str, Any]:
-    prompt = _prompt(fields)
+    match _either(fields, "prompt"):
+        case str(prompt) | [{"content": str(prompt)}, *_]:
+            pass
+        case _:
+            raise _NotAsPublishedError("'prompt' is neither a text nor a message")
     question = prompt.removeprefix(WRAPPER[0]).removesuffix(WRAPPER[1])
     answer = _either(_object(fields.get("reward_model")), "ground_truth")
     return {"question": question, "answer": answer, "unwrapped": question != prompt}
-
-
-def _prompt(fields: Mapping[str, Any]) -> str:
-    match _either(fields, "prompt"):
-        case str(text) | [{"content": str(text)}, *_]:
-            return text
-        case _:
-            raise _NotAsPublishedError("'prompt' is neither a text nor a message")
 
 
 def _single(fields: Mapping[str, Any], number: int) -> dict[str, Any]:
@@ -204,8 +200,8 @@ def _either(fields: Mapping[str, Any], *names: str) -> Any:
     for name in names:
         if fields.get(name) is not None:
             return fields[name]
-    has: Sequence[str] = list(fields)
-    raise _NotAsPublishedError(f"no {names[0]!r}; the row has {', '.join(map(repr, has[:20]))}")
+    has = ", ".join(map(repr, list(fields)[:20]))
+    raise _NotAsPublishedError(f"no {names[0]!r}; the row has {has}")
 
 
 def _object(value: object) -> Mapping[str, Any]:

@@ -77,9 +77,7 @@ def defaults(request: DownloadRequest) -> Defaults:
 def download(request: DownloadRequest, *, tell: Callable[[str], None]) -> DownloadResult:
     """Download the rows as samples, pinned to a commit.
 
-    Args:
-        request: Which.
-        tell: Is told each file before it is fetched.
+    `tell` is told each file before it is fetched.
 
     Raises:
         ConfigError: There is no such name, or an extra is missing.
@@ -181,17 +179,13 @@ def _rows(
         if file.endswith(".parquet"):
             found = parquet.rows(path, columns=columns)
         else:
-            found = rows(FileSource(path, format="jsonl" if _is_lines(path) else None))
+            with path.open("rb") as head:
+                begins = head.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()
+            # Files of one object a line are often called `.json`.
+            lines = path.suffix == ".json" and begins.startswith(b"{")
+            found = rows(FileSource(path, format="jsonl" if lines else None))
         for row in found:
             if isinstance(row, Row) and len(files) > 1:
                 yield Row(f"{row.place} of {file}", row.fields)
             else:
                 yield row
-
-
-def _is_lines(path: Path) -> bool:
-    """Return whether a `.json` begins with an object, as files of one object a line do."""
-    if path.suffix != ".json":
-        return False
-    with path.open("rb") as file:
-        return file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")

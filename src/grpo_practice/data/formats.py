@@ -196,7 +196,11 @@ def _csv(path: Path, delimiter: str | None) -> Iterator[Row | DataError]:
         try:
             cells = next(reader, None)
         except csv.Error as e:
-            problem = at(path, line, f"not valid CSV: {e}", hint=_csv_hint(path, str(e)))
+            hint = "is a quote here never closed?"
+            if "new-line character" in str(e):
+                mend = through(path, r"tr '\r' '\n'", "lf")
+                hint = f"does a line end in CR alone? {mend}"
+            problem = at(path, line, f"not valid CSV: {e}", hint=hint)
             if not header or before + reader.line_num > line:  # it took other lines with it
                 raise problem from e
             yield problem
@@ -222,13 +226,6 @@ def _head(text: Iterator[str]) -> tuple[int, str]:
             return before, line
         before += 1
     return before, ""
-
-
-def _csv_hint(path: Path, message: str) -> str:
-    if "new-line character" in message:
-        command = r"tr '\r' '\n'"
-        return f"does a line end in CR alone? {through(path, command, 'lf')}"
-    return "is a quote here never closed?"
 
 
 def _delimiter(given: str | None, head: str) -> str:
@@ -260,14 +257,11 @@ def value_in(text: str, place: int) -> tuple[Any, int]:
         raise json.JSONDecodeError(str(e), text, place) from e
 
 
-def _constant(name: str) -> float:
-    raise ValueError(f"{name} is not a number in JSON")
-
-
-def _float(digits: str) -> float:
-    value = float(digits)
+def _number(text: str) -> float:
+    value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"{digits} is too large a number")
+        what = "too large a number" if text[-1].isdigit() else "not a number in JSON"
+        raise ValueError(f"{text} is {what}")
     return value
 
 
@@ -280,4 +274,4 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-_DECODER = json.JSONDecoder(parse_constant=_constant, parse_float=_float, object_pairs_hook=_object)
+_DECODER = json.JSONDecoder(parse_constant=_number, parse_float=_number, object_pairs_hook=_object)

@@ -192,7 +192,8 @@ def _place_of(name: str) -> tuple[str, str]:
     *folders, file = name.split("/")
     stem = file.partition(".")[0]
     shard = _SHARD.fullmatch(stem)
-    split = _WORD.get(shard[1], shard[1]) if shard else _split_in(stem)
+    words = (_WORD[word] for word in _CUT.split(stem.casefold()) if word in _WORD)
+    split = _WORD.get(shard[1], shard[1]) if shard else next(words, "")
     rest = []
     for folder in folders:
         if not split and folder.casefold() in _WORD:
@@ -200,8 +201,3 @@ def _place_of(name: str) -> tuple[str, str]:
         elif folder.casefold() not in ("data", split):
             rest.append(folder)
     return "/".join(rest) or "default", split
-
-
-def _split_in(text: str) -> str:
-    """Return the split that a word of the text names; '' when none does."""
-    return next((_WORD[w] for w in _CUT.split(text.casefold()) if w in _WORD), "")

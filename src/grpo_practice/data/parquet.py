@@ -28,9 +28,7 @@ def rows(path: Path, *, columns: Sequence[str] | None = None) -> Iterator[Row | 
     Structs and maps become objects, lists lists, and decimals, dates and times their text. Columns
     of bytes, or of a type that pyarrow does not define, are left out (`left_out` names them).
 
-    Args:
-        path: A parquet file.
-        columns: Read these alone, where the file has them; None reads all.
+    `columns` are read alone, where the file has them; None reads all.
 
     Raises:
         DataError: The file cannot be read; or the question or the answer would be left out.
@@ -131,15 +129,8 @@ def _why_not(field: "pa.Field") -> str:
     # An extension's reader is code that its library registers: not even its storage is read.
     if isinstance(kind, pa.BaseExtensionType) or b"ARROW:extension:name" in (field.metadata or {}):
         return "of an extension type"
-    if any(
-        is_bytes(kind)
-        for is_bytes in (
-            types.is_binary,
-            types.is_large_binary,
-            types.is_fixed_size_binary,
-            types.is_binary_view,
-        )
-    ):
+    of_bytes = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
+    if any(is_bytes(kind) for is_bytes in (*of_bytes, types.is_binary_view)):
         return "binary"
     if types.is_union(kind) or types.is_interval(kind) or types.is_run_end_encoded(kind):
         return f"of type {kind}"

@@ -101,16 +101,6 @@ def _earlier(history: object, question: str) -> Any:
     return turns_of([*spoken, {"role": "user", "content": question}], "history")
 
 
-def _evals(fields: Fields) -> Parts:
-    question = text_or_turns(fields.get("input"), "input")
-    return Parts(question, fields.get("ideal"), frozenset({"input", "ideal"}))
-
-
-def _fits_preference(fields: Fields) -> bool:
-    pair = "chosen" in fields and "rejected" in fields
-    return pair and ("prompt" in fields or is_conversation(fields["chosen"]))
-
-
 def _completed(fields: Fields) -> Parts:
     question = text_or_turns(fields.get("prompt"), "prompt")
     answer, label = _last_reply(fields.get("completion"), "completion"), fields.get("label")
@@ -205,7 +195,11 @@ SHAPES: Mapping[str, Shape] = {
         "OpenAI evals",
         "the question is 'input', the answer 'ideal'",
         lambda fields: "input" in fields and "ideal" in fields,
-        _evals,
+        lambda fields: Parts(
+            text_or_turns(fields.get("input"), "input"),
+            fields.get("ideal"),
+            frozenset({"input", "ideal"}),
+        ),
     ),
     "trl": Shape(
         "TRL prompt and completion",
@@ -217,7 +211,11 @@ SHAPES: Mapping[str, Shape] = {
         "TRL preference",
         "the question is 'prompt', or without one what stands before the last turn of 'chosen';"
         " the answer is that turn",
-        _fits_preference,
+        lambda fields: (
+            "chosen" in fields
+            and "rejected" in fields
+            and ("prompt" in fields or is_conversation(fields["chosen"]))
+        ),
         _preferred,
     ),
     "verl": Shape(

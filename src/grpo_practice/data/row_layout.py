@@ -66,10 +66,7 @@ def find_layout(
 ) -> Layout:
     """Decide how a file is read, from its first row.
 
-    Args:
-        first: The row.
-        mapping: Column per role, as the user said; one for the question rules every shape out.
-        name: The shape, where the user named it.
+    A mapping for the question rules every shape out; `name` is the shape that the user named.
 
     Raises:
         ConfigError: There is no such shape, or the mapping does not fit.
@@ -92,15 +89,10 @@ def find_layout(
     rest = [c for c in first if c not in parts.used and c not in mapping.values()]
     if "answer" not in mapping and (parts.answer is not None or guess("answer", rest) is None):
         given.add("answer")
-    return Layout(find_columns(_without(first, parts.used, mapping), mapping, given=given), shape)
-
-
-def _without(
-    first: Mapping[str, Any], used: frozenset[str], mapping: Mapping[str, str]
-) -> dict[str, Any]:
-    """Drop the columns that the shape uses up, unless the user points into them."""
+    # Columns that the shape uses up are no choice, unless the user points into them.
     tops = set(mapping.values()) | {c.split(".")[0] for c in mapping.values()}
-    return {c: v for c, v in first.items() if c not in used or c in tops}
+    left = {c: v for c, v in first.items() if c not in parts.used or c in tops}
+    return Layout(find_columns(left, mapping, given=given), shape)
 
 
 def _shape_of(first: Mapping[str, Any], mapping: Mapping[str, str]) -> Shape | None:

@@ -1,7 +1,7 @@
 """Figures of a dataset: lengths, kinds of answers, questions that come again."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -66,6 +66,10 @@ def stats(samples: Sequence[Sample]) -> Stats:
         if a is not None
     ]
     exact, alike = set(texts), set(map(folded, texts))
+    given = defaultdict[str, set[bytes]](set)
+    for s in samples:
+        if s.answer is not None:
+            given[folded(s.question)].add(canon(s.answer))
     return Stats(
         rows=len(samples),
         question_chars=_lengths(map(len, texts)),
@@ -75,7 +79,7 @@ def stats(samples: Sequence[Sample]) -> Stats:
         questions=len(alike),
         repeated=len(texts) - len(exact),
         repeated_folded=len(texts) - len(alike),
-        contradicted=_contradicted(samples),
+        contradicted=sum(len(different) > 1 for different in given.values()),
         sources=_counted(s.source for s in samples if s.source),
         levels=_counted(s.level for s in samples if s.level is not None),
         clusters=len({s.cluster for s in samples if s.cluster is not None}),
@@ -91,14 +95,6 @@ def _lengths(values: Iterable[int]) -> Lengths:
     last = len(found) - 1
     # The smallest value that so many are not above: a length that is really there.
     return Lengths(found[0], found[last // 2], found[-(-last * 95 // 100)], found[-1])
-
-
-def _contradicted(samples: Sequence[Sample]) -> int:
-    given: dict[str, set[bytes]] = {}
-    for s in samples:
-        if s.answer is not None:
-            given.setdefault(folded(s.question), set()).add(canon(s.answer))
-    return sum(len(answers) > 1 for answers in given.values())
 
 
 def kind(answer: Answer) -> str:
@@ -119,16 +115,17 @@ def kind(answer: Answer) -> str:
             return next(name for name, fits in _KINDS if fits(text))
 
 
-def _is_expression(text: str) -> bool:
-    if len(text) > SHORT or not _SIGNS.search(text):
-        return False
-    return all(word.lower() in _NAMES for word in _WORD.findall(text))
-
-
 _KINDS: Sequence[tuple[str, Callable[[str], object]]] = (
     ("integer", _INTEGER.fullmatch),
     ("decimal", lambda text: any(c.isdigit() for c in text) and _DECIMAL.fullmatch(text)),
     ("choice letter", _CHOICE.fullmatch),
-    ("expression", _is_expression),
+    (
+        "expression",
+        lambda text: (
+            len(text) <= SHORT
+            and _SIGNS.search(text)
+            and all(word.lower() in _NAMES for word in _WORD.findall(text))
+        ),
+    ),
     ("text", lambda _: True),
 )

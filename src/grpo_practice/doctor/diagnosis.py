@@ -63,6 +63,12 @@ class Diagnosis(Report):
         return next((c.exit_code for c in self.checks if c.state == "problem"), 0)
 
     @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return a row for each check."""
+        title = f"{self.problems} problems, {self.warnings} warnings"
+        return [(title,), *((c.state, f"{c.about}: {c.text}") for c in self.checks)]
+
+    @override
     def document(self) -> dict[str, Any]:
         """Return the JSON document `grpo-practice.doctor/1`."""
         return {

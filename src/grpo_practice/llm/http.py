@@ -262,7 +262,8 @@ def connection_failure(error: Exception, where: str) -> ConnectionFailure:
         causes.append(cause)
         cause = cause.__cause__
     text = redactor.text(f"{type(causes[-1]).__name__}: {error}")
-    if any(_is_tls(e) for e in causes):
+    cut = (ssl.SSLEOFError, ssl.SSLZeroReturnError)  # during the handshake, as anywhere else
+    if any(isinstance(e, ssl.SSLError) and not isinstance(e, cut) for e in causes):
         return ConnectionFailure("tls", text, where)
     proxy = (aiohttp.ClientProxyConnectionError, aiohttp.ClientHttpProxyError, httpx.ProxyError)
     if any(isinstance(e, proxy) for e in causes):
@@ -271,9 +272,3 @@ def connection_failure(error: Exception, where: str) -> ConnectionFailure:
     if any(isinstance(e, connect) for e in causes):
         return ConnectionFailure("connect", text, where)
     return ConnectionFailure("cut", text, where)
-
-
-def _is_tls(error: BaseException) -> bool:
-    """Return True for a certificate or protocol error, False for a cut during the handshake."""
-    lost = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
-    return isinstance(error, ssl.SSLError) and not isinstance(error, lost)

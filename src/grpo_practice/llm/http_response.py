@@ -38,18 +38,15 @@ class ConnectionFailure:
     url: str
 
 
-class _BeyondJSONError(ValueError):
-    """A number that JSON does not have."""
-
-
-def _within_json(text: str) -> float:
+def finite_number(text: str) -> float:
+    """Return the number; raise ValueError for one that JSON does not have."""
     number = float(text)
     if not math.isfinite(number):
-        raise _BeyondJSONError(text)
+        raise ValueError(f"{text} is no number in JSON")
     return number
 
 
-_JSON = json.JSONDecoder(parse_float=_within_json, parse_constant=_within_json)
+_JSON = json.JSONDecoder(parse_float=finite_number, parse_constant=finite_number)
 _DEEP = 300
 """Number of brackets below which no nesting exceeds the stack of a recursive walk."""
 

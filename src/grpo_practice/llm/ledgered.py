@@ -160,7 +160,9 @@ class LedgeredChat:
         nth, _ = self.play.place(request_hash)
         mark = self.play.mark
         marks = list(accumulate(messages, mark, initial=b""))[1:] if mark else states
-        prev, known = self._continues(marks)
+        # The call whose conversation goes on here, and how many messages it covers.
+        before = (self.play.states[m] for m in reversed(marks) if m in self.play.states)
+        prev, known = next(before, (None, 0))
         address = self.scope.address
         try:
             with span(self._emit, CallStarted(address, self.model)):
@@ -207,10 +209,3 @@ class LedgeredChat:
             if isinstance(lost, EndpointError):
                 self._ledger.fail(self.scope.address, lost)
             raise
-
-    def _continues(self, states: Sequence[bytes]) -> tuple[int | None, int]:
-        """Return the call whose conversation goes on here, and how many messages it covers."""
-        for state in reversed(states):
-            if state in self.play.states:
-                return self.play.states[state]
-        return None, 0

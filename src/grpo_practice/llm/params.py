@@ -47,9 +47,6 @@ def canonical_params(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Wire]
     `extra_body` and then `extra_args` are merged over the rest. The seed is not among them: it
     differs from request to request.
 
-    Args:
-        settings: `model_settings` (or `model_params`) as the config has it.
-
     Raises:
         ConfigError: A key is unknown, reserved, doubled, or has an impossible value.
     """

@@ -16,11 +16,8 @@ def read_reply(answer: Response, *, asked: str, tries: int, seconds: float) -> R
     The message keeps all its keys; one without a role gets `assistant`, as it could not be sent
     back otherwise.
 
-    Args:
-        answer: The answer.
-        asked: Model of the request, for a body that does not name one.
-        tries: Number of times the request was sent.
-        seconds: Duration of the try that was answered.
+    `asked` is the model of the request, for a body that names none; `seconds` are those of the try
+    that was answered.
     """
     choice = answer.body["choices"][0]
     finish, model = choice.get("finish_reason"), answer.body.get("model")

@@ -22,16 +22,15 @@ def asked_wait_s(headers: Mapping[str, str], status: int, now: float) -> float |
     most `LONGEST_WAIT_S`: they say when all is free again, and part of it is free before. Zero,
     negative and past times, and waits of more than a year, are ignored.
 
-    Args:
-        headers: Names in lower case.
-        status: HTTP status that they came with.
-        now: Seconds since the epoch.
+    The headers have names in lower case; `now` is in seconds since the epoch.
     """
     ms = _number(headers.get("retry-after-ms", ""))
+    resets = [_duration_s(v) for k, v in headers.items() if k.startswith("x-ratelimit-reset-")]
+    sensible = (min(s, LONGEST_WAIT_S) for s in resets if s is not None and s < _ABSURD_S)
     waits = [
         None if ms is None else ms / 1000,
         _retry_after_s(headers.get("retry-after", ""), now),
-        _reset_s(headers) if status == 429 else None,
+        max(sensible, default=None) if status == 429 else None,
     ]
     return next((s for s in waits if s is not None and 0 < s < _ABSURD_S), None)
 
@@ -56,12 +55,6 @@ def _retry_after_s(text: str, now: float) -> float | None:
         return parsedate_to_datetime(text).timestamp() - now
     except (ValueError, OverflowError):
         return None
-
-
-def _reset_s(headers: Mapping[str, str]) -> float | None:
-    waits = [_duration_s(v) for k, v in headers.items() if k.startswith("x-ratelimit-reset-")]
-    sensible = (min(s, LONGEST_WAIT_S) for s in waits if s is not None and s < _ABSURD_S)
-    return max(sensible, default=None)
 
 
 def _duration_s(text: str) -> float | None:

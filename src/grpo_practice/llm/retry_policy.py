@@ -97,10 +97,7 @@ class Case:
 def decide(answer: Response, sent: Mapping[str, Any], key_name: str) -> RetryDecision | None:
     """Decide what an HTTP answer leads to; None for a completion with a message in it.
 
-    Args:
-        answer: Answer, secrets already replaced.
-        sent: Body that was sent.
-        key_name: Environment variable or config key of the API key.
+    `key_name` says where the API key comes from, for messages.
     """
     fault = read_error(answer)
     if fault is None:
@@ -116,9 +113,7 @@ def decide(answer: Response, sent: Mapping[str, Any], key_name: str) -> RetryDec
 def decide_broken(broken: ConnectionFailure, *, answered: bool) -> Retry | Fail:
     """Decide what a failed connection leads to.
 
-    Args:
-        broken: Kind of failure.
-        answered: True when this endpoint has ever answered anything.
+    `answered`: whether this endpoint has ever answered anything.
     """
     said = f"{broken.url}: {shown(broken.text)}"
     match broken.kind:
@@ -204,22 +199,10 @@ def _too_large(case: Case) -> bool:
     return case.status == 413 or (case.status != 429 and case.fault.overflow)
 
 
-def _bad_key(case: Case) -> Fail:
-    what = "refused the API key" if case.status == 401 else "refused access"
-    return case.refused(what, f"check the key in {case.key_name}, and what it is allowed to do")
-
-
 def _proxy_login(case: Case) -> Fail:
     proxy = " ".join(part for part in ("the proxy", proxy_of(case.answer.url)) if part)
     hint = "write user and password into HTTP_PROXY and HTTPS_PROXY: http://user:password@host:port"
     return case.refused(f"was not reached: {proxy} wants a login", hint)
-
-
-def _bad_parameter(case: Case) -> Adapt | Fail:
-    for name in ADAPTABLE:
-        if name in case.unsupported:
-            return Adapt(name, ADAPTABLE[name])
-    return case.refused("does not take a setting", "change it under model_settings")
 
 
 ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], RetryDecision]], ...] = (
@@ -232,7 +215,13 @@ ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], RetryDecision]], ...]
         ),
     ),
     (lambda c: c.fault.moderated, lambda c: c.failed(ContentFilterError)),
-    (lambda c: c.status in (401, 403), _bad_key),
+    (
+        lambda c: c.status in (401, 403),
+        lambda c: c.refused(
+            "refused the API key" if c.status == 401 else "refused access",
+            f"check the key in {c.key_name}, and what it is allowed to do",
+        ),
+    ),
     (lambda c: c.status == 407, _proxy_login),
     (_too_large, lambda c: c.failed(ContextOverflowError)),
     (
@@ -242,7 +231,13 @@ ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], RetryDecision]], ...]
             "check `model`; GET /models lists the names this endpoint has",
         ),
     ),
-    (lambda c: c.status in (400, 422) and bool(c.unsupported), _bad_parameter),
+    (
+        lambda c: c.status in (400, 422) and bool(c.unsupported),
+        lambda c: next(
+            (Adapt(name, to) for name, to in ADAPTABLE.items() if name in c.unsupported),
+            c.refused("does not take a setting", "change it under model_settings"),
+        ),
+    ),
     (
         lambda c: c.status in (404, 405),
         lambda c: c.refused(

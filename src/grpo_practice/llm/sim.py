@@ -2,13 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
 from typing_extensions import override
 
 from grpo_practice import sim
+from grpo_practice.llm.stream import chunks
 from grpo_practice.sim import DEFAULT, MODEL, World
 
 StatusAndBody = tuple[int, dict[str, Any]]
@@ -43,35 +43,12 @@ def encode(content: bytes, answer: dict[str, Any]) -> tuple[str, bytes]:
         return JSON, json.dumps(answer).encode()
     options = body.get("stream_options")
     usage = isinstance(options, dict) and options.get("include_usage") is True
-    events = (f"data: {json.dumps(chunk)}\n\n" for chunk in _chunks(answer, usage=usage))
-    return STREAM, "".join([*events, "data: [DONE]\n\n"]).encode()
-
-
-def _chunks(answer: dict[str, Any], *, usage: bool) -> Iterator[dict[str, Any]]:
-    """Yield the chunks of a streamed completion."""
     head = {k: answer[k] for k in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
     choice = answer["choices"][0]
-    for delta in _deltas(choice["message"]):
-        yield head | {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
-    end = {"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}
-    yield head | {"choices": [end]}
-    if usage:
-        yield head | {"choices": [], "usage": answer["usage"]}
-
-
-def _deltas(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    text = message["content"] or ""
-    yield {"role": "assistant", "content": "" if text else None}
-    thought = message.get("reasoning_content", "")
-    for at in range(0, len(thought), PIECE):
-        yield {"reasoning_content": thought[at : at + PIECE]}
-    yield from ({"content": text[at : at + PIECE]} for at in range(0, len(text), PIECE))
-    for index, call in enumerate(message.get("tool_calls", ())):
-        function, arguments = call["function"], call["function"]["arguments"]
-        yield {"tool_calls": [{**call, "index": index, "function": {**function, "arguments": ""}}]}
-        for at in range(0, len(arguments), PIECE):
-            piece = {"arguments": arguments[at : at + PIECE]}
-            yield {"tool_calls": [{"index": index, "function": piece}]}
+    told = [*chunks(head, choice["message"], choice["finish_reason"], PIECE)]
+    told += [head | {"choices": [], "usage": answer["usage"]}] if usage else []
+    events = (f"data: {json.dumps(chunk)}\n\n" for chunk in told)
+    return STREAM, "".join([*events, "data: [DONE]\n\n"]).encode()
 
 
 class SimTransport(httpx.AsyncBaseTransport):

@@ -1,7 +1,7 @@
-"""A streamed reply, assembled into the body it would have had in one piece."""
+"""A streamed reply: assembled into the body it would have had in one piece, and taken apart."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 DONE = "[DONE]"
@@ -108,3 +108,38 @@ def _closed(choice: dict[str, Any]) -> dict[str, Any]:
             for call in calls:
                 del call["index"]
     return {"index": 0, "finish_reason": None} | choice
+
+
+def chunks(
+    head: Mapping[str, Any], message: Mapping[str, Any], finish: str | None, size: int
+) -> Iterator[dict[str, Any]]:
+    """Yield a reply as the chunks of a stream, its texts in pieces of `size` characters."""
+    for delta in _deltas(message, size):
+        yield {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+    yield {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}
+
+
+def _deltas(message: Mapping[str, Any], size: int) -> Iterator[dict[str, Any]]:
+    """Yield the message in parts: role and short keys first, then long texts, then calls."""
+    texts = ("reasoning_content", "reasoning", "content", "refusal")
+    cut = {key: message[key] for key in texts if isinstance(message.get(key), str)}
+    rest = {k: v for k, v in message.items() if k not in cut and k != "tool_calls"}
+    short = {k: v for k, v in rest.items() if v is not None}
+    yield {"role": "assistant", "content": "" if "content" in cut else None} | short
+    for key, text in cut.items():
+        yield from ({key: piece} for piece in _pieces(text, size))
+    calls = message.get("tool_calls")
+    for index, call in enumerate(calls if isinstance(calls, list) else []):
+        function = call.get("function") if isinstance(call, dict) else None
+        arguments = function.get("arguments") if isinstance(function, dict) else None
+        if isinstance(function, dict) and isinstance(arguments, str):
+            begun = {**call, "index": index, "function": {**function, "arguments": ""}}
+            yield {"tool_calls": [begun]}
+            for piece in _pieces(arguments, size):
+                yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+        elif isinstance(call, dict):
+            yield {"tool_calls": [{"index": index, **call}]}
+
+
+def _pieces(text: str, size: int) -> Iterator[str]:
+    return (text[at : at + size] for at in range(0, len(text), size))

@@ -3,12 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from typing_extensions import override
 
 from grpo_practice.config import RunConfig
+from grpo_practice.reports.base import Report
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class ConfigReport(Report):
     """A configuration as it would be used."""
 
     config: RunConfig
@@ -25,3 +29,22 @@ class ConfigReport:
     def command(self) -> str:
         """Name of the command that it is for."""
         return self.config.kind
+
+    @override
+    def document(self) -> dict[str, Any]:
+        """Return `grpo-practice.config/1`."""
+        return {
+            "schema": "grpo-practice.config/1",
+            "command": self.command,
+            "path": str(self.path) if self.path else None,
+            "used": dict(self.used),
+            "ignored": list(self.ignored),
+            "notices": list(self.notices),
+            "exit": 0,
+        }
+
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return what would be used, and what has no effect."""
+        rows = [*self.used.items(), *(("ignored", text) for text in self.ignored)]
+        return [(self.config.exp_id,), *rows, *(("note", text) for text in self.notices)]

@@ -10,6 +10,7 @@ from grpo_practice.reports.base import Report, number
 from grpo_practice.reports.documents import score_document
 from grpo_practice.reports.known_scores import known_score
 from grpo_practice.reports.reproducibility import health_document
+from grpo_practice.reports.run_reports import MEAN_OVER
 from grpo_practice.reports.shortfalls import PRACTISE, Shortfall, counted_steps, shortfalls
 from grpo_practice.stages import STAGES
 from grpo_practice.stats import Score
@@ -118,7 +119,7 @@ class RunReport(Report):
                     "status": row.status,
                     "library": f"L{row.library_out}" if row.library_out else None,
                     "left_out": len(row.left_out or ()),
-                    "stats": dict(row.stats) if row.stats else None,
+                    "stats": _stats_document(row),
                 }
                 for row in self.steps
             ],
@@ -155,6 +156,14 @@ def _run_document(run: RunRow) -> dict[str, Any]:
         "steps": {"planned": run.steps, "closed": run.steps_closed},
         "created_at": run.created_at,
     }
+
+
+def _stats_document(row: StepRow) -> dict[str, Any] | None:
+    stats = dict(row.stats) if row.stats else None
+    if stats and "mean_reward_over" in stats:
+        # Schemas before 6 stored the sentence: a document has the same words for all steps.
+        stats["mean_reward_over"] = MEAN_OVER[row.mean_over]
+    return stats
 
 
 def run_report(store: Store, name: str) -> RunReport:

@@ -52,9 +52,7 @@ class Position:
 class Conversations:
     """All recorded calls, by the hash of the request.
 
-    Args:
-        stored: Hash and call of what is in the database, oldest first.
-        reply_of: Function from a row of the database to its reply.
+    What is stored comes oldest first; `reply_of` reads the reply of a row of the database.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ from grpo_practice.llm.http_response import Response, read_json
 from grpo_practice.llm.params import canonical_params
 from grpo_practice.llm.prices import priced
 from grpo_practice.llm.reply import read_reply
-from grpo_practice.llm.retry_policy import Adapt, RetryDecision, decide
+from grpo_practice.llm.retry_policy import Adapt, decide
 from grpo_practice.serve.upstream import Sent
 
 MOST = 64 * 2**20
@@ -64,16 +64,19 @@ def replies(exchange: Exchange, endpoint: Endpoint) -> list[Reply]:
     sent = exchange.sent
     if exchange.failed or sent is None:
         begun = sent is not None and 200 <= sent.response.status < 300
-        error = EndpointError(exchange.failed, maybe_paid=begun)
-        error.kind = exchange.kind
-        raise error
+        lost = EndpointError(exchange.failed, maybe_paid=begun)
+        lost.kind = exchange.kind
+        raise lost
     if exchange.size > MOST:
         raise EndpointError(f"{sent.where}: an answer of {exchange.size} bytes is not kept")
     seconds, whole = exchange.ended - exchange.began, list[Reply]()
     for answer in _answers(sent, bytes(exchange.raw)):
         decision = decide(answer, sent.body, endpoint.key_name)
-        if decision is not None:
-            raise _recorded_error(decision, answer)
+        if decision is not None:  # which the client may follow or not
+            error = None if isinstance(decision, Adapt) else decision.error
+            if isinstance(error, EndpointError):
+                raise error
+            raise EndpointError(f"{answer.url}: HTTP {answer.status}", status=answer.status)
         reply = read_reply(answer, asked=str(sent.body["model"]), tries=1, seconds=seconds)
         if whole:
             reply = replace(reply, usage=NO_USAGE)
@@ -99,14 +102,6 @@ def _answers(sent: Sent, raw: bytes) -> Iterator[Response]:
     for choice in choices if isinstance(choices, list) and choices else [None]:
         one = body if choice is None else {**body, "choices": [choice]}
         yield sent.read(text, one)
-
-
-def _recorded_error(decision: RetryDecision, answer: Response) -> EndpointError:
-    """Return the error to record for a decision, which the client may follow or not."""
-    if not isinstance(decision, Adapt) and isinstance(decision.error, EndpointError):
-        return decision.error
-    words = f"{answer.url}: HTTP {answer.status}"
-    return EndpointError(words, status=answer.status)
 
 
 def head_of(body: Mapping[str, Any]) -> dict[str, Any]:

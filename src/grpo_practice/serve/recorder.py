@@ -20,12 +20,7 @@ NOWHERE = -1
 class Recorder:
     """A recorder with a task for each exchange; its failures do not disturb what is served.
 
-    Args:
-        ledger: Ledger of the recorded run.
-        branch_id: Branch of that run.
-        conversations: Calls that it holds so far.
-        endpoint: Endpoint that answers, which knows prices.
-        notice: Called once when something is not recorded, with the reason.
+    `notice` is called once, with the reason, when something is not recorded.
     """
 
     def __init__(

@@ -1,7 +1,6 @@
 """The endpoint that a client sees: requests are passed on under the agent's prompt."""
 
 import asyncio
-import json
 from collections.abc import Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
@@ -10,7 +9,14 @@ from typing import Any
 
 from aiohttp import web
 
-from grpo_practice.chat_server.server import RequestError, application, event, models, read_request
+from grpo_practice.chat_server.server import (
+    RequestError,
+    application,
+    chat_request,
+    event,
+    models,
+    read_body,
+)
 from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.redact import Redactor
 from grpo_practice.serve.exchange import Exchange
@@ -85,9 +91,8 @@ class Service:
         return response
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        raw = await request.read()
-        read_request(raw)
-        body = json.loads(raw)
+        body = read_body(await request.read())
+        chat_request(body)  # raises for what is no chat request
         body["messages"] = self.agent.messages(body["messages"])
         turn = _Turn(request, Exchange(monotonic(), kept=self.record is not None))
         exchange = turn.exchange

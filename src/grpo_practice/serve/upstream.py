@@ -67,11 +67,8 @@ class Sent:
 class Upstream:
     """The agent's model, asked with the agent's settings.
 
-    Args:
-        endpoint: Endpoint; its replicas are asked in turn, those that cannot be reached skipped.
-        model: Name of the model there.
-        settings: Settings of the agent, which fill what a client leaves out.
-        http: Connections to the endpoint.
+    Replicas are asked in turn, those that cannot be reached skipped; the settings fill what a
+    client leaves out.
     """
 
     def __init__(

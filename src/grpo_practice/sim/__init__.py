@@ -7,10 +7,9 @@ learnt here say nothing about a real model; they show that the machinery works.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from grpo_practice.sim.judge import grade
+from grpo_practice.sim.judge import grade, read_page
 from grpo_practice.sim.librarian import merge, propose
 from grpo_practice.sim.material import stage_of as stage_shown
-from grpo_practice.sim.page import read_page
 from grpo_practice.sim.request import SimRequest, read
 from grpo_practice.sim.student import play
 from grpo_practice.sim.teacher import compare, summarise

@@ -1,4 +1,4 @@
-"""The simulated judge: compares the end of a response with the reference."""
+"""The simulated judge of a response, and the simulated reader of a web page."""
 
 import re
 from fractions import Fraction
@@ -8,14 +8,19 @@ from grpo_practice.sim.request import SimRequest
 
 _BOX = re.compile(r"\\boxed\{([^{}]*)\}")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_WORD = re.compile(r"\w{3,}")
+CHARS = 300
+"""Characters of a page's line that are told."""
 
 
 def grade(asked: SimRequest) -> str:
-    """Write a sentence, then the grade on a line of its own.
+    """Write how the response ends, then the grade, by its last box, else its last number.
 
     Without a reference the judge works the question out, where it is one of this world.
     """
-    said = _final_answer("\n".join(asked.fenced("answer")))
+    response = "\n".join(asked.fenced("answer"))
+    found = _BOX.findall(response) or _NUMBER.findall(response)
+    said = found[-1].strip() if found else None
     references = asked.fenced("reference")
     known = solve("\n".join(asked.fenced("question")))
     if not references and known is not None:
@@ -25,15 +30,23 @@ def grade(asked: SimRequest) -> str:
     return f"{told}\nGRADE: {'CORRECT' if right else 'INCORRECT'}"
 
 
-def _final_answer(response: str) -> str | None:
-    """Return the last box of a response, else its last number."""
-    found = _BOX.findall(response) or _NUMBER.findall(response)
-    return found[-1].strip() if found else None
-
-
 def _same(said: str, reference: str) -> bool:
     """Return True for equal numbers, and for equal texts but for case."""
     try:
         return Fraction(said) == Fraction(reference.strip())
     except (ValueError, ZeroDivisionError):
         return said.casefold() == reference.strip().casefold()
+
+
+def read_page(asked: SimRequest) -> str:
+    """Quote the page's line that shares most words with the question, the first such."""
+    wanted = _words("\n".join(asked.fenced("question")))
+    lines = [line.strip() for line in "\n".join(asked.fenced("web")).splitlines() if line.strip()]
+    best = max(lines, key=lambda line: len(_words(line) & wanted), default="")
+    if not _words(best) & wanted:
+        return "The page does not answer the question."
+    return f"The page says: {best[:CHARS]}"
+
+
+def _words(text: str) -> set[str]:
+    return set(_WORD.findall(text.casefold()))

@@ -206,8 +206,11 @@ def witness(reward: float | None, text: str) -> Witness:
 def _attempts(asked: SimRequest) -> list[tuple[float | None, str]]:
     """Return reward and text of each attempt."""
     fences = _attempt_fences(asked)
-    if fences:
-        return _rewarded(asked, fences)
+    if fences:  # each reward stands before its attempt or, where all come later, after it
+        before = [_rewards(fence.before) for fence in fences]
+        rest = _rewards(asked.asked.rpartition(">>>")[2])
+        found = [*before[1:], rest] if not before[0] and rest else before
+        return [(r[-1][1] if r else None, f.body) for r, f in zip(found, fences, strict=True)]
     text = material(asked)
     marks = _rewards(text)
     if len(marks) < 2:
@@ -230,14 +233,6 @@ def _attempt_fences(asked: SimRequest) -> list[Fence]:
     telling = [f for f in fences if f.name == most]
     own = most in ("summary", "attempt")
     return telling if own or any(_TURN.search(f.body) or REPORT in f.body for f in telling) else []
-
-
-def _rewarded(asked: SimRequest, fences: Sequence[Fence]) -> list[tuple[float | None, str]]:
-    """Return each fenced attempt with the reward before it or, where all come later, after it."""
-    before = [_rewards(fence.before) for fence in fences]
-    rest = _rewards(asked.asked.rpartition(">>>")[2])
-    found = [*before[1:], rest] if not before[0] and rest else before
-    return [(r[-1][1] if r else None, f.body) for r, f in zip(found, fences, strict=True)]
 
 
 def _rewards(text: str) -> list[tuple[int, float]]:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from random import Random
 from typing import Literal
 
-from grpo_practice.sim.labels import LABELS, LabelTopic
+from grpo_practice.sim.topics import LABELS, SUMS, Lore
 from grpo_practice.types import Sample
 
 Task = Literal["math", "labels", "tools"]
@@ -20,6 +20,7 @@ Task = Literal["math", "labels", "tools"]
 Numbers = Mapping[str, int]
 Sum = Callable[..., Fraction | int | str]
 """A value computed from a question's numbers, given by name."""
+Draw = Callable[[Random], dict[str, int]]
 
 NAMES = ("Ada", "Bela", "Chen", "Dana", "Emil", "Fatma", "Goran", "Hana", "Ines", "Jonas")
 THINGS = ("apples", "books", "candles", "marbles", "pencils", "stamps", "tiles", "tulips")
@@ -32,7 +33,7 @@ class Topic:
 
     name: str
     wordings: tuple[str, ...]
-    draw: Callable[[Random], dict[str, int]]
+    draw: Draw
     """Numbers for a question; not every draw gives a usable one."""
     answer: Sum
     slips: tuple[Sum, Sum]
@@ -53,183 +54,89 @@ class Question:
     """Those in its text, by the names its topic has for them."""
 
 
-def _pairs_with_whole_mean() -> list[tuple[int, int]]:
-    span = range(4, 91)
-    return [(u, v) for u in span for v in span if u != v and 2 * u * v % (u + v) == 0]
-
-
-_SPEEDS = _pairs_with_whole_mean()
-
-
-def _speeds(r: Random) -> dict[str, int]:
-    u, v = r.choice(_SPEEDS)
-    return {"d": r.randint(5, 120), "u": u, "v": v}
-
-
-def _shares(r: Random) -> dict[str, int]:
-    m, h, each = r.randint(2, 9), r.randint(2, 9), r.randint(3, 20)
-    return {"m": m, "h": h, "p": m * h * each, "n": r.randint(2, 12), "k": r.randint(2, 12)}
-
-
-def _rise(r: Random) -> dict[str, int]:
-    a, percent = r.randrange(20, 400, 4), r.randrange(5, 150, 5)
-    return {"a": a, "b": a + a * percent // 100}
-
-
-def _means(r: Random) -> dict[str, int]:
-    m = r.randint(40, 80)
-    return {"n": r.randint(3, 12), "m": m, "k": m + r.randint(1, 5)}
-
-
-def _posts(r: Random) -> dict[str, int]:
-    d = r.randint(2, 15)
-    return {"d": d, "s": d * r.randint(5, 60)}
-
-
-def _farm(r: Random) -> dict[str, int]:
-    hens, goats = r.randint(3, 60), r.randint(3, 60)
-    return {"h": hens + goats, "f": 2 * hens + 4 * goats}
-
-
-TOPICS: Mapping[str, Topic] = {
-    t.name: t
-    for t in (
-        Topic(
-            "percent",
-            (
-                "A lamp that cost {a} coins last year costs {b} coins now. "
-                "By how many percent has its price risen?",
-                "A village had {a} inhabitants ten years ago and has {b} today. "
-                "By how many percent has it grown?",
-            ),
-            _rise,
-            lambda a, b: Fraction(100 * (b - a), a),
-            (lambda a, b: 100 * (b - a) // b, lambda a, b: b - a),
-        ),
-        Topic(
-            "remainder",
-            (
-                "{name} packs {a} {things} into boxes of {d} and fills as many boxes as possible. "
-                "How many {things} are left over?",
-                "{a} {things} are shared equally among {d} children, each getting as many as "
-                "possible. How many {things} remain?",
-            ),
-            lambda r: {"a": r.randint(40, 900), "d": r.randint(6, 35)},
-            lambda a, d: a % d,
-            (lambda a, d: a // d, lambda a, d: d - a % d),
-        ),
-        Topic(
-            "perimeter",
-            (
-                "A rectangular garden is {a} metres long and {b} metres wide. "
-                "How many metres of fence go around it?",
-                "{name} frames a picture that is {a} cm high and {b} cm wide. "
-                "How many cm of frame go all the way around?",
-            ),
-            lambda r: {"a": r.randint(5, 90), "b": r.randint(5, 90)},
-            lambda a, b: 2 * (a + b),
-            (lambda a, b: a + b, lambda a, b: a * b),
-        ),
-        Topic(
-            "rate",
-            (
-                "{m} machines make {p} screws in {h} hours. "
-                "How many screws do {n} such machines make in {k} hours?",
-                "{m} bakers bake {p} rolls in {h} hours. "
-                "At this pace, how many rolls do {n} bakers bake in {k} hours?",
-            ),
-            _shares,
-            lambda m, p, h, n, k: Fraction(p * n * k, m * h),
-            (
-                lambda m, p, h, n, k: p * k // h,
-                lambda m, p, h, n, k: p * n // m,
-            ),
-        ),
-        Topic(
-            "sequence",
-            (
-                "A sequence starts with {a}, and each term is {d} more than the one before. "
-                "What is term number {n}?",
-                "{name} saves {a} coins in the first week and {d} coins more in every next week "
-                "than in the one before. How many coins does {name} save in week {n}?",
-            ),
-            lambda r: {"a": r.randint(2, 60), "d": r.randint(3, 25), "n": r.randint(6, 60)},
-            lambda a, d, n: a + (n - 1) * d,
-            (lambda a, d, n: a + n * d, lambda a, d, n: n * d),
-        ),
-        Topic(
-            "average",
-            (
-                "After {n} tests {name} has an average of {m} points; after one more test the "
-                "average is {k}. How many points did the last test bring?",
-                "The mean weight of {n} crates is {m} kg. With one crate more the mean is {k} kg. "
-                "How many kg does the new crate weigh?",
-            ),
-            _means,
-            lambda n, m, k: k * (n + 1) - m * n,
-            (lambda n, m, k: 2 * k - m, lambda n, m, k: (m + k) // 2),
-        ),
-        Topic(
-            "posts",
-            (
-                "Posts stand every {d} metres along a straight path of {s} metres, one at each "
-                "end included. How many posts are there?",
-                "{name} plants trees {d} metres apart along a straight road of {s} metres, "
-                "starting at one end and finishing at the other. How many trees are needed?",
-            ),
-            _posts,
-            lambda d, s: Fraction(s, d) + 1,
-            (lambda d, s: s // d, lambda d, s: s // d - 1),
-        ),
-        Topic(
-            "legs",
-            (
-                "A farm has hens and goats, together {h} heads and {f} legs. "
-                "How many goats are there?",
-                "In a yard stand bicycles and cars, together {h} vehicles with {f} wheels. "
-                "How many cars are there?",
-            ),
-            _farm,
-            lambda h, f: Fraction(f - 2 * h, 2),
-            (lambda h, f: h - (f - 2 * h) // 2, lambda h, f: f // 4),
-        ),
-        Topic(
-            "speed",
-            (
-                "{name} rides {d} km out at {u} km/h and the same way back at {v} km/h. "
-                "What is the average speed of the whole ride in km/h?",
-                "A boat goes {d} km down a river at {u} km/h and back again at {v} km/h. "
-                "What is its average speed over the whole trip in km/h?",
-            ),
-            _speeds,
-            lambda d, u, v: Fraction(2 * u * v, u + v),
-            (lambda d, u, v: (u + v) // 2, lambda d, u, v: abs(u - v)),
-        ),
-        Topic(
-            "discount",
-            (
-                "A coat costs {p} coins. It is reduced by {a} percent, and the new price by "
-                "another {b} percent. How many coins does it cost in the end?",
-                "{name} finds a bicycle for {p} coins, gets {a} percent off, and then {b} percent "
-                "off the reduced price. How many coins are paid?",
-            ),
-            lambda r: {
-                "p": r.randrange(100, 2_000, 100),
-                "a": r.randrange(10, 60, 10),
-                "b": r.randrange(10, 40, 10),
-            },
-            lambda p, a, b: Fraction(p * (100 - a) * (100 - b), 10_000),
-            (lambda p, a, b: p * (100 - a - b) // 100, lambda p, a, b: p * (a + b) // 100),
-        ),
-    )
+_SPEEDS = [
+    (u, v) for u in range(4, 91) for v in range(4, 91) if u != v and 2 * u * v % (u + v) == 0
+]
+"""Pairs with a whole harmonic mean."""
+_ARITHMETIC: Mapping[str, tuple[Draw, Sum, tuple[Sum, Sum]]] = {
+    "percent": (
+        lambda r: {"a": (a := r.randrange(20, 400, 4)), "b": a + a * r.randrange(5, 150, 5) // 100},
+        lambda a, b: Fraction(100 * (b - a), a),
+        (lambda a, b: 100 * (b - a) // b, lambda a, b: b - a),
+    ),
+    "remainder": (
+        lambda r: {"a": r.randint(40, 900), "d": r.randint(6, 35)},
+        lambda a, d: a % d,
+        (lambda a, d: a // d, lambda a, d: d - a % d),
+    ),
+    "perimeter": (
+        lambda r: {"a": r.randint(5, 90), "b": r.randint(5, 90)},
+        lambda a, b: 2 * (a + b),
+        (lambda a, b: a + b, lambda a, b: a * b),
+    ),
+    "rate": (
+        lambda r: {
+            "m": (m := r.randint(2, 9)),
+            "h": (h := r.randint(2, 9)),
+            "p": m * h * r.randint(3, 20),
+            "n": r.randint(2, 12),
+            "k": r.randint(2, 12),
+        },
+        lambda m, p, h, n, k: Fraction(p * n * k, m * h),
+        (lambda m, p, h, n, k: p * k // h, lambda m, p, h, n, k: p * n // m),
+    ),
+    "sequence": (
+        lambda r: {"a": r.randint(2, 60), "d": r.randint(3, 25), "n": r.randint(6, 60)},
+        lambda a, d, n: a + (n - 1) * d,
+        (lambda a, d, n: a + n * d, lambda a, d, n: n * d),
+    ),
+    "average": (
+        lambda r: {
+            "m": (m := r.randint(40, 80)),
+            "n": r.randint(3, 12),
+            "k": m + r.randint(1, 5),
+        },
+        lambda n, m, k: k * (n + 1) - m * n,
+        (lambda n, m, k: 2 * k - m, lambda n, m, k: (m + k) // 2),
+    ),
+    "posts": (
+        lambda r: {"d": (d := r.randint(2, 15)), "s": d * r.randint(5, 60)},
+        lambda d, s: Fraction(s, d) + 1,
+        (lambda d, s: s // d, lambda d, s: s // d - 1),
+    ),
+    "legs": (
+        lambda r: {
+            "h": (hens := r.randint(3, 60)) + (goats := r.randint(3, 60)),
+            "f": 2 * hens + 4 * goats,
+        },
+        lambda h, f: Fraction(f - 2 * h, 2),
+        (lambda h, f: h - (f - 2 * h) // 2, lambda h, f: f // 4),
+    ),
+    "speed": (
+        lambda r: dict(zip("uv", r.choice(_SPEEDS), strict=True)) | {"d": r.randint(5, 120)},
+        lambda d, u, v: Fraction(2 * u * v, u + v),
+        (lambda d, u, v: (u + v) // 2, lambda d, u, v: abs(u - v)),
+    ),
+    "discount": (
+        lambda r: {
+            "p": r.randrange(100, 2_000, 100),
+            "a": r.randrange(10, 60, 10),
+            "b": r.randrange(10, 40, 10),
+        },
+        lambda p, a, b: Fraction(p * (100 - a) * (100 - b), 10_000),
+        (lambda p, a, b: p * (100 - a - b) // 100, lambda p, a, b: p * (a + b) // 100),
+    ),
 }
-
+"""Name of a topic → how its numbers are drawn, its answer, and its slips."""
+TOPICS: Mapping[str, Topic] = {
+    name: Topic(name, SUMS[name].wordings, *ways) for name, ways in _ARITHMETIC.items()
+}
 
 LONG = 10_000
 """Characters of a text above which what is found in it is not kept for the next time."""
 
 
-def _labelled(topic: LabelTopic) -> Topic:
+def _labelled(name: str, lore: Lore) -> Topic:
     """Return a topic whose answer is always the same word."""
 
     def constant(word: str) -> Sum:
@@ -239,11 +146,11 @@ def _labelled(topic: LabelTopic) -> Topic:
         m = rng.randint(2, 99)
         return {"o": rng.randint(1_000, 99_999), "m": m, "b": m + rng.randint(1, 9)}
 
-    first, second = map(constant, topic.slips)
-    return Topic(topic.name, topic.wordings, draw, constant(topic.label), (first, second))
+    answer, first, second = map(constant, lore.labels)
+    return Topic(name, lore.wordings, draw, answer, (first, second))
 
 
-LABEL_TOPICS: Mapping[str, Topic] = {topic.name: _labelled(topic) for topic in LABELS}
+LABEL_TOPICS: Mapping[str, Topic] = {n: _labelled(n, lore) for n, lore in LABELS.items()}
 """Those of the task `labels`; all others ask for the sums of `TOPICS`."""
 
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from grpo_practice.sim.lore import LORE, advice, keys_in
-from grpo_practice.sim.questions import Question, find
+from grpo_practice.sim.lore import advice, keys_in
+from grpo_practice.sim.questions import TOPICS, Question, find
 from grpo_practice.sim.request import SimRequest, labels
+from grpo_practice.sim.topics import LORE, SUMS
 from grpo_practice.sim.world import EffectKind, World, topic_of, unit
 from grpo_practice.text import CHARS_PER_TOKEN
 
@@ -67,3 +68,16 @@ def _way(
         second = followed == world.key(question.topic, kind, 1)
     key = followed or world.key(question.topic, kind, int(second))
     return followed, key, question.slips[second]
+
+
+def program(question: Question, answer: int | str) -> str:
+    """Write a program that prints the answer, the question's own or one of its slips."""
+    numbers = dict(question.numbers)
+    if question.topic not in SUMS:
+        return f"print({str(answer)!r})"
+    nth = (question.answer, *question.slips).index(answer)
+    expression = SUMS[question.topic].program[nth]
+    if nth and int(TOPICS[question.topic].slips[nth - 1](**numbers)) != answer:
+        expression += " + 1"  # a slip that comes to the right answer is none
+    given = "".join(f"{name} = {value}\n" for name, value in numbers.items())
+    return f"{given}print({expression})"

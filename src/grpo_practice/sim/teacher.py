@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from grpo_practice.sim import material
-from grpo_practice.sim.lore import LORE, about, advice, is_platitude, told
+from grpo_practice.sim.lore import about, advice, is_platitude, told
 from grpo_practice.sim.material import REPORT, Witness
 from grpo_practice.sim.questions import find
 from grpo_practice.sim.request import SimRequest
+from grpo_practice.sim.topics import LORE
 from grpo_practice.sim.world import EffectKind, World, topic_of, unit
 from grpo_practice.sim.writing import Entry, written
 
@@ -67,7 +68,9 @@ def compare(asked: SimRequest, world: World) -> str:
     opposite of the truth.
     """
     sides = _sides(material.witnesses(asked), world)
-    topic = _topic(asked, [*sides.better, *sides.worse])
+    question = find("\n".join(asked.fenced("task")) or material.material(asked))
+    seen = (topic_of(w.method) for w in (*sides.better, *sides.worse) if w.method)
+    topic = question.topic if question else next(seen, None)
     if topic is None:
         return written("lessons", [], "The attempts do not show what they are about.", asked, world)
     shown = (
@@ -98,14 +101,6 @@ def _sides(witnesses: Sequence[Witness], world: World) -> Sides:
     worse = [w for w, right in zip(telling, won, strict=True) if not right]
     quality = world.teacher.p_help(len(better), len(worse), truth=bool(rewards))
     return Sides(better, worse, quality)
-
-
-def _topic(asked: SimRequest, witnesses: Sequence[Witness]) -> str | None:
-    """Return the topic of the task, by its text or else by the methods seen."""
-    question = find("\n".join(asked.fenced("task")) or material.material(asked))
-    if question:
-        return question.topic
-    return next((topic_of(w.method) for w in witnesses if w.method), None)
 
 
 def _conclusion(topic: str, sides: Sides, asked: SimRequest, world: World) -> tuple[Way, Sides]:

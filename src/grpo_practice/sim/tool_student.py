@@ -8,10 +8,9 @@ import json
 import re
 from collections.abc import Iterator
 
-from grpo_practice.sim.programs import program
 from grpo_practice.sim.questions import Question, find
 from grpo_practice.sim.request import SimRequest
-from grpo_practice.sim.student import guess, play, way
+from grpo_practice.sim.student import guess, play, program, way
 from grpo_practice.sim.work import PYTHON, READ, SEARCH, Call, SimTurn, work, works
 from grpo_practice.sim.world import World, unit
 
@@ -41,7 +40,14 @@ def turn(asked: SimRequest, world: World) -> SimTurn:
     if not calls:
         return SimTurn(_answer(asked, world))
     twice = asked.parallel and unit(world.seed, "twice", asked.sha) < TWICE
-    return SimTurn("" if asked.called else _opening(question, asked, world), calls[: 1 + twice])
+    if asked.called:
+        said = ""
+    elif question is None:
+        said = "Step 1: I do not know this kind of question, so I look around."
+    else:
+        answer, lines = way(question, asked, world)
+        said = "\n".join([*lines, f"Step 2: In my head that comes to {answer}. I check it."])
+    return SimTurn(said, calls[: 1 + twice])
 
 
 def _calls(question: Question | None, asked: SimRequest, world: World) -> Iterator[Call]:
@@ -82,13 +88,6 @@ def _programs(question: Question | None, asked: SimRequest, world: World) -> lis
     if question is None:
         return [f"print({' + '.join(str(int(n)) for n in numbers) or guess(asked, world)})", look]
     return [program(question, way(question, asked, world)[0]), look]
-
-
-def _opening(question: Question | None, asked: SimRequest, world: World) -> str:
-    if question is None:
-        return "Step 1: I do not know this kind of question, so I look around."
-    answer, lines = way(question, asked, world)
-    return "\n".join([*lines, f"Step 2: In my head that comes to {answer}. I check it."])
 
 
 def _answer(asked: SimRequest, world: World) -> str:

@@ -10,10 +10,9 @@ import json
 from dataclasses import dataclass
 from random import Random
 
-from grpo_practice.sim.programs import program
 from grpo_practice.sim.questions import Question, find
 from grpo_practice.sim.request import SimRequest
-from grpo_practice.sim.student import way
+from grpo_practice.sim.student import program, way
 from grpo_practice.sim.world import World, unit
 
 PYTHON, SEARCH, READ = "execute_python_code", "search", "web_qa"

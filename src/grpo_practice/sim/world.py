@@ -168,10 +168,8 @@ class World(_Strict):
     def p(self, question: str, keys: Sequence[str], tokens: float) -> float:
         """Return the chance of a right answer; 0 for a question that is not of this world.
 
-        Args:
-            question: Its text, without what stands around it.
-            keys: The experiences shown; one shown twice counts once.
-            tokens: Length of what the student reads besides the question.
+        One key shown twice counts once; `tokens` is the length of what the student reads besides
+        the question.
         """
         logits = self.logits(question, tuple(dict.fromkeys(keys)))
         if logits is None:
@@ -196,10 +194,7 @@ class World(_Strict):
     ) -> "Floats":
         """Return the chance of a right answer to each question. Shape: [q].
 
-        Args:
-            questions: Their texts.
-            keys: The experiences in the library.
-            tokens: Length of instructions and library; by default that of the experiences.
+        `tokens` is by default the length of the experiences.
         """
         import numpy as np
 

@@ -29,12 +29,7 @@ def written(
 ) -> str:
     """Write the reply that holds the entries, after a thought.
 
-    Args:
-        kind: `lessons` or `operations`.
-        entries: What it holds.
-        thought: What is said first.
-        asked: The request, which decides how it is written.
-        world: The world, which says whether that varies.
+    The kind is `lessons` or `operations`.
     """
     if world.teacher.forms == "json":
         return f"{thought}\n\n{_json({kind: entries})}"

@@ -111,10 +111,13 @@ def score(questions: Iterable[Question], k: int) -> Score:
         name = (False, q.key) if q.cluster is None else (True, q.cluster)
         clusters.setdefault(name, []).append(q.mean)
     spread = spread_of([*clusters.values()], mean)
+    noise = None
+    if seen and min(q.n for q in seen) >= 2:
+        noise = math.sqrt(math.fsum(q.variance / q.n for q in seen)) / len(seen)
     return Score(
         mean=mean,
         se=spread.se,
-        se_here=_noise(seen),
+        se_here=noise,
         ci95=spread.ci95,
         method=spread.method,
         n_questions=len(rows),
@@ -148,9 +151,3 @@ def _over(
             total = math.fsum(times * chance(n, c, j) for n, c, times in enough)
             found[j] = total / sum(times for _, _, times in enough)
     return found
-
-
-def _noise(seen: Sequence[Question]) -> float | None:
-    if not seen or min(q.n for q in seen) < 2:
-        return None
-    return math.sqrt(math.fsum(q.variance / q.n for q in seen)) / len(seen)

@@ -1,6 +1,7 @@
 """Library versions: a tree of immutable rows, made by starting a run or closing a step."""
 
 import sqlite3
+from dataclasses import replace
 
 from grpo_practice.errors import ConfigError
 from grpo_practice.prompts.system import library_sha
@@ -30,6 +31,16 @@ def load(db: sqlite3.Connection, library_id: int | None) -> Library:
     )
     items = tuple(Experience(label, text) for label, text in rows)
     return Library(items, head[0], id=library_id)
+
+
+def as_stored(db: sqlite3.Connection, library: Library) -> Library:
+    """Return the library, without its id where that is another library's in this database.
+
+    An id that another database gave would file scores and votes under whatever has it here.
+    """
+    row = db.execute("SELECT sha256 FROM libraries WHERE library_id = ?", (library.id,)).fetchone()
+    here = row is not None and row["sha256"] == library_sha(library)
+    return library if here else replace(library, id=0)
 
 
 def start(db: sqlite3.Connection, run: str, source: Library | None) -> int:

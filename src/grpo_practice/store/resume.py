@@ -75,10 +75,10 @@ def resume_decision(
 
     Raises:
         FingerprintError: Closed steps were made under another identity and nothing says restart.
-        ConfigError: `restart_step` is beyond what is recorded.
+        ConfigError: `restart_step` is not among what is recorded.
     """
     recorded = head.recorded if head else 0
-    if restart_step is not None and restart_step > recorded:
+    if restart_step is not None and not 0 <= restart_step <= recorded:
         steps = f"{recorded} step{'s' if recorded != 1 else ''}"
         raise ConfigError(
             f"cannot restart {run} at step {restart_step}: it has {steps} recorded",

@@ -59,10 +59,7 @@ class Store:
     def __init__(self, path: Path, *, wait_s: float = WAIT_S, shown_as: Path | None = None) -> None:
         """Open the database; create or migrate it first.
 
-        Args:
-            path: The file.
-            wait_s: Longest wait for another process that is writing.
-            shown_as: Name of the file in messages; `path` itself where none is given.
+        `shown_as` is the name of the file in messages, `path` by default.
 
         Raises:
             StoreError: The file cannot be used; the message says why and what to do.
@@ -179,8 +176,7 @@ class Store:
         Args:
             spec: What the command wants of the run. See `branches.begin`.
             plan: From the branch and the steps it has, the steps it should have. The function may
-            look into
-                the store, and may be called twice.
+                look into the store, and may be called twice.
             restart_step: Keep the steps before it, play the others afresh.
             again: Do not go on with a restart that is under way.
         """

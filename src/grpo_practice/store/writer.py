@@ -56,10 +56,6 @@ def _plain(
 class Writer:
     """The only connection that writes, in a thread of its own.
 
-    Args:
-        path: The database.
-        wait_s: Longest wait for another process that is writing.
-
     Raises:
         StoreError: The file cannot be opened.
     """

@@ -28,11 +28,6 @@ FAILED = "error"
 class Toolbox:
     """The tools of a run.
 
-    Args:
-        tools: In the order models are shown them.
-        ledger: What every call is looked up in, and committed to.
-        emit: Told of calls.
-
     Raises:
         ConfigError: Two have the same name.
     """
@@ -115,7 +110,9 @@ class RolloutTools:
                     replayed=True,
                     failed=stored.finish == FAILED,
                 )
-                self._remember(tool, given, result.text)
+                if tool.session is not None:
+                    state = self._states.setdefault(tool.session, _State())
+                    state.unseen.append((tool.name, given, result.text))
             else:
                 async with tool.slots or nullcontext():
                     result = await self._run(tool, given, limit_s)
@@ -177,11 +174,6 @@ class RolloutTools:
                         " rollout cannot go on from there"
                     )
             yield lambda given: call(tool.name, given)
-
-    def _remember(self, tool: Tool, given: Mapping[str, Any], text: str) -> None:
-        if tool.session is not None:
-            state = self._states.setdefault(tool.session, _State())
-            state.unseen.append((tool.name, given, text))
 
 
 def _parsed(arguments: str) -> dict[str, Any]:

@@ -72,10 +72,9 @@ def regex(sample: Sample, response: str, *, pattern: str) -> Verdict:
 
 def _unusable_choice(gold: str, meta: Mapping[str, Any]) -> str | None:
     options = _options(meta)
-    if _letter(gold, options) is None:
-        known = ", ".join(options) or "a letter"
-        return f"it is neither {known} nor the text of an option"
-    return None
+    if _letter(gold, options) is not None:
+        return None
+    return f"it is neither {', '.join(options) or 'a letter'} nor the text of an option"
 
 
 def _options(meta: Mapping[str, Any]) -> dict[str, str]:
@@ -164,12 +163,13 @@ class BuiltIn:
     @property
     def params(self) -> dict[str, "Param"]:
         """The parameters a config may set, in the function's order."""
-        signature = inspect.signature(self.function, eval_str=True)
-        return {
-            name: Param(_type(p.annotation), p.default is p.empty)
-            for name, p in signature.parameters.items()
-            if p.kind is p.KEYWORD_ONLY
-        }
+        found = {}
+        for name, p in inspect.signature(self.function, eval_str=True).parameters.items():
+            if p.kind is p.KEYWORD_ONLY:
+                # The one type of an annotation that may also allow None.
+                (kind,) = {*(get_args(p.annotation) or (p.annotation,))} - {type(None)}
+                found[name] = Param(kind, p.default is p.empty)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,12 +191,6 @@ class Param:
         if isinstance(value, bool):
             return self.type is bool
         return isinstance(value, int | float if self.type is float else self.type)
-
-
-def _type(annotation: Any) -> type:
-    """Return the one type of an annotation that may also allow None."""
-    (found,) = [t for t in get_args(annotation) or (annotation,) if t is not type(None)]
-    return found  # type: ignore[no-any-return]  # an annotation is Any
 
 
 BUILT_INS: Mapping[str, BuiltIn] = {

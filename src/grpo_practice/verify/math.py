@@ -34,10 +34,7 @@ class Question:
 def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> Verdict | Question:
     """Return the verdict where it needs no computer algebra, else what to ask that.
 
-    Args:
-        golds: The right answers, as the dataset has them; any one will do. Shape: [>= 1].
-        response: The model's final text.
-        fast_path: False leaves numbers to the worker too.
+    Any one of the golds will do; `fast_path=False` leaves numbers to the worker, too.
     """
     answer = read_answer(response)
     if isinstance(answer, str):
@@ -46,10 +43,13 @@ def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> V
         return wrong(golds, f"the answer is longer than {LONGEST:,} characters")
     said = notation(answer.text)
     wanted = [notation(gold) for gold in golds]
-    if any(_same_text(gold, said, fast_path=fast_path) for gold in wanted):
+    words = [gold for gold in wanted if _is_words(gold)]
+    open_ = [gold for gold in wanted if gold not in words]
+    if said.casefold() in [gold.casefold() for gold in words]:
         return Verdict(1.0, extracted=said)
-    open_ = [gold for gold in wanted if not _is_words(gold)]
     if fast_path:
+        if _SPACING.sub("", said) in [_SPACING.sub("", gold) for gold in open_]:
+            return Verdict(1.0, extracted=said)
         compared = [(gold, _same_number(gold, said)) for gold in open_]
         if any(same for _, same in compared):
             return Verdict(1.0, extracted=said)
@@ -60,12 +60,6 @@ def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> V
         return wrong(golds, f"the answer is {cost}", said)
     affordable = [box for box in answer.boxes if too_costly(notation(box)) is None]
     return Question(open_, said, affordable)
-
-
-def _same_text(gold: str, said: str, *, fast_path: bool) -> bool:
-    if _is_words(gold):
-        return gold.casefold() == said.casefold()
-    return fast_path and _SPACING.sub("", gold) == _SPACING.sub("", said)
 
 
 def _same_number(gold: str, said: str) -> bool | None:

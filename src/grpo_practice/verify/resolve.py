@@ -98,11 +98,7 @@ def resolve(
 ) -> VerifyFunction:
     """Return the verify function a config names, or a Python function as one.
 
-    Args:
-        name: A built-in, `path.py:func`, or a function itself.
-        params: Its parameters, as configured.
-        timeout_s: Seconds for one answer; None is the function's own default.
-        base_dir: Where the config stands; relative paths start there, else where we are.
+    Relative paths start at `base_dir`, where the config stands, else where we are.
 
     Raises:
         ConfigError: There is no such function or file, it cannot be loaded, or a parameter is

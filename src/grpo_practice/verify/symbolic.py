@@ -69,7 +69,7 @@ def matches(gold: str, said: str, boxes: Sequence[str]) -> bool | None:
 
     A gold of n values may also be answered by the last n boxes, one value in each.
     """
-    golds, answers = _read_gold(gold), read(said)
+    golds, answers = _kept(gold), read(said)
     if _equal(golds, answers):
         return True
     several = next((len(g) for g in golds if isinstance(g, FiniteSet)), 1)
@@ -79,10 +79,8 @@ def matches(gold: str, said: str, boxes: Sequence[str]) -> bool | None:
     return False if any(isinstance(a, Basic | MatrixBase) for a in answers) else None
 
 
-@lru_cache(256)
-def _read_gold(latex: str) -> list[Any]:
-    """Read a gold, which comes again with each answer to its question."""
-    return read(latex)
+_kept = lru_cache(256)(read)
+"""A gold comes again with each answer to its question."""
 
 
 def _equal(golds: list[Any], answers: list[Any]) -> bool:

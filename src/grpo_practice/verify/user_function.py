@@ -24,10 +24,7 @@ def view(sample: Sample, response: str) -> EvaluationSample:
 def read_result(result: Any, where: str, *, plain: bool = False) -> Verdict:
     """Return the verdict a function returned, secrets in its texts replaced.
 
-    Args:
-        result: What it returned.
-        where: Its name, for messages.
-        plain: Whether a bare number or bool is a reward, too.
+    `plain`: whether a bare number or bool is a reward, too.
 
     Raises:
         VerifyError: It is not `{"reward": a number in [0, 1], "reasoning": text or None}`; the

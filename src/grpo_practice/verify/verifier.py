@@ -23,12 +23,7 @@ _WARMUP = "grpo_practice.verify.warmup"  # by name: importing it takes a second
 
 
 class Verifier:
-    """Scores responses with one verify function; owns the workers it may need.
-
-    Args:
-        function: What scores.
-        workers: How many answers are compared at once in workers.
-    """
+    """Scores responses with one verify function; owns the workers it may need."""
 
     def __init__(self, function: VerifyFunction, *, workers: int = 2) -> None:
         self.function = function
@@ -50,11 +45,6 @@ class Verifier:
 
     async def __call__(self, sample: Sample, response: str, judge: Chat | None) -> Verdict:
         """Score a response.
-
-        Args:
-            sample: The question and its gold.
-            response: The final answer's text, as the model gave it.
-            judge: Whom a judging function asks, at this rollout's address.
 
         Raises:
             VerifyError: The function raised, was killed, or returned no reward; or the sample

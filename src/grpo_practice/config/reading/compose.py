@@ -12,7 +12,6 @@ from typing import Any
 
 from grpo_practice.config.reading.problems import dotted
 from grpo_practice.config.reading.yaml_reader import (
-    Key,
     Position,
     Tree,
     parse_value,
@@ -76,12 +75,11 @@ def _compose(path: Path, stack: tuple[Path, ...]) -> Tree:
 
 def _entries(entries: Any, own: Tree, path: Path) -> Iterator[tuple[str, Position]]:
     """Yield the entries in order, with `_self_` last when it is not among them."""
-    key: Key = ("defaults",)
     if entries is not None and not isinstance(entries, list):
         raise ConfigError(f"{path}: defaults should be a list")
     listed = entries or []
     for i, entry in enumerate(listed):
-        place = own.place((*key, i)) or Position(str(path))
+        place = own.place(("defaults", i)) or Position(str(path))
         if not isinstance(entry, str):
             raise ConfigError(
                 f"{place.shown}: the defaults entry {entry!r} is not supported",
@@ -187,10 +185,7 @@ def _set(tree: Tree, key: tuple[str, ...], value: Any, flag: str) -> Tree:
                 above = {}
             if not isinstance(above, dict):
                 raise ConfigError(f"{flag}: {dotted(key[:depth])} is a single value, without keys")
-    data: Any = value
-    for part in reversed(key):
-        data = {part: data}
-    out = lay_over(tree, Tree(data, {key: Position(flag)}))
+    out = lay_over(tree, nest(Tree({key[-1]: value}, {key[-1:]: Position(flag)}), key[:-1]))
     if key[-1] == "verify":
         section = out.data
         for part in key[:-1]:

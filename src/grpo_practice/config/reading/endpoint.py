@@ -47,21 +47,17 @@ def env_tier(env: Environment, name: str) -> Tier | None:
     url, key = env.get(url_name), env.get(key_name)
     if not url and not key:
         return None
-    refused = _mixed(env, url_name, key_name) if name == "OPENAI" and url and key else None
+    url_from, key_from, refused = env.origin(url_name), env.origin(key_name), None
+    if name == "OPENAI" and url and key and url_from != key_from:
+        # Else a folder's `.env` could have the user's key sent to any host.
+        refused = f"{url_name} is from {url_from}, but {key_name} from {key_from}"
+        refused += ": it is not sent there"
     source = url_name if url else key_name
     if name == "OPENAI" and not url:
         url = OPENAI_URL
     at = f"{source} in {env.origin(source)}"
-    key_at = f"{key_name} in {env.origin(key_name)}" if key else key_name
+    key_at = f"{key_name} in {key_from}" if key else key_name
     return Tier(name, (url.rstrip("/"),) if url else (), key or None, at, key_at, refused)
-
-
-def _mixed(env: Environment, url_name: str, key_name: str) -> str | None:
-    """Refuse to send a key of the user's environment to a host that a folder's `.env` names."""
-    url_from, key_from = env.origin(url_name), env.origin(key_name)
-    if url_from == key_from:
-        return None
-    return f"{url_name} is from {url_from}, but {key_name} from {key_from}: it is not sent there"
 
 
 def prepare(provider: dict[str, Any], env: Environment, prefix: str, key: Key) -> bool:
@@ -118,7 +114,9 @@ def resolve(
         return provider.model_copy(update={"api_key": None, "origin": "simulated in this program"})
     if provider.base_url:
         # The key of a tier goes to the tier's own host alone: who wrote the URL may be a stranger.
-        tier = next((t for t in tiers if _same_host(provider, t)), None)
+        wanted = {_host(url) for url in provider.base_url}
+        same = (t for t in tiers if not t.refused and wanted <= {_host(url) for url in t.urls})
+        tier = next(same, None)
         if provider.key or tier is None or not tier.key:
             return provider
         found = {"api_key": SecretStr(tier.key), "key_origin": tier.key_origin}
@@ -152,11 +150,6 @@ def _no_url(provider: ModelProvider, key: Key) -> Problem:
     text = f"is missing: where is the model {provider.model!r} served?"
     hint = "set it, or UTU_LLM_BASE_URL and UTU_LLM_API_KEY (in .env, say), or OPENAI_API_KEY"
     return Problem((*key, "base_url"), text, hint)
-
-
-def _same_host(provider: ModelProvider, tier: Tier) -> bool:
-    hosts = {_host(url) for url in tier.urls}
-    return bool(hosts) and not tier.refused and {_host(url) for url in provider.base_url} <= hosts
 
 
 def _host(url: str) -> tuple[str, str | None, int | None]:

@@ -20,14 +20,7 @@ class Environment(dict[str, str]):
         path: Path | None = None,
         notices: Sequence[str] = (),
     ) -> None:
-        """Put the two together, remembering which was which.
-
-        Args:
-            process: The process's variables.
-            dotenv: Those of the file.
-            path: The file.
-            notices: What a person should know about it.
-        """
+        """Put the two together, remembering which was which."""
         super().__init__({**(dotenv or {}), **process})
         self._process = frozenset(process)
         self.path = path

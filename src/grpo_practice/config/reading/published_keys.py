@@ -27,7 +27,7 @@ class Rule:
     say: str
 
 
-def _ignore(value: Any, section: Mapping[str, Any]) -> KeyDecision:
+def _ignore(_value: Any, _section: Mapping[str, Any]) -> KeyDecision:
     return "ignore"
 
 
@@ -41,11 +41,6 @@ def _refuse(*values: str) -> Decide:
     return lambda value, _: "refuse" if value in values else "use"
 
 
-def _ignore_only(*values: str) -> Decide:
-    """Ignore these values, refuse all others."""
-    return lambda value, _: "ignore" if value in (None, *values) else "refuse"
-
-
 def _empty(value: Any, section: Mapping[str, Any]) -> KeyDecision:
     """Ignore what says nothing, refuse what asks for something."""
     return "ignore" if _says_nothing(value) else "refuse"
@@ -55,10 +50,6 @@ def _says_nothing(value: Any) -> bool:
     if isinstance(value, dict):
         return all(_says_nothing(v) for v in value.values())
     return value in (None, "", [], False, "base", "dummy", "default", "none")
-
-
-def _text_only(value: Any, section: Mapping[str, Any]) -> KeyDecision:
-    return "refuse" if isinstance(value, list | dict) else "use"
 
 
 def _of_files(value: Any, section: Mapping[str, Any]) -> KeyDecision:
@@ -71,10 +62,6 @@ def _of_files(value: Any, section: Mapping[str, Any]) -> KeyDecision:
 def _if_verified(value: Any, section: Mapping[str, Any]) -> KeyDecision:
     verified = any(section.get(k) for k in ("verify", "verify_filename", "verify_func_name"))
     return "ignore" if verified or value is None else "refuse"
-
-
-def _of_mcp(value: Any, section: Mapping[str, Any]) -> KeyDecision:
-    return "ignore" if section.get("mode") == "builtin" else "use"
 
 
 _LATER = "comes in a later version; leave it out"
@@ -107,7 +94,11 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
             _refuse("orchestra", "orchestrator", "workforce"),
             "agents made of several are not played here; use `simple`",
         ),
-        Rule("agent.instructions", _text_only, "should be a text"),
+        Rule(
+            "agent.instructions",
+            lambda value, _: "refuse" if isinstance(value, list | dict) else "use",
+            "should be a text",
+        ),
         Rule("runner", _ignore, "rollouts have one runner here"),
         Rule("context_manager", _empty, "is not supported; leave it out"),
         Rule("env", _empty, "is not supported; leave it out"),
@@ -119,7 +110,11 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
     ),
     "toolkit": (
         Rule("mode", _refuse("customized"), "give tools of your own by `mode: mcp`"),
-        Rule("env_mode", _ignore_only("local"), "tools run here; `local` is the one way"),
+        Rule(
+            "env_mode",
+            lambda value, _: "ignore" if value in (None, "local") else "refuse",
+            "tools run here; `local` is the one way",
+        ),
         Rule("customized_filepath", _empty, "give tools of your own by `mode: mcp`"),
         Rule("customized_classname", _empty, "give tools of your own by `mode: mcp`"),
         Rule("config.workspace_root", _ignore, "code runs without files of yours"),
@@ -129,7 +124,11 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
             "use `google` (Serper) or `jina`",
         ),
         Rule("config.crawl_engine", _refuse("crawl4ai"), "use `jina` or `local`"),
-        Rule("mcp_*", _of_mcp, "only a toolkit of `mode: mcp` has a server"),
+        Rule(
+            "mcp_*",
+            lambda _, section: "ignore" if section.get("mode") == "builtin" else "use",
+            "only a toolkit of `mode: mcp` has a server",
+        ),
         Rule("mcp_transport", _refuse("sse"), "is superseded; use `streamable_http` or `stdio`"),
     ),
     "model": (

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +197,10 @@ def _check_repeats(root: yaml.Node, name: str) -> None:
     def size(node: yaml.Node) -> int:
         if id(node) not in sizes:
             sizes[id(node)] = 0
-            sizes[id(node)] = 1 + sum(map(size, _children(node)))
+            inner = node.value if isinstance(node, yaml.CollectionNode) else ()
+            if isinstance(node, yaml.MappingNode):
+                inner = chain.from_iterable(node.value)
+            sizes[id(node)] = 1 + sum(map(size, inner))
         elif not sizes[id(node)]:
             raise ConfigError(f"{_at(name, node)}: an alias that contains itself")
         return sizes[id(node)]
@@ -208,12 +212,6 @@ def _check_repeats(root: yaml.Node, name: str) -> None:
 def _at(name: str, part: yaml.Node | yaml.Event) -> str:
     mark = part.start_mark
     return f"{name}:{mark.line + 1}" if mark else name
-
-
-def _children(node: yaml.Node) -> list[yaml.Node]:
-    if isinstance(node, yaml.MappingNode):
-        return [part for pair in node.value for part in pair]
-    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
 
 
 class _Reader:
@@ -257,22 +255,22 @@ class _Reader:
         return ConfigError(f"{_at(self.name, node)}: {text}", hint=hint)
 
 
-class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as such."""
-
-
 _BREAKS = frozenset("\x85\u2028\u2029\ufeff")
 """Characters that only survive between double quotes."""
 
 
-def _represent(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    """Quote all that may start a number: what is one differs between YAML versions."""
-    plain_start = text[:1].isalpha() or text[:1] in ("$", "/")
-    style = '"' if _BREAKS & set(text) or not plain_start else None
-    return dumper.represent_scalar(_TEXT, text, style="|" if "\n" in text and not style else style)
+class _Dumper(yaml.SafeDumper):
+    """A dumper that writes texts of several lines as such."""
+
+    def text(self, text: str) -> yaml.ScalarNode:
+        """Quote all that may start a number: what is one differs between YAML versions."""
+        plain_start = text[:1].isalpha() or text[:1] in ("$", "/")
+        style = '"' if _BREAKS & set(text) or not plain_start else None
+        style = "|" if "\n" in text and not style else style
+        return self.represent_scalar(_TEXT, text, style=style)
 
 
-_Dumper.add_representer(str, _represent)
+_Dumper.add_representer(str, _Dumper.text)
 
 
 def dump_yaml(value: Any) -> str:

@@ -35,14 +35,11 @@ def check_name(name: str, what: str) -> None:
         )
 
 
-def _web_address(value: str | None) -> str | None:
+def check_address(value: str | None) -> str | None:
+    """Return the URL; raise ValueError unless it is a web address."""
     if value is not None and not is_web_address(value):
         raise ValueError("should be an http:// or https:// URL with a host")
     return value
-
-
-def _no_empty_key(value: SecretStr | None) -> SecretStr | None:
-    return value if value and value.get_secret_value() else None
 
 
 T = TypeVar("T")
@@ -74,9 +71,12 @@ Operational = Annotated[T, Effect.OPERATIONAL]
 Texts = Annotated[T, Effect.TEXTS]
 Elsewhere = Annotated[T, Effect.ELSEWHERE]
 
-Url = Annotated[T, AfterValidator(_web_address)]
+Url = Annotated[T, AfterValidator(check_address)]
 """An http:// or https:// URL with a host."""
-Secret = Annotated[SecretStr | None, AfterValidator(_no_empty_key)]
+Secret = Annotated[
+    SecretStr | None,
+    AfterValidator(lambda key: key if key and key.get_secret_value() else None),
+]
 """A key; an empty one, as an unset variable gives, is none."""
 Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
 """A text; null is the empty one."""

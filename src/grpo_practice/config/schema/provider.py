@@ -11,8 +11,8 @@ from grpo_practice.config.schema.base import (
     Operational,
     Secret,
     Text,
+    check_address,
 )
-from grpo_practice.text import is_web_address
 
 DEFAULT_TIMEOUT_S = 600.0
 WORKED_OUT = frozenset({"origin", "key_origin"})
@@ -30,7 +30,7 @@ class ModelProvider(Model):
     """The API spoken: OpenAI-compatible chat completions."""
     model: Text = ""
     """Model name; `sim` is the simulated endpoint inside the program. Else `UTU_LLM_MODEL`."""
-    base_url: Operational[tuple[str, ...]] = Field((), strict=False)
+    base_url: Operational[tuple[str, ...]] = Field((), strict=False, repr=False)
     """URL before `/chat/completions`, or a list of equal replicas. Else `UTU_LLM_BASE_URL`."""
     api_key: Operational[Secret] = None
     """The key for that URL; better `${oc.env:NAME}` than the key itself. Else `UTU_LLM_API_KEY`."""
@@ -67,20 +67,16 @@ class ModelProvider(Model):
     @field_validator("base_url")
     @classmethod
     def _urls(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(_base_url(url) for url in urls)
+        for url in urls:
+            check_address(url)
+            if urlsplit(url).path.rstrip("/").endswith("/chat/completions"):
+                raise ValueError("should end before /chat/completions; that part is added")
+        return tuple(url.rstrip("/") for url in urls)
 
 
 def is_sim(model: object) -> bool:
     """Return whether it is the name of a simulated model."""
     return isinstance(model, str) and (model == "sim" or model.startswith("sim:"))
-
-
-def _base_url(url: str) -> str:
-    if not is_web_address(url):
-        raise ValueError("should be an http:// or https:// URL with a host")
-    if urlsplit(url).path.rstrip("/").endswith("/chat/completions"):
-        raise ValueError("should end before /chat/completions; that part is added")
-    return url.rstrip("/")
 
 
 class Reasoning(Model):

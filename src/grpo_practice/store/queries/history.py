@@ -132,12 +132,7 @@ def experience(
 ) -> ExperienceHistory:
     """Return where the experience `E<label>` of a run comes from.
 
-    Args:
-        db: The database.
-        run: The run.
-        label: Number of the experience.
-        branch: The branch whose line is read.
-        until: The last step that is read; -1 for the library that the run started with.
+    `until` is the last step that is read; -1 stands for the library that the run started with.
 
     Raises:
         ConfigError: There never was one of that label there.

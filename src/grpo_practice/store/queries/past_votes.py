@@ -66,12 +66,8 @@ def past(
 ) -> Past:
     """Return what the steps before `end` hold on the experiences of `library`.
 
-    Args:
-        db: The database.
-        branch: The branch whose line is read.
-        library: A stored library of this run.
-        asked: Ids of further samples whose plays are wanted.
-        end: The first step that is not read.
+    `asked` are ids of further samples whose plays are wanted; `end` is the first step that is not
+    read.
     """
     if not library.id:
         return Past()

@@ -25,9 +25,7 @@ async def open_mcp(toolkit: McpToolkit, folder: Path) -> AsyncIterator[list[Tool
     rollout has a server of its own where that is a program, else a session of its own; when one
     is lost the rollout has failed, since what came before cannot be known to hold.
 
-    Args:
-        toolkit: How the server is reached.
-        folder: Where its program runs, or what its `cwd` is relative to.
+    The folder is where its program runs, or what its `cwd` is relative to.
 
     Raises:
         ConfigError: The server cannot be had, or its tools cannot be used.

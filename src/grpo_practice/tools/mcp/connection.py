@@ -31,9 +31,7 @@ class UnreachableError(GrpoPracticeError):
 class LostError(ToolError):
     """The server gave no answer and will give none here: it died, or has forgotten us.
 
-    Args:
-        message: What the model may read of it.
-        unheard: True when the call was surely not begun.
+    `unheard`: whether the call was surely not begun.
     """
 
     def __init__(self, message: str, *, unheard: bool) -> None:
@@ -69,11 +67,6 @@ class Connection:
     @classmethod
     async def open(cls, name: str, reach: Reach, timeout_s: float) -> "Connection":
         """Connect, and list the server's tools.
-
-        Args:
-            name: The toolkit's, for messages.
-            reach: How to reach the server.
-            timeout_s: What it has for one call.
 
         Raises:
             UnreachableError: It did not.

@@ -25,10 +25,6 @@ class Server:
 
     A connection that was lost, or on which a call was not answered in time, is used for no new
     call, and closed once those under way have ended.
-
-    Args:
-        first: The connection to begin with.
-        connect: Makes another.
     """
 
     def __init__(self, first: Connection, connect: Callable[[], Awaitable[Connection]]) -> None:

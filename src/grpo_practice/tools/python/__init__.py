@@ -27,9 +27,7 @@ Args:
 async def open_python(config: PythonConfig, folder: Path) -> AsyncIterator[list[Tool]]:
     """Yield the tool of a backend that has run code already.
 
-    Args:
-        config: The backend, and what code may use.
-        folder: What the path of an interpreter is relative to.
+    The path of an interpreter is relative to `folder`.
 
     Raises:
         ConfigError: The backend does not work here; never is another one taken for it.

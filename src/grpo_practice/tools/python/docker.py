@@ -27,9 +27,7 @@ _BESIDE_MB = 64
 async def open_docker(image: str, memory_mb: int) -> Backend:
     """Return the backend, tried.
 
-    Args:
-        image: The image, which must be here already: nothing is downloaded.
-        memory_mb: Most memory of the container.
+    The image must be here already: nothing is downloaded.
 
     Raises:
         ConfigError: It does not work here.

@@ -33,10 +33,6 @@ _AFTER_S = 1.0
 async def open_monty(memory_mb: int, at_once: int) -> AsyncIterator[Backend]:
     """Yield the backend, tried; its workers end with the block.
 
-    Args:
-        memory_mb: Most memory of one execution.
-        at_once: Most workers.
-
     Raises:
         ConfigError: It does not work here.
     """
@@ -89,7 +85,8 @@ async def _run(pool: "AsyncMonty", code: str, limit_s: float, memory_mb: int) ->
     except TimeoutError:
         ended = out_of_time(limit_s)
     except (MontyRuntimeError, MontySyntaxError) as e:
-        if _ran_out(e.exception()):
+        error = e.exception()
+        if isinstance(error, TimeoutError) and "limit exceeded" in str(error):
             ended = out_of_time(limit_s)
         elif not written.flooded:
             written.add_line(_with_model_lines(e.display(), moved))
@@ -106,10 +103,6 @@ def _with_model_lines(text: str, moved: int) -> str:
         return f'File "<code>", line {line - (line > moved)}'
 
     return re.sub(r'File "<python-input-0>", line (\d+)', place, text)
-
-
-def _ran_out(error: BaseException) -> bool:
-    return isinstance(error, TimeoutError) and "limit exceeded" in str(error)
 
 
 def showing(code: str) -> tuple[str, int]:

@@ -32,11 +32,8 @@ print(json.dumps([6 * 7, platform.python_version(), found, reached()]))
 async def try_backend(name: str, run: Run, *, closed: bool) -> tuple[str, str]:
     """Return the version of Python that ran a first piece of code, and what code can use.
 
-    Args:
-        name: Of the backend.
-        run: How code is run in it.
-        closed: True when it must not reach a network: neither a port that listens here, nor
-            a route to any address.
+    With `closed` it must reach no network: neither a port that listens here, nor a route to any
+    address.
 
     Raises:
         ConfigError: It did not run, or not as it must.

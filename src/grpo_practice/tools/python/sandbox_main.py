@@ -33,8 +33,11 @@ _SPARE = 64 * 2**20
 def main() -> None:
     """Run the job; returns in the child that has run it."""
     job = _job()
-    if job.get("adopt"):
-        _adopt()
+    if job.get("adopt"):  # become the parent of every orphan below, where the system can do that
+        with contextlib.suppress(ImportError, OSError, AttributeError):
+            import ctypes
+
+            ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
     os.write(1, STARTED)
     child = os.fork()
     if child == 0:
@@ -55,14 +58,6 @@ def _job() -> dict[str, Any]:
         line += part
     job: dict[str, Any] = json.loads(line)
     return job
-
-
-def _adopt() -> None:
-    """Make this process the parent of every orphan below, where the system can do that."""
-    with contextlib.suppress(ImportError, OSError, AttributeError):
-        import ctypes
-
-        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
 
 
 # The child

@@ -7,7 +7,6 @@ and some sockets, such as those to a virtual machine's host, belong to no networ
 import platform
 import struct
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from errno import ENOSYS, EPERM
 from itertools import chain
@@ -63,14 +62,19 @@ def machine_filter() -> bytes:
 def program(machine: Machine) -> bytes:
     """Return the filter, as the kernel reads it."""
     refused = (*machine.refused, *_MOUNTS)
+    load, forbid, allow = _step(_LOAD, _ARGUMENT), _error(EPERM), _step(_RETURN, _ALLOW)
+    known = (_step(_EQUAL, family, len(FAMILIES) - i, 0) for i, family in enumerate(FAMILIES))
     steps = chain(
         [_step(_LOAD, _ARCHITECTURE), _step(_EQUAL, machine.architecture, 1, 0), _error(EPERM)],
         [_step(_LOAD, _NUMBER), _step(_AT_LEAST, machine.most, 0, 1), _error(ENOSYS)],
         *(_when(number, _error(EPERM)) for number in refused),
         *(_when(number, _error(ENOSYS)) for number in _ABSENT),
-        *(_when(number, *_new_user()) for number in (machine.clone, machine.unshare)),
-        _when(machine.socket, *_family()),
-        [_step(_RETURN, _ALLOW)],
+        *(
+            _when(number, load, _step(_ANY_BIT, NEW_USER, 0, 1), forbid, allow)
+            for number in (machine.clone, machine.unshare)
+        ),
+        _when(machine.socket, load, *known, forbid, allow),
+        [allow],
     )
     return b"".join(steps)
 
@@ -87,18 +91,3 @@ def _error(number: int) -> bytes:
 def _when(number: int, *steps: bytes) -> list[bytes]:
     """Return the steps, for one system call; they must return."""
     return [_step(_EQUAL, number, 0, len(steps)), *steps]
-
-
-def _new_user() -> Iterator[bytes]:
-    yield _step(_LOAD, _ARGUMENT)
-    yield _step(_ANY_BIT, NEW_USER, 0, 1)
-    yield _error(EPERM)
-    yield _step(_RETURN, _ALLOW)
-
-
-def _family() -> Iterator[bytes]:
-    yield _step(_LOAD, _ARGUMENT)
-    for left, family in zip(range(len(FAMILIES), 0, -1), FAMILIES, strict=True):
-        yield _step(_EQUAL, family, left, 0)
-    yield _error(EPERM)
-    yield _step(_RETURN, _ALLOW)

@@ -15,10 +15,7 @@ ABOUT = "files in the working directory are gone after the call"
 async def open_subprocess(python: str | None, folder: Path, memory_mb: int) -> Backend:
     """Return the backend, tried.
 
-    Args:
-        python: The interpreter; None is the one that runs this program.
-        folder: What its path is relative to.
-        memory_mb: Most memory of one process.
+    The path of `python` is relative to `folder`; None is the interpreter that runs this program.
 
     Raises:
         ConfigError: It does not work here.

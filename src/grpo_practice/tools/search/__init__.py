@@ -10,6 +10,7 @@ from grpo_practice.config.schema.tools import SearchConfig
 from grpo_practice.errors import ConfigError
 from grpo_practice.text import CHARS_PER_TOKEN
 from grpo_practice.tools import Tool
+from grpo_practice.tools.search.bounded_body import unread_bodies
 from grpo_practice.tools.search.engines import (
     JINA_READER,
     JINA_SEARCH,
@@ -51,7 +52,7 @@ async def open_search(
     except ValueError as e:
         raise ConfigError(f"search_banned_sites: {e}", hint="name domains: example.com") from e
     async with AsyncExitStack() as stack:
-        session = await stack.enter_async_context(_session())
+        session = await stack.enter_async_context(unread_bodies(trust_env=True))
         engine, found_by = _engine(config, session)
         reader: PageReader
         if config.crawl_engine == "local":
@@ -70,21 +71,6 @@ async def open_search(
             ),
             web_qa_tool(reader, ask, runs_in=read_by, slots=asyncio.Semaphore(config.at_once)),
         ]
-
-
-def _session() -> "ClientSession":
-    """Return connections to the services, by the proxies of the environment."""
-    import aiohttp
-
-    from grpo_practice.llm.http import certificates
-
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(ssl=certificates(), limit=0),
-        trust_env=True,
-        auto_decompress=False,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        timeout=aiohttp.ClientTimeout(total=None),
-    )
 
 
 def _engine(config: SearchConfig, session: "ClientSession") -> tuple[Engine, str]:

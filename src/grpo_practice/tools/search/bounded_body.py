@@ -1,16 +1,38 @@
 """The body of an answer: at most so much of it, counted after decompression."""
 
 import zlib
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 from grpo_practice.tools import ToolError
 
 if TYPE_CHECKING:
-    from aiohttp import ClientResponse
+    from aiohttp import ClientResponse, ClientSession
 
 ENCODINGS = "gzip, deflate"
 """Encodings that servers are told can be read."""
 _CHUNK = 16 * 1024
+
+
+@asynccontextmanager
+async def unread_bodies(*, trust_env: bool, **connector: Any) -> AsyncIterator["ClientSession"]:
+    """Yield connections whose answers are left packed, for `body_of`; without cookies or limits.
+
+    `trust_env`: whether the proxies of the environment are used.
+    """
+    import aiohttp
+
+    from grpo_practice.llm.http import certificates
+
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=certificates(), limit=0, **connector),
+        trust_env=trust_env,
+        auto_decompress=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None),
+    ) as session:
+        yield session
 
 
 async def body_of(response: "ClientResponse", most: int) -> tuple[bytes, bool]:

@@ -41,10 +41,7 @@ async def lookup(name: str, port: int) -> list[str]:
 class Guard(AbstractResolver):
     """Lets connections go to public addresses alone, at the ports of the web.
 
-    Args:
-        lookup: How names are looked up.
-        allow: Pairs of address and port that are let through as well: a server of a test.
-        ports: The ports of the web.
+    `allow` names pairs of address and port that are let through as well: a server of a test.
     """
 
     def __init__(

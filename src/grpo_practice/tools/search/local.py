@@ -12,7 +12,7 @@ from grpo_practice import __version__
 from grpo_practice.processes import CannotStartError, Pool, TimedOutError, WorkerDiedError
 from grpo_practice.text import brief
 from grpo_practice.tools import ToolError
-from grpo_practice.tools.search.bounded_body import ENCODINGS, body_of
+from grpo_practice.tools.search.bounded_body import ENCODINGS, body_of, unread_bodies
 from grpo_practice.tools.search.guard import Guard
 from grpo_practice.tools.search.markup import decoded, readable, start_worker
 from grpo_practice.tools.search.page import Banned, Page, RefusedError, domain_of
@@ -141,27 +141,15 @@ async def open_local(
 
     Proxies of the environment are left aside: what a proxy connects to, nobody here can check.
     """
-    import aiohttp
-
-    from grpo_practice.llm.http import certificates
-
-    connector = aiohttp.TCPConnector(
+    workers = Pool(
+        start_worker, workers=WORKERS, timeout_s=READ_S, preload=[start_worker.__module__]
+    )
+    async with unread_bodies(
+        trust_env=False,
         resolver=guard,
         use_dns_cache=False,
         force_close=True,
         socket_factory=guard.socket,
-        ssl=certificates(),
-        limit=0,
-    )
-    workers = Pool(
-        start_worker, workers=WORKERS, timeout_s=READ_S, preload=[start_worker.__module__]
-    )
-    async with aiohttp.ClientSession(
-        connector=connector,
-        trust_env=False,
-        auto_decompress=False,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        timeout=aiohttp.ClientTimeout(total=None),
     ) as session:
         try:
             yield LocalReader(session, guard, banned, workers, chars, total_s)

@@ -133,8 +133,7 @@ def found_at(text: str) -> URL | None:
 class Banned:
     """Sites that are left out: a domain and all below it.
 
-    Args:
-        sites: Domains or URLs, in any case and script.
+    Sites are domains or URLs, in any case and script.
 
     Raises:
         ValueError: One is no domain.

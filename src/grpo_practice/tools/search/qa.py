@@ -80,7 +80,10 @@ def web_qa_tool(reader: PageReader, ask: Callable[[Scope], Chat], **more: Any) -
         async with lock:
             reply = await _read_with_model(ask(at), page, query)
         waited_s = monotonic() - start - reply.seconds  # negative where it was stored
-        return Output(answered(page, _answer_text(reply)), reader.cost_micro, waited_s)
+        text = (strip_think(reply.content) or "").strip()
+        if not text:
+            raise ToolError("no answer was found from the page; ask otherwise")
+        return Output(answered(page, text), reader.cost_micro, waited_s)
 
     return tool_of(web_qa, **more)
 
@@ -97,13 +100,6 @@ async def _read_with_model(chat: Chat, page: Page, query: str) -> Reply:
         raise ToolError("the page is too long for the model that reads it") from e
     except ContentFilterError as e:
         raise ToolError("the answer from the page was withheld by a filter") from e
-
-
-def _answer_text(reply: Reply) -> str:
-    text = (strip_think(reply.content) or "").strip()
-    if not text:
-        raise ToolError("no answer was found from the page; ask otherwise")
-    return text
 
 
 def question(page: Page, query: str) -> list[Message]:

@@ -5,10 +5,12 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from time import time
 from typing import TYPE_CHECKING, Any, Literal
 
 from grpo_practice.canonical import clean_json
 from grpo_practice.errors import EndpointRefusedError, is_transient
+from grpo_practice.llm.retry_after import asked_wait_s
 from grpo_practice.redact import redactor
 from grpo_practice.text import brief
 from grpo_practice.tools import ToolError
@@ -107,7 +109,8 @@ class Service:
                 self.session.request(method, url, allow_redirects=False, **what) as response,
             ):
                 raw, whole = await body_of(response, _MOST_BYTES)
-                status, asked = response.status, response.headers.get("retry-after", "")
+                status = response.status
+                lowered = {name.lower(): value for name, value in response.headers.items()}
         except TimeoutError as e:
             raise _AgainError(f"did not answer within {self.timeout_s:g} s") from e
         except (ClientError, OSError) as e:
@@ -118,10 +121,10 @@ class Service:
         body = _object(raw) if whole else None
         if status == 200 and body is not None:
             return body
-        self._refuse(status, body, asked)
+        self._refuse(status, body, asked_wait_s(lowered, status, time()) or 0.0)
         raise _AgainError("gave no readable answer")
 
-    def _refuse(self, status: int, body: dict[str, Any] | None, asked: str) -> None:
+    def _refuse(self, status: int, body: dict[str, Any] | None, wait_s: float) -> None:
         """Raise unless this is a 200 without an answer.
 
         Raises:
@@ -136,8 +139,7 @@ class Service:
             self._stop_where_refused()
             raise ToolError(f"{self.name} refused: HTTP {status}{said}")
         if is_transient(status):
-            wait = float(asked) if re.fullmatch(r"\d{1,6}", asked) else 0.0
-            raise _AgainError(f"answers with HTTP status {status}{said}", wait)
+            raise _AgainError(f"answers with HTTP status {status}{said}", wait_s)
         if status != 200:
             raise ToolError(f"{self.name} cannot do that: HTTP {status}{said}")
 
