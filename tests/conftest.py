@@ -4,6 +4,7 @@ How hard the properties are tried: `HYPOTHESIS_PROFILE=thorough` tries a hundred
 Quick, each run tries the same examples, so what fails has changed; thorough, ever new ones.
 """
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -23,6 +24,11 @@ settings.register_profile(
     "thorough", settings.get_profile("quick"), max_examples=6_000, derandomize=False
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+def pytest_collection_finish() -> None:
+    """Leave what is imported and collected out of every later collection of garbage: it stays."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -16,6 +16,14 @@ Answer = str | Message | httpx.Response | Exception
 Script = Callable[[dict[str, Any]], Answer | Awaitable[Answer]]
 
 
+def head_of(
+    model: str, params: Mapping[str, Any], tools: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    """`{model, params, tools}` of a request, as it is hashed: `tools` only where there are any."""
+    head: dict[str, Any] = {"model": model, "params": dict(params)}
+    return head | ({"tools": list(tools)} if tools else {})
+
+
 def completion(
     message: str | Message,
     *,

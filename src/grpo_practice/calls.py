@@ -54,14 +54,6 @@ class Request:
     messages: Sequence[Message]
     tools: Sequence[Mapping[str, Any]] = ()
 
-    @property
-    def head(self) -> dict[str, Any]:
-        """`{model, params, tools}`: what is equal for every request of a stage, but for `seed`."""
-        head: dict[str, Any] = {"model": self.model, "params": dict(self.params)}
-        if self.tools:
-            head["tools"] = list(self.tools)
-        return head
-
 
 @dataclass(frozen=True, slots=True)
 class Usage:

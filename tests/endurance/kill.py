@@ -137,7 +137,8 @@ class Endpoint:
 def endpoint() -> Iterator[Endpoint]:
     """The server, in a process of its own, for the block."""
     command = [sys.executable, "-m", "tests.endurance.kill", "--serve"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
             yield Endpoint(process.stdout.readline().strip())

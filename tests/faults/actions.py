@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from grpo_practice.calls import Message, Request
+from grpo_practice.calls import Message
 from grpo_practice.canonical import Chain
 from grpo_practice.llm.sim import respond
 from grpo_practice.sim import stage_of
-from tests.fakes import completion
+from tests.fakes import completion, head_of
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class Asked:
         if not isinstance(self.body, dict) or "messages" not in self.body:
             return ""
         params = {k: v for k, v in self.body.items() if k not in ("model", "messages", "tools")}
-        chain = Chain(Request(self.body["model"], params, [], self.body.get("tools", ())).head)
+        chain = Chain(head_of(self.body["model"], params, self.body.get("tools", ())))
         chain.extend(self.body["messages"])
         return chain.state[:16].hex()
 

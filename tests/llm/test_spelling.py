@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from grpo_practice.calls import Address, Entry, Reply, Request, Scope
 from grpo_practice.canonical import Chain, canon, clean_json
 from grpo_practice.llm.ledgered import Head, Model, ledgered
+from tests.fakes import head_of
 from tests.properties.texts import BROKEN, JSON, OBJECTS, TEXTS
 
 KEYS = st.sampled_from(["temperature", "max_tokens", "seam", "seeds", "top_p", "z", "a"]) | TEXTS
@@ -29,7 +30,7 @@ def test_a_head_in_parts_is_the_canonical_json_of_the_head(
     model: str, params: dict[str, Any], seed: int, tools: list[dict[str, Any]]
 ) -> None:
     head = Head(model, params)
-    whole = Request(model, params | {"seed": seed}, [], tools).head
+    whole = head_of(model, params | {"seed": seed}, tools)
     assert head.hashed(seed, tools) == canon(whole)
     del whole["params"]["seed"]
     assert head.stored(tools) == canon(whole)
@@ -73,7 +74,7 @@ async def test_a_conversation_is_hashed_and_stored_as_written_down(
     await chat(messages, tools=tools)
     await chat([*messages, said, *more], tools=tools)
 
-    head = Request("m", params | {"seed": scope.seed()}, [], tools).head
+    head = head_of("m", params | {"seed": scope.seed()}, tools)
     chain = Chain(head)
     for i, added in enumerate((clean_json(messages), clean_json(more))):
         chain.extend(added)

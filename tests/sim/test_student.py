@@ -1,7 +1,7 @@
 from random import Random
 
 import numpy as np
-from scipy.stats import chi2
+from scipy import special  # not scipy.stats: that imports half of scipy
 
 from grpo_practice.calls import Message
 from grpo_practice.prompts.system import system_prompt
@@ -19,14 +19,14 @@ def rewards(question: str, messages: list[Message], n: int, world: World = DEFAU
     return float(np.mean([reward(question, ask(messages, seed, world)) for seed in range(n)]))
 
 
-def test_20_000_answers_have_the_chances_of_truth() -> None:
+def test_10_000_answers_have_the_chances_of_truth() -> None:
     system = system_prompt(INSTRUCTIONS, LIBRARY)
     keys = [HELP, DEFAULT.key("posts", "harm"), DEFAULT.key("speed", "null")]
-    n = 200
+    n = 100
     right = np.array([[reward(q, play(q, LIBRARY, seed)) for seed in range(n)] for q in QUESTIONS])
     p = DEFAULT.truth(QUESTIONS, keys, tokens=(len(system) + 2) / 4)
     statistic = ((right.sum(axis=1) - n * p) ** 2 / (n * p * (1 - p))).sum()
-    assert 0.005 < chi2.sf(statistic, len(QUESTIONS)) < 0.995
+    assert 0.005 < special.chdtrc(len(QUESTIONS), statistic) < 0.995
 
 
 def test_order_and_repetition_change_no_answer() -> None:

@@ -20,7 +20,6 @@ class Guest:
     """The rollout behind one address."""
 
     model: str
-    """Configured model."""
     ask: Callable[[ChatRequest], Awaitable[Reply]]
     """Function that answers; it may raise `RequestError`."""
 

@@ -228,7 +228,6 @@ async def respond(
 
 
 STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-store"}
-"""Headers of a stream."""
 
 
 def application(

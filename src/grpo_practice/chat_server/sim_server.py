@@ -11,18 +11,16 @@ from aiohttp import web
 from grpo_practice.chat_server import server
 from grpo_practice.llm.sim import encode, respond
 from grpo_practice.sim import DEFAULT, World, stage_of
-from grpo_practice.text import LOOPBACK
 
 
 async def serve(
     port: int,
     *,
-    host: str = LOOPBACK,
     world: World = DEFAULT,
     latency_s: float = 0.0,
     on_ready: Callable[[int], None],
 ) -> None:
-    """Serve the world under `http://host:port/v1` until this call is cancelled.
+    """Serve the world under `http://127.0.0.1:port/v1` until this call is cancelled.
 
     `GET /stats` gives the number of answered chat requests, in all and by stage.
 
@@ -49,6 +47,6 @@ async def serve(
     app = web.Application(client_max_size=server.MAX_BODY)
     app.router.add_get("/stats", stats)
     app.router.add_route("*", "/{path:.*}", reply)
-    async with server.listening(app, port, host) as bound:
+    async with server.listening(app, port) as bound:
         on_ready(bound)
         await asyncio.Event().wait()

@@ -203,7 +203,7 @@ def joined(
 ) -> tuple[list[Sample], list[str]]:
     """Join the rows that are held and those found, with a note on questions that are in both.
 
-    What is held comes first; `dedup` leaves out what asks the same, spaces folded.
+    Held rows come first; `dedup` leaves out what asks the same, spaces folded.
     """
     answers = {_key(s): s.answer for s in held}
     again = [s for s in found if _key(s) in answers]

@@ -52,7 +52,7 @@ class Position:
 class Conversations:
     """All recorded calls, by the hash of the request.
 
-    What is stored comes oldest first; `reply_of` reads the reply of a row of the database.
+    Stored calls come oldest first; `reply_of` reads the reply of a row of the database.
     """
 
     def __init__(

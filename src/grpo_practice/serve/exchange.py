@@ -40,7 +40,6 @@ class Exchange:
     failed: str = ""
     """Reason why there is no whole answer; '' when there is."""
     kind: str = "provider"
-    """Kind of that failure."""
 
     def fail(self, why: str, kind: str) -> None:
         """Note that there is no whole answer."""

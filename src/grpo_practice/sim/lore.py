@@ -69,11 +69,6 @@ def about(text: str) -> str | None:
     return said or (topic_of(marker[1]) if marker else None)
 
 
-def is_platitude(do: str) -> bool:
-    """Return True for advice that says nothing about any way of working."""
-    return any(advice.do == do for advice in NULL)
-
-
 def keys_in(text: str) -> list[str]:
     """Return the keys of the experiences a text holds, each once, in order."""
     return list(dict.fromkeys(MARKER.findall(text)))

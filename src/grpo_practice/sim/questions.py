@@ -154,11 +154,6 @@ LABEL_TOPICS: Mapping[str, Topic] = {n: _labelled(n, lore) for n, lore in LABELS
 """Those of the task `labels`; all others ask for the sums of `TOPICS`."""
 
 
-def topics_of(task: Task) -> Mapping[str, Topic]:
-    """Return the topics of the questions of a task."""
-    return LABEL_TOPICS if task == "labels" else TOPICS
-
-
 def _pattern(wording: str) -> re.Pattern[str]:
     """Return the wording as a pattern: numbers are captured, other slots are any word."""
     seen = set[str]()
@@ -229,7 +224,8 @@ def questions(n: int, seed: int, task: Task = "math") -> list[Sample]:
     Raises:
         ValueError: There are not that many different questions.
     """
-    rng, made, topics = Random(seed), dict[str, Sample](), list(topics_of(task).values())
+    rng, made = Random(seed), dict[str, Sample]()
+    topics = list((LABEL_TOPICS if task == "labels" else TOPICS).values())
     while len(made) < n:
         sample = _new(topics[len(made) % len(topics)], rng, made)
         made[sample.question] = sample

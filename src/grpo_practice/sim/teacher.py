@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from grpo_practice.sim import material
-from grpo_practice.sim.lore import about, advice, is_platitude, told
+from grpo_practice.sim.lore import NULL, about, advice, told
 from grpo_practice.sim.material import REPORT, Witness
 from grpo_practice.sim.questions import find
 from grpo_practice.sim.request import SimRequest
@@ -137,7 +137,7 @@ def _lessons(topic: str, way: Way, sides: Sides, asked: SimRequest, world: World
     if same is not None:
         confirmed: Entry = {"lesson": told(key, do), "experience": same, "problem": "confirmed"}
         return [confirmed, *_warning(topic, seen if seen != same else None)]
-    if is_platitude(do):  # against an experience it says nothing
+    if do in [advice.do for advice in NULL]:  # against an experience it says nothing
         fresh: list[Entry] = [] if there else [{"lesson": told(key, do)}]
         return [*_warning(topic, seen), *fresh]
     accused = accused or next(iter(there), None)

@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from grpo_practice.canonical import digest
 from grpo_practice.errors import DataError
@@ -59,19 +59,6 @@ def add(
     added = find(db, name)
     assert added is not None
     return added, True
-
-
-def add_all(
-    db: sqlite3.Connection,
-    parts: Mapping[str, Sequence[Sample]],
-    *,
-    origin: str,
-    replace: bool,
-) -> list[tuple[DatasetRow, bool]]:
-    """Add a dataset for each name; all or, when it raises, none."""
-    return [
-        add(db, name, samples, origin=origin, replace=replace) for name, samples in parts.items()
-    ]
 
 
 def _refuse_secrets(name: str, samples: Sequence[Sample]) -> None:

@@ -148,7 +148,6 @@ class RolloutPrompt:
     seed: int
     """Seed of the first request."""
     system: str
-    """The exact system prompt."""
     library_id: int | None
 
 

@@ -132,7 +132,8 @@ class Store:
         self, parts: Mapping[str, Sequence[Sample]], *, origin: str, replace: bool
     ) -> list[tuple[DatasetRow, bool]]:
         """Add several datasets, all or none."""
-        return self._write(partial(datasets.add_all, parts=parts, origin=origin, replace=replace))
+        add = partial(datasets.add, origin=origin, replace=replace)
+        return self._write(lambda db: [add(db, name, rows) for name, rows in parts.items()])
 
     def hide_dataset(self, name: str) -> None:
         """Free the name; old runs keep the rows they used.

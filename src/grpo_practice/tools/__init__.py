@@ -10,7 +10,6 @@ from grpo_practice.calls import Scope
 from grpo_practice.errors import AgentError
 
 Schema = Mapping[str, Any]
-"""A JSON schema."""
 
 
 class ToolError(AgentError):

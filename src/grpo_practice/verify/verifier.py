@@ -25,13 +25,13 @@ _WARMUP = "grpo_practice.verify.warmup"  # by name: importing it takes a second
 class Verifier:
     """Scores responses with one verify function; owns the workers it may need."""
 
-    def __init__(self, function: VerifyFunction, *, workers: int = 2) -> None:
+    def __init__(self, function: VerifyFunction) -> None:
         self.function = function
         file = None if function.in_process else function.file
         self._pool = Pool(
             worker.start,
             file,
-            workers=workers,
+            workers=2,
             timeout_s=function.timeout_s or TIMEOUT_S,
             preload=[worker.__name__] if file else [worker.__name__, _WARMUP],
         )

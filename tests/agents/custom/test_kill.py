@@ -1,17 +1,19 @@
 """Runs with an agent of the user's own that are killed, capped, and gone on with."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cli.conftest import Gp, gp
 from tests.endurance.kill import Endpoint, Run, endpoint
+from tests.processes import HANG_S, program, until
+
+__all__ = ["gp"]
 
 AGENT = """
 import json, sys
@@ -76,8 +78,14 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str
         return server.get("stats"), made.results()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("kind", "places"), [("python", (5, 40)), ("command", (16,))])
+@pytest.mark.parametrize(
+    ("kind", "places"),
+    [
+        ("python", (16,)),
+        pytest.param("python", (5, 40), marks=pytest.mark.long),
+        pytest.param("command", (16,), marks=pytest.mark.long),
+    ],
+)
 def test_1_61_a_kill_in_the_middle_costs_what_was_on_its_way(
     kind: str, places: tuple[int, ...], whole: tuple[dict[str, Any], str], tmp_path: Path
 ) -> None:
@@ -104,31 +112,18 @@ def test_1_61_a_kill_in_the_middle_costs_what_was_on_its_way(
     assert "could not be used" not in log(killed)
 
 
-def test_a_cap_pauses_a_run_with_an_agent_of_ones_own(tmp_path: Path) -> None:
+def test_a_cap_pauses_a_run_with_an_agent_of_ones_own(
+    tmp_path: Path, gp: Gp, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with endpoint() as server:
         mine = run(tmp_path / "run", server, "python")
-        key = "evaluation.agent.model.model_provider.base_url"
-        words = ["-m", "grpo_practice", "eval", "--config", "c.yaml", "--json"]
-        words += ["--set", f"{key}={server.root}/v1"]
-
-        def type_(*more: str) -> tuple[int, dict[str, object]]:
-            env = {k: v for k, v in os.environ.items() if not k.startswith(("UTU_", "OPENAI_"))}
-            done = subprocess.run(
-                [sys.executable, *words, *more],
-                cwd=mine.folder,
-                env=env | {"PYTHONPATH": str(Path("src").resolve())},
-                capture_output=True,
-                text=True,
-                timeout=120,
-                check=False,
-            )
-            return done.returncode, json.loads(done.stdout)
-
-        code, document = type_("--max-requests", "20")
-        assert code == 6, document
+        monkeypatch.chdir(mine.folder)
+        base = f"evaluation.agent.model.model_provider.base_url={server.root}/v1"
+        words = ["eval", "--config", "c.yaml", "--set", base]
+        ran = gp(*words, "--max-requests", "20")
+        assert ran.code == 6, ran.err
         assert server.get("stats")["received"] == 20
-        code, document = type_()
-        assert code == 0
+        assert gp(*words).code == 0
         assert server.get("stats") == server.get("stats") | {"received": 54, "different": 54}
     outcomes = mine.query("SELECT outcome, count(*) FROM rollouts GROUP BY 1")
     assert outcomes == [("ok", 18)]
@@ -139,7 +134,7 @@ import os, sys, time
 from pathlib import Path
 from typing import Any
 Path(f"pid-{os.getpid()}").touch()
-time.sleep(60)
+time.sleep(1000)
 """
 
 
@@ -147,21 +142,18 @@ def test_1_62_ctrl_c_leaves_no_process_behind(tmp_path: Path) -> None:
     with endpoint() as server:
         mine = run(tmp_path / "run", server, "command")
         (mine.folder / "agent.py").write_text(LINGERS, "utf-8")
-        command = [sys.executable, "-m", "grpo_practice", "eval", "--config", "c.yaml"]
         env = {k: v for k, v in os.environ.items() if not k.startswith(("UTU_", "OPENAI_"))}
         with subprocess.Popen(
-            command,
+            program("eval", "--config", "c.yaml"),
             cwd=mine.folder,
             env=env | {"PYTHONPATH": str(Path("src").resolve())},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
         ) as process:
-            while len(pids := list(mine.folder.glob("pid-*"))) < 8 and process.poll() is None:
-                time.sleep(0.05)
+            until(lambda: len(list(mine.folder.glob("pid-*"))) >= 8, process)
             process.send_signal(signal.SIGINT)
-            _, told = process.communicate(timeout=60)
+            _, told = process.communicate(timeout=HANG_S)
         assert process.returncode == 130, told.decode()
-    assert len(pids) >= 8
     for path in mine.folder.glob("pid-*"):
         with pytest.raises(ProcessLookupError):
             os.kill(int(path.name.removeprefix("pid-")), 0)

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 
 import aiohttp
@@ -67,13 +69,13 @@ async def test_1_53_what_passes_is_tried_again(bad: Answer) -> None:
 
 
 async def test_1_53_a_service_that_says_when_is_asked_then_and_not_next_week() -> None:
-    slept = Slept()
+    slept, tomorrow = Slept(), format_datetime(datetime.now(UTC) + timedelta(days=1), usegmt=True)
     async with serper(slept) as (engine, it):
-        for asked in ("7", "100000", "Wed, 21 Oct 2026 07:28:00 GMT"):
+        for asked in ("7", "100000", "Wed, 21 Oct 2015 07:28:00 GMT", tomorrow):
             it.script("serper", Answer(429, headers={"Retry-After": asked}))
             await engine.search("q", 1)
     assert slept[0] == 7
-    assert slept[1] == 30
+    assert slept[1] == slept[3] == 30
     assert slept[2] <= 1
 
 

@@ -44,10 +44,9 @@ class StageCost:
     unpriced: int
 
 
-def all_runs(db: sqlite3.Connection, *, children: bool = True) -> list[RunRow]:
-    """Return all runs, oldest first; without `children`, only those that no other run made."""
-    where = "" if children else "WHERE r.parent_run_id IS NULL"
-    return [_run(row) for row in db.execute(f"{_SELECT} {where} ORDER BY r.rowid")]
+def all_runs(db: sqlite3.Connection) -> list[RunRow]:
+    """Return all runs, oldest first."""
+    return [_run(row) for row in db.execute(f"{_SELECT} ORDER BY r.rowid")]
 
 
 def find(db: sqlite3.Connection, name: str) -> RunRow | None:

@@ -64,7 +64,6 @@ class Figures:
     tokens_out: tuple[float, float]
     seconds: tuple[float, float]
     cached_share: float
-    """Cached share of the tokens in."""
     experiences: float
     """Mean size of the libraries that they were shown."""
 

@@ -60,7 +60,6 @@ class LocalReader:
     chars: int
     """Most characters of a page's text."""
     total_s: float = TOTAL_S
-    where: str = "local reader"
     cost_micro: int | None = 0
 
     async def read(self, url: str) -> Page:
