@@ -56,7 +56,7 @@ def container(docker: str, image: str, memory_mb: int) -> Start:
     command = [
         *(docker, "run", "--rm", "--interactive", "--name", name, "--pull", "never"),
         *("--network", "none", "--read-only", "--tmpfs", f"/tmp:rw,nosuid,nodev,size={FILE_MB}m"),
-        # Swap is the sum of both: left out, it would be as much again.
+        # Memory and swap together: left out, there would be as much swap again.
         *("--memory", memory, "--memory-swap", memory, "--pids-limit", str(PROCESSES), "--cpus=1"),
         *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--user", "65534:65534"),
         *("--ipc", "private", "--shm-size", f"{FILE_MB}m", "--workdir", "/tmp"),
