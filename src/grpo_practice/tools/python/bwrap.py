@@ -111,6 +111,7 @@ class Sandbox:
         return [
             self.bwrap,
             *self._apart(),
+            # Without a new session code could type into the user's terminal (TIOCSTI).
             *("--new-session", "--die-with-parent", "--clearenv"),
             *(arg for variable in variables for arg in ("--setenv", *variable)),
             *("--perms", "0755", "--dir", "/etc"),
@@ -129,6 +130,7 @@ class Sandbox:
             return (
                 *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"),
                 *("--unshare-cgroup-try", "--cap-drop", "ALL"),
+                # The two by which the program inside becomes another user.
                 *("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"),
             )
         nested = ("--disable-userns",) if self.version >= (0, 8) else ()
