@@ -83,9 +83,9 @@ class Sandbox:
 
     Args:
         bwrap: The program.
-        python: The interpreter. The interpreter's folders and the system's are all that is seen of
-        the disk. version: Of bwrap. root: True when we are root. The kernel limits no processes of
-        root, nor of who is root
+        python: The interpreter. Only its folders and the system's are seen of the disk.
+        version: Version of bwrap.
+        root: True when we are root. The kernel limits no processes of root, nor of who is root
             outside a user namespace: there is none then, and the code runs as somebody else.
         private: Folders, resolved, that are shown empty where they lie in one that is seen.
     """
