@@ -24,6 +24,7 @@ from tests.faults.actions import (
 )
 from tests.faults.scripts import SCRIPTS
 from tests.faults.server import ROOT, FaultProcess, FaultServer, named
+from tests.processes import HANG_S
 
 BODY = json.dumps({"model": "m", "seed": 7, "messages": [{"role": "user", "content": "hi"}]})
 REQUEST = (
@@ -36,7 +37,7 @@ async def talk(server: FaultServer, say: bytes = REQUEST) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     try:
         writer.write(say)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_S):
             return await reader.read()
     finally:
         writer.close()
@@ -104,7 +105,7 @@ def test_a_process_of_its_own_counts_too_and_ends_with_its_parent() -> None:
         assert process.stdin is not None
         assert int(process.stdout.readline()) > 0
         process.stdin.close()
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=HANG_S) == 0
 
 
 def a_script(seed: int) -> object:

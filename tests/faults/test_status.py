@@ -21,6 +21,7 @@ from tests.faults.conftest import (
     serving,
 )
 from tests.faults.server import FaultServer
+from tests.processes import HANG_S
 
 
 def busy(**headers: str) -> Action:
@@ -161,7 +162,7 @@ async def test_1_09_a_hundred_429s_at_once_cost_a_hundred_requests_and_no_storm(
     async with FaultServer(script) as server:
         endpoint = Endpoint((server.url,), max_tries=8)
         client = Client(endpoint, Limit(100), notice=lambda _: None)
-        async with client, asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        async with client, asyncio.timeout(HANG_S), asyncio.TaskGroup() as tasks:
             for _ in range(100):
                 tasks.create_task(client.send(ASK))
             await server.was_asked(10)

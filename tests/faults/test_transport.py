@@ -35,6 +35,7 @@ from tests.faults.conftest import (
     serving,
 )
 from tests.faults.server import FaultServer
+from tests.processes import HANG_S
 
 PEM = Path(__file__).parents[1] / "llm" / "localhost.pem"
 
@@ -68,7 +69,7 @@ async def test_1_19_a_connection_that_is_never_accepted_is_given_up_and_tried_ag
         url = "http://127.0.0.1:%d/v1" % deaf.getsockname()[1]  # noqa: UP031
         endpoint = Endpoint((url,), connect_timeout_s=0.1, max_tries=3)
         client = Client(endpoint, Limit(1), notice=lambda _: None, sleep=FakeSleep())
-        async with client, asyncio.timeout(60):
+        async with client, asyncio.timeout(HANG_S):
             with pytest.raises(EndpointRefusedError, match="cannot reach"):
                 await client.send(ASK)
         for sock in fill:
@@ -191,6 +192,6 @@ async def test_1_27_after_a_thousand_cancelled_requests_the_next_one_succeeds() 
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         free = True
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_S):
             got = await asyncio.gather(*(client.send(ASK) for _ in range(64)))
     assert {reply.content for reply in got} == {"24"}

@@ -20,6 +20,7 @@ from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.prices import Price
 from tests.fakes import Answer, FakeEndpoint, FakeSleep, reply
+from tests.processes import HANG_S
 
 DOLLAR_A_MILLION = Price(
     "test", lambda u: Decimal((u.tokens_in or 0) + (u.tokens_out or 0)) / 1_000_000
@@ -101,7 +102,7 @@ class World:
                 for _ in range(plan.turns):
                     await asyncio.sleep(0)
                 task.cancel()
-        async with asyncio.timeout(20):  # a deadlock, however busy the machine is
+        async with asyncio.timeout(HANG_S):  # a deadlock, however busy the machine is
             return await asyncio.gather(*tasks, return_exceptions=True)
 
 
@@ -170,7 +171,7 @@ async def test_a_stop_lets_nobody_in_who_waits_for_a_cap() -> None:
     await asyncio.sleep(0)
     admission.stop(StoppedError(2))
     await inside.__aexit__(None, None, None)
-    await asyncio.wait_for(admission.drained(), 20)
+    await asyncio.wait_for(admission.drained(), HANG_S)
     for _ in range(3):
         await asyncio.sleep(0)
     assert not waits.done()

@@ -16,6 +16,7 @@ from grpo_practice.llm.concurrency import FIRST, Limit
 from grpo_practice.llm.endpoint import Endpoint
 from tests.fakes import Answer, FakeEndpoint, FakeSleep, answers, reply
 from tests.llm.virtual import virtual
+from tests.processes import HANG_S
 
 URL = "https://api.example.com/v1"
 HI: list[Message] = [{"role": "user", "content": "hi"}]
@@ -241,7 +242,7 @@ async def test_a_request_that_backs_off_holds_no_slot() -> None:
 
     async with connect(server, n=1, sleep=sleep) as client:
         bad = asyncio.create_task(client.send(ask(text="bad")))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_S):
             assert (await client.send(ask(text="good"))).content == "24"
         woken.set()
         with pytest.raises(EndpointError):

@@ -6,6 +6,7 @@ import pytest
 
 from grpo_practice.llm.concurrency import AT_ONCE, FIRST, LATER, START, STUDENT, Limit
 from tests.llm.virtual import virtual
+from tests.processes import HANG_S
 
 
 async def settle() -> None:
@@ -57,7 +58,7 @@ async def test_a_cancelled_waiter_is_passed_over() -> None:
         await settle()
         first.cancel()
         await settle()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANG_S):
         await second
         await take()
     assert first.cancelled()
@@ -74,7 +75,7 @@ async def test_a_waiter_cancelled_after_it_was_granted_passes_the_slot_on() -> N
         first, second = asyncio.create_task(take("first")), asyncio.create_task(take("second"))
         await settle()
     first.cancel()  # the slot is already its own, but it has not run since
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANG_S):
         await second
         await take("third")
     assert entered == ["second", "third"]
@@ -92,7 +93,7 @@ async def test_a_thousand_cancelled_holders_and_waiters_leave_every_slot_free() 
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(HANG_S), asyncio.TaskGroup() as group:
         barrier = asyncio.Barrier(10)
 
         async def meet() -> None:

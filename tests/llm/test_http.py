@@ -18,6 +18,7 @@ from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.http import Http
 from grpo_practice.llm.http_response import Response
 from tests.fakes import FakeSleep
+from tests.processes import HANG_S
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 PEM = Path(__file__).with_name("localhost.pem")
@@ -170,7 +171,7 @@ async def test_1_22_a_body_that_drips_for_ever_is_ended_by_the_total_deadline(dr
         serving(serve) as address,
         connect(f"http://{address}/v1", timeout_s=0.1) as client,
     ):
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_S):
             with pytest.raises(EndpointError, match="no complete answer in time") as caught:
                 await client.send(ASK)
     assert caught.value.maybe_paid
@@ -294,7 +295,7 @@ async def test_1_27_after_many_cancelled_requests_the_next_one_succeeds() -> Non
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         hang = False
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_S):
             got = await asyncio.gather(*(client.send(ASK) for _ in range(64)))
     assert {reply.content for reply in got} == {"24"}
 

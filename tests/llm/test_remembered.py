@@ -9,6 +9,7 @@ from grpo_practice.calls import Request
 from grpo_practice.errors import EndpointError, EndpointRefusedError
 from tests.fakes import Answer, FakeEndpoint, answers
 from tests.llm.test_client import HI, ask, connect, down, forever
+from tests.processes import HANG_S
 
 
 async def test_1_13_after_a_refusal_nothing_more_is_sent() -> None:
@@ -92,7 +93,7 @@ async def test_1_27_cancelled_requests_leave_the_client_usable() -> None:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         block = False
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_S):
             assert (await client.send(ask())).content == "24"
 
 

@@ -17,6 +17,7 @@ from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.sim import SimTransport
 from grpo_practice.sim import DEFAULT, World, answer
 from grpo_practice.sim.questions import questions
+from tests.processes import HANG_S
 
 QUESTIONS = [s.question for s in questions(10, seed=0)]
 
@@ -35,7 +36,7 @@ async def served(world: World = DEFAULT, latency_s: float = 0.0) -> AsyncIterato
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     task = asyncio.create_task(serve(0, world=world, latency_s=latency_s, on_ready=port.set_result))
     try:
-        yield f"http://127.0.0.1:{await asyncio.wait_for(port, 5)}"
+        yield f"http://127.0.0.1:{await asyncio.wait_for(port, HANG_S)}"
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -137,7 +138,7 @@ async def test_latency_delays_each_request_while_the_others_wait_too(
     monkeypatch.setattr(sim_server, "sleep", sleep)
     async with served(latency_s=0.2) as address, httpx.AsyncClient() as http:
         url = f"{address}/v1/chat/completions"
-        async with asyncio.timeout(60):  # one after the other, they would wait for ever
+        async with asyncio.timeout(HANG_S):  # one after the other, they would wait for ever
             await asyncio.gather(*(http.post(url, json=body(q, 0)) for q in QUESTIONS))
     assert delays == [0.2] * len(QUESTIONS)
 

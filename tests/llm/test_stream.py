@@ -18,6 +18,7 @@ from grpo_practice.llm.http_response import decode
 from grpo_practice.llm.stream import assemble
 from tests.fakes import Answer, FakeEndpoint, FakeSleep, answers, completion, reply
 from tests.llm.test_client import URL, ask, connect
+from tests.processes import HANG_S
 
 SSE = {"content-type": "text/event-stream; charset=utf-8"}
 STREAM = Endpoint((URL,), stream=True, max_tries=3)
@@ -195,7 +196,7 @@ async def test_the_last_event_needs_no_blank_line_after_it() -> None:
 
 
 async def test_a_connection_left_open_after_the_end_is_not_waited_for() -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANG_S):
         got, _ = await send(streamed(Network([GOOD], left_open=True)))
     assert got.content == "é = 24 €"
 

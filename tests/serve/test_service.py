@@ -11,6 +11,7 @@ from aiohttp import web
 
 from grpo_practice.serve.passing import HELD, TAIL
 from tests.fakes import completion
+from tests.processes import HANG_S
 from tests.serve.place import BASE, KEY, PROMPT, agent_file, served, system, upstream, user
 
 Q = user("1 + 1?")
@@ -97,7 +98,7 @@ async def test_a_stream_is_passed_on_piece_by_piece_not_at_its_end(tmp_path: Pat
     async def handler(request: web.Request) -> web.StreamResponse:
         response = await stream(request)
         await response.write(piece("first"))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_S):
             await seen.wait()  # the second piece is not sent until the client has the first
         await response.write(piece("second") + b"data: [DONE]\n\n")
         return response
@@ -105,7 +106,7 @@ async def test_a_stream_is_passed_on_piece_by_piece_not_at_its_end(tmp_path: Pat
     async with upstream(handler) as up, served(agent_file(tmp_path, up.url)) as place:
         body = {"messages": [Q], "stream": True, "stream_options": {"include_usage": True}}
         async with place.session.post(f"{place.url}/chat/completions", json=body) as came:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(HANG_S):
                 first = await came.content.readany()
             seen.set()
             assert first == piece("first")
@@ -240,7 +241,7 @@ async def test_a_client_that_leaves_ends_the_request_upstream(tmp_path: Path) ->
 
     async with upstream(handler) as up, served(agent_file(tmp_path, up.url)) as place:
         task = asyncio.create_task(place.ask(Q))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_S):
             await began.wait()
             task.cancel()
             await ended.wait()
@@ -266,7 +267,7 @@ async def test_a_client_that_leaves_amid_a_stream_ends_it_and_nothing_is_logged(
         async with place.session.post(f"{place.url}/chat/completions", json=body) as came:
             await came.content.readany()
             came.close()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_S):
             await ended.wait()
     assert (place.counts.given_up, place.counts.errors, caplog.records) == (1, 0, [])
 
@@ -283,7 +284,7 @@ async def test_what_is_under_way_does_not_keep_it_from_ending(
         raise AssertionError
 
     body = {"messages": [Q]}
-    guard = asyncio.timeout(120)  # it would wait for the hour of SHUTDOWN_S
+    guard = asyncio.timeout(HANG_S)  # it would wait for the hour of SHUTDOWN_S
     async with guard, upstream(handler) as up, aiohttp.ClientSession() as client:
         async with served(agent_file(tmp_path, up.url)) as place:
             url = f"{place.url}/chat/completions"

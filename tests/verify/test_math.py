@@ -103,7 +103,7 @@ def test_an_integer_takes_microseconds() -> None:
     started = time.process_time()
     for _ in range(1_000):
         at_once(["1,234"], r"After some work we find that the answer is $\boxed{1\,234}$.")
-    assert time.process_time() - started < 1
+    assert time.process_time() - started < 10  # of this process; read by sympy, more than a minute
 
 
 async def test_without_the_fast_path_a_worker_decides() -> None:

@@ -11,6 +11,7 @@ from grpo_practice.errors import EndpointError, EndpointRefusedError, JudgeError
 from grpo_practice.types import Sample, Verdict
 from grpo_practice.verify.resolve import resolve
 from grpo_practice.verify.verifier import Verifier
+from tests.processes import HANG_S
 from tests.verify.test_judge import Scripted
 
 SAMPLE = Sample("What?", "that", source="src", level="3", meta={"k": [1]})
@@ -155,7 +156,7 @@ def test_what_a_function_prints_goes_to_stderr_and_not_among_the_data(tmp_path: 
         env=buffered,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
     )
     assert done.stdout == "reward 0.25\n"
     assert "by print" in done.stderr

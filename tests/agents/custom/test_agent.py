@@ -21,6 +21,7 @@ from grpo_practice.errors import (
 )
 from tests.agents.custom.helpers import World, ask, client
 from tests.fakes import FakeChat
+from tests.processes import HANG_S
 
 
 async def solve(question: str, system: str, context: ProgramContext) -> str:
@@ -290,7 +291,7 @@ async def test_a_function_that_blocks_in_its_thread_is_left() -> None:
     async with world.proxy.served():
         played = await world.play(blocks, limit_s=0.1)
         ended.set()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_S):
             while not late:  # noqa: ASYNC110 - of another thread
                 await asyncio.sleep(0.02)
     assert (played.outcome, played.reason) == ("limit", "time")

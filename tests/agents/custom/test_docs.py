@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import HANG_S
+
 PAGE = Path(__file__).parents[3] / "docs" / "agents.md"
 BLOCK = re.compile(r"(?:^`([\w.]+)`\n\n)?^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -45,7 +47,7 @@ def test_the_page_runs(tmp_path: Path) -> None:
         env=env,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=HANG_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]

@@ -11,6 +11,7 @@ from typing import Any
 from grpo_practice.config.schema.tools import McpToolkit
 from grpo_practice.tools import Tool
 from grpo_practice.tools.mcp import open_mcp
+from tests.processes import HANG_S
 from tests.tools.fakes import SCOPE
 
 HERE = Path(__file__).parent
@@ -41,7 +42,7 @@ def alive(pid: int) -> bool:
 
 
 async def until(holds: Callable[[], object]) -> None:
-    """Wait for what no event tells of; a test that waits in vain has failed after a minute."""
-    async with asyncio.timeout(60):
+    """Wait for what no event tells of; a test that waits in vain hangs."""
+    async with asyncio.timeout(HANG_S):
         while not holds():  # noqa: ASYNC110
             await asyncio.sleep(0.01)

@@ -9,7 +9,8 @@ from mcp.server.mcpserver import Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
 server = MCPServer("teller", version="1.2.3", log_level="CRITICAL")
-total = 0
+total = met = 0
+everybody = anyio.Event()
 
 
 @server.tool()
@@ -36,9 +37,13 @@ def environment() -> str:
 
 
 @server.tool()
-async def slow(seconds: float) -> str:
-    """Takes its time."""
-    await anyio.sleep(seconds)
+async def together(n: int) -> str:
+    """Waits until so many calls are under way."""
+    global met
+    met += 1
+    if met == n:
+        everybody.set()
+    await everybody.wait()
     return "done"
 
 
