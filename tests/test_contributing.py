@@ -18,6 +18,7 @@ RECIPES = {
     "a gate after the merge",
     "an export format",
     "a column",
+    "a figure in `runs show`",
     "a command",
     "a config key",
     "a kind of failure",

@@ -1,6 +1,7 @@
 """How progress is told, and that it agrees with what is stored."""
 
 import asyncio
+import inspect
 import logging
 import time
 from collections import Counter
@@ -10,6 +11,7 @@ from typing import get_args
 
 import pytest
 
+from grpo_practice import events
 from grpo_practice.calls import Entry
 from grpo_practice.errors import PausedError
 from grpo_practice.events import (
@@ -33,6 +35,8 @@ from tests.app.project import Project, served
 from tests.app.test_caps import Capped
 from tests.fakes import cancelling
 
+ELSEWHERE = {Aborted, Notice}
+"""Events that a run in which nothing goes wrong need not emit: other tests see them."""
 OVERLAP = "practice.overlap=0.5"
 ON_THE_WAY = ("practice.do_eval=true", "practice.eval_strategy=steps")
 TOOLS = (
@@ -203,6 +207,8 @@ async def test_tool_calls_agree_with_what_is_stored(project: Project) -> None:
     await project.practise(TOOLS, "practice.epochs=1")
     assert any(isinstance(e, ToolFinished) for e in project.events)
     agrees(project)
+    emitted = {type(event) for event in project.events}
+    assert set(get_args(Event)) - emitted <= ELSEWHERE, "emit it, or name it in ELSEWHERE"
 
 
 async def test_a_run_that_fails_or_pauses_says_so_at_its_end(tmp_path: Path) -> None:
@@ -214,6 +220,15 @@ async def test_a_run_that_fails_or_pauses_says_so_at_its_end(tmp_path: Path) -> 
     assert end.error is not None
     assert str(caught.value) in end.error
     assert project.events[-1] == end
+
+
+def test_every_event_is_in_the_union() -> None:
+    kinds = {
+        kind
+        for _, kind in inspect.getmembers(events, inspect.isclass)
+        if kind.__module__ == events.__name__ and not kind.__name__.startswith("_")
+    }
+    assert kinds == set(get_args(Event))
 
 
 def test_every_event_has_a_time() -> None:

@@ -41,6 +41,7 @@ class Attempts:
         self._finished(key.step, rollout, weight=weight)
         prompt = RolloutPrompt(player.scope(key).seed(), system, library.id or None)
         await self.store.save_rollout(self.branch, key.step, rollout, prompt)
+        # After the row is queued: the error that ends the run must not cost this rollout.
         await self.limit.see(rollout)
         return rollout
 

@@ -238,6 +238,8 @@ def conversations(turns: Iterable[Turn]) -> list[Message]:
     for turn in sorted(there.values(), key=lambda turn: turn.order, reverse=True):
         follow[turn.prev_call_id if turn.prev_call_id in there else None].append(turn)
     messages, left = list[Message](), follow[None]
+    # No recursion: a conversation may have more turns than Python's stack has frames. The last one
+    # is taken first, so both lists are in reverse.
     while left:
         turn = left.pop()
         messages += turn.said

@@ -80,6 +80,7 @@ class Chain:
 
         `spelt`: canonical JSON of the message, for whoever has that already.
         """
+        # Keys that are null are not hashed, so a spelling with one is not the one that is.
         if spelt is None or None in message.values():
             spelt = canon(hashable(message))
         self._state = hashlib.sha256(self._state + spelt).digest()

@@ -131,6 +131,7 @@ class _Work:
         step.left -= 1
         step.failed += sum(r.verdict is None for r in done.done.values())
         if step.left == 0 and self.job.pilot is None:
+            # Frees what is stored of the step: all of a long evaluation would stay in memory.
             del self.open[done.step]
             stats = {"planned": step.row.plan.rollouts, "failed": step.failed}
             await self.store.close_eval(self.job.branch, done.step, stats)

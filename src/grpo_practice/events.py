@@ -31,6 +31,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Timed:
+    # By keyword, since fields without a default follow; not compared, so that events of the same
+    # thing are equal whenever they came.
     at: float = field(default_factory=time.time, compare=False, kw_only=True)
     """Unix time in seconds."""
 
@@ -255,6 +257,7 @@ def span(emit: Emit, event: CallStarted | ToolStarted | RolloutStarted) -> Itera
     try:
         yield
     except BaseException as e:
+        # For a cancellation, too: whoever counts what is under way needs an end for each start.
         emit(Aborted(event, reason(e)))
         raise
 

@@ -52,6 +52,7 @@ class FailureLimit:
                 f"max_failed_share ({self.max_share:g}) allows; {times} of them: {text}",
                 hint=hint,
             )
+            # First: the error cancels the siblings, whose replies may be paid.
             await self.land(error)
             raise error
 

@@ -70,6 +70,7 @@ def limit_memory() -> None:
     limit = pages * resource.getpagesize() + MEMORY
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     if hard != resource.RLIM_INFINITY:
+        # Beyond the hard limit setrlimit() fails, and no worker would start.
         limit = min(limit, hard)
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
 
@@ -163,7 +164,9 @@ class Pool:
             WorkerDiedError: Its process ended, and so did a second one.
             CannotStartError: No worker starts.
         """
+        # A worker may be killed from outside, where memory is short: once is no fault of the call.
         for _ in range(2):
+            # The others wait for the pool that the first one starts.
             async with self._starting:
                 if self._pool is None:
                     self._pool = await asyncio.to_thread(self._start)
@@ -172,11 +175,13 @@ class Pool:
 
             try:
                 future = pool.schedule(work, args=args, timeout=self._timeout_s)
+                # Passes a cancellation on to pebble, which kills the worker.
                 return await asyncio.wrap_future(future)
             except TimeoutError as e:
                 raise TimedOutError from e
             except (ProcessExpired, RuntimeError) as e:
                 died = e
+                # Only the pool that broke: another caller may have started a new one meanwhile.
                 if not pool.active and self._pool is pool:
                     self._pool = None
         raise WorkerDiedError(str(died)) from died

@@ -52,6 +52,8 @@ class Redactor:
         if not new:
             return
         self.known |= new
+        # A secret may be a part of a longer one: replaced first, it would
+        # leave the rest to be read.
         longest_first = sorted(self.known, key=lambda s: (-len(s), s))
         self._hidden = tuple(form for text in longest_first for form in _forms(text))
 

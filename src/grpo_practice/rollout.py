@@ -51,11 +51,13 @@ class Player:
         try:
             played = await self.agent(key.sample.question, system, context)
         except GrpoPracticeError:
+            # A refused key or a cap is no failure of this attempt: it stops the run.
             raise
         except Exception as e:  # noqa: BLE001 - an agent's bug is that rollout's error
             played = Trajectory(
                 "error", reason="agent", error=cut(f"{type(e).__name__}: {e}", SAID_CHARS)
             )
+        # Here only, by our own deadline in a living process: a kill is no strike.
         strikes = key.strikes + (played.reason == "time")
         rollout = Rollout(key.slot, key.attempt, key.sample, played, strikes=strikes)
         return await self.score(rollout, scope)
@@ -80,6 +82,7 @@ class Player:
         except VerifyError as e:
             reason, error = "verify", str(e)
         except asyncio.CancelledError:
+            # Foreign code may raise CancelledError of its own: that costs its answer, not the run.
             if being_cancelled():
                 raise
             reason, error = "verify", "the verify function raised CancelledError"
@@ -169,9 +172,11 @@ async def play_groups(
     feed = _attempts(jobs)
 
     async def worker() -> None:
+        # One iterator for all workers: next() does not await, so no two get the same attempt.
         for job, key in feed:
             if key is not None:
                 job.done[key.attempt] = await play(key)
+            # No await since the line above, so that exactly one worker finds the group complete.
             if len(job.done) == job.attempts:
                 await on_group(job)
 
@@ -185,6 +190,7 @@ async def play_groups(
 def _attempts(jobs: Iterable[GroupJob]) -> Iterator[tuple[GroupJob, AttemptKey | None]]:
     """Yield each attempt to play, with its job; a job with nothing left comes once, with None."""
     for job in jobs:
+        # A list at once: making it fills `done`, and an empty one is a group that has ended.
         keys = list(job.open_attempts())
         if not keys:
             yield job, None

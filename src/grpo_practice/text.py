@@ -93,6 +93,7 @@ def visible(text: str) -> str:
 
 def brief(text: str, chars: int) -> str:
     """Return the text in one line of at most `chars` characters, `…` where it was cut."""
+    # Cut first: a foreign text may be megabytes.
     line = visible(" ".join(text[: 4 * chars].split()))
     return line if len(line) <= chars and len(text) <= 4 * chars else f"{line[: chars - 1]}…"
 

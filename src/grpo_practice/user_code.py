@@ -124,9 +124,11 @@ def _surroundings(folder: Path) -> Iterator[None]:
     shims: dict[str, ModuleType] = {}
     if "utu" not in sys.modules and importlib.util.find_spec("utu") is None:
         shims = {name: ModuleType(name) for name in ("utu", "utu.db")}
+        # Only a package can have `utu.db` in it.
         shims["utu"].__path__ = []
         shims["utu.db"].EvaluationSample = EvaluationSample  # type: ignore[attr-defined]
     sys.modules.update(shims)
+    # Only while it loads: modules of the user's must not take the place of ours later on.
     sys.path.insert(0, str(folder))
     try:
         yield
@@ -195,11 +197,13 @@ async def in_thread(call: Callable[[], T]) -> T:
 def _rehearse_stdin() -> None:
     """Load the function described on stdin; report on stdout that this process outlived it."""
     report = os.dup(1)
+    # What the file prints must not pass for the report.
     os.dup2(2, 1)
     sys.path, path, func, text = json.loads(sys.stdin.buffer.read())
     with suppress(BaseException):  # load() raises again where the file is loaded for good
         UserFunction(Path(path), func, text).load()
     os.write(report, b"alive")
+    # Not by the usual exit: threads that the file started could keep this process alive.
     os._exit(0)
 
 

@@ -24,6 +24,7 @@ LOOKS = (
     ["experiences", "show", "E1"],
     ["data", "list"],
     ["data", "show", "train"],
+    ["data", "stats", "train"],
     ["config", "show"],
     ["config", "show", "--config", "c.yaml"],
     ["config", "validate", "--config", "c.yaml"],

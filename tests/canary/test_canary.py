@@ -15,17 +15,33 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.canary import keys
+from tests.canary import keys, matrix
 from tests.canary.echoes import ECHOES
 from tests.canary.keys import Search, keys_in
 from tests.canary.matrix import CRITIQUE, SCORED, WRONG
 from tests.canary.place import Place
+from tests.cli.test_help import ALL
 from tests.faults.actions import simulated, stall
 from tests.faults.conftest import serving
 from tests.processes import HANG_S, program, until
 
 HASTY = "import grpo_practice.app.shutdown as d; d.GRACE_S = 0.2"
 """What is under way when a command is interrupted is not waited for."""
+
+
+NOT_TYPED = {
+    *("serve", "runs delete"),
+    *("data delete", "data download", "data split", "data sample"),
+}
+"""Commands that the matrix does not type: they print names and numbers, or have their own test."""
+
+
+def test_the_matrix_types_every_command() -> None:
+    source = Path(matrix.__file__).read_text("utf-8")
+    typed = {words for words in ALL if ", ".join(f'"{word}"' for word in words) in source}
+    assert {" ".join(words) for words in set(ALL) - typed} == NOT_TYPED, (
+        "a command that shows what is stored has a row in LOOKS of tests/canary/matrix.py"
+    )
 
 
 def check(place: Place) -> None:

@@ -9,8 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from grpo_practice.practice import METHOD
 from tests.cli.conftest import Gp
 from tests.processes import HANG_S, program
+
+LEARNT = {2: ["91cbada1", "6e6e9204", "c4b746c1", "2c2f4c1a"]}
+"""Method → the hashes of the libraries that the demo's steps make, each its first 8 digits."""
 
 
 def test_the_demo_improves_its_agent_and_says_it_is_simulated(gp: Gp) -> None:
@@ -37,6 +41,15 @@ def test_a_kept_demo_can_be_gone_on_with(demo: Gp) -> None:
     assert ran.code == 0, ran.err
     assert ran.document["requests"] == {"new": 0, "replayed": 0, "failed": 0}
     assert ran.document["simulated"] is True
+
+
+def test_the_demo_learns_what_this_method_learns(demo: Gp) -> None:
+    document = demo("practice", "--config", "practice.yaml", "--json").document
+    hashes = [step["sha256"] for step in document["steps"]]
+    assert {METHOD: [sha[:8] for sha in hashes]} == LEARNT, (
+        "a run comes to other libraries than before: raise practice.METHOD, unless it is only the"
+        " prompts or the simulation that changed; then bring LEARNT up to date"
+    )
 
 
 def test_the_demo_overwrites_nothing(gp: Gp) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from grpo_practice.practice import METHOD
+from grpo_practice.store import bound_keys
 from grpo_practice.store.bound_keys import LATER_KEYS, agent_of, counts_votes, has_own_agent
 
 ROOT = Path(__file__).parents[2] / "src/grpo_practice"
@@ -32,6 +34,10 @@ def test_no_other_module_reads_a_key_of_an_identity() -> None:
     read = {str(path.relative_to(ROOT)): keys(path.read_text("utf-8")) for path in READERS}
     found = {name: of_file for name, of_file in read.items() if of_file}
     assert found == {}, "give store/bound_keys.py a function that says what the key means"
+
+
+def test_each_method_is_said_in_words_where_a_run_of_another_one_is_refused() -> None:
+    assert bound_keys._METHODS.keys() == set(range(1, METHOD + 1))
 
 
 def test_a_key_is_seen() -> None:

@@ -2,14 +2,16 @@
 
 import ast
 import re
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from grpo_practice.store import Store, datasets, rollouts, steps
+from grpo_practice.calls import Address, Entry, Reply, Usage
+from grpo_practice.store import Store, datasets, ledger, rollouts, steps
 from grpo_practice.store.db import Row, insert_all
-from grpo_practice.store.records import RolloutPrompt, Unscored
+from grpo_practice.store.records import GroupRow, RolloutPrompt, Unscored
 from grpo_practice.types import Rollout, Trajectory, Verdict
 from tests.store.helpers import planned, plans, spec, upload
 
@@ -60,12 +62,12 @@ async def test_a_column_added_last_lands_in_no_other_field(
     """Add a column to a rollout's row as CONTRIBUTING says; every other one keeps its value."""
     written = rollouts._columns
     with Store(tmp_path / "s.db") as store:
-        store._write(lambda db: db.execute("ALTER TABLE rollouts ADD COLUMN host TEXT").rowcount)
+        store._write(lambda db: db.execute("ALTER TABLE rollouts ADD COLUMN added TEXT").rowcount)
         data, ids = upload(store)
         branch = store.begin(spec(data), plan=planned(plans(ids, 1)))
 
         def more(save: rollouts.Save, system_sha: bytes, finished_at: str) -> Row:
-            return {**written(save, system_sha, finished_at), "host": "HOST-A"}
+            return {**written(save, system_sha, finished_at), "added": "NEW"}
 
         monkeypatch.setattr(rollouts, "_columns", more)
         row = store.read(steps.on_line, branch)[0]
@@ -76,7 +78,7 @@ async def test_a_column_added_last_lands_in_no_other_field(
         await store.save_rollout(branch, 0, rollout, RolloutPrompt(7, "system", None))
         await store.flushed()
         stored = store.read(lambda db: dict(db.execute("SELECT * FROM rollouts").fetchone()))
-        assert (stored["host"], stored["sample_id"], stored["seed"]) == ("HOST-A", sample_id, 7)
+        assert (stored["added"], stored["sample_id"], stored["seed"]) == ("NEW", sample_id, 7)
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT.*", stored["finished_at"])
         found = store.read(rollouts.stored, branch, row, transcripts=False)
         assert found[0, 0][1] == rollout
@@ -98,3 +100,76 @@ def test_rows_that_differ_in_columns_are_not_written_in_part(tmp_path: Path) -> 
         pytest.raises(AssertionError, match="differ in columns"),
     ):
         store.read(lambda db: insert_all(db, "texts", rows))
+
+
+def filled(kind: type, **given: Any) -> Any:
+    """A value of a dataclass with something of its own, and no default, in each field."""
+    hints = get_type_hints(kind)
+    for n, field in enumerate(f for f in fields(kind) if f.init and f.name not in given):
+        hint, default = hints[field.name], field.default
+        (part, *_) = [t for t in get_args(hint) if t is not type(None)] or [hint]
+        if part is bool:
+            given[field.name] = default is not True
+        elif isinstance(part, type) and is_dataclass(part):
+            given[field.name] = filled(part)
+        elif part in (int, float, str):
+            given[field.name] = part(n + 2)
+        else:
+            raise AssertionError(f"give {kind.__name__}.{field.name} a value in this test")
+    return kind(**given)
+
+
+def columns(store: Store, table: str) -> set[str]:
+    """The columns of a table."""
+    rows = store.read(lambda db: db.execute(f"PRAGMA table_info({table})").fetchall())
+    return {row["name"] for row in rows}
+
+
+NO_LONGER = {"wave"}
+"""Columns of rollouts that a removed policy wrote."""
+DICT = "the dict that writes a row and the columns of its table differ"
+BACK = "a field is not stored, or not read back: its default comes in its place"
+
+
+async def test_every_field_of_a_rollout_has_its_column_and_comes_back(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.db") as store:
+        data, ids = upload(store)
+        branch = store.begin(spec(data), plan=planned(plans(ids, 1)))
+        row = store.read(steps.on_line, branch)[0]
+        sample = store.read(datasets.samples_of, row.plan)[0]
+        played = filled(Trajectory, outcome="ok", transcript=[])
+        place = {"slot": 0, "attempt": 0, "sample": sample, "played": played}
+        rollout = filled(Rollout, **place, verdict=filled(Verdict, reward=0.5))
+        prompt = RolloutPrompt(7, "system", None)
+        await store.save_rollout(branch, 0, rollout, prompt)
+        await store.flushed()
+        found = store.read(rollouts.stored, branch, row, transcripts=False)
+        assert found[0, 0][1] == rollout, f"{BACK} (store/rollouts.py: _columns, _rollout)"
+        save = rollouts.Save(branch.id, 0, rollout, prompt, branch.judge_id)
+        written = save.key.keys() | rollouts._columns(save, b"", "").keys()
+        assert written | {"rollout_id", *NO_LONGER} == columns(store, "rollouts"), DICT
+
+
+async def test_every_field_of_a_call_has_its_column_and_comes_back(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.db") as store:
+        data, _ = upload(store)
+        branch = store.begin(spec(data))
+        reply = filled(
+            Reply, message={"content": "x"}, usage=filled(Usage), replayed=True, call_id=1
+        )
+        address = Address(branch.id, 0, 0, 0, "play")
+        hashed, head = b"h" * 16, b"{}"
+        entry = Entry(address, hashed, 0, 0, None, head, b"[]", "m", reply)
+        with store.invocation(branch, "t") as invocation_id:
+            calls = store.ledger(branch, invocation_id)
+            assert await calls.put(entry) == reply.call_id
+            found = await calls.get(address, hashed, 0)
+        assert found == reply, f"{BACK} (store/ledger.py: _call, _reply)"
+        written = ledger._call(entry).keys()
+        assert written | {"call_id", "invocation_id", "created_at"} == columns(store, "calls"), DICT
+
+
+def test_the_fields_of_a_group_are_its_columns(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.db") as store:
+        own = {field.name for field in fields(GroupRow)}
+        assert own | {"branch_id", "step"} == columns(store, "groups"), DICT

@@ -40,6 +40,20 @@ async def test_each_built_in_scores_a_right_and_a_wrong_answer(name: str) -> Non
         assert (await verify(sample, wrong, Scripted(wrong))).reward == 0
 
 
+@pytest.mark.parametrize("gold", ["Paris", "B", "1/2", "7", "[1, 2]", "no answer", "?"])
+@pytest.mark.parametrize(
+    "name", [name for name, row in BUILT_INS.items() if row.runs != "judge" and not row.own_form]
+)
+async def test_a_gold_is_a_right_answer_or_cannot_be_used(name: str, gold: str) -> None:
+    function, sample = resolve(name, CASES[name][0], None, Path()), Sample("q", gold)
+    if check_gold(function, sample) is None:
+        async with Verifier(function) as verify:
+            assert (await verify(sample, gold, Scripted(gold))).reward == 1, (
+                f"{gold!r} answered with itself gets no 1: let unusable_gold of the row {name!r} of"
+                f" {PLACE} say why no answer can match it"
+            )
+
+
 def test_each_function_of_the_module_is_in_the_table_by_its_name() -> None:
     for name, function in inspect.getmembers(builtin, inspect.isfunction):
         first = list(inspect.signature(function).parameters)[:2]

@@ -37,4 +37,5 @@ class Agent(Protocol):
 def being_cancelled() -> bool:
     """Return True if this task is being cancelled; False if user code raised CancelledError."""
     task = asyncio.current_task()
+    # It counts requests to cancel: an error that foreign code raised leaves it at 0.
     return task is None or task.cancelling() > 0

@@ -36,6 +36,7 @@ class Clock:
         try:
             yield took.append
         finally:
+            # The largest, not the sum: requests made at once share their time.
             self._own = max(self._own, start + took[-1])
             self._asking -= 1
             if not self._asking:
@@ -48,4 +49,5 @@ class Clock:
             await self._idle.wait()
             if (left_s := self.left_s) <= 0:
                 return
+            # Looked at again afterwards: requests may have stopped the clock meanwhile.
             await asyncio.sleep(left_s)

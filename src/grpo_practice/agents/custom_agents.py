@@ -92,6 +92,7 @@ class CustomAgent:
         except (TimeoutError, AgentError) as e:
             return game.failed(e)
         finally:
+            # After the address is gone: the program can make no further request.
             await relay.aclose()
 
     async def _run(self, program: Coroutine[Any, Any, str], game: "_Game") -> str:

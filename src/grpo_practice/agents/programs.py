@@ -208,6 +208,7 @@ async def _end(transport: asyncio.SubprocessTransport, talk: _Talk) -> None:
             _kill(group, signal.SIGTERM)
             await asyncio.wait((talk.exited,), timeout=GRACE_S / 5)
     finally:
+        # Also where the process has ended: what it started is in its group and may go on.
         _kill(group, signal.SIGKILL)
         with suppress(TimeoutError):
             async with asyncio.timeout(GRACE_S / 5):  # one that left the group may hold a pipe

@@ -82,6 +82,7 @@ class _Game:
 
     async def ask(self) -> bool:
         """Ask the model, twice if the reply is empty; return True when it calls tools."""
+        # `r` gives the second request another seed: the same one would be answered as before.
         for r in range(2):
             reply = await self._context.chat(
                 self.messages, tools=self._tools.schemas, r=r, limit_s=self._left_s
@@ -103,6 +104,7 @@ class _Game:
         given: list[object] = [function.get("arguments", "") for function in functions]
         # Some endpoints send them parsed.
         texts = [a if isinstance(a, str) else "" if a is None else json.dumps(a) for a in given]
+        # Once for all of them: they run at the same time.
         left = self._left_s
         outcomes = await asyncio.gather(
             *(

@@ -28,6 +28,7 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
         return await work
 
     with ThreadPoolExecutor(1) as thread:
+        # With the caller's context variables: a thread begins without any.
         result = thread.submit(copy_context().run, asyncio.run, main())
         try:
             return result.result()

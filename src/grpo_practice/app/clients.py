@@ -89,6 +89,7 @@ class Models:
 
     async def _client(self, endpoint: Endpoint, config: ModelConfig, caller: Caller) -> "Client":
         pool = "judge" if caller == "judge" else "play"
+        # Everything that shapes a request: or one role would ask with what another one is given.
         key = repr((pool, endpoint.base_urls, endpoint.api_key, endpoint.headers, endpoint.query))
         key += repr((endpoint.unhashed, endpoint.timeout_s, endpoint.send_seed))
         key += repr((endpoint.stream, endpoint.stream_usage))
@@ -100,6 +101,7 @@ class Models:
                 from grpo_practice.llm.sim import SimTransport
 
                 transport = SimTransport()
+            # By address, not by client: two keys to one server still share what it can take.
             limit = self._limits.setdefault((pool, endpoint.base_urls), Limit(self._most[pool]))
             client = Client(
                 endpoint,

@@ -41,7 +41,6 @@ async def open_own(
 ) -> AsyncIterator[Agent]:
     """Open the user's program, and the address where it asks its model, for the block.
 
-    Output of a file's function goes to stderr: stdout is for what the command was asked for.
     Proxies of the environment are not between it and this machine.
 
     Args:
@@ -78,6 +77,7 @@ def _no_detour() -> Iterator[None]:
     before = {name: os.environ.get(name) for name in ("NO_PROXY", "no_proxy")}
     known = [text for text in before.values() if text]
     for name in before:
+        # In both spellings: client libraries differ in which they read.
         os.environ[name] = ",".join([*known, LOOPBACK])
     try:
         yield
@@ -116,6 +116,7 @@ class _Shared:
                     self._made.close()
 
 
+# stdout is for what the command was asked for: one print() would break its JSON.
 _OUTPUT = _Shared(lambda: redirect_stdout(sys.stderr))
 _NO_DETOUR = _Shared(_no_detour)
 

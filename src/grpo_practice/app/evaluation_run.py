@@ -96,6 +96,7 @@ def eval_job(
     check_texts({f"the file of verify {verify.name}": verify.source})
     dataset = eval_dataset(session, config.data, folder)
     job = EvalJob(session, loaded, target, dataset, verify, objects.agent, limits, limit)
+    # A run that goes on had its golds checked when it began.
     if not _checked(session.store, spec_of(job)):
         check_golds(session.store.read(datasets.samples, dataset.id), verify, dataset.name)
     return job
@@ -121,6 +122,7 @@ async def run_eval(job: EvalJob) -> EvalReport:
     """
     spec, job, reports = spec_of(job), following(job), list[EvalReport]()
     store = job.session.store
+    # With a pilot it goes on to `pilot_eval`: there is no report to return.
     over = suppress(PilotOverError) if job.pilot is None else nullcontext()
     with over, open_run(job.session, spec, partial(planned, job)) as run:
         rows = steps_of(job, run.branch)

@@ -123,6 +123,7 @@ def _on_the_way(
     evaluation = config.evaluation.model_copy(update={"exp_id": config.exp_id, "data": data})
     source = job.loaded
     loaded = Loaded(evaluation, source.path, source.base_dir, source.text, [], [])
+    # The flags are the practice run's: its evaluations would be restarted, and paid, as well.
     session = replace(job.session, restart_step=None, again=False)
     target = EvalTarget(eval_name(config.exp_id))
     return eval_job(session, loaded, target, objects, limits=config.practice, limit=limit)
@@ -214,6 +215,7 @@ def planned(
             [Change("practice.epochs", epochs, settings.epochs)],
             hint="undo the change, or add --restart-step N to plan afresh from step N on",
         )
+    # The samples of its start: rows that the dataset has gained since change no plan.
     if branch.dataset_id != job.dataset.id:
         at_start = store.read(datasets.samples, branch.dataset_id)
         ids = [s.id for s in at_start][: settings.rollout_data_truncate]
@@ -231,6 +233,7 @@ def planned(
             hint="make the batch smaller, or drop_last false",
         )
     changed = diff({METHOD_KEY: branch.identity[METHOD_KEY]}, {METHOD_KEY: METHOD})
+    # A run that is complete is only read, whichever version merged it.
     if changed and len(plan) > sum(row.closed for row in rows):
         raise FingerprintError(
             f"{branch.run} was begun by an older version, which merges in another way",
@@ -310,6 +313,7 @@ def at_practice(config: PracticeConfig) -> ModelConfig:
 def due(settings: PracticeSettings, rows: Sequence[StepRow]) -> set[int]:
     """Return the steps after which libraries are evaluated, if they are."""
     if settings.eval_strategy == "epoch":
+        # The dict keeps the last step of each epoch.
         return set({row.plan.epoch: row.plan.step for row in rows}.values())
     steps = {row.plan.step for row in rows}
     return {step for step in steps if (step + 1) % settings.eval_steps == 0}
@@ -325,6 +329,7 @@ def _after_step(job: PracticeJob, rows: list[StepRow]) -> AfterStep:
             await evaluate_library(job.tests, library, plan.step)
         if job.selects is not None:
             variant = select_variant(settings.select_dataset or "")
+            # The start library, too: where nothing helped, it is the best one.
             if plan.step == 0:
                 await evaluate_library(job.selects, job.start or Library(), None, variant)
             await evaluate_library(job.selects, library, plan.step, variant)

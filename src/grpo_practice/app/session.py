@@ -89,10 +89,12 @@ def open_run(session: Session, spec: RunSpec, plan: Plan) -> Iterator[OpenRun]:
     store, meter, notices = session.store, Meter(), list[str]()
 
     def steps(branch: Branch, rows: Sequence[StepRow]) -> Sequence[PlannedStep]:
+        # Replaced, not added: the store may call this twice.
         planned, notices[:] = plan(branch, rows)
         return planned
 
     with store.lock(spec.name):
+        # Only under the lock: whoever has not ended there is surely dead.
         for who in store.close_dead(spec.name):
             session.notice(
                 f"the earlier command on {spec.name} ({who}) did not end in order;"
@@ -109,6 +111,7 @@ def open_run(session: Session, spec: RunSpec, plan: Plan) -> Iterator[OpenRun]:
             except asyncio.CancelledError:
                 if session.admission.stopped is None:
                     raise
+                # Inside the invocation's block, so that its row says what stopped it.
                 raise session.admission.stopped from None
             for why, count in ledger.unused.items():
                 session.notice(f"{spec.name}: {count} stored answers could not be used: {why}")

@@ -75,6 +75,7 @@ class _Stop:
         ours = dict[int, Any]()
         if threading.current_thread() is threading.main_thread():  # no other may set handlers
             before = {n: signal.getsignal(n) for n in SIGNALS}
+            # What is ignored at the start, as SIGHUP under nohup, stays ignored.
             ours = {n: how for n, how in before.items() if how is not signal.SIG_IGN}
         for number in ours:
             signal.signal(number, self._receive)
@@ -91,6 +92,7 @@ class _Stop:
         self._loop = asyncio.get_running_loop()
         task: asyncio.Task[T] = asyncio.create_task(work)
         self._task = task
+        # A signal may have come before there was a loop to tell.
         if self._came:
             self._begin()
         try:
@@ -109,10 +111,12 @@ class _Stop:
         if self._patience is not None:
             self._patience.cancel()
         first = len(self._came) == 1
+        # A thread: where the loop is stuck, nothing that runs on it could end the process.
         self._patience = threading.Timer(LEAVE_S + (GRACE_S if first else 0), self._leave)
         self._patience.daemon = True
         self._patience.start()
         if self._loop is not None:
+            # Not here: the handler runs between any two bytecodes, and the loop may be asleep.
             self._loop.call_soon_threadsafe(self._begin if first else self._cancel)
 
     def _begin(self) -> None:
@@ -147,5 +151,7 @@ class _Stop:
             self._session.store.flush()
         except StoreError as e:
             stored = str(e)
+        # Not print(): the thread that is stuck may hold the stream's lock.
         os.write(2, f"stopped without waiting for what hangs; {stored}\n".encode())
+        # Not sys.exit(), which would end this thread only.
         os._exit(128 + self._came[0])

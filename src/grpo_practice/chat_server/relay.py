@@ -56,8 +56,10 @@ class Relay:
         """
         request = one_reply(request)
         name, params = request.model or self._chat.model, self._params(request.settings)
+        # Without a seed: a repeated request is known by what is asked.
         same = canon([name, params, request.tools, request.messages])
         repeats = self._repeats[hashlib.sha256(same).digest()]
+        # First what was given up: it may be paid, and whoever asks again wants that reply.
         if repeats.abandoned:
             r, task = repeats.abandoned.popitem()
         else:
@@ -65,6 +67,7 @@ class Relay:
             repeats.taken.add(r)
             chat = self._chat.with_model(name, params, self._play)
             task = asyncio.create_task(self._ask(chat, request, r, limit_s))
+            # Kept, since the loop refers to its tasks weakly.
             self._tasks.add(task)
 
             def done(task: asyncio.Task[Reply]) -> None:
@@ -78,6 +81,7 @@ class Relay:
         try:
             return await asyncio.shield(task)  # a caller that goes must not take a paid reply along
         except asyncio.CancelledError:
+            # Also if it has just ended: the next one to ask gets its reply.
             if not task.cancelled():
                 repeats.abandoned[r] = task
             raise
@@ -111,6 +115,7 @@ class Relay:
         for task in tasks:
             task.cancel()
         if tasks:
+            # Waited for: each puts its failure on record before the rollout is saved.
             await asyncio.wait(tasks)
 
 

@@ -129,7 +129,9 @@ def read_body(raw: bytes) -> dict[str, Any]:
         RequestError: There is none.
     """
     try:
+        # 1e999 is inf to Python, which has no canonical JSON and so no hash.
         body = json.loads(raw.decode(), parse_constant=finite_number, parse_float=finite_number)
+        # Valid UTF-8 holds no lone surrogate but by an escape: else the walk is spared.
         if b"\\u" in raw:
             body = clean_json(body)
     except (ValueError, RecursionError) as e:
@@ -308,8 +310,6 @@ async def listening(
 ) -> AsyncIterator[int]:
     """Serve the application for the block, and give the port.
 
-    The handler of a request whose sender is gone is cancelled.
-
     Raises:
         OSError: The port cannot be listened on.
     """
@@ -318,10 +318,12 @@ async def listening(
         access_log=None,
         logger=_SILENT,  # else it prints pieces of malformed requests
         shutdown_timeout=SHUTDOWN_S,
+        # Off by default: the request of a sender that is gone would go on, and be paid.
         handler_cancellation=True,
     )
     await runner.setup()
     try:
+        # A run may begin a thousand rollouts at once; aiohttp's own backlog is 128.
         await web.TCPSite(runner, host, port, backlog=1024).start()
         yield int(runner.addresses[0][1])
     finally:

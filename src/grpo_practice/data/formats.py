@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -50,7 +51,7 @@ class FileSource:
     @property
     def origin(self) -> str:
         """Origin of the rows, as stored."""
-        return "stdin" if self.path == STDIN else str(self.path.resolve())
+        return "stdin" if self.path == STDIN else os.path.realpath(self.path)
 
 
 def rows(source: FileSource | Path) -> Iterator[Row | DataError]:

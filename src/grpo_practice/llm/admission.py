@@ -84,6 +84,7 @@ class Admission:
         if self.account.fits(need):
             return self._let_in(need)
         if not self._inside:
+            # Nothing in flight can come to less than was reserved: to wait would be for ever.
             raise self.account.paused(need)
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append((need, turn))
@@ -107,6 +108,7 @@ class Admission:
         self.account.spent += came_to
         self._inside -= 1
         self._look()
+        # Who waits is cancelled by the stop; to admit it would send a new request.
         if self.stopped is not None:
             return
         waiting = [(n, turn) for n, turn in self._waiting if not turn.done()]
@@ -118,6 +120,7 @@ class Admission:
             else:
                 self._waiting.append((need_, turn))
         if not self._inside:
+            # None of them fits, and nothing is left that could make room.
             for need_, turn in self._waiting:
                 turn.set_exception(self.account.paused(need_))
             self._waiting = []
@@ -154,6 +157,7 @@ class Admission:
 
         Call it before ending a run early: that cancels the siblings, whose replies may be paid.
         """
+        # The first reason stays: the failures that a stop brings about are not its cause.
         if self.stopped is None:
             self.stop(reason)
         self._finished()  # whoever waits here does not wait for itself

@@ -94,6 +94,7 @@ class Account:
 
     def estimate(self, ask: Ask) -> Amount:
         """Return the most a try may come to, with a reply as long as allowed or seen so far."""
+        # Rounded up: a cap holds only if no estimate is below what the try comes to.
         tokens_in = -(-ask.size // DENSE_CHARS_PER_TOKEN)
         tokens_out = ask.max_tokens or self.largest.get(ask.model, ASSUMED_OUT)
         cost = ask.price.cost_micro(Usage(tokens_in, None, tokens_out)) if ask.price else None

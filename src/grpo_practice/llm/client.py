@@ -108,6 +108,7 @@ class Client:
         self._notice = notice
         self._admission = admission or Admission()
         self._sleep = sleep
+        # As many connections as slots: with fewer, requests would wait within their deadline.
         self._http = Http(endpoint, limit.n, transport)
         paces = self._admission.paces
         urls = [str(chat_url(base, endpoint)) for base in endpoint.base_urls]
@@ -157,9 +158,13 @@ class Client:
         try:
             return await self._retried(call)
         except BaseException as e:
+            # The ledger reads the cause: a cancelled request may have been
+            # paid, and goes on record.
             if call.sent and not isinstance(e, EndpointError):
                 e.__cause__ = _endpoint_error(e, call)
             if isinstance(e, EndpointRefusedError):
+                # Before it leaves: the error cancels the siblings, whose
+                # replies may be paid already.
                 await self._admission.land(e)
             raise
 
@@ -210,6 +215,7 @@ class Client:
         """Post the body once all waits are over."""
         content = encode_body(body)
         while True:
+            # Before the slot: who waits for a closed address must not hold what others could use.
             call.since = await self._route.opened(call.since)
             async with self._limit.slot(call.priority):
                 self._raise_refusal()
@@ -218,7 +224,11 @@ class Client:
                     continue
                 ask = self._ask(call, address.url, len(content))
                 tokens = self._admission.account.estimate(ask).tokens
+                # After the slot: a turn is a time to start, and would be
+                # over by the time a slot is free.
                 await self._rate.turn(tokens, call.priority, self._sleep)
+                # Last of all waits: from here on it is reserved from the
+                # caps, and a stop waits for it.
                 async with self._admission.enter(ask) as tried:
                     self._raise_refusal()  # again: it may have come while this one waited
                     if not self._route.takes(address, call.since):  # and so may this
@@ -234,20 +244,25 @@ class Client:
         assert call.address is not None
         url, call.cuts, call.under_way = call.address.url, self._limit.cuts, True
         call.outs = call.address.outs
+        # Before the await: a request that is cancelled in flight counts, since it may be billed.
         tried.sent()
         call.sent += 1
         start = now()
         try:
+            # Over the whole exchange: each byte of a server that drips resets a read timeout.
             async with asyncio.timeout(call.deadline_s):
                 response, begun = await self._http.post(url, content)
         except TimeoutError:
             if call.own_limit:
+                # No retry: the caller's time is over, whichever address is asked.
                 self._pass_over(call, "deadline")
                 raise TimeoutError(f"no answer within {call.deadline_s:g} s") from None
             text = f"{call.deadline_s:g} s are over"
+            # True: the request was sent whole, so it may have been billed.
             response, begun = ConnectionFailure("deadline", text, shown_url(url)), True
         call.seconds, call.under_way = now() - start, False
         call.status = response.status if isinstance(response, Response) else None
+        # Whichever try began to be answered; a later failure takes nothing back.
         call.maybe_paid |= begun
         if begun and isinstance(response, Response) and isinstance(response.body, dict):
             tried.answered(read_usage(response.body.get("usage")))
@@ -265,6 +280,8 @@ class Client:
         if isinstance(response, ConnectionFailure):
             self._pass_over(call, response.kind)
             return decide_broken(response, answered=self._answered)
+        # An error is an answer, too: from now on a failed connection is a passing fault, and does
+        # not mean that base_url is wrong.
         self._answered = True
         decision = decide(response, body, self._endpoint.key_name)
         if decision is None:
@@ -298,6 +315,7 @@ class Client:
     def _postpone(self, decision: Fail, after_s: float) -> Fail:
         """Fail the one request, or stop the run when the endpoint puts every request off."""
         self._postponed += 1
+        # Requests in flight together may all be put off at once; each answer sets the count to 0.
         if self._postponed < max(_POSTPONED, self._limit.held):
             return decision
         hint = f"run the same command again in {in_words(after_s)}"
@@ -328,6 +346,7 @@ class Client:
     def _raise_refusal(self) -> None:
         if self._refusal is not None:
             refusal = self._refusal
+            # A new one for each caller: `send` gives the error a cause, which is the caller's own.
             raise EndpointRefusedError(str(refusal), hint=refusal.hint, broken=refusal.broken)
 
 

@@ -69,18 +69,22 @@ class Limit:
         if cuts != self.cuts:
             return
         self.cuts += 1
+        # Rounded up, so that it never reaches 0, which nothing could raise again.
         self.window = (self.window + 1) // 2
         self._back = -self.held  # those in flight prove nothing about the new window
         if self._growth is not None:
+            # A doubling that is due would undo the cut.
             self._growth.cancel()
             self._growth = None
         self._let_in()
 
     async def _take(self, priority: int) -> None:
+        # Not past those who wait, whatever is free: the window may have grown a moment ago.
         if self.held < self.window and not self._waiting:
             self.held += 1
             return
         granted = asyncio.get_running_loop().create_future()
+        # The turn keeps equal priorities in order, and heapq from comparing futures.
         heapq.heappush(self._waiting, (priority, next(self._turn), granted))
         self._let_in()
         try:
@@ -102,6 +106,7 @@ class Limit:
         last = self.held + AT_ONCE
         while self._waiting:
             _, _, first = self._waiting[0]
+            # Cancelled while it waited: a heap gives up its first item only.
             if first.done():
                 heapq.heappop(self._waiting)
             elif self.held < min(self.window, last):

@@ -70,8 +70,7 @@ class _Line:
 class Http:
     """The connections to one endpoint, with room for that many requests at once.
 
-    Proxies and certificates come from the environment, unless a `transport` is given. There is no
-    read timeout: the caller's deadline is over the whole request.
+    Proxies and certificates come from the environment, unless a `transport` is given.
 
     Raises:
         ConfigError: A proxy variable or the certificate file cannot be used, or the system does
@@ -97,6 +96,8 @@ class Http:
                 f"the environment's network settings cannot be used: {type(e).__name__}: {e}",
                 hint="check SSL_CERT_FILE, SSL_CERT_DIR, HTTP_PROXY, HTTPS_PROXY and ALL_PROXY",
             ) from e
+        # No read timeout: the caller's deadline is over the whole request. Not `connect`, which
+        # would count the wait for a free connection.
         self._patience = aiohttp.ClientTimeout(sock_connect=endpoint.connect_timeout_s)
         self._own_encodings = any(k.lower() == "accept-encoding" for k in endpoint.headers)
         self._lines = dict[str, _Line]()
@@ -124,10 +125,14 @@ class Http:
                 streamed = begun and response.is_stream
                 async for chunk in response.chunks:
                     raw += chunk
+                    # Only in its tail: all of it, for each chunk, takes time
+                    # with the square of its length.
                     if streamed and _END.search(raw, max(0, len(raw) - _TAIL)):
                         break  # some servers leave the connection open
         except BREAKS as e:
             lost = connection_failure(e, line.where)
+            # A stream may have come to its end before the connection
+            # broke: its body is tried first.
             if not streamed:
                 return lost, begun
         body: Any
@@ -166,6 +171,7 @@ class Http:
             proxy = transport.proxy
             options = {
                 "headers": dict(request.headers),
+                # A redirect would take the key to another host.
                 "allow_redirects": False,
                 "timeout": self._patience,
                 "proxy": str(proxy.url) if proxy else None,
@@ -200,6 +206,7 @@ async def _over_network(
 ) -> AsyncIterator[OpenResponse]:
     """Post the content over the network."""
     if not isinstance(transport.client, aiohttp.ClientSession):
+        # Not in __init__: a session belongs to the event loop that runs when it is made.
         transport.client = transport.get_client()
     async with transport.client.post(url, data=content, **options) as response:
         yield OpenResponse(response.status, response.headers, response.content.iter_chunked(_CHUNK))
@@ -258,11 +265,14 @@ def connection_failure(error: Exception, where: str) -> ConnectionFailure:
     """Return what one of `BREAKS` says about the connection to `where`."""
     causes = list[BaseException]()
     cause: BaseException | None = error
+    # The libraries wrap errors in their own; the kind of failure stands in a cause.
     while cause is not None:
         causes.append(cause)
         cause = cause.__cause__
     text = redactor.text(f"{type(causes[-1]).__name__}: {error}")
     cut = (ssl.SSLEOFError, ssl.SSLZeroReturnError)  # during the handshake, as anywhere else
+    # First: aiohttp's error for a failed handshake is a connector error
+    # as well, and those are tried again.
     if any(isinstance(e, ssl.SSLError) and not isinstance(e, cut) for e in causes):
         return ConnectionFailure("tls", text, where)
     proxy = (aiohttp.ClientProxyConnectionError, aiohttp.ClientHttpProxyError, httpx.ProxyError)

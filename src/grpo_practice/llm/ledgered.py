@@ -97,6 +97,7 @@ class Head:
     __slots__ = ("_after", "_before", "_stored")
 
     def __init__(self, name: str, params: Mapping[str, Any]) -> None:
+        # Canonical JSON sorts its keys, so the seed's place is between these two.
         before = canon({k: v for k, v in params.items() if k < "seed"})[1:-1]
         after = canon({k: v for k, v in params.items() if k > "seed"})[1:-1]
         start = b'{"model":' + canon(name) + b',"params":{' + before
@@ -106,6 +107,7 @@ class Head:
 
     def hashed(self, seed: int, tools: Sequence[Mapping[str, Any]]) -> bytes:
         """Return it with the seed among the params."""
+        # Byte for byte what canon() makes of the whole: every stored hash rests on it.
         return b'%b"seed":%d%b%b}' % (self._before, seed, self._after, self._tools(tools))
 
     def stored(self, tools: Sequence[Mapping[str, Any]]) -> bytes:
@@ -157,10 +159,12 @@ class LedgeredChat:
         chain = Chain(self._head.hashed(seed, tools))
         states = [chain.add(message, text) for message, text in zip(messages, spelt, strict=True)]
         request_hash, turn = chain.state[:16], self.play.depth
+        # Before any await: equal requests made at once get their nth in the order they were asked.
         nth, _ = self.play.place(request_hash)
         mark = self.play.mark
         marks = list(accumulate(messages, mark, initial=b""))[1:] if mark else states
         # The call whose conversation goes on here, and how many messages it covers.
+        # From the longest beginning: a shorter one would store messages a second time.
         before = (self.play.states[m] for m in reversed(marks) if m in self.play.states)
         prev, known = next(before, (None, 0))
         address = self.scope.address
@@ -205,6 +209,7 @@ class LedgeredChat:
         try:
             return await self._model.send(request, limit_s=limit_s)
         except BaseException as e:
+            # Of a cancelled request, too, which may have been paid: the client gives it a cause.
             lost = e if isinstance(e, EndpointError) else e.__cause__
             if isinstance(lost, EndpointError):
                 self._ledger.fail(self.scope.address, lost)

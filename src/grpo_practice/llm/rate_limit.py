@@ -84,12 +84,14 @@ class RateLimit:
             return
         self.outs += 1
         self._misses += 1
+        # The inner min: 2.0**1024 overflows, and a server may stay down for longer.
         seconds = min(LONGEST_OUT_S, 0.5 * 2.0 ** min(self._misses, 10))
         self.spread_s = max(seconds, self.opens - now()) * SPREAD
         self.out_until = now() + seconds
 
     def answered(self) -> None:
         """Note a usable answer from there."""
+        # asked_until stays: an answer under way takes back no wait that the server asked for.
         self._misses, self.out_until = 0, 0.0
 
 
@@ -112,6 +114,7 @@ class Route:
             first = min(self.addresses, key=lambda address: address.opens)
             if first.opens <= at:
                 return at
+            # Believed once slept: a clock that lags behind the sleep would make this loop for ever.
             since = first.opens
             await self.sleep(first.opens - at + random.uniform(0, first.spread_s))
 
@@ -128,6 +131,7 @@ class Route:
     def _ready(self, at: float) -> list[RateLimit]:
         """Return the open ones; where there is a choice, one on trial is left to its trial."""
         ready = [address for address in self.addresses if address.opens <= max(at, now())]
+        # If all are on trial, one of them all the same: nobody else could answer.
         return [address for address in ready if not address.on_trial] or ready
 
     def put_out(self, address: RateLimit, outs: int) -> bool:
@@ -153,6 +157,7 @@ class _Meter:
     """Time at which the next may start."""
 
     def take(self, amount: int) -> None:
+        # An idle hour earns no burst of an hour's requests.
         self.next = max(self.next, now() - BURST_S) + amount * 60 / self.per_minute
 
 
@@ -174,11 +179,13 @@ class Rate:
         meters = [m for m in (self.requests, self.tokens) if m is not None]
         if not meters:
             return
+        # One at a time: all who wait would otherwise start at the same `next`.
         async with self._door.slot(priority):
             at = now()
             while (wait_s := max(meter.next for meter in meters) - at) > 0:
                 step_s = min(wait_s, LOOK_S)  # those in flight may come to less than estimated
                 await sleep(step_s)
+                # The sleep counts even where the clock stood still, so that the loop ends.
                 at = max(now(), at + step_s)
             for meter, amount in ((self.requests, 1), (self.tokens, tokens)):
                 if meter is not None:

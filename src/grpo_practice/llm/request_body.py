@@ -56,4 +56,5 @@ def encode_body(body: Mapping[str, Any]) -> bytes:
     try:
         return _JSON.encode(body).encode()
     except UnicodeEncodeError:
+        # Only now: the walk through a body costs more than to encode it, and hardly any needs it.
         return _JSON.encode(clean_json(body)).encode()

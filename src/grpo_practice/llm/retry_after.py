@@ -11,6 +11,7 @@ _ABSURD_S = 366 * 86_400.0
 _UNITS_S = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[dhms])")
 _DURATION = re.compile(rf"(?:{_PART.pattern})+")
+# Digits are bounded, and no inf or nan: a header may hold anything that float() reads.
 _NUMBER = re.compile(r"\d{1,20}(?:\.\d{0,20})?")
 
 
@@ -54,6 +55,7 @@ def _retry_after_s(text: str, now: float) -> float | None:
     try:
         return parsedate_to_datetime(text).timestamp() - now
     except (ValueError, OverflowError):
+        # OverflowError for a year that no timestamp holds.
         return None
 
 

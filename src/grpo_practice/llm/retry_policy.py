@@ -118,6 +118,7 @@ def decide_broken(broken: ConnectionFailure, *, answered: bool) -> Retry | Fail:
     said = f"{broken.url}: {shown(broken.text)}"
     match broken.kind:
         case "tls":
+            # Not tried again: no later try gets another certificate.
             return Fail(
                 EndpointRefusedError(
                     f"no secure connection to {said}",
@@ -138,6 +139,7 @@ def decide_broken(broken: ConnectionFailure, *, answered: bool) -> Retry | Fail:
             if answered:
                 return Retry(EndpointError(f"{what} {said}", broken=broken.kind))
             hint = f"check {where}"
+            # Tried again before it stops the run: the server may be starting.
             return Retry(EndpointRefusedError(f"{what} {said}", hint=hint, broken=broken.kind))
 
 
@@ -148,6 +150,7 @@ def _unusable(answer: Response) -> Retry | None:
     if body is None and (
         answer.text.lstrip()[:1] == "<" or "html" in answer.headers.get("content-type", "")
     ):
+        # Once: a gateway's page may be gone by then; a second one means that base_url is wrong.
         return Retry(_no_api(answer), once=True)
     if body is None:
         what = f"a body that is not JSON: {shown(answer.text)}" if answer.text else "no body"
@@ -180,6 +183,7 @@ def _overruled(decision: RetryDecision, should_retry: str) -> RetryDecision:
 
 
 def _later(case: Case) -> Retry | Fail:
+    # The wall clock, since Retry-After may be a date.
     after_s = asked_wait_s(case.answer.headers, case.status, time.time())
     if after_s is None or after_s <= LONGEST_WAIT_S:
         return Retry(case.failed(EndpointError).error, after_s)
@@ -206,6 +210,7 @@ def _proxy_login(case: Case) -> Fail:
 
 
 ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], RetryDecision]], ...] = (
+    # Before billing: with Retry-After, 402 is a budget of requests in flight, and passes.
     (lambda c: c.status == 402 and "retry-after" in c.answer.headers, _later),
     (
         lambda c: c.status == 402 or c.fault.billing,
@@ -214,6 +219,7 @@ ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], RetryDecision]], ...]
             "top up the account or raise its limit, then run the same command again",
         ),
     ),
+    # Before 403, which routers send for a moderated text: that is no refused key.
     (lambda c: c.fault.moderated, lambda c: c.failed(ContentFilterError)),
     (
         lambda c: c.status in (401, 403),
@@ -223,6 +229,7 @@ ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], RetryDecision]], ...]
         ),
     ),
     (lambda c: c.status == 407, _proxy_login),
+    # Before settings: a prompt that leaves no room is told as a bad max_tokens by some servers.
     (_too_large, lambda c: c.failed(ContextOverflowError)),
     (
         lambda c: c.status in (400, 404) and c.fault.no_model,

@@ -34,6 +34,7 @@ def assemble(events: Iterable[tuple[str, str]], which: int | None = None) -> Any
         if not isinstance(chunk, dict):  # half of an event, where it was cut
             break
         if chunk.get("error") or name == "error" or chunk.get("object") == "error":
+            # The reply was whole, and is paid: an error behind it takes nothing back.
             if choice.get("finish_reason") is not None:
                 break
             return {"error": chunk.get("error") or chunk}
@@ -104,6 +105,7 @@ def _closed(choice: dict[str, Any]) -> dict[str, Any]:
         message.setdefault("content", None)
         calls = message.get("tool_calls")
         if isinstance(calls, list) and all(isinstance(_mark(c), int) for c in calls):
+            # Pieces of parallel calls may come in any order.
             calls.sort(key=_mark)
             for call in calls:
                 del call["index"]

@@ -111,10 +111,10 @@ def _differ(task: Task, attempts: Sequence[Attempt]) -> bool:
 async def read_attempts(task: Task) -> tuple[list[Attempt], list[StepError]]:
     """Return the teachable attempts as they are to be compared, and what failed of summaries.
 
-    With `auto` they are summarised where their transcripts do not fit into one prompt. That
-    depends on what is stored alone, so that whoever goes on with the run decides the same.
+    With `auto` they are summarised where their transcripts do not fit into one prompt.
     """
     whole = [Attempt(r, "attempt", transcript_of(r)) for r in task.group.teachable]
+    # By what is stored alone, so that whoever goes on with the run decides the same.
     if task.teacher.summaries == "never" or (
         task.teacher.summaries == "auto" and _fit(task, whole)
     ):
@@ -143,6 +143,7 @@ async def summarise_all(task: Task) -> tuple[list[Attempt], list[StepError]]:
         try:
             return await summarise(task, rollout)
         except StepError as e:
+            # Not raised: an error would cancel its siblings, whose summaries are paid.
             return e
 
     async with task_group() as tasks:
@@ -237,7 +238,9 @@ async def _ask(
     try:
         return await task.teacher.ask(chat, messages, read), [one.cut for one in fit]
     except ContextOverflowError:
+        # Half, since the error does not say how much was too much.
         fit, less = fitted(chars_of(messages) // 2 - chars_of(frame))
+        # Nothing was left to cut: the same request would fail again, for money.
         if less == messages:
             raise
     return await task.teacher.ask(chat, less, read), [one.cut for one in fit]

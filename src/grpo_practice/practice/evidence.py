@@ -77,7 +77,10 @@ def evidence_on(
         if op.target in said:
             said[op.target][sample_id] += op.vote
     for name, of in said.items():
+        # A question has one vote a step, however often it says so; Counter.update() adds it to the
+        # votes of the steps before.
         votes[name].update({sample_id: one_vote(total) for sample_id, total in of.items()})
+    # A reward is the truth, too: a run without ground truth must not learn from it.
     played = [*past.plays, *plays] if rewards else []
     return {name: Evidence(dict(v), _changes(name, v, played, past)) for name, v in votes.items()}
 

@@ -63,6 +63,7 @@ class AllGroups:
 
     def early(self, groups: int) -> int:
         """Return how many of a step's groups are played with the library of the step before."""
+        # 0.29 * 100 is 28.999…: without the small addition a group would be lost.
         return int(self.overlap * groups + 1e-9)
 
     def select(
@@ -94,8 +95,12 @@ class SkipUniform:
         taught_nothing = store.read(uniform_before, branch, row.plan)
         slots = [slot for slot, sample in enumerate(samples) if sample.id in taught_nothing]
         left_out = row.left_out
+        # What the step has drawn stays: another draw would leave out
+        # groups that are played already.
         if left_out is None:
             left_out = frozenset(s for s in slots if not self._again(samples[s], row.plan.epoch))
+        # Those that are played stand for those left out; unweighted, the
+        # choice would shift the mean.
         return Selection(left_out, dict.fromkeys(slots, 1 / AGAIN))
 
     def most_left_out(self, groups: int) -> float:

@@ -28,6 +28,7 @@ async def practise(job: Practice, rows: Sequence[StepRow]) -> None:
                 before = store.read(libraries.load, row.library_in)
                 library = store.read(libraries.load, row.library_out or library.id)
             else:
+                # The one that has played early groups already, or they would be played again.
                 step = ahead or PracticeStep(job, tasks, row, before)
                 if job.pilot is not None:
                     await step.open(library, groups=job.pilot)

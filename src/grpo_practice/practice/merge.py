@@ -38,6 +38,7 @@ def votes(distilled: Iterable[Distilled], samples: Sequence[int]) -> list[Propos
     """
     return [
         Proposal(op, done.slot, samples[done.slot], n)
+        # By slot: the numbering stands in the merge's prompt, and so in its hash.
         for done in sorted(distilled, key=lambda d: d.slot)
         for n, op in enumerate(done.operations)
         if op.refused is None
@@ -189,10 +190,8 @@ def pruned(
 def fitting(
     library: Library, merged: Sequence[Operation], removed: Sequence[Operation]
 ) -> tuple[Operation, ...]:
-    """Return the merged operations, additions refused for which the library has no room.
-
-    A place counts as free once it is sure to be: a removal may itself have been refused.
-    """
+    """Return the merged operations, additions refused for which the library has no room."""
+    # A place is free only where a removal is sure: it may itself have been refused.
     taken = [op for op in (*merged, *removed) if op.refused is None]
     room = LIBRARY_SIZE - len(library) + sum(op.op == "DELETE" for op in taken)
     made = list[Operation]()
@@ -213,9 +212,9 @@ def edits(
 ) -> tuple[Edit, ...]:
     """Return the operations, in order, with what each does: the one place that gives labels.
 
-    A label is never used twice, also when its experience is gone. Refused operations and NONE have
-    none. `proposed` is what `from_ops` numbers.
+    Refused operations and NONE have none. `proposed` is what `from_ops` numbers.
     """
+    # Not the highest label + 1, which would be used twice where its experience is gone.
     next_label, made = library.next_label, list[Edit]()
     for pruned, op in [*((False, op) for op in merged), *((True, op) for op in removed)]:
         label = int(op.target[1:]) if op.target else None

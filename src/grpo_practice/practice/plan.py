@@ -24,6 +24,7 @@ def plan_practice(
     for epoch in range(epochs):
         order = list(sample_ids)
         if seed is not None:
+            # A generator of its own: the module's may have been used by anything before.
             random.Random(f"{seed}|{epoch}").shuffle(order)
         for batch, start in enumerate(range(0, len(order), batch_size)):
             ids = order[start : start + batch_size]

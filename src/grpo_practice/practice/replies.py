@@ -62,6 +62,7 @@ def _operations_form(sources: str = "") -> Form:
 PROPOSED = _operations_form()
 MERGED = _operations_form(' from="P1 P4"')
 
+# Digits are bounded: int() raises, but no ReplyError, for more than 4,300 of them.
 _ID = re.compile(r"(?<![A-Za-z0-9])[Ee]0*([1-9][0-9]{0,8})(?![A-Za-z0-9])")
 _BARE_ID = re.compile(r"[^\w-]*0*([1-9][0-9]{0,8})[^\w-]*")
 _PROPOSAL = re.compile(r"(?<![A-Za-z0-9])[Pp]?0*([1-9][0-9]{0,5})(?![A-Za-z0-9])")
@@ -122,6 +123,7 @@ def read_lessons(reply: Reply, library: Library, *, limit: int) -> tuple[Lesson,
         what = f"it has {len(lessons[0].text)} characters (at most {LESSON_CHARS})"
         raise found[0].error("lesson", what)
     new = [lesson for lesson in kept if lesson.finding != "confirmed"][:limit]
+    # Reversed, since the last entry of a dict stays: the first one for each experience.
     confirmed = {x.experience: x for x in reversed(kept) if x.finding == "confirmed"}.values()
     return tuple(lesson for lesson in kept if any(lesson is one for one in (*new, *confirmed)))
 

@@ -59,10 +59,13 @@ class PracticeStep:
             groups: How many groups; None plays all.
         """
         await self._rollouts.open(library)
+        # After the store knows that the step is open: from here on groups
+        # are distilled as they end.
         self._library = library
         for group in [*self._groups.values()]:  # early ones that ended before there was a library
             self._teach(group, library)
         await self._rollouts.play(ahead=ahead._rollouts if ahead else None, most=groups)
+        # No gather(): the task group owns them, and ends all of them at the first error.
         for task in self._teaching:
             await task
 
@@ -72,12 +75,15 @@ class PracticeStep:
         Meanwhile the step ahead may have begun to play its early groups; from here on it waits.
         """
         await self.open(library, ahead=ahead)
+        # By slot, not as they ended: what the merge is shown must not depend on who was faster.
         distilled = [done for _, done in sorted(self._distilled.items())]
         step = self._merge_of(distilled, library)
         teacher, change, failed = self._job.teacher, Change(), None
         try:
             merged = await merge(teacher, library, step.proposed, step.evidence, self._key())
         except StepError as e:
+            # Errors that stop a run are no StepError. A merge that failed
+            # leaves the library as it is.
             failed = e
         else:
             change = Change(merged)
@@ -117,6 +123,7 @@ class PracticeStep:
         )
         plan, informative = self._rollouts.row.plan, sum(row.informative for row in rows)
         finished = partial(StepFinished, plan.step, mean, informative, len(after), why)
+        # A task of its own, and wait(): a cancellation of this one must not reach the closing.
         closing = asyncio.ensure_future(
             self._job.store.close_practice(self._job.branch, plan.step, result)
         )
@@ -151,6 +158,7 @@ class PracticeStep:
         key, slot = self._key(group.slot), group.slot
         shown = self._rollouts.library_of(slot)
         done = await distil(self._job.teacher, group, library, key, shown=shown)
+        # Before it is stored or proposed: the merge must not see a text that gives an answer away.
         checked = quarantine(done.operations, lambda op: answer_given_away(self._guard, op, [slot]))
         self._distilled[slot] = done = replace(done, operations=checked)
         self._job.emit(
@@ -163,6 +171,7 @@ class PracticeStep:
         step, asked = self._rollouts.row.plan.step, {p.sample_id for p in cast}
         store, branch = self._job.store, self._job.branch
         past = store.read(past_votes.past, branch, library, asked, end=step)
+        # A group that was not played with an experience has no say against it, only for it.
         named = [
             (p.sample_id, p.operation)
             for p in cast

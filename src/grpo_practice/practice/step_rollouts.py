@@ -21,8 +21,7 @@ class StepRollouts:
     """The groups of one step; each is handed on when its last attempt is scored.
 
     Early groups may be played before the step is opened, while the one before is finished. Their
-    prompt always shows the library of that step, also where no time was left to begin them early:
-    the library a group is played with has to follow from the plan, not from timing.
+    prompt always shows the library of that step.
 
     Args:
         job: The run.
@@ -67,6 +66,8 @@ class StepRollouts:
 
     def library_of(self, slot: int) -> Library:
         """Return the library that a group is played with."""
+        # By the slot, also where no time was left to begin early: the library that a group is
+        # played with has to follow from the plan, not from timing.
         library = self._before if slot < self._early else self._library
         assert library is not None, "only early groups are played before the step is opened"
         return library
@@ -109,9 +110,13 @@ class StepRollouts:
         groups = self._jobs[:most]
         self._limit.planned = sum(group.attempts for group in groups)
         steps = {one.row.plan.step: one for one in (self, ahead) if one}
+        # Those that began early are under way, and would be played and paid twice.
         own = [group for group in groups if group.slot not in self._begun]
+        # Not awaited: it may still play early groups of the next step when these have ended.
         self._tasks.create_task(
             play_groups(
+                # Read as it is needed: an early group begins only when
+                # nothing is left to start here.
                 chain(own, ahead._early_jobs() if ahead else ()),
                 lambda key: steps[key.step]._attempt(key),
                 concurrency=self._job.settings.rollout_concurrency,
@@ -133,6 +138,7 @@ class StepRollouts:
             yield group
 
     async def _attempt(self, key: AttemptKey) -> Rollout:
+        # Until the step is opened nobody waits for it: its requests go behind all others.
         player = self._job.later if self._library is None else self._job.player
         library = self.library_of(key.slot)
         system = self._systems.get(library.id)
@@ -142,6 +148,7 @@ class StepRollouts:
         return await self._attempts.play(key, player, system, library, self.weight(key.slot))
 
     async def _group_ended(self, group: GroupJob) -> None:
+        # Before the event: who waits for that reads the groups.
         self._on_group(group.group)
         self._ended[group.slot].set()
 

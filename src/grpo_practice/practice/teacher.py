@@ -95,6 +95,7 @@ class Teacher:
                 return read(reply)
             except ReplyError as e:
                 if ask == ASKS - 1:
+                    # A refusal is told as one, not as the form that it did not keep.
                     raise _declined(reply) or e from None
                 error = f"{e}\n\n{e.hint}" if e.hint else str(e)
                 messages = _again(messages, reply, self.prompts["reask"].render(error=error))

@@ -67,6 +67,7 @@ class Conversations:
     def position(self, messages: Sequence[Message], states: Sequence[bytes]) -> Position:
         """Return the position of a request; `states` are those of its chain after each message."""
         request_hash = states[-1][:16]
+        # From the end: of all that it may continue, the longest one counts.
         for at in range(len(messages) - 1, 0, -1):
             if messages[at].get("role") != "assistant":
                 continue

@@ -55,6 +55,7 @@ class Hiding:
         end = whole.rfind(b"\n") + 1
         if not end and len(whole) > HELD:
             whole = self.hidden(whole)
+            # The tail waits: a secret may have begun in it.
             end = len(whole) - TAIL
         self._held = whole[end:]
         return self.hidden(whole[:end])

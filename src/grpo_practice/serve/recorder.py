@@ -45,6 +45,7 @@ class Recorder:
 
     async def drain(self) -> None:
         """Wait until every exchange is on disk, or counted as missed."""
+        # Again: while these are waited for, others may be taken.
         while self._tasks:
             await asyncio.gather(*self._tasks)
 
@@ -86,6 +87,7 @@ class Recorder:
             task = asyncio.create_task(self._write(entry, place, messages))
             known = RecordedCall(place.slot, place.turn, nth, task, reply.message)
             task.add_done_callback(partial(_landed, known))
+            # Before it is written: the next request of the conversation may be here sooner.
             self._conversations.add(request_hash, known)
             tasks.append(task)
         return tasks
@@ -95,6 +97,8 @@ class Recorder:
         prev = place.prev
         if prev is not None:
             if isinstance(prev.row, asyncio.Task):
+                # wait(), which raises nothing: if that call could not be
+                # written, this one stands alone.
                 await asyncio.wait([prev.row])
                 await asyncio.sleep(0)  # its callback sets `row`
             if isinstance(prev.row, int):

@@ -107,6 +107,7 @@ class Service:
             return await self._lost(turn, 502)
         except (asyncio.CancelledError, ConnectionError) as e:
             exchange.fail("left before it was answered", "CancelledError")
+            # A broken connection to the client is the same: it left, and nothing failed.
             raise asyncio.CancelledError from e
         except Exception as e:
             exchange.fail(f"{type(e).__name__}: {e}", "internal")
@@ -114,6 +115,7 @@ class Service:
         finally:
             exchange.ended = monotonic()
             if self.record is not None:
+                # However it ended: a reply that was cut off may have been paid.
                 self.record(exchange)
 
     async def _pass_on(self, turn: "_Turn", body: dict[str, Any]) -> web.StreamResponse:
@@ -128,8 +130,11 @@ class Service:
                 return web.Response(status=status, headers=kept, body=hiding.hidden(raw))
             turn.response = response = web.StreamResponse(status=status, headers=kept)
             await response.prepare(turn.request)
+            # Closed at once, and not when the generator is collected: the
+            # upstream would go on sending.
             async with aclosing(sent.chunks()) as chunks:
                 async for chunk in chunks:
+                    # Before the write, which fails where the client is gone.
                     exchange.take(chunk)
                     if passed := hiding.passed(chunk):
                         await response.write(passed)

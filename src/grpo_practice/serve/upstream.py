@@ -121,6 +121,7 @@ class Upstream:
                 response = await stack.enter_async_context(self._http.opened(url, content))
             except BREAKS as e:
                 failure = connection_failure(e, shown_url(url))
+                # Another replica only where nothing was sent: anything else may be paid already.
                 if failure.kind != "connect" or n + 1 == len(self._urls):
                     raise BrokenError(failure) from e
             else:

@@ -46,6 +46,8 @@ def begin(
             notices = (notice,) if notice else ()
         case Rebind(notice):
             assert head_row is not None
+            # In the old branch's place, not below it: that one closed
+            # nothing, and lends only its calls.
             branch_id = _insert_branch(
                 db, spec, head_row["parent_id"], head_row["from_step"], head_row
             )
@@ -97,6 +99,7 @@ def line(db: sqlite3.Connection, branch_id: int) -> tuple[Segment, ...]:
     while True:
         row = _branch_row(db, current)
         first = min(row["from_step"], low)
+        # A restart at an earlier step hides this branch: nothing that it holds is on the line.
         if first < low:
             segments.append(Segment(current, first, low))
         if row["parent_id"] is None:
@@ -110,6 +113,7 @@ def put_judge(db: sqlite3.Connection, judge: JudgeRecord) -> int:
     made = {"sha256": judge.sha, "name": judge.name, "source": source}
     made["spec"] = json.dumps(dict(judge.spec), sort_keys=True)
     insert(db, "judges", made, more="ON CONFLICT DO NOTHING")
+    # Looked up, since lastrowid means nothing after DO NOTHING.
     row = db.execute("SELECT judge_id FROM judges WHERE sha256 = ?", (judge.sha,)).fetchone()
     return int(row[0])
 
@@ -139,6 +143,7 @@ def _branch_row(db: sqlite3.Connection, branch_id: int) -> sqlite3.Row:
 
 
 def _head(db: sqlite3.Connection, run: str, row: sqlite3.Row) -> Head:
+    # By closed_at, not by status: a step that was reopened to grow still binds the run.
     counts = db.execute(
         """SELECT coalesce(max(CASE WHEN closed_at IS NOT NULL THEN step END) + 1, 0),
                   sum(closed_at IS NOT NULL AND branch_id = :head),
@@ -151,6 +156,7 @@ def _head(db: sqlite3.Connection, run: str, row: sqlite3.Row) -> Head:
         from_step=row["from_step"],
         identity=json.loads(row["identity"]),
         recorded=counts[0],
+        # sum() over no rows is NULL: without a plan, nothing is closed and nothing is finished.
         own_closed=counts[1] or 0,
         finished=counts[2] == 0,
     )
@@ -179,6 +185,7 @@ def _insert_branch(
     rebound: sqlite3.Row | None,
 ) -> int:
     """Insert a branch and move the run's head to it; `rebound` is the one that it replaces."""
+    # The texts themselves: a run goes on with the prompts of its start, whatever the files say now.
     prompts = {n: put_text(db, t, text_sha(t)).hex() for n, t in spec.prompts.items()}
     library_id = _start_library(db, spec, parent, from_step)
     restarted = parent is not None and spec.cause == "start"
@@ -201,6 +208,7 @@ def _insert_branch(
         "created_at": now(),
     }
     branch_id = insert(db, "branches", row)
+    # In the transaction that makes the branch: no reader meets a run whose head is missing.
     db.execute(
         "UPDATE runs SET head_branch = ?, simulated = ? WHERE run_id = ?",
         (branch_id, int(spec.simulated), spec.name),
@@ -228,6 +236,7 @@ def _start_library(
         return library.id or None
     if parent is None or from_step == 0:
         return libraries.start(db, spec.name, spec.library)
+    # Not always the parent: the step before may be held by one of its own ancestors.
     held = next(s for s in line(db, parent) if s.first <= from_step - 1 < s.end)
     row = db.execute(
         "SELECT library_out FROM steps WHERE branch_id = ? AND step = ?",

@@ -39,6 +39,7 @@ def check(path: Path) -> list[Finding]:
         StoreError: It is not ours, or cannot be opened at all.
     """
     with closing(open_to_look(path)) as db:
+        # One transaction: all looks see the database of one moment, also while a run writes.
         db.execute("BEGIN")
         return [_find(db, name, look) for name, look in _LOOKS.items()]
 
@@ -51,6 +52,7 @@ def _find(db: sqlite3.Connection, name: str, look: Look) -> Finding:
             if said is not None and len(wrong) < MOST:
                 wrong.append(said)
     except (sqlite3.Error, StoreError, ValueError, TypeError) as e:
+        # A damaged page ends this look and not the others.
         wrong.append(f"cannot be looked at to the end: {e}")
     return Finding(name, n, wrong)
 

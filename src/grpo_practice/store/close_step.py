@@ -34,8 +34,10 @@ def close(db: sqlite3.Connection, branch: Branch, step: int, result: StepResult)
     )
     held = {label: (eid, version) for label, eid, version in libraries.items(db, library_in)}
     closing = _Closing(db, branch, step, {f"E{label}": eid for label, (eid, _) in held.items()})
+    # Before the edits, whose rows name the op_ids of the proposals behind them.
     proposals = closing.put_proposals(result)
     library_out = library_in
+    # Without an edit no version is made: equal ids say that the step changed nothing.
     if any(edit.label for edit in result.edits):
         merged = any(edit.label and not edit.pruned for edit in result.edits)
         library_out = libraries.add_version(
@@ -46,6 +48,8 @@ def close(db: sqlite3.Connection, branch: Branch, step: int, result: StepResult)
             parent_id=library_in,
             made_in=(branch.id, step),
         )
+    # Between version and items, for the foreign keys: experiences name the library that they were
+    # born in, and the library's items name the experiences.
     for n, edit in enumerate(result.edits):
         closing.put_edit(n, edit, library_out, held, proposals)
     if library_out != library_in:
@@ -65,6 +69,7 @@ def close(db: sqlite3.Connection, branch: Branch, step: int, result: StepResult)
             "step": step,
         },
     )
+    # In this transaction: once the step is closed, reports read the sums instead of the rows.
     step_totals.write_totals(db, branch.id, step)
     db.execute("UPDATE branches SET tip_library = ? WHERE branch_id = ?", (library_out, branch.id))
     return library_out

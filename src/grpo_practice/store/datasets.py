@@ -37,6 +37,7 @@ def add(
             hint="choose another name, or add --replace (old runs keep what they used); an upload"
             " can also --append",
         )
+    # Hidden ones count: old runs still refer to their numbers.
     last = db.execute("SELECT max(revision) FROM datasets WHERE name = ?", (name,)).fetchone()[0]
     row = {
         "name": name,
@@ -82,6 +83,7 @@ def _put_sample(db: sqlite3.Connection, s: Sample) -> int:
         "meta": json.dumps(dict(s.meta), ensure_ascii=False),
     }
     insert(db, "samples", row, more="ON CONFLICT DO NOTHING")
+    # Looked up, since lastrowid means nothing after DO NOTHING.
     row = db.execute("SELECT sample_id FROM samples WHERE sha256 = ?", (sha,)).fetchone()
     return int(row[0])
 

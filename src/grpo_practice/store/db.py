@@ -61,6 +61,7 @@ def connect(path: Path, *, wait_s: float = WAIT_S) -> Connection:
     db.path = path
     db.row_factory = sqlite3.Row
     db.execute(f"PRAGMA busy_timeout = {round(wait_s * 1000)}")
+    # Off by default, and a setting of the connection, not of the file.
     db.execute("PRAGMA foreign_keys = ON")
     db.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
     return db
@@ -77,6 +78,7 @@ def prepare(path: Path, *, wait_s: float = WAIT_S) -> None:
     with explained(path):
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
+            # SQLite would make the file by the umask, readable for others.
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         db = connect(path, wait_s=wait_s)
         try:
@@ -90,10 +92,12 @@ def _migrate(db: sqlite3.Connection, path: Path) -> None:
     """Migrate the schema to this version; one process does it, and others wait for it."""
     from grpo_practice.store.migrate import migrate  # slow to import, and seldom needed
 
+    # Before the transaction: the mode cannot be changed inside one.
     db.execute("PRAGMA journal_mode = WAL")
     with transaction(db):
         version = check_ours(db, path)  # another process may have been faster
         if 0 < version < VERSION:
+            # With the write lock held: nobody adds to the file between the copy and the migration.
             copy(path, path.with_name(f"{path.name}.v{version}.bak"))
         migrate(db)
 
@@ -131,6 +135,7 @@ def open_to_look(path: Path) -> sqlite3.Connection:
         name = f"{path.absolute().as_uri()}?mode={mode}"
         db = sqlite3.connect(name, uri=True, isolation_level=None)
         db.row_factory = sqlite3.Row
+        # Beside the mode, which is rw where there is no log.
         db.execute("PRAGMA query_only = ON")
         db.execute(f"PRAGMA busy_timeout = {round(WAIT_S * 1000)}")
         try:
@@ -149,6 +154,7 @@ def why_no_copy(path: Path, target: Path) -> str | None:
     """
     for own in (path, path.resolve()):
         for part in (own, *(own.with_name(own.name + end) for end in PARTS)):
+            # Not by name: a hard link, or another way to write the path, is the same file.
             if part.exists() and target.exists() and target.samefile(part):
                 return "is the database itself" if part == own else f"is a part of {path}"
     names = (target.name, Path(os.path.realpath(target)).name)
@@ -166,11 +172,13 @@ def copy(path: Path, target: Path) -> None:
         StoreError: The database is damaged, or the copy cannot be written.
     """
     try:
+        # Beside the target: a file is replaced atomically within one file system only.
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         temporary = Path(name)
         os.close(handle)
         try:
             with closing(open_to_look(path)) as source, closing(sqlite3.connect(temporary)) as made:
+                # Not a copy of the file: part of what was saved may be in the -wal alone.
                 source.backup(made)
                 found = made.execute("PRAGMA integrity_check(1)").fetchone()[0]
             if found != "ok":
@@ -178,8 +186,10 @@ def copy(path: Path, target: Path) -> None:
                     f"the database {path} is damaged ({found}); it was not copied",
                     hint="grpo-practice db check says what is wrong",
                 )
+            # The content before the name: after a power cut the target must not be an empty file.
             _sync(temporary)
             temporary.replace(target)
+            # A new name is on disk only once its folder is.
             _sync(target.parent)
         finally:
             for file in (name, f"{name}-wal", f"{name}-shm", f"{name}-journal"):
@@ -200,11 +210,14 @@ def _sync(path: Path) -> None:
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
     """Save all that the block writes, or none of it."""
+    # A deferred one that reads before it writes fails at once, whatever busy_timeout says, where
+    # another process has written in between.
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
         db.execute("COMMIT")
     except BaseException:
+        # For a KeyboardInterrupt, too: the next BEGIN on this connection would fail.
         if db.in_transaction:  # some failures have ended it already
             db.execute("ROLLBACK")
         raise
@@ -277,6 +290,7 @@ def insertion(table: str, columns: Iterable[str], *, more: str = "") -> str:
 
 def put_text(db: sqlite3.Connection, body: str, sha: bytes) -> bytes:
     """Insert the text under its hash, unless it is there; return the hash."""
+    # Not INSERT OR IGNORE, which would also pass over NOT NULL and CHECK.
     insert(db, "texts", {"sha256": sha, "body": body}, more="ON CONFLICT DO NOTHING")
     return sha
 

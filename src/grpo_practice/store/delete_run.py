@@ -35,6 +35,7 @@ def delete(db: sqlite3.Connection, run: str) -> list[str]:
             f"{run} cannot be deleted: {', '.join(u[0] for u in users)} started from its library",
             hint="delete that run first",
         )
+    # Runs and branches refer to each other: no order of deletions satisfies each key at each step.
     db.execute("PRAGMA defer_foreign_keys = ON")
     for statement in _DELETES:
         db.execute(statement.format(names=names, branches=branches, libraries=libraries), gone)

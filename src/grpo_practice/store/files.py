@@ -39,9 +39,11 @@ class Files:
 
     def _rescue(self) -> str:
         """Save what the removed log held, unless somebody began another; say what came of it."""
+        # A new log is somebody else's: to write ours into the database below it may damage both.
         parts = [file for file in self._known if file != self._path]
         if all(_inode(file) in (None, self._known[file]) for file in parts):
             try:
+                # The removed log can still be read, by the descriptor that is open.
                 busy = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
             except sqlite3.Error:
                 busy = 1

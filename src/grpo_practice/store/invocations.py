@@ -26,6 +26,7 @@ class Holder:
     @property
     def may_live(self) -> bool:
         """False when its process is known to have ended."""
+        # Another machine's process numbers say nothing here.
         if self.host != socket.gethostname():
             return True
         try:
@@ -33,6 +34,7 @@ class Holder:
         except ProcessLookupError:
             return False
         except PermissionError:
+            # It lives, as another user's.
             pass
         return True
 

@@ -48,17 +48,16 @@ class SqlLedger:
         with explained(self._writer.path):
             if not self._may_be_there(address):
                 return None
+            # By a connection of its own, which sees commits only: what
+            # `put` has acknowledged is there.
             reply = self._find(address, request_hash, nth)
         if reply is not None:
             self._served.add(reply.call_id)
         return reply
 
     def _may_be_there(self, a: Address) -> bool:
-        """Return False when no call has this address, which spares asking the database.
-
-        Whoever writes a run holds its lock, so nobody else adds calls to its steps; but another
-        run that scores its rollouts adds what it asks its judge.
-        """
+        """Return False when no call has this address, which spares asking the database."""
+        # Another run that scores this one's rollouts adds what it asks its judge at any time.
         if a.stage == "judge" or self._reuses.get(a.branch_id):
             return True
         step = (a.branch_id, a.step)
@@ -68,6 +67,8 @@ class SqlLedger:
             row = self._reads.execute(
                 "SELECT EXISTS (SELECT 1 FROM calls WHERE branch_id = ? AND step = ?)", step
             ).fetchone()
+            # Once is enough: whoever writes a run holds its lock, so
+            # nobody else adds calls to its steps.
             self._begun[step] = None if row[0] else set()
         asked = self._begun[step]
         return asked is None or (a.slot, a.attempt, a.stage) in asked
@@ -107,10 +108,7 @@ class SqlLedger:
         return list(zip(_insert(db, entries, me), unused, strict=True))
 
     def fail(self, address: Address, error: EndpointError) -> None:
-        """Store a request without a usable answer: on disk once anything put after it is.
-
-        Nobody waits for it, so that a cancellation does not wait either.
-        """
+        """Store a request without a usable answer: on disk once anything put after it is."""
         row = {
             "invocation_id": self._invocation_id,
             **asdict(address),
@@ -122,6 +120,8 @@ class SqlLedger:
             "maybe_paid": int(error.maybe_paid),
             "created_at": now(),
         }
+        # Nobody waits for it: this is called where a cancellation passes,
+        # which must not wait either.
         self._writer.submit(lambda db: insert(db, "failures", row))
 
 
@@ -157,6 +157,7 @@ def _unused(
               AND (stage <> 'judge' OR theirs.judge_id IS mine.judge_id)""",
         (invocation_id, a.branch_id, a.step, a.slot, a.attempt, a.stage, entry.turn),
     )
+    # Of requests made at once, one may have got the answer stored with another's turn.
     row = next((row for row in rows if row["call_id"] not in served), None)
     if row is None:
         return None
@@ -167,6 +168,7 @@ def _unused(
 
 def _insert(db: sqlite3.Connection, entries: Sequence[Entry], invocation_id: int) -> range:
     """Insert the calls and their bodies; return their ids, in order."""
+    # executemany() gives no ids. Nobody else can take these: the transaction has the write lock.
     first = db.execute("SELECT coalesce(max(call_id), 0) + 1 FROM calls").fetchone()[0]
     calls = dict(zip(range(first, first + len(entries)), entries, strict=True))
     made = {"invocation_id": invocation_id, "created_at": now()}
@@ -210,7 +212,9 @@ def _body(entry: Entry) -> Row:
 
 
 def _pack(body: bytes, codec: int) -> bytes:
+    # Here, since `db.Connection` replaces secrets in text only, and a body is a blob.
     body = redactor.text(body.decode()).encode()
+    # Level 1: the one writer thread compresses, and every `put` in the queue waits for it.
     return zlib.compress(body, 1) if codec else body
 
 

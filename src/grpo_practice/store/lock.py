@@ -39,6 +39,7 @@ _guard = threading.Lock()
 
 
 def _place(run: str) -> int:
+    # 7 bytes: the place of a lock is a signed number of 64 bits.
     return int.from_bytes(hashlib.sha256(run.encode()).digest()[:7], "big")
 
 
@@ -52,6 +53,8 @@ class RunLocks:
     def _file(self) -> _LockFile:
         if self._key is None:
             try:
+                # Opened to be made only where there is none: closing any descriptor of the file
+                # would drop all locks that this process has on it.
                 if not self._path.exists():
                     os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
                 status = self._path.stat()
@@ -78,6 +81,7 @@ class RunLocks:
         place = _place(run)
         with _guard:
             file = self._file()
+            # Our own table first: the system grants a process the lock that it has already.
             mine = place not in file.held and self._lock(file.fd, place)
             if mine:
                 file.held.add(place)
@@ -91,6 +95,7 @@ class RunLocks:
 
     def _lock(self, fd: int, place: int) -> bool:
         try:
+            # Not flock(), which knows no bytes: one run at work would lock out all others.
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
         except OSError as e:
             if e.errno not in _BUSY:
@@ -108,6 +113,7 @@ class RunLocks:
                 return
             file = _files[self._key]
             file.users -= 1
+            # Only by its last user: closing it frees the runs of every other store on this file.
             if file.users == 0:
                 os.close(file.fd)
                 del _files[self._key]

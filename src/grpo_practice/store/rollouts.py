@@ -80,6 +80,7 @@ def save(db: sqlite3.Connection, saves: Sequence[Save]) -> Sequence[None]:
     # Every column that is written is brought up to date, also one that a later version adds.
     changed = ", ".join(f"{c} = excluded.{c}" for c in rows[0] if c not in saves[0].key)
     insert_all(db, "rollouts", rows, more=f"ON CONFLICT DO UPDATE SET {changed}")
+    # By the rollout's key: executemany() gives no ids, nor does an upsert that updates.
     db.executemany(_BODY, [s.key | {"response": s.rollout.played.response} for s in saves])
     db.executemany(
         _VERDICT,
@@ -143,6 +144,8 @@ def stored(
              JOIN rollout_bodies b USING (rollout_id)
              LEFT JOIN verdicts v ON v.rollout_id = r.rollout_id AND v.judge_id = ?
             WHERE r.branch_id = ? AND r.step = ?""",
+        # Of this branch's own verify function: a rollout that was scored
+        # again has several verdicts.
         (branch.judge_id, held_by, step.plan.step),
     ).fetchall()
     found, own = {}, transcripts and _own_agent(db, held_by)
@@ -186,8 +189,7 @@ def transcript(
     """Return the conversation of a rollout, put together from its calls.
 
     `place`: (branch_id, step, slot, attempt). Each call holds the messages since the one it
-    continues, so the last call's line of descent is the whole of it. The user's own agent may
-    hold several conversations, and all of them count.
+    continues, so the last call's line of descent is the whole of it.
     """
     branch_id, *rest = place
     turns, ends = dict[int, Turn](), list[int]()
@@ -200,13 +202,16 @@ def transcript(
             (branch, *rest),
         )
         here = {row["call_id"]: _turn(row) for row in rows}
+        # The newest branch with calls says how the rollout ended; older ones lend their turns.
         ends = ends or list(here)
         turns |= here
+    # The user's own agent may hold several conversations at once, and all of them count.
     if not _own_agent(db, branch_id):
         ends = ends[-1:]
     told = dict[int, Turn]()
     for end in ends:
         at: int | None = end
+        # Conversations that fork share their beginning.
         while at is not None and at not in told:
             told[at] = turns[at]
             at = turns[at].prev_call_id

@@ -53,6 +53,7 @@ def write_totals(db: sqlite3.Connection, branch_id: int, step: int) -> None:
         place,
     ).fetchone()
     sums = None
+    # A rollout without a reward is tried again, and sums of it would then be wrong for ever.
     if row[0] and row[0] == row[1]:
         outcomes = db.execute(
             f"""SELECT CASE WHEN r.outcome = 'error' THEN 'ok' ELSE r.outcome END,
@@ -68,6 +69,7 @@ def write_totals(db: sqlite3.Connection, branch_id: int, step: int) -> None:
     db.execute("UPDATE steps SET sums = ? WHERE branch_id = ? AND step = ?", (sums, *place))
 
 
+# Rewards are floats: a computed 1 may be a little less.
 TALLY = """count(v.reward) AS n, coalesce(sum(v.reward >= 1 - 1e-9), 0) AS c,
   coalesce(sum(v.reward), 0.0) AS total, coalesce(sum(v.reward * v.reward), 0.0) AS total_sq"""
 

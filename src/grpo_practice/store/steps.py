@@ -14,10 +14,10 @@ from grpo_practice.types import PlannedStep
 def plan(db: sqlite3.Connection, branch: Branch, steps: Iterable[PlannedStep]) -> None:
     """Insert the steps that are not planned yet; a planned one may only grow.
 
-    More attempts for a slot (a larger `pass_k`) reopen the step; that it was closed once stays on
-    record, since it binds the run to its configuration.
+    More attempts for a slot (a larger `pass_k`) reopen the step.
     """
     for step in steps:
+        # Held by the parent: a row of this branch would be on no line.
         if step.step < branch.from_step:
             continue
         text = json.dumps(step.slots)
@@ -27,6 +27,7 @@ def plan(db: sqlite3.Connection, branch: Branch, steps: Iterable[PlannedStep]) -
         if row is None:
             insert(db, "steps", _planned(branch, step))
         elif row[0] != text:
+            # closed_at stays: that the step was closed once binds the run to its configuration.
             db.execute(
                 """UPDATE steps SET plan = ?, status = 'open', stats = NULL, sums = NULL
                     WHERE branch_id = ? AND step = ?""",
@@ -90,8 +91,10 @@ def uniform_before(db: sqlite3.Connection, branch: Branch, plan: PlannedStep) ->
     On the branch's line, so that a restart finds what the run found.
     """
     epoch_begins = plan.step - plan.batch
+    # One parameter as JSON: SQLite limits how many a statement has, and a batch may be larger.
     ids = json.dumps(sorted({sample for sample, _ in plan.slots}))
     last = dict[int, str]()
+    # Oldest first, so that a later group takes the place of an earlier one.
     for segment in sorted(branch.line, key=lambda s: s.first):
         last |= dict(
             db.execute(
@@ -113,6 +116,7 @@ def open_step(
 ) -> None:
     """Mark the step as under way, with this library and without the groups in these slots."""
     db.execute(
+        # A closed step is never reopened here; `plan` alone does that, where a step grows.
         """UPDATE steps SET status = 'open', library_in = ?, left_out = ?
             WHERE branch_id = ? AND step = ? AND status IN ('planned', 'open', 'stopped')""",
         (library_id, None if left_out is None else json.dumps(sorted(left_out)), branch_id, step),

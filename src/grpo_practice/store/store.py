@@ -69,6 +69,8 @@ class Store:
         with explained(path):
             self._db = connect(path, wait_s=wait_s)
             self._db.path = self.path
+            # A write by this connection would pass by the queue, and could
+            # overtake what it rests on.
             self._db.execute("PRAGMA query_only = ON")
         self._writer = Writer(path, wait_s=wait_s)
         self._locks = RunLocks(path)
@@ -94,6 +96,7 @@ class Store:
             self._writer.close()
         finally:
             self._db.close()
+            # Last: as long as rows are written, no other process may take the run.
             self._locks.close()
 
     def read(self, question: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -271,6 +274,7 @@ class Store:
         fail, whoever waits for the next write is told.
         """
         save = rollouts.Save(branch.holder(step), step, rollout, prompt, branch.judge_id)
+        # Not acknowledged: it follows from calls that are committed, so a kill costs no money.
         await self._writer.row_soon(rollouts.save, save)
 
     async def save_verdict(

@@ -63,6 +63,8 @@ class Writer:
     def __init__(self, path: Path, *, wait_s: float = WAIT_S) -> None:
         self.path, self._wait_s = path, wait_s
         with explained(path):
+            # Opened by the caller's thread: a file that cannot be opened
+            # is the caller's error, at once.
             self._db = connect(path, wait_s=wait_s)
             self._files = Files(path, self._db)
         self._trouble: StoreError | None = None
@@ -73,6 +75,7 @@ class Writer:
         self._closed = False
         self._door = threading.Lock()
         """Held while a job or the end is queued, so that no job can queue behind the end."""
+        # A daemon: a store that nobody closed must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
 
@@ -106,6 +109,8 @@ class Writer:
     async def _awaited(self, many: Many[T, R], item: T, *, builds_on_rows: bool = False) -> R:
         done: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._put(_Job(many, item, done, builds_on_rows))
+        # Needs no shield: the job is queued already, and `_settle_all`
+        # passes over a cancelled future.
         return await done
 
     async def row_soon(self, many: Many[T, Any], item: T) -> None:
@@ -114,6 +119,7 @@ class Writer:
         If it cannot be written, everybody who waits for this writer from then on is told so, and so
         is who closes it.
         """
+        # Otherwise rows that nobody waits for fill the memory faster than the disk takes them.
         if self._jobs.qsize() >= CROWD:
             await self.row(many, item)
         else:
@@ -136,6 +142,7 @@ class Writer:
             self._closed = True
             self._jobs.put(None)
         interrupt: KeyboardInterrupt | None = None
+        # Again after a Ctrl-C: to leave now would lose what is queued.
         while self._thread.is_alive():
             try:
                 self._thread.join()
@@ -152,6 +159,8 @@ class Writer:
         try:
             while (batch := self._next_batch()) is not None:
                 self._commit(batch)
+            # Once more at the end: a file that was removed after the last
+            # commit would go unnoticed.
             self._trouble = self._trouble or self._files.trouble()
         finally:
             self._db.close()
@@ -164,6 +173,8 @@ class Writer:
         batch = [first]
         while len(batch) < BATCH:
             try:
+                # Waits for no further job: a lone row is committed at once,
+                # and a burst shares one fsync.
                 job = self._jobs.get_nowait()
             except queue.Empty:
                 break
@@ -175,6 +186,7 @@ class Writer:
 
     def _commit(self, batch: list[_Job]) -> None:
         try:
+            # The file is gone: SQLite would report a commit that nobody can ever read.
             if self._trouble is not None:
                 raise self._trouble
             if self._missed is not None and any(job.builds_on_rows for job in batch):
@@ -194,6 +206,8 @@ class Writer:
             else:
                 _settle_waiters([(batch[0], None, self._explained(e))])
             return
+        # After each commit, before anybody is told: SQLite does not
+        # notice that its file was removed.
         self._trouble = self._files.trouble()
         results = list[tuple[_Job, Any, BaseException | None]]()
         for job, result in written:
@@ -212,6 +226,7 @@ class Writer:
         try:
             at_work = [who for who in invocations.holders(self._db) if who.may_live]
         except sqlite3.Error:
+            # The lock that failed the job may fail this query, too.
             at_work = []
         others = [f"{who.run} ({who})" for who in at_work if who.pid != os.getpid()]
         named = f"; at work on it: {', '.join(others)}" if others else ""
@@ -226,6 +241,7 @@ def _groups(batch: Sequence[_Job]) -> Iterator[tuple[Many[Any, Any], list[_Job]]
     """Yield jobs of one kind together; a plain job stays behind all that came before it."""
     kinds = dict[Many[Any, Any], list[_Job]]()
     for job in batch:
+        # It may build on the rows before it, as a step's closing does, so no row moves across it.
         if job.many is _plain:
             yield from kinds.items()
             kinds = {}
@@ -253,6 +269,7 @@ def _settle_all(
     waiting: Sequence[tuple[asyncio.Future[Any], Any, BaseException | None]],
 ) -> None:
     """Settle in order, a few at each turn of the loop, not all in one."""
+    # A whole batch resumed in one turn would hold up every timer and every reply of the loop.
     for done, result, error in waiting[:AT_ONCE]:
         if not done.done():  # whoever waited may have been cancelled
             _settle(done, result, error)

@@ -114,6 +114,7 @@ class RolloutTools:
                     state = self._states.setdefault(tool.session, _State())
                     state.unseen.append((tool.name, given, result.text))
             else:
+                # Only where it is really called: a stored result must not wait for a slot.
                 async with tool.slots or nullcontext():
                     result = await self._run(tool, given, limit_s)
         # No await between the event and the entry's queue: a cancellation there would make the
@@ -138,6 +139,7 @@ class RolloutTools:
         if limit_s is not None and limit_s <= 0:
             raise TimeoutError("no time left for a tool")
         async with self._ready(tool) as call:
+            # Once the session is ready: what is repeated there is not this call's time.
             start = monotonic()
             deadline, failed = asyncio.timeout(limit_s), False
             try:
@@ -145,6 +147,7 @@ class RolloutTools:
                     output: Output = await call(given)
             except Exception as e:
                 about_this_call = isinstance(e, ToolError) or not isinstance(e, GrpoPracticeError)
+                # A TimeoutError of the tool's own is its answer; ours is the end of the rollout.
                 if deadline.expired() or not about_this_call:
                     raise
                 output, failed = Output(_error_text(e)), True
@@ -158,6 +161,7 @@ class RolloutTools:
             yield lambda given: tool.run(given, self._scope)
             return
         state = self._states.setdefault(tool.session, _State())
+        # One call at a time: what a replay repeats has to have had one order.
         async with state.lock:
             if state.call is None:
                 state.call = await self._stack.enter_async_context(tool.session())
@@ -206,11 +210,13 @@ def _error_text(error: Exception) -> str:
 
 def capped(text: str) -> str:
     """Return the text as a model reads it: without secrets, and at most `OUTPUT_BYTES` long."""
+    # Before it is cut: half a secret would not be recognised.
     text = redactor.text(clean_json(text))
     raw = text.encode()
     if len(raw) <= OUTPUT_BYTES:
         return text
     mark = f"\n[cut here: this is the beginning of {len(raw):,} bytes]"
+    # The cut may fall inside a character.
     return raw[: OUTPUT_BYTES - len(mark)].decode(errors="ignore") + mark
 
 

@@ -136,6 +136,8 @@ def _boxes(text: str) -> tuple[list[str], bool]:
 
 def _innermost(box: str) -> str:
     """Return the answer in a box within a box; one too long to be an answer stays as it is."""
+    # Bounded, since each round reads the box again: boxes within boxes
+    # take the square of its length.
     while len(box) <= TAIL // BOXES and (inner := _boxes(box)[0]):
         box = inner[-1]
     return box

@@ -45,9 +45,12 @@ def _digits(tower: str) -> float:
     digits, exponent = 0.0, 1.0
     for part in reversed(tower.split("^")):
         base = part.strip("-!")
+        # log10(0) is an error.
         digits = log10(max(int(base), 1))
         for _ in range(part.count("!")):
+            # 100,000! has more than DIGITS digits already; further on, lgamma overflows.
             digits = lgamma(10**digits + 1) / log(10) if digits < 5 else inf
         digits = digits * exponent if digits else 0.0
+        # A float ends at 10**308, with an OverflowError.
         exponent = 10**digits if digits < 300 else inf
     return digits

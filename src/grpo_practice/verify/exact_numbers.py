@@ -10,6 +10,7 @@ _FAR = 10_000
 """Numbers that are more than 1 / this apart are different, whatever is rounded."""
 _PLACES = 6
 """Decimals that math-verify compares."""
+# Digits are bounded, so that to compare takes no time; longer ones are the worker's.
 _NUMBER = re.compile(
     r"(?P<sign>-?)(?:(?P<whole>[0-9]{1,9})(?:\.(?P<places>[0-9]{1,40}))?"
     r"|(?P<above>[0-9]{1,6})/(?P<below>[0-9]{1,6})"

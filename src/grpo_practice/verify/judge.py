@@ -23,6 +23,7 @@ TEMPLATE = FOLDER / "judge.md"
 PRESETS: Mapping[str, Path] = {"webwalker": FOLDER / "webwalker.md"}
 """Criteria for known kinds of questions, by name."""
 
+# No letter may stand before it: `downgrade: C` is no grade.
 _GRADE = re.compile(r"(?<![^\W_])GRADE[ \t]*[:=][ \t]*(.*)", re.IGNORECASE)
 _CRITIQUE = 2_000
 """Characters of the judge's reasons that are kept."""
@@ -216,6 +217,7 @@ async def judged(rubric: Rubric, sample: Sample, response: str, chat: Chat) -> V
 def read_grade(text: str) -> bool | None:
     """Return what the last `GRADE:` of the judge's text says; None when that is neither grade."""
     grades = _GRADE.findall(_visible(text))
+    # The last one: judges quote the form that they were asked for before they fill it in.
     word = re.sub(r"[^a-z]+", " ", grades[-1].lower()).strip() if grades else ""
     return {"correct": True, "incorrect": False}.get(word)
 

@@ -61,6 +61,7 @@ def notation(text: str) -> str:
     """Return the text in one notation of LaTeX; the same value, for what is a value."""
     if _PLAIN.fullmatch(text):
         return text
+    # Long texts are not kept: a thousand of them would stay in memory.
     return _kept(text) if len(text) <= LONGEST else _written(text)
 
 

@@ -28,14 +28,14 @@ class ResultCache:
 
     def __init__(self) -> None:
         self._findings: dict[_Key, bool] = {}
+        # Weak: a turn is gone with the last caller that waits for it.
         self._turns: WeakValueDictionary[_Key, _Turn] = WeakValueDictionary()
 
     async def get(self, question: Question, compare: Callable[[], Awaitable[_Finding]]) -> _Finding:
         """Return what `compare` finds, or found before, for that question.
 
         One question is compared once at a time. If `compare` fails or finds out nothing but a
-        reason, that is this caller's alone, since time or memory may have been short by chance;
-        the others then compare it for themselves, at once.
+        reason, that is this caller's alone; the others compare it for themselves.
         """
         key = (tuple(question.golds), question.said, tuple(question.boxes))
         turn = self._turns.setdefault(key, _Turn())
@@ -47,11 +47,15 @@ class ResultCache:
                 try:
                     finding = await compare()
                 except asyncio.CancelledError:
+                    # This caller gave up and nothing was found out: the next
+                    # one is the first again.
                     turn.tried = False
                     raise
+                # A reason is not kept: time or memory may have been short by chance.
                 if isinstance(finding, bool):
                     if len(self._findings) >= KEPT:
                         del self._findings[next(iter(self._findings))]
                     self._findings[key] = finding
                 return finding
+        # Outside the lock: after a first failure, all others at once and not one after another.
         return await compare()

@@ -50,12 +50,15 @@ def _latex2sympy(latex: str, *, is_real: bool, convert_degrees: bool, **given: A
     )
 
 
+# In that module: parse() looks the name up there.
 parser.latex2sympy = _latex2sympy
 
 
 def read(latex: str) -> list[Any]:
     """Return what math-verify makes of an answer: the expression, if any, and the text."""
     text = _INNER_DOLLAR.sub("", latex)
+    # Without the library's timeout, a SIGALRM: it works in a main thread only, and not amid C code.
+    # The worker is killed instead.
     return parse(f"${text}$", _LATEX, parsing_timeout=None) if text else []
 
 
@@ -84,4 +87,5 @@ _kept = lru_cache(256)(read)
 
 
 def _equal(golds: list[Any], answers: list[Any]) -> bool:
+    # Gold first: the library treats its two arguments differently.
     return bool(verify(golds, answers, timeout_seconds=None))

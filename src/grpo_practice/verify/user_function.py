@@ -16,6 +16,7 @@ def view(sample: Sample, response: str) -> EvaluationSample:
     """Return sample and response as a verify function sees them; a list of golds stays a list."""
     golds = gold_texts(sample.answer)
     answer = golds if isinstance(sample.answer, list) else (golds[0] if golds else None)
+    # A copy of meta: the function may change it, and attempts share their sample.
     return EvaluationSample(
         sample.question, answer, response, sample.source, sample.level, dict(sample.meta)
     )

@@ -124,6 +124,8 @@ class Verifier:
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException as e:  # noqa: BLE001 - sys.exit() of a plug-in ends its answer only
+            # Made here, within the timeout: a TimeoutError of the
+            # function's own is not our deadline.
             error = VerifyError(f"{self._where} raised {type(e).__name__}: {e}")
             error.__cause__ = e
             return error

@@ -25,6 +25,7 @@ def start(secrets: frozenset[str], source: UserFunction | None) -> None:
         from grpo_practice.verify import builtin, warmup  # noqa: F401
     else:
         _function = source.load()
+    # Last: the limit is on top of what the process has by now, and imports need more than answers.
     limit_memory()
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -12,7 +13,9 @@ from grpo_practice.data import catalog
 from grpo_practice.data.catalog import CATALOG, Prepared
 from grpo_practice.data.formats import Row
 from grpo_practice.errors import DataError
-from tests.data.hub.made import AFTER, BEFORE
+from tests.data.hub.made import AFTER, BEFORE, REPOS
+
+ROOT = Path(__file__).parents[3]
 
 DEALT = "eeeemmmmmmmhhhhhh"
 """The first 17 difficulties of WebWalkerQA, when there are enough of each."""
@@ -109,6 +112,16 @@ def test_webwalker_the_order_is_fixed() -> None:
     made = catalog.webwalker(rows([walk(str(i), lv) for i, lv in enumerate(levels)]), Random(42))
     order = "0 3 1 2 5 10 9 4 6 7 8 15 14 11 16 13 12"
     assert " ".join(f["question"] for f in fields(made)) == order
+
+
+@pytest.mark.parametrize("name", CATALOG)
+def test_a_dataset_is_served_to_the_tests_and_can_be_found_by_a_reader(name: str) -> None:
+    where = CATALOG[name].ref.repo
+    assert REPOS.get(name) == where, "name it in REPOS of tests/data/hub/made.py"
+    table = (ROOT / "docs/data.md").read_text("utf-8")
+    assert f"| `{name}` | `{where}` |" in table, "docs/data.md lacks its line in the table"
+    said = (ROOT / "src/grpo_practice/cli/data.py").read_text("utf-8")
+    assert f"{name}," in said, "the help of `data download` in cli/data.py lacks it"
 
 
 @pytest.mark.parametrize(

@@ -95,24 +95,11 @@ class Lines:
             return
         tally = self._tally
         tally.see(event)
-        match event:
-            case RunStarted():
-                self._print(_run_line(event, inside=tally.inside))
-            case StepStarted():
-                self._print(_step_line(event, tally))
-                if tally.part and tally.part.failed:  # of the groups that began early
-                    self._print_failure(tally.part)
-            case GroupDistilled(failed=str(reason)):
-                line = f"  group {event.slot} taught nothing: {brief(reason, SHOWN)}"
-                self._print(line, "yellow")
-            case StepFinished():
-                self._print(*_closed_line(event))
-            case Notice():
-                self._print(f"note: {visible(event.text)}", "yellow")
-            case GroupDistilled() | GroupFinished() | CallFinished() | ToolFinished():
-                pass
-            case CallStarted() | ToolStarted() | RolloutStarted() | Aborted() | RunFinished():
-                pass
+        if (line := _line(event, tally)) is not None:
+            self._print(*line)
+        early = tally.part if isinstance(event, StepStarted) else None
+        if early and early.failed:  # of the groups that began before the step
+            self._print_failure(early)
 
     def _rollout(self, event: RolloutFinished) -> None:
         part = self._tally.part
@@ -136,6 +123,34 @@ class Lines:
         self._console.print(
             line, style=style, soft_wrap=whole, markup=False, highlight=False, emoji=False
         )
+
+
+def _line(event: Event, tally: Tally) -> tuple[str, str | None] | None:
+    """Return the line that an event is worth, and its style; None where it is worth none."""
+    match event:
+        case RunStarted():
+            return _run_line(event, inside=tally.inside), None
+        case StepStarted():
+            return _step_line(event, tally), None
+        case GroupDistilled(failed=str(reason)):
+            return f"  group {event.slot} taught nothing: {brief(reason, SHOWN)}", "yellow"
+        case StepFinished():
+            return _closed_line(event)
+        case Notice():
+            return f"note: {visible(event.text)}", "yellow"
+        case (
+            GroupDistilled()
+            | GroupFinished()
+            | CallStarted()
+            | CallFinished()
+            | ToolStarted()
+            | ToolFinished()
+            | RolloutStarted()
+            | RolloutFinished()
+            | Aborted()
+            | RunFinished()
+        ):
+            return None
 
 
 def _run_line(event: RunStarted, *, inside: bool) -> str:

@@ -49,6 +49,7 @@ def compose(path: Path) -> Tree:
 
 
 def _compose(path: Path, stack: tuple[Path, ...]) -> Tree:
+    # Resolved, so that no link hides that files include each other.
     here = path.resolve()
     if here in stack:
         chain = " -> ".join(str(p) for p in (*stack[stack.index(here) :], here))
@@ -129,6 +130,7 @@ def lay_over(under: Tree, over: Tree) -> Tree:
 def _keyless(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     out = dict(under)
     if "base_url" in over and over["base_url"] != under.get("base_url"):
+        # A key is never sent to another address than the one that it was given for.
         out.pop("api_key", None)
     for name, inner in over.items():
         if isinstance(inner, dict) and isinstance(out.get(name), dict):

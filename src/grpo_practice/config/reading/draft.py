@@ -12,7 +12,7 @@ from grpo_practice.config.reading.endpoint import prepare
 from grpo_practice.config.reading.env import Environment
 from grpo_practice.config.reading.interpolate import LITERAL, interpolate
 from grpo_practice.config.reading.problems import Problem, problems_of, raise_problems
-from grpo_practice.config.reading.published_keys import settle
+from grpo_practice.config.reading.published_keys import section_at, settle
 from grpo_practice.config.reading.roles import Roles
 from grpo_practice.config.reading.yaml_reader import Key, Tree, dump_yaml
 from grpo_practice.config.redact import leaves, redact, secrets_in
@@ -63,10 +63,8 @@ class Draft:
         self.stored = copy.deepcopy(self.data)  # before variables are filled in: it is kept
         self._leave_out_unused()
         for key, prefix in self._providers():
-            provider = self.section(key)
-            if provider is not None and prepare(
-                provider, self.source.env, prefix, (*self.tree.prefix, *key)
-            ):
+            at = (*self.tree.prefix, *key)
+            if prepare(self.section(key), self.source.env, prefix, at):
                 self.hidden.add(key)
         values = interpolate(self.data, self.source.env, self.problems)
         redactor.know(secrets_in(values))
@@ -108,12 +106,9 @@ class Draft:
         """Return the composed config as YAML, variables not filled in, secrets hidden."""
         return dump_yaml(redactor.value(redact(self.stored)))
 
-    def section(self, key: Key) -> dict[str, Any] | None:
-        """Return the mapping at a key, if there is one."""
-        section: Any = self.data
-        for part in key:
-            section = section.get(part) if isinstance(section, dict) else None
-        return section if isinstance(section, dict) else None
+    def section(self, key: Key) -> dict[str, Any]:
+        """Return the mapping at a key; an empty one where there is none."""
+        return section_at(self.data, key)
 
     def _providers(self) -> list[tuple[Key, str]]:
         """List the keys of model providers, and the environment names that go with each."""
@@ -124,16 +119,13 @@ class Draft:
             ((*at, "agent", "model", last), "UTU_LLM"),
             ((*at, "judge_model", last), "JUDGE_LLM"),
             *([(teacher, "UTU_LLM")] if self.kind == "practice" else []),
-            *(
-                ((*tools, name, "config_llm", last), "UTU_LLM")
-                for name in self.section(tools) or ()
-            ),
+            *(((*tools, name, "config_llm", last), "UTU_LLM") for name in self.section(tools)),
         ]
 
     def _leave_out_unused(self) -> None:
         """Drop a judge that is never asked: it may name variables that are not set."""
         section = self.section(self.evaluation)
-        if section is None or "judge_model" not in section or "verify" not in section:
+        if "judge_model" not in section or "verify" not in section:
             return
         try:
             asked = VerifySpec.model_validate(section["verify"]).may_ask
@@ -144,7 +136,7 @@ class Draft:
 
     def _one_verify_key(self) -> None:
         """Turn `verify_filename` and `verify_func_name`, another spelling, into `verify`."""
-        section = self.section(self.evaluation) or {}
+        section = self.section(self.evaluation)
         file = section.pop("verify_filename", None)
         func = section.pop("verify_func_name", None)
         if file is None and func is None:

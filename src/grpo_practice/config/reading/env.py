@@ -55,6 +55,7 @@ def read_environment(process: Mapping[str, str], cwd: Path | None = None) -> Env
 
     try:
         readable_by_others = path.stat().st_mode & 0o077
+        # No interpolation: a `$` in a key is a `$`.
         values = dotenv_values(path, interpolate=False, encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as e:
         raise ConfigError(f"cannot read {path}: {e}") from e

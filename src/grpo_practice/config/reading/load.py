@@ -167,7 +167,7 @@ def _eval(
         tree = lay_over(tree, nest(own, ("agent",)))
     tree = override(tree, overrides, strip="evaluation")
     draft = Draft(source, tree, "eval")
-    dataset = (draft.section(("data",)) or {}).get("dataset")
+    dataset = draft.section(("data",)).get("dataset")
     if dataset is None:
         hint = "--dataset NAME, or evaluation.data.dataset in the config"
         draft.problems.append(Problem(("data", "dataset"), "is missing", hint))
@@ -218,8 +218,8 @@ def _eval_models(config: EvalConfig, roles: Roles, at: Key) -> tuple[AgentConfig
 
 def _one_dataset_key(draft: Draft) -> None:
     """Turn `data.practice_dataset`, another spelling, into `data.practice_dataset_name`."""
-    section = draft.data.get("data")
-    if not isinstance(section, dict) or "practice_dataset" not in section:
+    section = draft.section(("data",))
+    if "practice_dataset" not in section:
         return
     other = section.pop("practice_dataset")
     if section.setdefault("practice_dataset_name", other) != other:

@@ -175,7 +175,7 @@ def settle(
     ignored = []
     for prefix, name in SECTIONS[kind].items():
         for start in _places(data, tuple(prefix.split(".")) if prefix else ()):
-            section = _at(data, start)
+            section = section_at(data, start)
             for rule in RULES[name] if section else ():
                 for parent, key in list(_matches(section, rule.key)):  # a list: keys are deleted
                     full = (*start, *rule.key.split(".")[:-1], key)
@@ -195,11 +195,12 @@ def _places(data: Any, pattern: Key) -> Iterator[Key]:
         yield pattern
         return
     star = pattern.index("*")
-    for name in list(_at(data, pattern[:star])):
+    for name in list(section_at(data, pattern[:star])):
         yield from _places(data, (*pattern[:star], name, *pattern[star + 1 :]))
 
 
-def _at(data: Any, key: Key) -> dict[str, Any]:
+def section_at(data: Any, key: Key) -> dict[str, Any]:
+    """Return the mapping at a key; an empty one where there is none."""
     for part in key:
         data = data.get(part) if isinstance(data, dict) else None
     return data if isinstance(data, dict) else {}
@@ -207,5 +208,5 @@ def _at(data: Any, key: Key) -> dict[str, Any]:
 
 def _matches(section: dict[str, Any], pattern: str) -> Iterator[tuple[dict[str, Any], str]]:
     *above, last = pattern.split(".")
-    parent = _at(section, tuple(above))
+    parent = section_at(section, tuple(above))
     yield from ((parent, key) for key in parent if fnmatchcase(key, last))

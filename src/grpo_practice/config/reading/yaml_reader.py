@@ -81,11 +81,13 @@ class Tree:
 class _Loader(yaml.SafeLoader):
     """Composes nodes; what a plain scalar means is decided by `_SCALARS` alone."""
 
+    # Empty: otherwise PyYAML copies those of YAML 1.1 into it.
     yaml_implicit_resolvers = {}  # noqa: RUF012 - the name PyYAML looks up
     _ours = {**_SCALARS, _MERGE: re.compile("<<")}  # noqa: RUF012
 
 
 for _tag, _pattern in _Loader._ours.items():
+    # To the end of the text: PyYAML uses match(), for which a beginning is enough.
     _Loader.add_implicit_resolver(_tag, re.compile(rf"(?:{_pattern.pattern})\Z"), None)
 
 
@@ -121,12 +123,14 @@ def read_yaml(path: Path) -> Tree:
         if path.exists() and not path.is_file():  # a pipe may never end, or never begin
             raise ConfigError(f"{path} is not a regular file")
         with path.open("rb") as file:
+            # Not by the size on record: a file may grow, and some in /proc are 0 bytes long.
             raw = file.read(MAX_BYTES + 1)
     except OSError as e:
         raise ConfigError(f"cannot read {path}: {e.strerror}") from e
     if len(raw) > MAX_BYTES:
         raise ConfigError(f"{path} is larger than {MAX_BYTES >> 20} MiB; that is not a config")
     try:
+        # A byte-order mark would become a part of the first key.
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as e:
         line = raw[: e.start].count(b"\n") + 1
@@ -141,6 +145,7 @@ def parse_yaml(text: str, name: str) -> Tree:
         ConfigError: It is not YAML, has a duplicate key, a tag, a cycle, or too much nesting or
             repetition, or is not a mapping.
     """
+    # Before it is parsed: errors quote the text.
     redactor.know(key_shaped(text))  # wherever one was pasted
     value, places = _parse(text, name)
     if value is None:
@@ -235,6 +240,7 @@ class _Reader:
         raise self.error(node, f"the tag {node.tag!r} is not allowed in a config")
 
     def mapping(self, node: yaml.MappingNode, key: Key) -> dict[str, Any]:
+        # Before merge keys are expanded: a key that overrides a merged one does not stand twice.
         seen: dict[str, int] = {}
         for name, _ in node.value:
             if not isinstance(name, yaml.ScalarNode) or name.tag not in (_TEXT, _MERGE):

@@ -78,7 +78,7 @@ def _question(
     )
 
 
-def _over_line(
+def _over_unsummed(
     db: sqlite3.Connection, branch: Branch, select: str, tail: str
 ) -> Iterator[sqlite3.Row]:
     """Yield the rows of a query over every rollout that is in no totals, by segment."""
@@ -90,7 +90,7 @@ def _over_line(
 def outcomes(db: sqlite3.Connection, branch: Branch) -> dict[str, int]:
     """Count rollouts by how they ended: `ok`, `truncated`, `error.provider` and so on."""
     counts: Counter[str] = Counter()
-    rows = _over_line(db, branch, f"{JUDGED}, count(*)", "GROUP BY 1, 2")
+    rows = _over_unsummed(db, branch, f"{JUDGED}, count(*)", "GROUP BY 1, 2")
     told = [(outcome, reason, n) for outcome, reason, _, n in rows]
     told += [(*row,) for _, of in step_totals.on_line(db, branch) for row in of.outcomes]
     for outcome, reason, n in told:
@@ -102,7 +102,7 @@ def failures(db: sqlite3.Connection, branch: Branch) -> dict[str, int]:
     """Count the errors of failed rollouts, commonest first."""
     counts: Counter[str] = Counter()
     tail = "AND judged_outcome = 'error' GROUP BY 3"
-    for _, _, error, n in _over_line(db, branch, f"{JUDGED}, count(*)", tail):
+    for _, _, error, n in _over_unsummed(db, branch, f"{JUDGED}, count(*)", tail):
         counts[str(error)] += n
     return dict(counts.most_common())
 
@@ -110,7 +110,7 @@ def failures(db: sqlite3.Connection, branch: Branch) -> dict[str, int]:
 def seconds_per_rollout(db: sqlite3.Connection, branch: Branch) -> float | None:
     """Return the model's mean seconds for a scored rollout; None without any."""
     select = "coalesce(sum(r.model_ms), 0), count(*)"
-    rows = [(*row,) for row in _over_line(db, branch, select, "AND v.reward IS NOT NULL")]
+    rows = [(*row,) for row in _over_unsummed(db, branch, select, "AND v.reward IS NOT NULL")]
     rows += [(of.model_ms, of.rollouts) for _, of in step_totals.on_line(db, branch)]
     n = sum(count for _, count in rows)
     return sum(ms for ms, _ in rows) / n / 1000 if n else None
@@ -125,7 +125,7 @@ def missing(db: sqlite3.Connection, branch: Branch) -> int:
 def settled_counts(db: sqlite3.Connection, branch: Branch) -> dict[int, int]:
     """Return step → the number of its rollouts that are settled, where it has any."""
     tail = f"AND (v.reward IS NOT NULL OR r.strikes >= {STRIKES}) GROUP BY 1"
-    found = {int(step): int(n) for step, n in _over_line(db, branch, "r.step, count(*)", tail)}
+    found = {int(step): int(n) for step, n in _over_unsummed(db, branch, "r.step, count(*)", tail)}
     return found | {step: of.rollouts for step, of in step_totals.on_line(db, branch)}
 
 

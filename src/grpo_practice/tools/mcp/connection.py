@@ -44,11 +44,7 @@ class SlowError(ToolError):
 
 
 class Connection:
-    """A server that answers. Made by `open`.
-
-    Whatever the library opens must be closed by the task that opened it, so a task lives as long as
-    the connection; calls are made from any task, any number at once.
-    """
+    """A server that answers. Made by `open`; called from any task, any number of times at once."""
 
     def __init__(self, name: str, reach: Reach, timeout_s: float) -> None:
         self.name, self._timeout_s = name, timeout_s
@@ -62,6 +58,8 @@ class Connection:
         self._reach, self._leave = reach, asyncio.Event()
         self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._scope = anyio.CancelScope(deadline=anyio.current_time() + START_S)
+        # A task for as long as the connection: whatever the library opens
+        # must be closed by the task that opened it.
         self._task = asyncio.create_task(self._live())
 
     @classmethod
@@ -74,6 +72,7 @@ class Connection:
         """
         found = cls(name, reach, timeout_s)
         try:
+            # A cancelled await would cancel the future itself, which `_live` and `close` share.
             await asyncio.shield(found._ready)
         except BaseException:
             await found.close()
@@ -91,6 +90,7 @@ class Connection:
             with self._scope:
                 async with self._reach(self.notes) as client:
                     self.tools = await every_tool(client)
+                    # The deadline was for the start alone.
                     self._scope.deadline = inf
                     if not self._ready.done():
                         self._ready.set_result(client)
@@ -121,6 +121,8 @@ class Connection:
             self._ready.cancel()
             self._scope.cancel()
         try:
+            # Not awaited itself: a cancellation must not reach the task
+            # amid closing what it opened.
             await asyncio.wait({self._task})
         except asyncio.CancelledError:
             await asyncio.wait({self._task})  # cancelled once more it is left to end by itself
@@ -134,6 +136,7 @@ class Connection:
             LostError: The server is not there any more.
             SlowError: It did not answer in time.
         """
+        # Before the call: if all was over then, it was surely not begun and may be made again.
         over = self._task.done() or self.notes.ended
         try:
             async with asyncio.timeout(self._timeout_s + 1.0):  # over all rounds a call may take

@@ -65,6 +65,7 @@ def fitting(name: str) -> str:
     plain = re.sub(r"[^a-zA-Z0-9_-]", "_", name) or "_"
     if len(plain) <= _NAME_LENGTH:
         return plain
+    # Two long names may have one beginning.
     mark = text_sha(clean(name)).hex()[:8]
     return f"{plain[: _NAME_LENGTH - len(mark) - 1]}_{mark}"
 

@@ -46,6 +46,7 @@ class Server:
         try:
             return await self._once(name, arguments)
         except LostError as e:
+            # A call that may have begun is not made twice: it may have changed something.
             if not e.unheard:
                 raise
         return await self._once(name, arguments)
@@ -59,6 +60,7 @@ class Server:
                 raise
 
     def _retire(self, connection: Connection, why: Exception) -> None:
+        # Calls under way fail together, and count once.
         if connection is not self._now or not self._good:
             return
         self._good = False
@@ -82,6 +84,7 @@ class Server:
             if not self._good:
                 await self._anew()
             connection = self._now
+            # Within the lock, or `_spare` could close it before it is used.
             connection.users += 1
         try:
             yield connection
@@ -92,7 +95,9 @@ class Server:
     def _spare(self, connection: Connection) -> None:
         """Close what no call uses, nor will."""
         if connection is not self._now and not connection.users:
+            # Not awaited: the call that was the last one has its answer.
             task = asyncio.create_task(connection.close())
+            # Kept, since the loop refers to its tasks weakly.
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 

@@ -76,6 +76,7 @@ class Notes:
     async def see_response(self, response: httpx2.Response) -> None:
         """Note an answer over HTTP."""
         await asyncio.sleep(0)
+        # 405 is no fault: a server need not offer the stream of its own that the client asks for.
         if response.status_code >= 400 and response.status_code != 405:
             self.status = response.status_code
         self.session = self.session or "mcp-session-id" in response.headers
@@ -85,6 +86,7 @@ class Notes:
         """Yield where a program may write to, as much as it likes, for the block."""
         loop = asyncio.get_running_loop()
         read, write = os.pipe()
+        # Read by the loop: a program whose pipe nobody empties stops in a write.
         os.set_blocking(read, False)
 
         def ready() -> None:
@@ -92,6 +94,7 @@ class Notes:
             self.tail = (self.tail + data)[-_TAIL:]
             if not data:
                 self.ended = True
+                # The end of a file can always be read: the loop would call this for ever.
                 loop.remove_reader(read)
 
         loop.add_reader(read, ready)
@@ -141,6 +144,7 @@ def _by_program(toolkit: McpToolkit, folder: Path) -> Reach:
     command = [str(os.getpid()), ",".join(env), found, *config.args]
     parameters = StdioServerParameters(
         command=sys.executable,
+        # Isolated: a sitecustomize of the user's must not run with the server's keys.
         args=["-I", "-S", "-c", LAUNCHER, *command],
         env=env,
         cwd=cwd,
@@ -168,6 +172,7 @@ def _by_address(toolkit: McpToolkit) -> Reach:
         async with httpx2.AsyncClient(
             headers=headers,
             timeout=httpx2.Timeout(CONNECT_S, read=timeout_s + CONNECT_S),
+            # No limit: calls would wait for a connection within their time.
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64),
             event_hooks={"response": [notes.see_response]},
         ) as http:

@@ -37,6 +37,7 @@ async def open_python(config: PythonConfig, folder: Path) -> AsyncIterator[list[
         backend = await _opened(config, folder, at_once, stack)
 
         async def execute_python_code(code: str, timeout: float = 30) -> str:  # noqa: ASYNC109
+            # Not `<= 0`, which is false for NaN.
             if not timeout > 0:
                 raise ToolError("timeout should be more than 0 seconds")
             said = await backend.run(unfenced(code), min(timeout, config.timeout_s))

@@ -83,9 +83,9 @@ class Sandbox:
 
     Args:
         bwrap: The program.
-        python: The interpreter. The interpreter's folders and the system's are all that is seen of
-        the disk. version: Of bwrap. root: True when we are root. The kernel limits no processes of
-        root, nor of who is root
+        python: The interpreter. Only its folders and the system's are seen of the disk.
+        version: Version of bwrap.
+        root: True when we are root. The kernel limits no processes of root, nor of who is root
             outside a user namespace: there is none then, and the code runs as somebody else.
         private: Folders, resolved, that are shown empty where they lie in one that is seen.
     """
@@ -111,6 +111,7 @@ class Sandbox:
         return [
             self.bwrap,
             *self._apart(),
+            # Without a new session code could type into the user's terminal (TIOCSTI).
             *("--new-session", "--die-with-parent", "--clearenv"),
             *(arg for variable in variables for arg in ("--setenv", *variable)),
             *("--perms", "0755", "--dir", "/etc"),
@@ -129,6 +130,7 @@ class Sandbox:
             return (
                 *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"),
                 *("--unshare-cgroup-try", "--cap-drop", "ALL"),
+                # The two by which the program inside becomes another user.
                 *("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"),
             )
         nested = ("--disable-userns",) if self.version >= (0, 8) else ()

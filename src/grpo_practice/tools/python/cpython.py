@@ -85,11 +85,16 @@ async def execute(start: Start, code: str, *, limit_s: float, memory_mb: int) ->
     assert process.stdout is not None
     try:
         async with asyncio.timeout(limit_s):
+            # Left open: the program inside takes a closed stdin for our end, and ends as well.
             process.stdin.write(json.dumps(job).encode() + b"\n")
+            # Until the program inside says that it runs, what comes is the
+            # complaint of its starter.
             first = await process.stdout.read(1)
             started = first == STARTED
             written.add(b"" if started else first)
             await _read(process.stdout, written)
+            # A flood is no longer read: the process would wait for its
+            # pipe, and we for the process.
             if not written.flooded:
                 await process.wait()
     except TimeoutError:
@@ -112,6 +117,7 @@ async def _spawned(start: Start, command: Sequence[str], passed: Sequence[int]) 
             stderr=STDOUT,
             env=None if start.env is None else dict(start.env),
             cwd=start.cwd,
+            # A group of its own: Ctrl-C is for us, and killpg() reaches all of it.
             start_new_session=True,
             pass_fds=passed,
         )
@@ -150,6 +156,7 @@ async def _ended(process: Process, start: Start) -> None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, SIGKILL)
         if start.cookie is not None and process.returncode != 0:
+            # By the environment, which a process keeps that has left the group.
             kill_left(start.cookie)
         process._transport.close()  # type: ignore[attr-defined]  # a pipe may be held open
         if forced:  # its end must reach this event loop: told to a closed one, it is an error

@@ -56,10 +56,12 @@ def container(docker: str, image: str, memory_mb: int) -> Start:
     command = [
         *(docker, "run", "--rm", "--interactive", "--name", name, "--pull", "never"),
         *("--network", "none", "--read-only", "--tmpfs", f"/tmp:rw,nosuid,nodev,size={FILE_MB}m"),
+        # Memory and swap together: left out, there would be as much swap again.
         *("--memory", memory, "--memory-swap", memory, "--pids-limit", str(PROCESSES), "--cpus=1"),
         *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--user", "65534:65534"),
         *("--ipc", "private", "--shm-size", f"{FILE_MB}m", "--workdir", "/tmp"),
         *(f"--env={key}={value}" for key, value in env.items() if key != "PATH"),
+        # No log: otherwise the engine keeps on disk what the code writes.
         *("--log-driver", "none", "--entrypoint", "python3", image, *python_arguments()),
     ]
     return Start(command, {}, None, kill=(docker, "kill", name))

@@ -111,7 +111,9 @@ def showing(code: str) -> tuple[str, int]:
     Printed there, so that no value of any size is ever handed to this program. The expression is
     moved down by a line.
     """
+    # `ast` ends lines at \r as well, and its numbers must be those of the split below.
     code = code.replace("\r\n", "\n").replace("\r", "\n")
+    # In bytes, since `ast` counts columns in bytes of UTF-8.
     lines = code.encode().split(b"\n")
     try:
         body = ast.parse(code).body

@@ -38,10 +38,12 @@ def main() -> None:
             import ctypes
 
             ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+    # Before the fork: once the child runs, anything may be written first.
     os.write(1, STARTED)
     child = os.fork()
     if child == 0:
         os.setpgid(0, 0)
+        # The code must not read the pipe by which this program learns that its caller is gone.
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         _confine(job)
         play(job["code"])
@@ -79,11 +81,13 @@ def _confine(job: dict[str, Any]) -> None:
         os.setgroups([])
         os.setgid(uid)
         os.setuid(uid)
+    # After setuid: the kernel counts the processes of that user, and not those of root.
     processes = job["processes"] + _tasks(os.getuid())
     limits.append((resource.RLIMIT_NPROC, processes, processes))
     for which, soft, hard in limits:
         most = resource.getrlimit(which)[1]
         if most != resource.RLIM_INFINITY:
+            # Beyond the hard limit setrlimit() fails for all but root.
             soft, hard = min(soft, most), min(hard, most)
         try:
             resource.setrlimit(which, (soft, hard))
@@ -140,6 +144,7 @@ def play(code: str) -> None:
 def _tell(error: BaseException) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     with contextlib.suppress(ValueError, OSError):
+        # To the hard limit: a traceback of a MemoryError takes memory itself.
         resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
     try:
         told = traceback.TracebackException.from_exception(error)
@@ -179,6 +184,7 @@ def _wait(child: int, job: dict[str, Any]) -> NoReturn:
 def _reaped(child: int) -> int:
     while True:
         try:
+            # Of any child: with `adopt`, orphans of the code end here as well and must be reaped.
             pid, status = os.waitpid(-1, 0)
         except ChildProcessError:  # the other thread was faster, and ends all of this
             time.sleep(60)
@@ -194,6 +200,7 @@ def _why(number: int) -> str:
 
 
 def _watch(child: int, job: dict[str, Any]) -> None:
+    # The caller ends it sooner; the time is for one that hangs with the pipe open.
     select.select([0], [], [], job["limit_s"] + 5)
     _end(child, job)
     os._exit(0)
@@ -224,6 +231,7 @@ def _parents() -> list[tuple[int, int]]:
     found = []
     for pid in _pids():
         with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+            # From the last parenthesis: the program's name stands before it, and may hold any.
             found.append((pid, int(file.read().rpartition(b")")[2].split()[1])))
     return found
 

@@ -23,6 +23,7 @@ async def open_subprocess(python: str | None, folder: Path, memory_mb: int) -> B
     interpreter = await find("subprocess", python, folder)
 
     async def run(code: str, limit_s: float) -> str:
+        # Errors are ignored: the program inside may be removing the folder, too.
         with tempfile.TemporaryDirectory(
             prefix="grpo-practice-", ignore_cleanup_errors=True
         ) as place:

@@ -26,9 +26,12 @@ async def unread_bodies(*, trust_env: bool, **connector: Any) -> AsyncIterator["
     from grpo_practice.llm.http import certificates
 
     async with aiohttp.ClientSession(
+        # No limit here: a wait for a connection would count as the server's time.
         connector=aiohttp.TCPConnector(ssl=certificates(), limit=0, **connector),
         trust_env=trust_env,
+        # Unpacked by `body_of`, which stops at its limit: aiohttp would unpack a bomb whole.
         auto_decompress=False,
+        # No cookies: rollouts share the session, and must not share what sites remember.
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None),
     ) as session:
@@ -48,7 +51,9 @@ async def body_of(response: "ClientResponse", most: int) -> tuple[bytes, bool]:
     out, wire = bytearray(), 0
     async for chunk in response.content.iter_chunked(_CHUNK):
         wire += len(chunk)
+        # Never more than is left, plus one byte to see that there is more.
         out += unpack(chunk, most + 1 - len(out))
+        # Both are counted: a packed body may be large and unpack to nothing.
         if len(out) > most or wire > most:
             return bytes(out[:most]), False
     return bytes(out), unpack.whole

@@ -78,6 +78,7 @@ class Guard(AbstractResolver):
             found = []
         if not found:
             raise RefusedError("there is no such site on the internet", host)
+        # All or none: the connection may go to any of them.
         return [self._checked(host, text, port) for text in found]
 
     def _checked(self, host: str, text: str, port: int) -> ResolveResult:
@@ -98,6 +99,7 @@ class Guard(AbstractResolver):
             RefusedError: It may not be connected to.
         """
         family, kind, proto, _, at = info
+        # Again, on the address itself: a URL may hold one, and then no name is looked up.
         self._let_through(at[0], at[1], at[0])
         return socket.socket(family, kind, proto)
 

@@ -136,16 +136,15 @@ class LocalReader:
 async def open_local(
     guard: Guard, banned: Banned, chars: int, *, total_s: float = TOTAL_S
 ) -> AsyncIterator[LocalReader]:
-    """Yield a reader with connections of its own; each is used once.
-
-    Proxies of the environment are left aside: what a proxy connects to, nobody here can check.
-    """
+    """Yield a reader with connections of its own; each is used once."""
     workers = Pool(
         start_worker, workers=WORKERS, timeout_s=READ_S, preload=[start_worker.__module__]
     )
     async with unread_bodies(
+        # No proxies of the environment: what a proxy connects to, nobody here can check.
         trust_env=False,
         resolver=guard,
+        # Neither names nor connections are kept: each request has to pass the guard.
         use_dns_cache=False,
         force_close=True,
         socket_factory=guard.socket,

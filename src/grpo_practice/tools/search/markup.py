@@ -17,6 +17,7 @@ from grpo_practice.processes import isolate, limit_memory
 if TYPE_CHECKING:
     from justhtml.parser.stream import StreamEvent
 
+# Bounded, and used on the first 4 KB only: a hostile page may repeat `<meta` without an end.
 _META = re.compile(rb"""<meta\b[^>]{0,200}?charset\s*=\s*["']?\s*([a-z0-9_:.-]+)""", re.IGNORECASE)
 _SPACE = re.compile(r"[^\S\n]+")
 _LINES = re.compile(r" *\n *(?:\n *)+")
@@ -57,6 +58,7 @@ def decoded(data: bytes, charset: str | None) -> str:
     for named in (charset, said and said[1].decode("ascii")):
         name = (named or "").strip(" \"'").lower()
         if _CHARSETS.fullmatch(name):
+            # As browsers do: pages that say Latin-1 are written in Windows-1252.
             latin = re.fullmatch(r"us-ascii|ascii|latin-?1|iso-?8859-?1", name)
             try:
                 return data.decode("cp1252" if latin else name, "replace")
@@ -65,6 +67,7 @@ def decoded(data: bytes, charset: str | None) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as e:
+        # The body may end at its limit, inside a character: all the rest is UTF-8 then.
         cut_in_a_character = e.start >= len(data) - 3
         return data.decode("utf-8" if cut_in_a_character else "cp1252", "replace")
 
@@ -81,6 +84,7 @@ def readable(page: str, url: str, chars: int) -> tuple[str, bool]:
         if size > chars:
             whole = False
             break
+    # Cut before the patterns see it: one text of a page may be far longer than what is kept.
     text = _NO_TEXT.sub("", _SPACE.sub(" ", "".join(parts)[: 4 * chars]))
     text = _LINES.sub("\n\n", text).strip()
     return (text, True) if whole else (text[:chars], False)

@@ -87,6 +87,7 @@ def _refuse_own(name: str, shown: str) -> None:
     Raises:
         RefusedError: It surely is not, or it is spelt so that programs differ about it.
     """
+    # Names that end in a number are addresses to some programs: 2130706433, 0x7f.1, 127.1.
     if ":" in name or _NUMBER.fullmatch(name.rpartition(".")[2]):
         try:
             address = ipaddress.ip_address(name)

@@ -102,6 +102,7 @@ class Service:
     async def _once(self, method: str, url: str, **what: Any) -> dict[str, Any]:
         from aiohttp import ClientConnectorError, ClientError
 
+        # Before each try: others may have been refused while this one waited.
         self._stop_where_refused()
         try:
             async with (
