@@ -136,12 +136,10 @@ class Workspace(StoredRuns):
         self, config: "ConfigInput | None" = None, **options: "Unpack[EvalOptions]"
     ) -> "EvalReport":
         """Evaluate as `evaluate` does, on the loop that is running. Cancel it to stop it."""
-        from grpo_practice.app.clients import load_client
         from grpo_practice.app.evaluation_run import run_eval
         from grpo_practice.app.options import eval_job
 
         with self._job(eval_job, config, options) as job:
-            await asyncio.to_thread(load_client)
             return await run_eval(job)
 
     def practise(
@@ -167,12 +165,10 @@ class Workspace(StoredRuns):
         self, config: "ConfigInput | None" = None, **options: "Unpack[PracticeOptions]"
     ) -> "PracticeReport":
         """Practise as `practise` does, on the loop that is running. Cancel it to stop it."""
-        from grpo_practice.app.clients import load_client
         from grpo_practice.app.options import practice_job
         from grpo_practice.app.practice_run import run_practice
 
         with self._job(practice_job, config, options) as job:
-            await asyncio.to_thread(load_client)
             return await run_practice(job)
 
     def forecast_evaluation(
@@ -241,12 +237,10 @@ class Workspace(StoredRuns):
     def _wait(self, session: "Session", work: Coroutine[Any, Any, T]) -> T:
         """Return the result of the work, wherever this is called."""
         from grpo_practice.app.blocking import run_blocking
-        from grpo_practice.app.clients import load_client
         from grpo_practice.app.shutdown import run_until_stopped
 
         if self._signals:
             return run_until_stopped(session, work)
-        load_client()
         return run_blocking(work)
 
     # Export and serving

@@ -1,5 +1,6 @@
 """The clients behind student, teacher and judge, opened once per endpoint and closed together."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from functools import partial
@@ -94,6 +95,7 @@ class Models:
         key += repr((endpoint.unhashed, endpoint.timeout_s, endpoint.send_seed))
         key += repr((endpoint.stream, endpoint.stream_usage))
         if key not in self._clients:
+            await asyncio.to_thread(load_client)
             from grpo_practice.llm.client import Client
 
             transport = None

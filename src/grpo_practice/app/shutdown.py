@@ -11,7 +11,6 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from grpo_practice.app.blocking import run_blocking
-from grpo_practice.app.clients import load_client
 from grpo_practice.app.session import Session
 from grpo_practice.errors import StoppedError, StoreError
 from grpo_practice.llm.admission import GRACE_S
@@ -38,7 +37,6 @@ def run_until_stopped(session: Session, work: Coroutine[Any, Any, T]) -> T:
     Raises:
         StoppedError: A signal ended it.
     """
-    load_client()  # half a second that no event loop should stand still for
     stop = _Stop(session)
     with stop.listening(), _rare_collections():
         return run_blocking(stop.over(work))
