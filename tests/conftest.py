@@ -4,14 +4,22 @@ How hard the properties are tried: `HYPOTHESIS_PROFILE=thorough` tries a hundred
 Quick, each run tries the same examples, so what fails has changed; thorough, ever new ones.
 """
 
+import functools
 import gc
 import os
+import sqlite3
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import typer
 from hypothesis import HealthCheck, settings
 
 from grpo_practice.redact import Redactor, redactor
+from grpo_practice.store import db as database
+
+# Before numpy is imported, here or by a command: its threads, one a core, only wait for work.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 settings.register_profile(
     "quick",
@@ -48,6 +56,37 @@ def no_power_fails() -> Iterator[None]:
     """Commits of this process do not wait for the disk, which is a quarter of the tests' time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("grpo_practice.store.db.SYNCHRONOUS", "OFF")
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def a_new_database_is_made_once(
+    no_power_fails: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Every new database of this process is a copy of the first, which the migrations made."""
+    migrate = database._migrate
+    first = tmp_path_factory.mktemp("first") / "p.db"
+    database.prepare(first)
+    made = database.connect(first)
+
+    def copy(db: sqlite3.Connection, path: Path) -> None:
+        if database.check_ours(db, path) > 0:
+            migrate(db, path)
+        else:
+            made.backup(db)
+            db.execute("PRAGMA journal_mode = WAL")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database, "_migrate", copy)
+        yield
+    made.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def the_commands_are_read_once() -> Iterator[None]:
+    """Typer reads every command's parameters anew for each that is typed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("typer.main.get_command", functools.cache(typer.main.get_command))
         yield
 
 

@@ -161,7 +161,7 @@ def test_1_62_a_verify_function_that_blocks_everything_does_not_keep_the_command
     assert process.returncode == 143
     assert "stopped without waiting for what hangs" in told
     assert kept(shell)[0] >= 1
-    _, told = shell.type(*slow.words())
+    _, told = shell.type(*slow.words("--set", "evaluation.verify=exact"))
     assert "did not end in order" in told
     sql = "SELECT exit_code, reason FROM invocations ORDER BY invocation_id"
     assert shell.query(sql) == [(None, "died"), (0, None)]
@@ -171,7 +171,9 @@ def test_1_62_a_signal_during_the_final_report(shell: Shell) -> None:
     reading, writing = os.pipe()
     size = fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
     os.write(writing, b"x" * (size - ROOM))
-    with start(shell, ["eval", "--config", "math.yaml"], stdout=writing) as process:
+    with start(
+        shell, ["eval", "--config", "math.yaml", "--verify", "exact"], stdout=writing
+    ) as process:
         os.close(writing)
         # Not once the run is done: until the report begins a signal comes too late to matter.
         until(lambda: waiting_bytes(reading) > size - ROOM, process)
@@ -208,7 +210,7 @@ def test_1_62_an_output_that_cannot_be_written_harms_no_run(
     shell: Shell, redirected: str, code: int, said: str
 ) -> None:
     gp = f"{sys.executable} -m grpo_practice"
-    command = f"{gp} eval --config math.yaml {redirected}; exit ${{PIPESTATUS[0]}}"
+    command = f"{gp} eval --config math.yaml --verify exact {redirected}; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(
         ["bash", "-c", command], cwd=shell.folder, env=shell.env, capture_output=True, text=True
     )

@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import Coroutine
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from contextvars import copy_context
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+_LOOK_S = 0.5
+"""Longest time until a signal is acted on."""
 
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
@@ -31,6 +34,9 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
         # With the caller's context variables: a thread begins without any.
         result = thread.submit(copy_context().run, asyncio.run, main())
         try:
+            # Not without a limit: a signal that comes just before the wait begins does not end it.
+            while not wait([result], _LOOK_S).done:
+                pass
             return result.result()
         except KeyboardInterrupt:
             # Ctrl-C reaches the main thread only; leaving the block waits for the other one.

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from typing_extensions import override
 
 from grpo_practice.canonical import clean
 from grpo_practice.errors import ConfigError
@@ -84,6 +85,23 @@ class _Loader(yaml.SafeLoader):
     # Empty: otherwise PyYAML copies those of YAML 1.1 into it.
     yaml_implicit_resolvers = {}  # noqa: RUF012 - the name PyYAML looks up
     _ours = {**_SCALARS, _MERGE: re.compile("<<")}  # noqa: RUF012
+
+    def __init__(self, text: str, name: str) -> None:
+        super().__init__(text)
+        self.name = name
+        self.depth = 0
+
+    @override
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        # Before it is composed: that is recursive.
+        if self.depth == MAX_DEPTH and self.check_event(yaml.CollectionStartEvent):
+            event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
+            where = _at(self.name, event)
+            raise ConfigError(f"{where}: nested more than {MAX_DEPTH} deep")
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
 
 for _tag, _pattern in _Loader._ours.items():
@@ -167,8 +185,7 @@ def parse_value(text: str, name: str) -> Any:
 
 def _parse(text: str, name: str) -> tuple[Any, dict[Key, Position]]:
     try:
-        _check_depth(text, name)  # first: PyYAML composes recursively
-        loader = _Loader(text)
+        loader = _Loader(text, name)
         node = loader.get_single_node()
         if node is None:
             return None, {}
@@ -181,17 +198,6 @@ def _parse(text: str, name: str) -> tuple[Any, dict[Key, Position]]:
         raise ConfigError(f"{where}: not valid YAML: {e.problem or e.context}") from e
     except (yaml.YAMLError, ValueError) as e:
         raise ConfigError(f"{name}: not valid YAML: {e}") from e
-
-
-def _check_depth(text: str, name: str) -> None:
-    depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        if depth > MAX_DEPTH:
-            raise ConfigError(f"{_at(name, event)}: nested more than {MAX_DEPTH} deep")
 
 
 def _check_repeats(root: yaml.Node, name: str) -> None:
