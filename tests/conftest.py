@@ -8,6 +8,7 @@ import functools
 import gc
 import os
 import sqlite3
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,6 +33,11 @@ settings.register_profile(
     "thorough", settings.get_profile("quick"), max_examples=6_000, derandomize=False
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Start one more than there are cores: many a test waits for a deadline."""
+    return len(os.sched_getaffinity(0)) + 1 if sys.platform == "linux" else (os.cpu_count() or 1)
 
 
 def pytest_collection_finish() -> None:

@@ -198,8 +198,6 @@ def waiting_bytes(pipe: int) -> int:
     ("redirected", "code", "said"),
     [
         ("| true", 141, ""),
-        (">&-", 0, ""),
-        ("2>&-", 0, ""),
         ("<&- >&- 2>&-", 0, ""),
         ("> /dev/full", 1, "error: cannot write the output: No space left on device"),
         ("2> /dev/full", 0, ""),

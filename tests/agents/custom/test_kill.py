@@ -75,14 +75,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str
         return server.get("stats"), made.results()
 
 
-@pytest.mark.parametrize(
-    ("kind", "places"),
-    [
-        ("python", (16,)),
-        pytest.param("python", (5, 40), marks=pytest.mark.long),
-        pytest.param("command", (16,), marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("kind", "places"), [("python", (5, 16, 40)), ("command", (16,))])
 def test_1_61_a_kill_in_the_middle_costs_what_was_on_its_way(
     kind: str, places: tuple[int, ...], whole: tuple[dict[str, Any], str], tmp_path: Path
 ) -> None:
