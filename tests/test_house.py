@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "src/grpo_practice"
 LAYERS = [
-    {"redact"},
+    {"redact", "safe_path"},
     {"errors", "canonical", "text", "stages"},
     {"calls"},
     {"types"},

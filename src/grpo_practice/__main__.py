@@ -1,5 +1,13 @@
 """`python -m grpo_practice` is `grpo-practice`."""
 
-from grpo_practice.cli.main import main
+import sys
 
-main()
+from grpo_practice.safe_path import safe_path
+
+# Before anything else is imported: `python -m` looks for all of it in the current folder first.
+sys.path[:] = safe_path()
+
+from grpo_practice.cli.main import main  # noqa: E402
+
+if __name__ == "__main__":
+    main()

@@ -5,9 +5,12 @@ import fcntl
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from multiprocessing import forkserver, popen_forkserver, spawn
+from contextlib import suppress
+from multiprocessing import forkserver, popen_forkserver, resource_tracker, spawn, util
+from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from types import FunctionType, SimpleNamespace
@@ -16,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from typing_extensions import override
 
 from grpo_practice.redact import hide_output, redactor
+from grpo_practice.safe_path import safe_environment, safe_path
 
 if TYPE_CHECKING:
     from pebble import ProcessPool
@@ -25,6 +29,7 @@ T = TypeVar("T")
 _TASKS = 500
 """After so many tasks a worker is replaced, so that what it leaks does not count as an answer's."""
 _START_S = 60.0
+_HINT = "what the processes wrote before they ended is on stderr"
 MEMORY = 1 << 30
 """Bytes a worker may take beyond what it needs to start."""
 
@@ -75,25 +80,60 @@ def limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
 
 
-def _preparation_without_main(name: str) -> dict[str, Any]:
-    """Return what a new process is told, less the program that started this one."""
+def _preparation(name: str) -> dict[str, Any]:
+    """Return what a new process is told: not the program that started this one, and a safe path.
+
+    multiprocessing would run that program again, for the sake of what was pickled from there. A
+    worker needs nothing of it, and a script without `if __name__ == "__main__"` would start itself
+    in each worker.
+    """
     told = spawn.get_preparation_data(name)
-    return {key: value for key, value in told.items() if not key.startswith("init_main")}
+    kept = {key: value for key, value in told.items() if not key.startswith("init_main")}
+    return kept | {"sys_path": safe_path()}
+
+
+def _flags() -> list[str]:
+    """Return the interpreter's flags: as multiprocessing has them, and a safe path.
+
+    By `python -c` alone the current folder is first in `sys.path`: a `struct.py` there would be run.
+    """
+    return ["-P", *util._args_from_interpreter_flags()]  # type: ignore[attr-defined]
+
+
+def _start_python(path: bytes, args: Sequence[bytes | str], fds: Sequence[int]) -> int:
+    process = subprocess.Popen(args, executable=path, pass_fds=fds, env=safe_environment())
+    process.returncode = 0  # multiprocessing waits for its end, and Popen must not
+    return process.pid
+
+
+# The library's own functions get these among their globals. A patch of its modules would also hit
+# processes that the user's program starts meanwhile.
+_spawn = SimpleNamespace(**vars(spawn) | {"get_preparation_data": _preparation})
+_util = SimpleNamespace(
+    **vars(util) | {"_args_from_interpreter_flags": _flags, "spawnv_passfds": _start_python}
+)
+
+
+def _with_globals(function: Any, **changed: Any) -> FunctionType:
+    return FunctionType(function.__code__, function.__globals__ | changed)
+
+
+class _ForkServer(forkserver.ForkServer):
+    """Process that workers are copied from: not the one of the user's program, if that has one."""
+
+    ensure_running = _with_globals(forkserver.ForkServer.ensure_running, spawn=_spawn, util=_util)
+
+
+_server = _ForkServer()
 
 
 class _Popen(popen_forkserver.Popen):
-    """Start of a process that does not run the program's main module again.
-
-    multiprocessing runs it, for the sake of what was pickled from there. A worker needs nothing of
-    that, and a script without `if __name__ == "__main__"` would start itself in each worker.
-    """
-
-    # This is the library's own function with another `spawn` among its globals: a patch of the
-    # module would also hit processes that the user's program starts meanwhile.
-    _launch = FunctionType(
-        popen_forkserver.Popen._launch.__code__,  # type: ignore[attr-defined]
-        vars(popen_forkserver)
-        | {"spawn": SimpleNamespace(get_preparation_data=_preparation_without_main)},
+    _launch = _with_globals(
+        popen_forkserver.Popen._launch,  # type: ignore[attr-defined]
+        spawn=_spawn,
+        forkserver=SimpleNamespace(
+            **vars(forkserver) | {"connect_to_new_process": _server.connect_to_new_process}
+        ),
     )
 
 
@@ -156,6 +196,18 @@ class Pool:
         if pool is not None:
             await asyncio.to_thread(_end, pool)
 
+    async def start(self) -> "ProcessPool":
+        """Start the workers, unless they run.
+
+        Raises:
+            CannotStartError: No worker starts.
+        """
+        # The others wait for the pool that the first one starts.
+        async with self._starting:
+            if self._pool is None:
+                self._pool = await asyncio.to_thread(self._start)
+            return self._pool
+
     async def run(self, work: Callable[..., T], *args: Any) -> T:
         """Return what `work(*args)` returns in a worker; cancelling kills that worker.
 
@@ -166,11 +218,7 @@ class Pool:
         """
         # A worker may be killed from outside, where memory is short: once is no fault of the call.
         for _ in range(2):
-            # The others wait for the pool that the first one starts.
-            async with self._starting:
-                if self._pool is None:
-                    self._pool = await asyncio.to_thread(self._start)
-                pool = self._pool
+            pool = await self.start()
             from pebble import ProcessExpired  # not sooner: `_start` imports it, off the loop
 
             try:
@@ -190,18 +238,38 @@ class Pool:
         from pebble import ProcessExpired, ProcessPool  # few commands come to need a worker
 
         context = _Context()
+        failures, report = context.Pipe(duplex=False)
+        os.set_blocking(report.fileno(), False)  # nobody reads it once the pool has started
+        # The one patch of a module: this process of the library's imports nothing of a user's, so
+        # that a program which comes to need it as well finds it started as it should be.
+        resource_tracker.util = _util  # type: ignore[attr-defined]
         # Unless something is named, the process that workers are copied from preloads `__main__`.
-        context.set_forkserver_preload(self._preload)
-        given = (redactor.known, *self._given)
-        pool = ProcessPool(self._workers, _TASKS, self._initializer, given, context)
+        _server.set_forkserver_preload(self._preload)
+        given = (report, self._initializer, redactor.known, *self._given)
+        pool = ProcessPool(self._workers, _TASKS, _initialize, given, context)
         try:
-            forkserver.ensure_running()  # the pool would not say why it cannot
+            _server.ensure_running()  # the pool would not say why it cannot
             pool.schedule(os.getpid).result(_START_S)  # anything shows that a worker starts
         except (TimeoutError, ProcessExpired, RuntimeError, OSError) as e:
             _end(pool)
-            hint = "set TMPDIR to a folder with a short name" if "path too long" in str(e) else None
-            raise CannotStartError(f"{type(e).__name__}: {e}", hint) from e
+            if failures.poll():
+                reason, hint = failures.recv_bytes().decode(), None
+            else:
+                reason, hint = f"{type(e).__name__}: {e}".removesuffix(": "), _HINT
+            if "path too long" in str(e):
+                hint = "set TMPDIR to a folder with a short name"
+            raise CannotStartError(reason, hint) from e
         return pool
+
+
+def _initialize(report: Connection, start: Callable[..., None], *given: Any) -> None:
+    """Make a worker ready, or end it and report why to the pool."""
+    try:
+        start(*given)
+    except BaseException as e:  # noqa: BLE001 - the pool would log a traceback for each worker
+        with suppress(OSError):
+            report.send_bytes(redactor.text(f"{type(e).__name__}: {e}").encode())
+        os._exit(1)
 
 
 def _end(pool: "ProcessPool") -> None:

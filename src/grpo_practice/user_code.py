@@ -14,12 +14,18 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any, TypeVar
+
+from typing_extensions import override
+
+from grpo_practice.safe_path import safe_environment, safe_path
 
 T = TypeVar("T")
 
@@ -78,7 +84,8 @@ class UserFunction:
         module = ModuleType(f"grpo_practice_verify_{key}")
         module.__file__ = str(self.path)
         sys.modules[module.__name__] = module  # dataclasses and pickle look their module up
-        with _surroundings(self.path.parent), redirect_stdout(sys.stderr):
+        _SIBLINGS.serve(module.__name__, self.path.parent)
+        with _reference_shims(), redirect_stdout(sys.stderr):
             exec(compile(self.text, str(self.path), "exec"), module.__dict__)
         if not hasattr(module, self.func):
             raise AttributeError(f"there is no {self.func} in {self.path.name}")
@@ -92,10 +99,11 @@ class UserFunction:
 
         None also for a file that raises: that is said where it is loaded.
         """
-        told = json.dumps([sys.path, str(self.path), self.func, self.text]).encode()
+        told = json.dumps([safe_path(), str(self.path), self.func, self.text]).encode()
         try:
             done = subprocess.run(
-                [sys.executable, "-m", "grpo_practice.user_code"],
+                [sys.executable, "-P", "-m", "grpo_practice.user_code"],
+                env=safe_environment(),
                 input=told,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -115,9 +123,57 @@ def find_file(name: str, base_dir: Path) -> Path | None:
     return next((place.resolve() for place in places if place.is_file()), None)
 
 
+class _Siblings(MetaPathFinder):
+    """Finds modules beside a file of the user's, for imports of that file and of what it imports.
+
+    Nobody else finds them there: a `random.py` beside a verify file is no random number generator,
+    and no `gmpy2.py` beside it is what sympy looks for.
+    """
+
+    def __init__(self) -> None:
+        self._folders = dict[str, Path]()
+        """Folder by the name of the top-level module whose imports are served."""
+
+    def serve(self, module: str, folder: Path) -> None:
+        """Let a module import from a folder what is neither in the library nor installed."""
+        self._folders[module] = folder
+        if self not in sys.meta_path:
+            sys.meta_path.append(self)  # last: the library and installed packages come first
+
+    @override
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,
+    ) -> ModuleSpec | None:
+        """Return the module of that name beside the importing one; None if there is none."""
+        folder = None if path is not None else self._folders.get(_importing_module())
+        if folder is None:
+            return None
+        spec = PathFinder.find_spec(fullname, [str(folder)])
+        if spec is not None:
+            self._folders[fullname] = folder
+        return spec
+
+
+_SIBLINGS = _Siblings()
+
+
+def _importing_module() -> str:
+    """Return the top-level name of the module whose import is under way."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if name != "importlib":
+            return name
+        frame = frame.f_back
+    return ""
+
+
 @contextmanager
-def _surroundings(folder: Path) -> Iterator[None]:
-    """Make modules beside a file importable while it is loaded, and `utu.db` where it is absent.
+def _reference_shims() -> Iterator[None]:
+    """Make `utu.db` importable in the block, where it is absent.
 
     Files written for the reference implementation import their sample's type from there.
     """
@@ -128,12 +184,9 @@ def _surroundings(folder: Path) -> Iterator[None]:
         shims["utu"].__path__ = []
         shims["utu.db"].EvaluationSample = EvaluationSample  # type: ignore[attr-defined]
     sys.modules.update(shims)
-    # Only while it loads: modules of the user's must not take the place of ours later on.
-    sys.path.insert(0, str(folder))
     try:
         yield
     finally:
-        sys.path.remove(str(folder))
         for name in shims:
             sys.modules.pop(name, None)
 

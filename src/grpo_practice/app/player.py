@@ -42,10 +42,12 @@ async def open_player(
     """Open the player of a run, and one like it whose requests wait for all others.
 
     Raises:
-        ConfigError: A model, a tool or the agent cannot be had as the config asks.
+        ConfigError: A model, a tool or the agent cannot be had as the config asks, or the verify
+            function's workers cannot start.
     """
     async with AsyncExitStack() as stack:
         verifier = await stack.enter_async_context(Verifier(spec.verify))
+        await verifier.start()  # not with the first answer: by then rollouts are paid for
         agent = play_simple
         if not spec.only_scores:
             opened = open_agent(spec.agent, models, run, spec.base_dir, spec.function)

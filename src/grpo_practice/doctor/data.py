@@ -103,6 +103,10 @@ async def look_at_verify(
     golds = [s for s in samples if gold_texts(s.answer)]
     chosen = golds[:: max(1, len(golds) // GOLDS)][:GOLDS]
     async with Verifier(function) as verifier:
+        try:
+            await verifier.start()
+        except ConfigError as e:
+            return [problem(about, e)]
         trial = _Trial(about, verifier)
         await trial.warm_up()
         return await trial.tell(chosen or [Sample("What is 12 + 12?", "24")])

@@ -43,6 +43,19 @@ class Verifier:
     async def __aexit__(self, *_: object) -> None:
         await self._pool.close()
 
+    async def start(self) -> None:
+        """Start the workers, if an answer may need one.
+
+        Raises:
+            ConfigError: None starts here.
+        """
+        if self.function.runs not in ("math", "worker"):
+            return
+        try:
+            await self._pool.start()
+        except CannotStartError as e:
+            raise ConfigError(f"the verify workers cannot start: {e}", hint=e.hint) from e
+
     async def __call__(self, sample: Sample, response: str, judge: Chat | None) -> Verdict:
         """Score a response.
 

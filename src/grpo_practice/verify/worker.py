@@ -22,7 +22,7 @@ def start(secrets: frozenset[str], source: UserFunction | None) -> None:
     if source is None:
         # A pool of another kind may have started first, so that nothing of this is preloaded: the
         # first answers would pay with a second of their two.
-        from grpo_practice.verify import builtin, warmup  # noqa: F401
+        from grpo_practice.verify import builtin, symbolic, warmup  # noqa: F401
     else:
         _function = source.load()
     # Last: the limit is on top of what the process has by now, and imports need more than answers.

@@ -171,6 +171,8 @@ def hang(page: str, url: str, chars: int) -> tuple[str, bool]:
 async def test_2_33_a_page_that_takes_for_ever_to_read_is_given_up_and_the_next_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # A worker finds this module only where its folder is named by its full path.
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
     monkeypatch.setattr(local, "readable", hang)
     monkeypatch.setattr(local, "READ_S", 0.5)
     async with raw(answer(b"<p>hard")) as server:
