@@ -95,7 +95,7 @@ def _preparation(name: str) -> dict[str, Any]:
 def _flags() -> list[str]:
     """Return the interpreter's flags: as multiprocessing has them, and a safe path.
 
-    By `python -c` alone the current folder is first in `sys.path`: a `struct.py` there would be run.
+    By `python -c` alone the current folder is first in `sys.path`, and its `struct.py` is run.
     """
     return ["-P", *util._args_from_interpreter_flags()]  # type: ignore[attr-defined]
 
