@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from grpo_practice.errors import ConfigError
 from grpo_practice.tools import ToolError
 from grpo_practice.tools.search import local
 from grpo_practice.tools.search.guard import Guard
@@ -180,6 +181,21 @@ async def test_2_33_a_page_that_takes_for_ever_to_read_is_given_up_and_the_next_
             await read(server)
     async with raw(answer(b"<p>easy")) as server:
         assert await read(server) == ("easy", True)
+
+
+async def test_workers_that_cannot_start_are_found_before_a_page_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    monkeypatch.setattr(local, "start_worker", cannot)
+    async with raw(answer(b"<p>Hi")) as server:
+        with pytest.raises(ConfigError, match="pages cannot start: OSError: it cannot"):
+            await read(server)
+
+
+def cannot(secrets: frozenset[str]) -> None:
+    """Stand in for the start of a worker."""
+    raise OSError("it cannot")
 
 
 async def test_2_33_a_body_without_end_is_read_to_the_cap() -> None:

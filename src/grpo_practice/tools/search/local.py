@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from yarl import URL
 
 from grpo_practice import __version__
+from grpo_practice.errors import ConfigError
 from grpo_practice.processes import CannotStartError, Pool, TimedOutError, WorkerDiedError
 from grpo_practice.text import brief
 from grpo_practice.tools import ToolError
@@ -136,7 +137,11 @@ class LocalReader:
 async def open_local(
     guard: Guard, banned: Banned, chars: int, *, total_s: float = TOTAL_S
 ) -> AsyncIterator[LocalReader]:
-    """Yield a reader with connections of its own; each is used once."""
+    """Yield a reader with connections of its own; each is used once.
+
+    Raises:
+        ConfigError: The workers that read pages cannot start.
+    """
     workers = Pool(
         start_worker, workers=WORKERS, timeout_s=READ_S, preload=[start_worker.__module__]
     )
@@ -149,6 +154,10 @@ async def open_local(
         force_close=True,
         socket_factory=guard.socket,
     ) as session:
+        try:
+            await workers.start()  # not with the first page: by then rollouts are paid for
+        except CannotStartError as e:
+            raise ConfigError(f"the workers that read pages cannot start: {e}", hint=e.hint) from e
         try:
             yield LocalReader(session, guard, banned, workers, chars, total_s)
         finally:
