@@ -6,12 +6,13 @@ requests then go to aiohttp directly, since httpx's request and response objects
 rest of a call.
 """
 
+import asyncio
 import codecs
 import json
 import os
 import re
 import ssl
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import cache, partial
@@ -27,6 +28,7 @@ from grpo_practice.errors import ConfigError
 from grpo_practice.llm.endpoint import Endpoint, shown_url
 from grpo_practice.llm.http_response import ConnectionFailure, Response, plain, read_json
 from grpo_practice.llm.open_files import descriptors
+from grpo_practice.llm.size_limit import LimitedChunks, OversizeError
 from grpo_practice.llm.stream import assemble
 from grpo_practice.redact import redactor
 
@@ -38,6 +40,10 @@ _END = re.compile(rb"(?:\A|[\r\n])data: ?\[DONE\]\s*\Z")
 _TAIL = 64
 """Bytes at the end of a stream that hold its last event."""
 _CHUNK = 16 * 1024
+ERROR_BYTES = 2**20
+"""Bytes that are read of an error answer: its status says what to do, and its first words why."""
+_LARGE = 2**20
+"""Bytes from which a body is decoded in a thread: all other requests would wait meanwhile."""
 
 BREAKS = (httpx.HTTPError, aiohttp.ClientError, OSError, ValueError)
 """Errors of a broken connection; ValueError for a malformed answer or a bad proxy."""
@@ -99,6 +105,7 @@ class Http:
         # No read timeout: the caller's deadline is over the whole request. Not `connect`, which
         # would count the wait for a free connection.
         self._patience = aiohttp.ClientTimeout(sock_connect=endpoint.connect_timeout_s)
+        self._most = endpoint.max_reply_bytes
         self._own_encodings = any(k.lower() == "accept-encoding" for k in endpoint.headers)
         self._lines = dict[str, _Line]()
         self._connections = connections if transport is None else 0
@@ -125,6 +132,8 @@ class Http:
                 streamed = begun and response.is_stream
                 async for chunk in response.chunks:
                     raw += chunk
+                    if not begun and len(raw) > ERROR_BYTES:
+                        break
                     # Only in its tail: all of it, for each chunk, takes time
                     # with the square of its length.
                     if streamed and _END.search(raw, max(0, len(raw) - _TAIL)):
@@ -135,14 +144,12 @@ class Http:
             # broke: its body is tried first.
             if not streamed:
                 return lost, begun
-        body: Any
-        if streamed:
-            body = streamed_body(bytes(raw))
-            if body is None:
-                return lost, begun
-            text, body = redactor.text(json.dumps(body)), redactor.value(body)
-        else:
-            text, body = read_json(bytes(raw))
+        read, whole = _read_stream if streamed else read_json, bytes(raw)
+        del raw
+        decoded = await asyncio.to_thread(read, whole) if len(whole) > _LARGE else read(whole)
+        if decoded is None:
+            return lost, begun
+        text, body = decoded
         return Response(response.status, _lowered(response.headers), text, body, line.where), begun
 
     def opened(self, url: str, content: bytes) -> AbstractAsyncContextManager[OpenResponse]:
@@ -178,9 +185,9 @@ class Http:
                 "proxy_auth": aiohttp.BasicAuth(*proxy.auth) if proxy and proxy.auth else None,
                 "proxy_headers": proxy.headers if proxy else None,
             }
-            send = partial(_over_network, transport, str(request.url), options)
+            send = partial(_over_network, transport, str(request.url), options, self._most)
         else:
-            send = partial(_through, transport, request)
+            send = partial(_through, transport, request, self._most)
         return self._lines.setdefault(url, _Line(redactor.text(shown_url(url)), send))
 
 
@@ -202,26 +209,30 @@ def _certificates(*_: str | None) -> ssl.SSLContext:
 
 @asynccontextmanager
 async def _over_network(
-    transport: AiohttpTransport, url: str, options: Mapping[str, Any], content: bytes
+    transport: AiohttpTransport, url: str, options: Mapping[str, Any], most: int, content: bytes
 ) -> AsyncIterator[OpenResponse]:
     """Post the content over the network."""
     if not isinstance(transport.client, aiohttp.ClientSession):
         # Not in __init__: a session belongs to the event loop that runs when it is made.
         transport.client = transport.get_client()
     async with transport.client.post(url, data=content, **options) as response:
-        yield OpenResponse(response.status, response.headers, response.content.iter_chunked(_CHUNK))
+        # aiohttp unpacks as much as is read, and no more: a bomb stays packed behind the limit.
+        body = response.content
+        chunks = LimitedChunks(body.iter_chunked(_CHUNK), most, lambda: body.total_raw_bytes)
+        yield OpenResponse(response.status, response.headers, chunks)
 
 
 @asynccontextmanager
 async def _through(
-    transport: httpx.AsyncBaseTransport, request: httpx.Request, content: bytes
+    transport: httpx.AsyncBaseTransport, request: httpx.Request, most: int, content: bytes
 ) -> AsyncIterator[OpenResponse]:
     """Send the request with that content through a transport that was given."""
     whole = httpx.Request("POST", request.url, headers=request.headers, content=content)
     response = await transport.handle_async_request(whole)
     try:
         async with aclosing(cast("AsyncGenerator[bytes]", response.aiter_bytes())) as chunks:
-            yield OpenResponse(response.status_code, response.headers, chunks)
+            limited = LimitedChunks(chunks, most)
+            yield OpenResponse(response.status_code, response.headers, limited)
     finally:
         await response.aclose()
 
@@ -245,15 +256,19 @@ def chat_url(base_url: str, endpoint: Endpoint) -> httpx.URL:
     return url.copy_merge_params(dict(endpoint.query)) if endpoint.query else url
 
 
+def _read_stream(raw: bytes) -> tuple[str, Any] | None:
+    """Return the body in server-sent events as `read_json` does; None when it was cut."""
+    body = streamed_body(raw)
+    return None if body is None else (redactor.text(json.dumps(body)), redactor.value(body))
+
+
 def streamed_body(raw: bytes, choice: int | None = None) -> Any:
     """Return the body in server-sent events; None when it was cut, or is no text.
 
     See `assemble` for `choice`.
     """
     try:
-        text = codecs.getincrementaldecoder("utf-8")().decode(raw)  # may be cut inside a character
-        whole = f"{text}\n\n".encode()  # the last event ends where the stream does
-        response = httpx.Response(200, headers={"content-type": _EVENTS}, content=whole)
+        response = httpx.Response(200, headers={"content-type": _EVENTS}, content=_characters(raw))
         events = EventSource(response).iter_sse()
         named = ((event.event, event.data) for event in events if event.data.strip())
         return plain(assemble(named, choice))
@@ -261,8 +276,22 @@ def streamed_body(raw: bytes, choice: int | None = None) -> Any:
         return None
 
 
+def _characters(raw: bytes) -> Iterator[bytes]:
+    """Yield the text a little at a time, and the end of its last event.
+
+    Raises:
+        ValueError: It is not UTF-8.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()  # it may be cut inside a character
+    for at in range(0, len(raw), _CHUNK):
+        yield decoder.decode(raw[at : at + _CHUNK]).encode()
+    yield b"\n\n"  # the last event ends where the stream does
+
+
 def connection_failure(error: Exception, where: str) -> ConnectionFailure:
     """Return what one of `BREAKS` says about the connection to `where`."""
+    if isinstance(error, OversizeError):
+        return ConnectionFailure("oversize", str(error), where)
     causes = list[BaseException]()
     cause: BaseException | None = error
     # The libraries wrap errors in their own; the kind of failure stands in a cause.
