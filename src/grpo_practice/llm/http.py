@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import aiohttp
 import httpx
+from aiohttp.http_exceptions import BadStatusLine
 from httpx_aiohttp import AiohttpTransport, HttpxAiohttpClient
 from httpx_sse import EventSource
+from typing_extensions import override
 
 from grpo_practice.canonical import clean
 from grpo_practice.errors import ConfigError
@@ -34,6 +36,10 @@ from grpo_practice.redact import redactor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+
+    from aiohttp.client_reqrep import ConnectionKey
+    from aiohttp.connector import Connection
+    from aiohttp.tracing import Trace
 
 _EVENTS = "text/event-stream"
 _END = re.compile(rb"(?:\A|[\r\n])data: ?\[DONE\]\s*\Z")
@@ -140,6 +146,8 @@ class Http:
                         break  # some servers leave the connection open
         except BREAKS as e:
             lost = connection_failure(e, line.where)
+            # An answer came that is not HTTP: behind it, one may have been written and billed.
+            begun |= any(isinstance(cause, BadStatusLine) for cause in _causes(e))
             # A stream may have come to its end before the connection
             # broke: its body is tried first.
             if not streamed:
@@ -207,6 +215,20 @@ def _certificates(*_: str | None) -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
+class _Connector(aiohttp.TCPConnector):
+    """A pool of connections on which nothing has come since they were last used."""
+
+    @override
+    async def _get(self, key: "ConnectionKey", traces: "list[Trace]") -> "Connection | None":
+        # Whatever came meanwhile would be taken for the answer to the next request.
+        while connection := await super()._get(key, traces):
+            protocol = connection.protocol
+            if protocol is not None and not protocol.should_close:
+                break
+            connection.close()
+        return connection
+
+
 @asynccontextmanager
 async def _over_network(
     transport: AiohttpTransport, url: str, options: Mapping[str, Any], most: int, content: bytes
@@ -214,7 +236,15 @@ async def _over_network(
     """Post the content over the network."""
     if not isinstance(transport.client, aiohttp.ClientSession):
         # Not in __init__: a session belongs to the event loop that runs when it is made.
-        transport.client = transport.get_client()
+        # Its own, since the transport's reuses any connection.
+        limits = transport.limits
+        transport.client = aiohttp.ClientSession(
+            connector=_Connector(
+                limit=limits.max_connections or 0,
+                keepalive_timeout=limits.keepalive_expiry,
+                ssl=transport.ssl_context,
+            )
+        )
     async with transport.client.post(url, data=content, **options) as response:
         # aiohttp unpacks as much as is read, and no more: a bomb stays packed behind the limit.
         body = response.content
@@ -292,13 +322,11 @@ def connection_failure(error: Exception, where: str) -> ConnectionFailure:
     """Return what one of `BREAKS` says about the connection to `where`."""
     if isinstance(error, OversizeError):
         return ConnectionFailure("oversize", str(error), where)
-    causes = list[BaseException]()
-    cause: BaseException | None = error
-    # The libraries wrap errors in their own; the kind of failure stands in a cause.
-    while cause is not None:
-        causes.append(cause)
-        cause = cause.__cause__
+    causes = _causes(error)
     text = redactor.text(f"{type(causes[-1]).__name__}: {error}")
+    if any(isinstance(e, BadStatusLine) for e in causes):
+        what = "it is not HTTP, or a body was longer than its Content-Length says"
+        return ConnectionFailure("cut", f"the answer cannot be read: {what}: {text}", where)
     cut = (ssl.SSLEOFError, ssl.SSLZeroReturnError)  # during the handshake, as anywhere else
     # First: aiohttp's error for a failed handshake is a connector error
     # as well, and those are tried again.
@@ -311,3 +339,8 @@ def connection_failure(error: Exception, where: str) -> ConnectionFailure:
     if any(isinstance(e, connect) for e in causes):
         return ConnectionFailure("connect", text, where)
     return ConnectionFailure("cut", text, where)
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """Return the error and its causes: the libraries wrap the one that says what happened."""
+    return [error, *(_causes(error.__cause__) if error.__cause__ is not None else ())]
