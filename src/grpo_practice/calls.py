@@ -85,6 +85,19 @@ NO_USAGE = Usage()
 """Nothing is known."""
 
 
+_THINKING = ("reasoning", "thinking", "thought")
+"""Beginnings of the types of parts that are no answer; `reasoning_text` is one of them."""
+
+
+def content_texts(content: object, *, thought: bool = False) -> list[str]:
+    """Return the texts in a content, which may come in parts: its reasoning, or all the rest."""
+    if not isinstance(content, list):
+        return [content] if isinstance(content, str) and not thought else []
+    parts = [part for part in content if isinstance(part, dict)]
+    texts = (p.get("text") for p in parts if str(p.get("type")).startswith(_THINKING) == thought)
+    return [text for text in texts if isinstance(text, str)]
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """An answered request."""
@@ -109,12 +122,11 @@ class Reply:
 
     @property
     def content(self) -> str:
-        """The message's text, also where it comes in parts; '' when it has none."""
-        text = self.message.get("content")
-        if isinstance(text, list):
-            parts = (part.get("text") for part in text if isinstance(part, dict))
-            return "".join(part for part in parts if isinstance(part, str))
-        return text if isinstance(text, str) else ""
+        """The message's text, also where it comes in parts; '' when it has none.
+
+        Parts of reasoning are no text of the message.
+        """
+        return "".join(content_texts(self.message.get("content")))
 
 
 class Chat(Protocol):

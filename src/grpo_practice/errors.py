@@ -75,12 +75,12 @@ class FingerprintError(ConfigError):
         self.diff = diff
 
 
-ConnectionFault = Literal["tls", "proxy", "connect", "cut", "deadline"]
+ConnectionFault = Literal["tls", "proxy", "connect", "cut", "deadline", "oversize"]
 """Ways in which a request gets no whole HTTP answer.
 
 `tls`: no secure connection; `proxy`: the proxy refused or is not there; `connect`: nobody answers
 at that address; `cut`: the connection broke after it stood; `deadline`: our own limit for one
-request ended it.
+request ended it; `oversize`: the reply is larger than our limit, and was left there.
 """
 
 
@@ -180,6 +180,12 @@ class ContextOverflowError(EndpointError):
     """The request is longer than the model's context window."""
 
     kind = "context_overflow"
+
+
+class ReplyTooLargeError(EndpointError):
+    """The reply is larger than the limit, so that the rest of it was not read."""
+
+    kind = "reply_too_large"
 
 
 class ContentFilterError(EndpointError):

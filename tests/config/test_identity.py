@@ -103,6 +103,7 @@ def test_what_changes_results_changes_the_identity(tmp_path: Path, flag: str) ->
         "evaluation.agent.model.model_provider.tokens_per_minute=90000",
         "evaluation.agent.model.model_provider.stream=true",
         "evaluation.agent.model.model_provider.send_seed=false",
+        "evaluation.agent.model.model_provider.max_reply_mib=128",
     ],
 )
 def test_what_only_changes_how_it_is_done_does_not(tmp_path: Path, flag: str) -> None:

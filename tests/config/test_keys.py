@@ -59,6 +59,7 @@ USED = {
     f"{PROVIDER}.tokens_per_minute": "90000",
     f"{PROVIDER}.stream": "true",
     f"{PROVIDER}.send_seed": "false",
+    f"{PROVIDER}.max_reply_mib": "128",
     f"{SETTINGS}.temperature": "0.1",
     f"{SETTINGS}.top_p": "0.2",
     f"{SETTINGS}.frequency_penalty": "0.3",

@@ -2,10 +2,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from grpo_practice.config.reading.yaml_reader import dump_yaml, parse_yaml, plain, read_yaml
+from grpo_practice.config.reading.yaml_reader import (
+    MAX_NODES,
+    dump_yaml,
+    parse_yaml,
+    plain,
+    read_yaml,
+)
 from grpo_practice.errors import ConfigError
 
 SCALARS = (
@@ -79,6 +86,30 @@ def test_aliases_work_until_they_blow_up() -> None:
     )
     with pytest.raises(ConfigError, match="aliases repeat more than 1,000 nodes"):
         parse_yaml(laughs, "f")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n".join(f"k{i}: {i}" for i in range(80_000)),
+        f"a: [{'1,' * 400_000}]",
+        f"a: &a 1\nb: [{'*a,' * 200_000}]",
+    ],
+)
+def test_a_text_of_too_many_values_is_not_read_to_its_end(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes, compose = 0, yaml.SafeLoader.compose_node
+
+    def counted(*args: Any) -> Any:
+        nonlocal nodes
+        nodes += 1
+        return compose(*args)
+
+    monkeypatch.setattr(yaml.SafeLoader, "compose_node", counted)
+    with pytest.raises(ConfigError, match=r"f:\d+: more than 20,000 values; that is not a config"):
+        parse_yaml(text, "f")
+    assert nodes <= MAX_NODES
 
 
 def test_nesting_beyond_the_limit_is_an_error_and_not_a_crash() -> None:

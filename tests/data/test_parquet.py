@@ -140,6 +140,76 @@ def test_a_small_file_of_endless_equal_rows_is_stopped(
         list(parquet.rows(path))
 
 
+def repeated(folder: Path, value: str, times: int, **how: Any) -> Path:
+    """Write a file of equal rows: the value is in it once, and hardly takes any room."""
+    column = pa.DictionaryArray.from_arrays(pa.array([0] * times, pa.int32()), pa.array([value]))
+    how = {"compression": "zstd", "dictionary_pagesize_limit": 2**30, **how}
+    path = write(folder, {"question.text": column}, write_statistics=False, **how)
+    assert path.stat().st_size < 20_000
+    return path
+
+
+@pytest.mark.parametrize("store_schema", [True, False])
+def test_a_dictionary_counts_as_often_as_it_is_used(tmp_path: Path, store_schema: bool) -> None:
+    path = repeated(tmp_path, "x" * 2**20, 300, store_schema=store_schema)
+    read = 0
+    with pytest.raises(DataError, match=r"unpacks to more than 64 MiB, .* times its size"):
+        for row in parquet.rows(path):
+            assert isinstance(row, Row)
+            read += len(row.fields["question.text"])
+    assert 32 * 2**20 < read <= parquet.SMALL
+
+
+def test_a_dictionary_in_lists_and_structs_is_read_and_counts(tmp_path: Path) -> None:
+    words = pa.array(["x" * 2**20, None]).dictionary_encode()
+    nested = pa.StructArray.from_arrays([words], ["word"])
+    lists = pa.ListArray.from_arrays(pa.array([0, 2, 2]), words)
+    path = write(tmp_path, {"nested": nested, "lists": lists}, compression="zstd")
+    word = "x" * 2**20
+    assert fields(path) == [
+        {"nested": {"word": word}, "lists": [word, None]},
+        {"nested": {"word": None}, "lists": []},
+    ]
+    many = pa.ListArray.from_arrays(pa.array([0, 300]), words.take(pa.array([0] * 300)))
+    with pytest.raises(DataError, match="unpacks to more than 64 MiB"):
+        list(parquet.rows(write(tmp_path, {"lists": many}, compression="zstd")))
+
+
+def test_a_small_file_of_millions_of_rows_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = repeated(tmp_path, "1 + 1?", 5_000_000)
+    with pytest.raises(DataError, match=r"5,000,000 rows, which take .* times its size"):
+        next(parquet.rows(path))
+
+
+def as_varint(number: int) -> bytes:
+    """Return the number as the footer has it."""
+    number, out = number * 2, bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes((*out, number))
+
+
+@pytest.mark.parametrize("honest", [True, False])
+def test_one_large_value_is_not_unpacked_for_many_rows_at_once(
+    tmp_path: Path, honest: bool
+) -> None:
+    path = repeated(tmp_path, "x" * (50 * 2**20), 64, store_schema=False)
+    chunk = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    if not honest:
+        body, claimed = path.read_bytes(), as_varint(chunk.total_uncompressed_size)
+        assert body.count(claimed) == 2  # of the column, and of the row group
+        path.write_bytes(body.replace(claimed, as_varint(2**22)))
+    pool, before = pa.proxy_memory_pool(pa.default_memory_pool()), pa.default_memory_pool()
+    pa.set_memory_pool(pool)
+    try:
+        with pytest.raises(DataError, match="unpacks to more than 64 MiB"):
+            list(parquet.rows(path))
+    finally:
+        pa.set_memory_pool(before)
+    assert (pool.max_memory() or 0) < 3 * parquet.BATCH_BYTES
+
+
 @pytest.mark.parametrize("cut", [0, 3, 100, -1, -20])
 def test_a_file_that_is_none_or_cut_off_is_an_error(tmp_path: Path, cut: int) -> None:
     path = write(tmp_path, {"question": ["q"] * 50})

@@ -201,6 +201,25 @@ def test_1_40_a_question_too_long_for_the_model_is_not_sent_again(evaluate: Eval
     assert {(kind, tries) for kind, _, tries, _ in seen.failures} == {("context_overflow", 1)}
 
 
+LIMIT = ("--set", "agent.model.model_provider.max_reply_mib=1")
+
+
+def test_a_reply_that_is_too_large_is_the_endpoints_and_is_asked_for_once(
+    evaluate: Evaluate,
+) -> None:
+    large = ok({"role": "assistant", "content": "24", "reasoning_content": "hm " * 500_000})
+    with serving(of_first_question(large)) as server:
+        seen = evaluate(server, *LIMIT)
+    assert (seen.outcomes, len(seen.asked)) == ({"ok": 4, "error.provider": 1}, 5)
+    assert (
+        "larger than 1 MiB; to read it, raise model_provider.max_reply_mib" in seen.first["error"]
+    )
+    assert seen.failures == [("reply_too_large", None, 1, 1)]
+    with serving(of_first_question(large)) as server:
+        again = evaluate(server)
+    assert (again.outcomes, len(again.asked)) == ({"ok": 5}, 1)
+
+
 SETTINGS = ("--set", "agent.model.model_settings={max_tokens: 64, temperature: 0.5}")
 REFUSED = {
     "max_tokens": "Use 'max_completion_tokens' instead: 'max_tokens' is not supported",

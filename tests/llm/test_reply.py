@@ -37,6 +37,20 @@ def test_34_an_empty_message_is_returned_as_it_is() -> None:
     assert (reply.message["content"], reply.content, reply.finish) == (None, "", "stop")
 
 
+@pytest.mark.parametrize("kind", ["reasoning", "reasoning_text", "thinking", "thought"])
+def test_parts_of_reasoning_are_kept_and_are_no_part_of_the_answer(kind: str) -> None:
+    parts: list[Any] = [
+        {"type": kind, "text": "It may be \\boxed{23}. No."},
+        {"type": "text", "text": "\\boxed"},
+        "lost",
+        {"type": "output_text", "text": "{24}"},
+        {"text": "."},
+    ]
+    reply = read(completion({"role": "assistant", "content": parts}))
+    assert reply.content == "\\boxed{24}."
+    assert reply.message["content"] == parts
+
+
 def test_it_says_who_answered_after_how_many_tries() -> None:
     reply = read(completion("hi", model="m-2025", finish="length"))
     assert (reply.answered_by, reply.finish) == ("m-2025@api.example.com", "length")

@@ -260,3 +260,26 @@ async def test_what_is_still_being_written_is_there_once_it_has_ended(
             await place.ask(Q, first, user("Sure?"))
         answered.set()
     assert traffic(store) == Traffic(2, 1, 0)
+
+
+async def test_of_an_answer_without_end_no_more_than_the_limit_is_passed_on(
+    tmp_path: Path, store: Store
+) -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = await stream(request)
+        for _ in range(2_000):  # a limit that does not hold ends the test, too
+            await response.write(b": keep-alive\n\n" * 5_000)
+        return response
+
+    async with upstream(handler) as up:
+        agent = agent_file(tmp_path, up.url, provider={"max_reply_mib": 1})
+        async with served(agent, store) as place:
+            body = {"messages": [Q], "stream": True}
+            passed, text = 0, b""
+            async with place.session.post(f"{place.url}/chat/completions", json=body) as came:
+                with pytest.raises(aiohttp.ClientPayloadError):
+                    async for text in came.content.iter_any():
+                        passed += len(text)
+    assert 2**19 < passed <= 2**20 + 1_000
+    assert b"larger than 1 MiB; to read it, raise model_provider.max_reply_mib" in text
+    assert rows(store, "SELECT kind, maybe_paid FROM failures") == [("oversize", 1)]

@@ -18,6 +18,7 @@ from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.ledgered import AgentChat, Model, ledgered
 from grpo_practice.llm.params import canonical_params
 from grpo_practice.llm.prices import Prices
+from grpo_practice.llm.size_limit import MEBIBYTE
 
 if TYPE_CHECKING:
     from grpo_practice.llm.client import Client
@@ -93,7 +94,7 @@ class Models:
         # Everything that shapes a request: or one role would ask with what another one is given.
         key = repr((pool, endpoint.base_urls, endpoint.api_key, endpoint.headers, endpoint.query))
         key += repr((endpoint.unhashed, endpoint.timeout_s, endpoint.send_seed))
-        key += repr((endpoint.stream, endpoint.stream_usage))
+        key += repr((endpoint.stream, endpoint.stream_usage, endpoint.max_reply_bytes))
         if key not in self._clients:
             await asyncio.to_thread(load_client)
             from grpo_practice.llm.client import Client
@@ -143,6 +144,7 @@ def endpoint_of(config: ModelConfig, prices: Prices = LISTED) -> tuple[dict[str,
         send_seed=provider.send_seed,
         stream=provider.stream,
         stream_usage=config.model_settings.include_usage is not False,
+        max_reply_bytes=provider.max_reply_mib * MEBIBYTE,
         requests_per_minute=provider.requests_per_minute,
         tokens_per_minute=provider.tokens_per_minute,
         key_name=provider.key_origin or "agent.model.model_provider.api_key",

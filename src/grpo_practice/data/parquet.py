@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from grpo_practice.data.columns import ALIASES
 from grpo_practice.data.formats import Row
@@ -14,12 +14,20 @@ from grpo_practice.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyarrow.parquet import ParquetFile
+    from pyarrow.parquet import ColumnChunkMetaData, ParquetFile
 
 BATCH = 16
 """Rows in memory at once."""
+BATCH_BYTES = 1 << 28
+"""Decoded bytes in memory at once, where a dictionary's values are so large that it matters."""
 MAX_BYTES = 1 << 31
 """Limit of all decoded values: a small file may claim any number of equal rows."""
+SMALL = 1 << 26
+"""Decoded bytes that the smallest file may have."""
+MAX_RATIO = 300
+"""Decoded bytes for each byte of a file, above `SMALL`."""
+ROW_BYTES = 256
+"""Bytes that a row takes besides its values."""
 
 
 def rows(path: Path, *, columns: Sequence[str] | None = None) -> Iterator[Row | DataError]:
@@ -38,18 +46,19 @@ def rows(path: Path, *, columns: Sequence[str] | None = None) -> Iterator[Row | 
         import pyarrow as pa
 
         kept = _readable(path, file, columns)
-        number, size, coarser = 0, 0, None
+        limit = min(MAX_BYTES, max(SMALL, MAX_RATIO * path.stat().st_size))
+        number, size, plain = 0, 0, None
         try:
-            for batch in file.iter_batches(batch_size=BATCH, columns=kept):
-                size += batch.nbytes
-                if size > MAX_BYTES:
-                    raise DataError(f"{path}: more than {MAX_BYTES >> 30} GiB of values")
-                # Python has no finer times: pyarrow would ask for pandas.
-                coarser = coarser or pa.schema(
-                    [field.with_type(_microseconds(field.type)) for field in batch.schema]
+            for batch in _batches(path, file, kept, limit):
+                plain = plain or pa.schema(
+                    [field.with_type(_plain_type(field.type)) for field in batch.schema]
                 )
-                if not coarser.equals(batch.schema):
-                    batch = batch.cast(coarser, safe=False)
+                if not plain.equals(batch.schema):
+                    batch = batch.cast(plain, safe=False)
+                # After the cast: a dictionary would count once, however often it is used.
+                size += batch.nbytes + batch.num_rows * ROW_BYTES
+                if size > limit:
+                    raise _too_large(path, limit)
                 for found in _batch(batch, kept):
                     number += 1
                     place = f"row {number}"
@@ -92,6 +101,61 @@ def _open(path: Path) -> "ParquetFile":
         if names.count(name) > 1:
             raise DataError(f"{path}: the column {name!r} is there twice", hint="rename one")
     return file
+
+
+def _batches(
+    path: Path, file: "ParquetFile", kept: Sequence[str], limit: int
+) -> "Iterator[pa.RecordBatch]":
+    """Yield the rows, a few at a time.
+
+    Raises:
+        DataError: What the file claims to hold is more than the limit.
+    """
+    claims, names = file.metadata, tuple(f"{name}." for name in kept)
+    if claims.num_rows * ROW_BYTES > limit:
+        raise _too_large(path, limit, f"{claims.num_rows:,} rows, which take ")
+    with path.open("rb") as raw:
+        for n in range(claims.num_row_groups):
+            group = claims.row_group(n)
+            chunks = [group.column(i) for i in range(group.num_columns)]
+            # A name may hold a dot itself, and a nested column's path begins with its name.
+            chunks = [c for c in chunks if f"{c.path_in_schema}.".startswith(names)]
+            dictionaries = sum(_dictionary_bytes(raw, chunk) for chunk in chunks)
+            claimed = sum(chunk.total_uncompressed_size for chunk in chunks)
+            if max(claimed, dictionaries) > limit:
+                raise _too_large(path, limit)
+            # Each row may have a dictionary's only value, and a batch as many copies of it.
+            at_once = max(1, min(BATCH, BATCH_BYTES // max(1, dictionaries)))
+            yield from file.iter_batches(at_once, row_groups=[n], columns=kept)
+
+
+def _dictionary_bytes(raw: BinaryIO, chunk: "ColumnChunkMetaData") -> int:
+    """Return the unpacked size of the chunk's dictionary by its own page header; 0 without one.
+
+    The metadata may say anything: decoders go by the header, which begins with the page's type (2
+    is a dictionary) and this size.
+    """
+    first = chunk.dictionary_page_offset
+    raw.seek(chunk.data_page_offset if first is None else min(first, chunk.data_page_offset))
+    head = raw.read(8)
+    if head[:1] != b"\x15" or head[2:3] != b"\x15":
+        raise OSError("a page header in an unusual form")
+    size = 0
+    for n, byte in enumerate(head[3:]):
+        size |= (byte & 0x7F) << 7 * n
+        if byte < 0x80:
+            break
+    return size >> 1 if head[1] == 4 else 0  # zigzag: every number is doubled
+
+
+def _too_large(path: Path, limit: int, what: str = "") -> DataError:
+    if limit == MAX_BYTES:
+        return DataError(f"{path}: {what}more than {MAX_BYTES >> 30} GiB of values")
+    size = f"{limit / 2**20:.0f} MiB, {max(1, round(limit / path.stat().st_size)):,} times its size"
+    return DataError(
+        f"{path}: {what or 'unpacks to '}more than {size}",
+        hint="if its rows are really so much alike, save it as JSON Lines",
+    )
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:
@@ -171,7 +235,11 @@ def _alone(row: "pa.RecordBatch") -> dict[str, Any] | str:
     return fields
 
 
-def _microseconds(kind: "pa.DataType") -> "pa.DataType":
+def _plain_type(kind: "pa.DataType") -> "pa.DataType":
+    """Return the type without dictionaries, and with times as coarse as Python's.
+
+    Finer ones would need pandas.
+    """
     import pyarrow as pa
     from pyarrow import types
 
@@ -181,10 +249,19 @@ def _microseconds(kind: "pa.DataType") -> "pa.DataType":
         return pa.time64("us")
     if types.is_duration(kind) and kind.unit == "ns":
         return pa.duration("us")
+    if types.is_dictionary(kind):
+        return _plain_type(kind.value_type)
     if types.is_struct(kind):
-        return pa.struct([field.with_type(_microseconds(field.type)) for field in kind])
+        return pa.struct([field.with_type(_plain_type(field.type)) for field in kind])
     if types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_microseconds(kind.value_type)))
+        return pa.list_(kind.value_field.with_type(_plain_type(kind.value_type)))
+    if types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_plain_type(kind.value_type)))
+    if types.is_fixed_size_list(kind):
+        inner = kind.value_field.with_type(_plain_type(kind.value_type))
+        return pa.list_(inner, kind.list_size)
+    if types.is_map(kind):
+        return pa.map_(_plain_type(kind.key_type), _plain_type(kind.item_type), kind.keys_sorted)
     return kind
 
 

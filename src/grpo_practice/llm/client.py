@@ -26,10 +26,11 @@ from grpo_practice.llm.http import Http, chat_url
 from grpo_practice.llm.http_response import ConnectionFailure, Response
 from grpo_practice.llm.prices import Price, priced
 from grpo_practice.llm.rate_limit import RateLimit, Route, Sleep, now
-from grpo_practice.llm.reply import read_reply, read_usage
+from grpo_practice.llm.reply import read_reply, read_usage, reasoning_chars
 from grpo_practice.llm.request_body import Bodies, encode_body
 from grpo_practice.llm.retry_after import in_words
 from grpo_practice.llm.retry_policy import Adapt, Fail, Retry, RetryDecision, decide, decide_broken
+from grpo_practice.llm.size_limit import MEBIBYTE
 
 if TYPE_CHECKING:
     import httpx
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 _backoff = wait_random_exponential(multiplier=2, max=60)  # full jitter: 0 to 2, 4, 8 … 60 s
 _POSTPONED = 3
 """Requests in a row, at least, that are put off for hours before the run is stopped."""
+
+_NOTABLE = 0.25
+"""Part of the limit from which the size of a reply is told."""
 
 
 @dataclass(slots=True)
@@ -117,7 +121,7 @@ class Client:
         self._rate.cap(endpoint.requests_per_minute, endpoint.tokens_per_minute)
         self._turns = itertools.count()
         self._bodies = Bodies(endpoint)
-        self._answered = False
+        self._answered = self._told_of_size = False
         self._postponed = 0
         self._refusal: EndpointRefusedError | None = None
 
@@ -278,7 +282,10 @@ class Client:
         """Return the reply in an answer, or what to do without one; adjust limits and address."""
         assert call.address is not None
         if isinstance(response, ConnectionFailure):
-            self._pass_over(call, response.kind)
+            if response.kind == "oversize":  # a replica that answers too much does answer
+                self._answered = True
+            else:
+                self._pass_over(call, response.kind)
             return decide_broken(response, answered=self._answered)
         # An error is an answer, too: from now on a failed connection is a passing fault, and does
         # not mean that base_url is wrong.
@@ -308,9 +315,22 @@ class Client:
         self._postponed = 0
         asked = call.request.model
         reply = read_reply(response, asked=asked, tries=call.sent, seconds=call.seconds)
+        self._tell_of_size(asked, response, reply)
         if "seed" in call.request.params and "seed" not in body:
             reply = replace(reply, seeded=False)
         return priced(reply, call.price)
+
+    def _tell_of_size(self, model: str, response: Response, reply: Reply) -> None:
+        """Tell a person once that replies come near the limit of their size."""
+        most, size = self._endpoint.max_reply_bytes, len(response.text)
+        if self._told_of_size or size < most * _NOTABLE:
+            return
+        self._told_of_size = True
+        thought = reasoning_chars(reply.message) / MEBIBYTE
+        self._notice(
+            f"{model} at {response.url}: a reply of {size / MEBIBYTE:.1f} MiB, {thought:.1f} MiB of"
+            f" it reasoning; the limit is {most / MEBIBYTE:g} MiB (model_provider.max_reply_mib)"
+        )
 
     def _postpone(self, decision: Fail, after_s: float) -> Fail:
         """Fail the one request, or stop the run when the endpoint puts every request off."""

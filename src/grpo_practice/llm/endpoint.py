@@ -8,6 +8,7 @@ from urllib.request import getproxies
 
 from grpo_practice.errors import ConfigError
 from grpo_practice.llm.prices import Price, unpriced
+from grpo_practice.llm.size_limit import DEFAULT_MIB, MEBIBYTE
 from grpo_practice.redact import redactor, url_secrets
 from grpo_practice.text import is_web_address
 
@@ -36,6 +37,8 @@ class Endpoint:
     """Whether replies are streamed, so that no proxy takes a long one for a dead connection."""
     stream_usage: bool = True
     """Whether streams are asked for token counts, which they lack otherwise."""
+    max_reply_bytes: int = DEFAULT_MIB * MEBIBYTE
+    """Limit of one reply, unpacked."""
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     """Limit for requests and replies together."""

@@ -6,12 +6,13 @@ requests then go to aiohttp directly, since httpx's request and response objects
 rest of a call.
 """
 
+import asyncio
 import codecs
 import json
 import os
 import re
 import ssl
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import cache, partial
@@ -19,25 +20,36 @@ from typing import TYPE_CHECKING, Any, cast
 
 import aiohttp
 import httpx
+from aiohttp.http_exceptions import BadStatusLine
 from httpx_aiohttp import AiohttpTransport, HttpxAiohttpClient
 from httpx_sse import EventSource
+from typing_extensions import override
 
 from grpo_practice.canonical import clean
 from grpo_practice.errors import ConfigError
 from grpo_practice.llm.endpoint import Endpoint, shown_url
 from grpo_practice.llm.http_response import ConnectionFailure, Response, plain, read_json
 from grpo_practice.llm.open_files import descriptors
+from grpo_practice.llm.size_limit import LimitedChunks, OversizeError
 from grpo_practice.llm.stream import assemble
 from grpo_practice.redact import redactor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from aiohttp.client_reqrep import ConnectionKey
+    from aiohttp.connector import Connection
+    from aiohttp.tracing import Trace
+
 _EVENTS = "text/event-stream"
 _END = re.compile(rb"(?:\A|[\r\n])data: ?\[DONE\]\s*\Z")
 _TAIL = 64
 """Bytes at the end of a stream that hold its last event."""
 _CHUNK = 16 * 1024
+ERROR_BYTES = 2**20
+"""Bytes that are read of an error answer: its status says what to do, and its first words why."""
+_LARGE = 2**20
+"""Bytes from which a body is decoded in a thread: all other requests would wait meanwhile."""
 
 BREAKS = (httpx.HTTPError, aiohttp.ClientError, OSError, ValueError)
 """Errors of a broken connection; ValueError for a malformed answer or a bad proxy."""
@@ -99,6 +111,7 @@ class Http:
         # No read timeout: the caller's deadline is over the whole request. Not `connect`, which
         # would count the wait for a free connection.
         self._patience = aiohttp.ClientTimeout(sock_connect=endpoint.connect_timeout_s)
+        self._most = endpoint.max_reply_bytes
         self._own_encodings = any(k.lower() == "accept-encoding" for k in endpoint.headers)
         self._lines = dict[str, _Line]()
         self._connections = connections if transport is None else 0
@@ -125,24 +138,26 @@ class Http:
                 streamed = begun and response.is_stream
                 async for chunk in response.chunks:
                     raw += chunk
+                    if not begun and len(raw) > ERROR_BYTES:
+                        break
                     # Only in its tail: all of it, for each chunk, takes time
                     # with the square of its length.
                     if streamed and _END.search(raw, max(0, len(raw) - _TAIL)):
                         break  # some servers leave the connection open
         except BREAKS as e:
             lost = connection_failure(e, line.where)
+            # An answer came that is not HTTP: behind it, one may have been written and billed.
+            begun |= any(isinstance(cause, BadStatusLine) for cause in _causes(e))
             # A stream may have come to its end before the connection
             # broke: its body is tried first.
             if not streamed:
                 return lost, begun
-        body: Any
-        if streamed:
-            body = streamed_body(bytes(raw))
-            if body is None:
-                return lost, begun
-            text, body = redactor.text(json.dumps(body)), redactor.value(body)
-        else:
-            text, body = read_json(bytes(raw))
+        read, whole = _read_stream if streamed else read_json, bytes(raw)
+        del raw
+        decoded = await asyncio.to_thread(read, whole) if len(whole) > _LARGE else read(whole)
+        if decoded is None:
+            return lost, begun
+        text, body = decoded
         return Response(response.status, _lowered(response.headers), text, body, line.where), begun
 
     def opened(self, url: str, content: bytes) -> AbstractAsyncContextManager[OpenResponse]:
@@ -178,9 +193,9 @@ class Http:
                 "proxy_auth": aiohttp.BasicAuth(*proxy.auth) if proxy and proxy.auth else None,
                 "proxy_headers": proxy.headers if proxy else None,
             }
-            send = partial(_over_network, transport, str(request.url), options)
+            send = partial(_over_network, transport, str(request.url), options, self._most)
         else:
-            send = partial(_through, transport, request)
+            send = partial(_through, transport, request, self._most)
         return self._lines.setdefault(url, _Line(redactor.text(shown_url(url)), send))
 
 
@@ -200,28 +215,54 @@ def _certificates(*_: str | None) -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
+class _Connector(aiohttp.TCPConnector):
+    """A pool of connections on which nothing has come since they were last used."""
+
+    @override
+    async def _get(self, key: "ConnectionKey", traces: "list[Trace]") -> "Connection | None":
+        # Whatever came meanwhile would be taken for the answer to the next request.
+        while connection := await super()._get(key, traces):
+            protocol = connection.protocol
+            if protocol is not None and not protocol.should_close:
+                break
+            connection.close()
+        return connection
+
+
 @asynccontextmanager
 async def _over_network(
-    transport: AiohttpTransport, url: str, options: Mapping[str, Any], content: bytes
+    transport: AiohttpTransport, url: str, options: Mapping[str, Any], most: int, content: bytes
 ) -> AsyncIterator[OpenResponse]:
     """Post the content over the network."""
     if not isinstance(transport.client, aiohttp.ClientSession):
         # Not in __init__: a session belongs to the event loop that runs when it is made.
-        transport.client = transport.get_client()
+        # Its own, since the transport's reuses any connection.
+        limits = transport.limits
+        transport.client = aiohttp.ClientSession(
+            connector=_Connector(
+                limit=limits.max_connections or 0,
+                keepalive_timeout=limits.keepalive_expiry,
+                ssl=transport.ssl_context,
+            )
+        )
     async with transport.client.post(url, data=content, **options) as response:
-        yield OpenResponse(response.status, response.headers, response.content.iter_chunked(_CHUNK))
+        # aiohttp unpacks as much as is read, and no more: a bomb stays packed behind the limit.
+        body = response.content
+        chunks = LimitedChunks(body.iter_chunked(_CHUNK), most, lambda: body.total_raw_bytes)
+        yield OpenResponse(response.status, response.headers, chunks)
 
 
 @asynccontextmanager
 async def _through(
-    transport: httpx.AsyncBaseTransport, request: httpx.Request, content: bytes
+    transport: httpx.AsyncBaseTransport, request: httpx.Request, most: int, content: bytes
 ) -> AsyncIterator[OpenResponse]:
     """Send the request with that content through a transport that was given."""
     whole = httpx.Request("POST", request.url, headers=request.headers, content=content)
     response = await transport.handle_async_request(whole)
     try:
         async with aclosing(cast("AsyncGenerator[bytes]", response.aiter_bytes())) as chunks:
-            yield OpenResponse(response.status_code, response.headers, chunks)
+            limited = LimitedChunks(chunks, most)
+            yield OpenResponse(response.status_code, response.headers, limited)
     finally:
         await response.aclose()
 
@@ -245,15 +286,19 @@ def chat_url(base_url: str, endpoint: Endpoint) -> httpx.URL:
     return url.copy_merge_params(dict(endpoint.query)) if endpoint.query else url
 
 
+def _read_stream(raw: bytes) -> tuple[str, Any] | None:
+    """Return the body in server-sent events as `read_json` does; None when it was cut."""
+    body = streamed_body(raw)
+    return None if body is None else (redactor.text(json.dumps(body)), redactor.value(body))
+
+
 def streamed_body(raw: bytes, choice: int | None = None) -> Any:
     """Return the body in server-sent events; None when it was cut, or is no text.
 
     See `assemble` for `choice`.
     """
     try:
-        text = codecs.getincrementaldecoder("utf-8")().decode(raw)  # may be cut inside a character
-        whole = f"{text}\n\n".encode()  # the last event ends where the stream does
-        response = httpx.Response(200, headers={"content-type": _EVENTS}, content=whole)
+        response = httpx.Response(200, headers={"content-type": _EVENTS}, content=_characters(raw))
         events = EventSource(response).iter_sse()
         named = ((event.event, event.data) for event in events if event.data.strip())
         return plain(assemble(named, choice))
@@ -261,15 +306,27 @@ def streamed_body(raw: bytes, choice: int | None = None) -> Any:
         return None
 
 
+def _characters(raw: bytes) -> Iterator[bytes]:
+    """Yield the text a little at a time, and the end of its last event.
+
+    Raises:
+        ValueError: It is not UTF-8.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()  # it may be cut inside a character
+    for at in range(0, len(raw), _CHUNK):
+        yield decoder.decode(raw[at : at + _CHUNK]).encode()
+    yield b"\n\n"  # the last event ends where the stream does
+
+
 def connection_failure(error: Exception, where: str) -> ConnectionFailure:
     """Return what one of `BREAKS` says about the connection to `where`."""
-    causes = list[BaseException]()
-    cause: BaseException | None = error
-    # The libraries wrap errors in their own; the kind of failure stands in a cause.
-    while cause is not None:
-        causes.append(cause)
-        cause = cause.__cause__
+    if isinstance(error, OversizeError):
+        return ConnectionFailure("oversize", str(error), where)
+    causes = _causes(error)
     text = redactor.text(f"{type(causes[-1]).__name__}: {error}")
+    if any(isinstance(e, BadStatusLine) for e in causes):
+        what = "it is not HTTP, or a body was longer than its Content-Length says"
+        return ConnectionFailure("cut", f"the answer cannot be read: {what}: {text}", where)
     cut = (ssl.SSLEOFError, ssl.SSLZeroReturnError)  # during the handshake, as anywhere else
     # First: aiohttp's error for a failed handshake is a connector error
     # as well, and those are tried again.
@@ -282,3 +339,8 @@ def connection_failure(error: Exception, where: str) -> ConnectionFailure:
     if any(isinstance(e, connect) for e in causes):
         return ConnectionFailure("connect", text, where)
     return ConnectionFailure("cut", text, where)
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """Return the error and its causes: the libraries wrap the one that says what happened."""
+    return [error, *(_causes(error.__cause__) if error.__cause__ is not None else ())]

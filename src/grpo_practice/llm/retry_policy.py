@@ -14,6 +14,7 @@ from grpo_practice.errors import (
     ContextOverflowError,
     EndpointError,
     EndpointRefusedError,
+    ReplyTooLargeError,
     is_transient,
 )
 from grpo_practice.llm.endpoint import proxy_of
@@ -129,6 +130,9 @@ def decide_broken(broken: ConnectionFailure, *, answered: bool) -> Retry | Fail:
             )
         case "cut":
             return Retry(EndpointError(f"the connection broke: {said}", broken=broken.kind))
+        case "oversize":
+            # Not tried again: it is paid, and the same request may well get the like of it.
+            return Fail(ReplyTooLargeError(said, broken=broken.kind))
         case "deadline":
             return Retry(EndpointError(f"no complete answer in time: {said}", broken=broken.kind))
         case "connect" | "proxy":

@@ -41,7 +41,7 @@ def assemble(events: Iterable[tuple[str, str]], which: int | None = None) -> Any
         _take(body, choice, chunk, which)
     if not done and choice.get("finish_reason") is None:
         return None
-    return body | {"choices": [_closed(choice)] if choice else []}
+    return body | {"choices": [_closed(_joined(choice))] if choice else []}
 
 
 def _take(
@@ -59,43 +59,99 @@ def _take(
             _merge(choice.setdefault("message", {}), message)
 
 
+class _Text:
+    """A text that still grows: joined at every piece, it would take time with its square."""
+
+    __slots__ = ("pieces", "size")
+
+    def __init__(self, first: str) -> None:
+        self.pieces, self.size = [first], len(first)
+
+    def add(self, piece: str) -> None:
+        if piece:
+            self.pieces.append(piece)
+            self.size += len(piece)
+
+    def is_equal(self, other: str) -> bool:
+        # The lengths first: where they are equal, joining takes no longer than reading `other` did.
+        return self.size == len(other) and "".join(self.pieces) == other
+
+
+class _Items:
+    """A list that still grows; its items are found by their mark."""
+
+    __slots__ = ("items", "marked")
+
+    def __init__(self, first: list[Any]) -> None:
+        self.items, self.marked = list[Any](), dict[Any, dict[str, Any]]()
+        self.extend(first)
+
+    def extend(self, new: list[Any]) -> None:
+        """Add the pieces, each to the item with its `index` or `id` if there is one."""
+        for piece in new:
+            mark = _mark(piece)
+            known = self.marked.get(mark) if mark is not None else None
+            if known is not None:
+                _merge(known, piece)
+                continue
+            self.items.append(piece)
+            if mark is not None:
+                self.marked[mark] = piece
+
+
 def _merge(whole: dict[str, Any], piece: dict[str, Any]) -> None:
     """Add a piece to an object: texts and lists grow, null changes nothing."""
     for key, new in piece.items():
         match whole.get(key), new:
             case None, list():
-                whole[key] = _extended([], new)
+                whole[key] = _Items(new)
             case None, _:
                 whole[key] = new
             case _, None:
                 pass
-            case str(old), str() if key in _NAMES or (new == old and key not in _TEXTS):
-                whole[key] = old or new
-            case str(old), str():
-                whole[key] = old + new
+            case (str() | _Text()) as old, str():
+                whole[key] = _grown(key, old, new)
             case dict(old), dict():
                 _merge(old, new)
             case list(old), list():
-                _extended(old, new)
+                whole[key] = _Items(old)
+                whole[key].extend(new)
+            case _Items() as items, list():
+                items.extend(new)
             case _:
                 whole[key] = new
 
 
-def _extended(old: list[Any], new: list[Any]) -> list[Any]:
-    """Add the pieces to the list, each to the item with its `index` or `id` if there is one."""
-    for piece in new:
-        mark = _mark(piece)
-        known = [item for item in old if mark is not None and _mark(item) == mark]
-        if known:
-            _merge(known[0], piece)
-        else:
-            old.append(piece)
+def _grown(key: str, old: str | _Text, new: str) -> str | _Text:
+    """Return the text with another piece, unless that says the same again."""
+    if isinstance(old, str):
+        if not old or key in _NAMES:
+            return old or new
+        old = _Text(old)
+    if key in _TEXTS or not old.is_equal(new):
+        old.add(new)
     return old
+
+
+def _joined(value: Any) -> Any:
+    """Return the value, grown to its end, as plain JSON."""
+    match value:
+        case _Text():
+            return "".join(value.pieces)
+        case _Items():
+            return [_joined(item) for item in value.items]
+        case list():
+            return [_joined(item) for item in value]
+        case dict():
+            return {key: _joined(item) for key, item in value.items()}
+        case _:
+            return value
 
 
 def _mark(item: Any) -> Any:
     """Return what tells an item of a list from its neighbours; None when nothing does."""
-    return item.get("index", item.get("id")) if isinstance(item, dict) else None
+    mark = item.get("index", item.get("id")) if isinstance(item, dict) else None
+    return mark if isinstance(mark, str | int | float) else None
 
 
 def _closed(choice: dict[str, Any]) -> dict[str, Any]:

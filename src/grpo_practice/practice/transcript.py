@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from grpo_practice.agents.simple import answer_of
-from grpo_practice.calls import Message, Reply
+from grpo_practice.calls import Message, Reply, content_texts
 from grpo_practice.text import think_spans
 from grpo_practice.types import Rollout, Trajectory
 
@@ -207,7 +207,10 @@ def _is_answer(message: Message, response: str) -> bool:
     """Return True for the message that was scored: a reply without its thinking, or a result."""
     if message.get("role") == "assistant":
         return answer_of(Reply(message).content) == response
-    return message.get("role") == "tool" and _plain(message.get("content")) == response
+    return (
+        message.get("role") == "tool"
+        and "\n".join(content_texts(message.get("content"))) == response
+    )
 
 
 def _fixed(pieces: Iterable[Piece], kind: PieceKind) -> list[Piece]:
@@ -216,10 +219,11 @@ def _fixed(pieces: Iterable[Piece], kind: PieceKind) -> list[Piece]:
 
 def _pieces(message: Message) -> list[Piece]:
     """Return the pieces of a turn: its thinking, its prose, and the tools it calls with what."""
-    role, content = message.get("role"), _plain(message.get("content"))
+    role, content = message.get("role"), "\n".join(content_texts(message.get("content")))
     if role != "assistant":
         return [Piece("result" if role == "tool" else "told", content)]
     thought = message.get("reasoning_content") or message.get("reasoning")
+    thought = thought or "\n".join(content_texts(message.get("content"), thought=True))
     parts = [_thought(thought)] if isinstance(thought, str) and thought.strip() else []
     for span in think_spans(content):
         if span.thought:
@@ -235,14 +239,6 @@ def _pieces(message: Message) -> list[Piece]:
 def _thought(text: str, *, closed: bool = True) -> list[Piece]:
     before, after = Piece("fixed", "<think>\n"), Piece("fixed", "\n</think>")
     return [before, Piece("thought", text.strip("\n")), *([after] if closed else [])]
-
-
-def _plain(content: object) -> str:
-    """Return the text of content, also where it comes in parts; '' when it has none."""
-    if isinstance(content, list):
-        parts = (part.get("text") for part in content if isinstance(part, dict))
-        return "\n".join(part for part in parts if isinstance(part, str))
-    return content if isinstance(content, str) else ""
 
 
 def _call(call: Any) -> list[Piece]:

@@ -16,8 +16,6 @@ from grpo_practice.llm.reply import read_reply
 from grpo_practice.llm.retry_policy import Adapt, decide
 from grpo_practice.serve.upstream import Sent
 
-MOST = 64 * 2**20
-"""Bytes of an answer that are kept."""
 _APART = frozenset({"model", "messages", "tools", "seed", "n", "stream", "stream_options"})
 """Keys of a body that are no settings, or that `canonical_params` reserves."""
 
@@ -33,9 +31,7 @@ class Exchange:
     sent: Sent | None = None
     """Request as sent, with the head of its answer; None before that."""
     raw: bytearray = field(default_factory=bytearray)
-    """Body of the answer as far as it came."""
-    size: int = 0
-    """Bytes of it that came; more than `MOST` are not kept."""
+    """Body of the answer as far as it came; `Http` reads no more than the endpoint's limit."""
     ended: float = 0.0
     failed: str = ""
     """Reason why there is no whole answer; '' when there is."""
@@ -47,11 +43,8 @@ class Exchange:
 
     def take(self, chunk: bytes) -> None:
         """Add a part of the answer."""
-        self.size += len(chunk)
-        if self.kept and self.size <= MOST:
+        if self.kept:
             self.raw += chunk
-        else:
-            self.raw.clear()
 
 
 def replies(exchange: Exchange, endpoint: Endpoint) -> list[Reply]:
@@ -66,8 +59,6 @@ def replies(exchange: Exchange, endpoint: Endpoint) -> list[Reply]:
         lost = EndpointError(exchange.failed, maybe_paid=begun)
         lost.kind = exchange.kind
         raise lost
-    if exchange.size > MOST:
-        raise EndpointError(f"{sent.where}: an answer of {exchange.size} bytes is not kept")
     seconds, whole = exchange.ended - exchange.began, list[Reply]()
     for answer in _answers(sent, bytes(exchange.raw)):
         decision = decide(answer, sent.body, endpoint.key_name)

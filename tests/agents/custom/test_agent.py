@@ -18,6 +18,7 @@ from grpo_practice.errors import (
     EndpointError,
     EndpointRefusedError,
     PausedError,
+    ReplyTooLargeError,
 )
 from tests.agents.custom.helpers import World, ask, client
 from tests.fakes import FakeChat
@@ -170,6 +171,7 @@ async def test_the_models_are_listed() -> None:
         (EndpointError("slow down", status=429), 502, "error", "provider"),
         (EndpointError("broke"), 502, "error", "provider"),
         (EndpointError("odd", status=422), 422, "error", "provider"),
+        (ReplyTooLargeError("too large", broken="oversize"), 502, "error", "provider"),
         (ContextOverflowError("too long"), 400, "context_overflow", None),
         (ContentFilterError("not that"), 400, "content_filter", None),
     ],

@@ -25,6 +25,8 @@ Key = tuple[str | int, ...]
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 64
+MAX_NODES = 20_000
+"""Limit of keys, values and collections in a document."""
 MAX_REPEATED = 1_000
 """Nodes that aliases may add to a document."""
 MAX_DIGITS = 640
@@ -89,7 +91,7 @@ class _Loader(yaml.SafeLoader):
     def __init__(self, text: str, name: str) -> None:
         super().__init__(text)
         self.name = name
-        self.depth = 0
+        self.depth = self.nodes = 0
 
     @override
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
@@ -98,6 +100,11 @@ class _Loader(yaml.SafeLoader):
             event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
             where = _at(self.name, event)
             raise ConfigError(f"{where}: nested more than {MAX_DEPTH} deep")
+        # While they are read: 80,000 keys take seconds, most of them in PyYAML's scanner.
+        self.nodes += 1
+        if self.nodes > MAX_NODES:
+            where = _at(self.name, self.peek_event())  # type: ignore[no-untyped-call]
+            raise ConfigError(f"{where}: more than {MAX_NODES:,} values; that is not a config")
         self.depth += 1
         node = super().compose_node(parent, index)
         self.depth -= 1

@@ -42,6 +42,8 @@ class ModelProvider(Model):
     """Receive replies in pieces, where a proxy or server ends connections that are long silent."""
     send_seed: Operational[bool] = True
     """Send each request's seed; false for an endpoint that does not take one."""
+    max_reply_mib: Operational[int] = Field(64, ge=1, le=1024)
+    """Most MiB of one reply, unpacked, reasoning included; the rest of a larger one is not read."""
     origin: Operational[str] = ""
     """Source of the URL, for people; worked out, never configured."""
     key_origin: Operational[str] = ""
