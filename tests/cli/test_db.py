@@ -1,5 +1,6 @@
 """`db backup` and `db check`."""
 
+import os
 import sqlite3
 import stat
 import threading
@@ -82,12 +83,30 @@ def test_a_part_is_known_also_where_the_database_is_named_by_a_link(demo: Gp) ->
             assert (ran.code, said in ran.err) == (2, True), ran.err
 
 
-def test_a_link_is_replaced_not_followed(demo: Gp) -> None:
-    Path("precious").write_text("mine")
-    Path("link").symlink_to("precious")
+def test_a_link_is_followed_and_stays(demo: Gp) -> None:
+    Path("other").mkdir()
+    Path("other/copy").write_text("old")
+    Path("link").symlink_to("other/copy")
+    assert demo("db", "backup", "link").code == 2
+    assert Path("other/copy").read_text() == "old"
     assert demo("db", "backup", "link", "--force").code == 0
-    assert Path("precious").read_text() == "mine"
-    assert not Path("link").is_symlink()
+    assert Path("link").is_symlink()
+    assert not Path("other/copy").is_symlink()
+    assert demo("db", "check", "--db", "other/copy").code == 0
+    with Store(Path("other/copy")):
+        ran = demo("db", "backup", "link", "--force")
+        assert (ran.code, "being used" in ran.err) == (2, True)
+
+
+def test_what_is_no_plain_file_is_not_replaced(demo: Gp) -> None:
+    os.mkfifo("pipe")
+    Path("link").symlink_to("pipe")
+    for name in ("pipe", "link", "."):
+        ran = demo("db", "backup", name, "--force")
+        assert ran.code == 2, ran.out
+        assert "no plain file" in ran.err or "is a directory" in ran.err
+    assert Path("pipe").is_fifo()
+    assert Path("link").is_symlink()
 
 
 def test_a_database_in_use_is_not_replaced(demo: Gp) -> None:

@@ -10,7 +10,7 @@ from grpo_practice.canonical import text_sha
 from grpo_practice.errors import StoreError
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.store import datasets, libraries, steps
-from grpo_practice.store.db import open_to_look
+from grpo_practice.store.reading import open_to_look
 from grpo_practice.store.rollouts import unpack
 
 MOST = 20
