@@ -10,6 +10,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from grpo_practice.canonical import clean
 from grpo_practice.errors import StoreError
 from grpo_practice.redact import redactor
 
@@ -50,8 +51,17 @@ class Connection(sqlite3.Connection):
 
 def _private(parameters: Any) -> Any:
     if isinstance(parameters, dict):
-        return {k: redactor.text(v) if isinstance(v, str) else v for k, v in parameters.items()}
-    return [redactor.text(v) if isinstance(v, str) else v for v in parameters]
+        return {k: _storable(v) if isinstance(v, str) else v for k, v in parameters.items()}
+    return [_storable(v) if isinstance(v, str) else v for v in parameters]
+
+
+def _storable(text: str) -> str:
+    text = redactor.text(text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # the name of a file, in a command or an origin, is not UTF-8
+        return clean(text)
+    return text
 
 
 def connect(path: Path, *, wait_s: float = WAIT_S, mode: str = "") -> Connection:

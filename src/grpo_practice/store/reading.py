@@ -4,11 +4,14 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from grpo_practice.errors import StoreError
 from grpo_practice.store.db import WAIT_S, Connection, check_ours, connect, explained
+
+_AS_IT_STANDS = "mode=ro&immutable=1"
+"""Query of an SQLite address: neither locks nor a log are asked for."""
 
 
 def is_writable(path: Path) -> bool:
@@ -18,7 +21,7 @@ def is_writable(path: Path) -> bool:
         return True
     effective = os.access in os.supports_effective_ids
     # SQLite makes a log beside the file, unless another process has made it.
-    places = (real, real.parent) if not _log(real).exists() else (real,)
+    places = (real, real.parent) if not _part(real, "-wal").exists() else (real,)
     return all(os.access(place, os.W_OK, effective_ids=effective) for place in places)
 
 
@@ -29,14 +32,12 @@ def open_to_look(path: Path, *, wait_s: float = WAIT_S) -> Connection:
         StoreError: It is not ours, or cannot be opened.
     """
     with explained(path):
-        # Only a connection that may write clears away its own log, and the one it finds with it.
-        mode = "ro" if _log(path).exists() or not is_writable(path) else "rw"
-        try:
-            db = connect(path, wait_s=wait_s, mode=f"mode={mode}")
-        except sqlite3.OperationalError:
-            if is_writable(path):
-                raise
+        if not is_writable(path):
             db = _open_unwritable(path)
+        else:
+            # One that may write clears away its own log, and the one it finds with it.
+            mode = "ro" if _part(path, "-wal").exists() else "rw"
+            db = connect(path, wait_s=wait_s, mode=f"mode={mode}")
         try:
             db.execute("PRAGMA query_only = ON")  # beside the mode, which is rw without a log
             check_ours(db, path)
@@ -47,26 +48,31 @@ def open_to_look(path: Path, *, wait_s: float = WAIT_S) -> Connection:
 
 
 def _open_unwritable(path: Path) -> Connection:
-    """Open a database beside which SQLite can make no file: as it stands, with its log."""
-    log = _log(path)
-    if not log.exists() or not log.stat().st_size:
-        # SQLite asks for no lock and no log then.
-        return connect(path, mode="mode=ro&immutable=1")
+    """Open a database that cannot be written, with its log, and leave no file beside it.
+
+    One that SQLite leaves there for this user could keep the database's owner from writing it.
+    """
+    log = _part(path, "-wal")
+    if not log.exists():
+        return connect(path, mode=_AS_IT_STANDS)
+    if _part(path, "-shm").exists():
+        with suppress(sqlite3.OperationalError):  # may not be read
+            return connect(path, mode="mode=ro")
     with tempfile.TemporaryDirectory(prefix="grpo-practice-") as folder:
         copy = Path(folder) / "copy.db"
         shutil.copyfile(path, copy)
-        shutil.copyfile(log, _log(copy))
-        with closing(connect(copy)) as db:
-            db.execute("PRAGMA journal_mode = DELETE")  # moves the log into the file
-        db = connect(copy, mode="mode=ro&immutable=1")
+        shutil.copyfile(log, _part(copy, "-wal"))
+        with closing(connect(copy)) as made:
+            made.execute("PRAGMA journal_mode = DELETE")  # moves the log into the file
+        db = connect(copy, mode=_AS_IT_STANDS)
         db.path = path
-        return db
+        return db  # it is open: the file needs no name from here on
 
 
-def _log(path: Path) -> Path:
-    # SQLite follows links before it names the log.
+def _part(path: Path, end: str) -> Path:
+    # SQLite follows links before it names the parts.
     real = Path(os.path.realpath(path))
-    return real.with_name(f"{real.name}-wal")
+    return real.with_name(real.name + end)
 
 
 def read_only(path: Path) -> StoreError:
