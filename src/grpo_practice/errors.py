@@ -6,7 +6,7 @@ GrpoPracticeError          exit 1   base; carries an optional `hint`
 │   └── FingerprintError   exit 2   a run would go on under another identity; carries the diff
 ├── EndpointRefusedError   exit 3   the endpoint refused us for good, or nothing answers there
 ├── DataError              exit 4   a dataset row cannot become a Sample
-├── LockedError            exit 5   another process writes this run
+├── LockedError            exit 5   somebody else writes this run
 ├── PausedError            exit 6   a cap of money, tokens or requests was reached
 ├── StoreError             exit 7   the database is full, read-only, corrupt, locked or newer
 ├── StoppedError           exit 128 + signal: 129, 130 or 143
@@ -108,7 +108,7 @@ class DataError(GrpoPracticeError):
 
 
 class LockedError(GrpoPracticeError):
-    """Another process is writing this run."""
+    """Somebody else is writing this run: another process, or another thread of this one."""
 
     exit_code = 5
     kind = "locked"

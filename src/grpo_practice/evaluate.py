@@ -60,7 +60,7 @@ async def evaluate(job: Evaluation, store: Store, rows: Sequence[StepRow], emit:
         RunFailedError: Too many rollouts failed.
         EndpointRefusedError: The endpoint refuses us.
     """
-    planned = sum(islice((k for row in rows for _, k in row.plan.slots), job.limit))
+    planned = sum([k for row in rows for _, k in row.plan.slots][: job.limit])
     if job.pilot is not None:
         sizes = (k for row in rows if unfinished(row) for _, k in row.plan.slots)
         planned = sum(islice(sizes, job.pilot))

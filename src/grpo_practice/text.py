@@ -1,10 +1,12 @@
 """Text from outside: what of it is an answer, and how it is shown so that nothing in it acts."""
 
 import ipaddress
+import os
 import re
 import unicodedata
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from pathlib import Path
+from urllib.parse import quote_from_bytes, unquote_to_bytes, urlsplit
 
 CHARS_PER_TOKEN = 4
 """Ratio for common English text; also UTF-8 bytes per token of most languages."""
@@ -20,6 +22,25 @@ CJK = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 """Ranges of a character class: writing without spaces, where each character counts as a word."""
 
 _THINK = re.compile("</?think>")
+
+
+_FILE = "file://"
+
+
+def folder_text(folder: Path) -> str:
+    """Return an absolute folder as text that can be stored: a file URL where it is not UTF-8."""
+    name = os.fsencode(folder)
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        return _FILE + quote_from_bytes(name)
+
+
+def folder_of(text: str) -> Path:
+    """Return the folder that `folder_text` made the text of."""
+    if text.startswith(_FILE):
+        return Path(os.fsdecode(unquote_to_bytes(text.removeprefix(_FILE))))
+    return Path(text)
 
 
 def is_web_address(url: str) -> bool:

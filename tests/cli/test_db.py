@@ -1,5 +1,7 @@
 """`db backup` and `db check`."""
 
+import gzip
+import os
 import sqlite3
 import stat
 import threading
@@ -82,12 +84,30 @@ def test_a_part_is_known_also_where_the_database_is_named_by_a_link(demo: Gp) ->
             assert (ran.code, said in ran.err) == (2, True), ran.err
 
 
-def test_a_link_is_replaced_not_followed(demo: Gp) -> None:
-    Path("precious").write_text("mine")
-    Path("link").symlink_to("precious")
+def test_a_link_is_followed_and_stays(demo: Gp) -> None:
+    Path("other").mkdir()
+    Path("other/copy").write_text("old")
+    Path("link").symlink_to("other/copy")
+    assert demo("db", "backup", "link").code == 2
+    assert Path("other/copy").read_text() == "old"
     assert demo("db", "backup", "link", "--force").code == 0
-    assert Path("precious").read_text() == "mine"
-    assert not Path("link").is_symlink()
+    assert Path("link").is_symlink()
+    assert not Path("other/copy").is_symlink()
+    assert demo("db", "check", "--db", "other/copy").code == 0
+    with Store(Path("other/copy")):
+        ran = demo("db", "backup", "link", "--force")
+        assert (ran.code, "being used" in ran.err) == (2, True)
+
+
+def test_what_is_no_plain_file_is_not_replaced(demo: Gp) -> None:
+    os.mkfifo("pipe")
+    Path("link").symlink_to("pipe")
+    for name in ("pipe", "link", "."):
+        ran = demo("db", "backup", name, "--force")
+        assert ran.code == 2, ran.out
+        assert "no plain file" in ran.err or "is a directory" in ran.err
+    assert Path("pipe").is_fifo()
+    assert Path("link").is_symlink()
 
 
 def test_a_database_in_use_is_not_replaced(demo: Gp) -> None:
@@ -197,6 +217,53 @@ def test_what_is_wrong_is_found(demo: Gp, harm: Callable[[], None], said: str) -
     document = demo("db", "check", "--json").document
     assert (document["schema"], document["exit"]) == ("grpo-practice.db-check/1", 7)
     assert any(said in text for look in document["checks"] for text in look["wrong"])
+
+
+EVIL = "CREATE TRIGGER evil AFTER INSERT ON calls BEGIN DELETE FROM texts; END"
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        ([EVIL], "trigger evil on calls is not of this program"),
+        (
+            ["DROP VIEW v_steps", "CREATE VIEW v_steps AS SELECT * FROM steps"],
+            "view v_steps is not as it was made",
+        ),
+        (["DROP VIEW v_steps"], "view v_steps is not there"),
+        (
+            ["CREATE UNIQUE INDEX one ON runs (kind)"],
+            "index one on runs is not of this program",
+        ),
+        (["CREATE TABLE mine (x)", "CREATE INDEX fast ON mine (x)"], None),
+    ],
+)
+def test_a_schema_that_somebody_changed_is_found(
+    demo: Gp, harm: list[str], said: str | None
+) -> None:
+    with closing(sqlite3.connect(DB)) as db:
+        db.execute("DELETE FROM runs WHERE kind <> 'practice'") if "UNIQUE" in harm[0] else None
+        for statement in harm:
+            db.execute(statement)
+        db.commit()
+    ran = demo("db", "check")
+    assert (said or "schema (") in ran.out
+    assert (ran.code == 0) is (said is None), ran.out
+
+
+@pytest.mark.parametrize("name", ["v1", "v2", "v3", "v4", "v5"])
+def test_the_schemas_of_older_versions_are_as_they_were_made(gp: Gp, name: str) -> None:
+    packed = Path(__file__).parents[1] / f"store/schemas/{name}.db.gz"
+    Path("old.db").write_bytes(gzip.decompress(packed.read_bytes()))
+    for _ in range(2):
+        (schema,) = (
+            look
+            for look in gp("db", "check", "--db", "old.db", "--json").document["checks"]
+            if look["name"] == "schema"
+        )
+        assert schema["looked_at"] > 20
+        assert schema["wrong"] == []
+        assert gp("runs", "list", "--db", "old.db").code == 0  # brings it to this version
 
 
 @pytest.mark.parametrize("command", ["check", "backup"])

@@ -1,6 +1,9 @@
 """The exported file is written whole or not at all."""
 
 import json
+import os
+import socket
+import stat
 from pathlib import Path
 
 import pytest
@@ -65,16 +68,68 @@ def test_a_file_that_is_there_needs_force(demo: Gp) -> None:
     assert "[E1]" in Path("agent.yaml").read_text()
 
 
-def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
-    target, link = tmp_path / "target", tmp_path / "link"
+def test_a_link_is_followed_and_stays(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    target, link = tmp_path / "other/target", tmp_path / "link"
     target.write_text("theirs")
-    link.symlink_to(target)
+    link.symlink_to("other/target")
     with pytest.raises(ConfigError, match="there already"):
         write_file(link, "ours")
-    write_file(link, "ours", force=True)
     assert target.read_text() == "theirs"
-    assert not link.is_symlink()
-    assert link.read_text() == "ours"
+    write_file(link, "ours", force=True)
+    assert link.is_symlink()
+    assert (target.is_symlink(), target.read_text()) == (False, "ours")
+    target.unlink()
+    write_file(link, "again", force=True)
+    assert (link.is_symlink(), target.read_text()) == (True, "again")
+    assert [path.name for path in target.parent.iterdir()] == ["target"]
+
+
+def test_a_link_to_itself_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(ConfigError, match=r"cannot write .*loop"):
+        write_file(tmp_path / "loop", "ours", force=True)
+    assert (tmp_path / "loop").is_symlink()
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path, force: bool) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for name in ("pipe", "link"):
+        reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+        write_file(tmp_path / name, "ours", force=force)
+        assert os.read(reader, 100) == b"ours"
+        os.close(reader)
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_device_is_written_to_and_stays_one(tmp_path: Path) -> None:
+    try:
+        os.mknod(tmp_path / "full", stat.S_IFCHR | 0o666, os.makedev(1, 7))
+        os.mknod(tmp_path / "disk", stat.S_IFBLK | 0o666, os.makedev(7, 999))
+    except PermissionError:
+        pytest.skip("only root makes devices")
+    for name, said in (("full", "No space left"), ("disk", "it is a disk")):
+        with pytest.raises(ConfigError, match=said):
+            write_file(tmp_path / name, "ours", force=True)
+    assert (tmp_path / "full").is_char_device()
+    assert (tmp_path / "disk").is_block_device()
+
+
+def test_a_socket_is_not_replaced(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "s"))
+        with pytest.raises(ConfigError, match="cannot write"):
+            write_file(tmp_path / "s", "ours", force=True)
+    assert (tmp_path / "s").is_socket()
+
+
+def test_a_dash_is_stdout(demo: Gp) -> None:
+    plain = demo("export-agent", "--run", "demo").out
+    ran = demo("export-agent", "--run", "demo", "-o", "-")
+    assert (ran.code, ran.out, ran.err) == (0, plain, "")
+    assert not Path("-").exists()
 
 
 def test_a_dangling_link_counts_as_there(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from grpo_practice.errors import ConfigError
 from grpo_practice.reports.database import DatabaseCheck, DatabaseCopy
 from grpo_practice.store import check
-from grpo_practice.store.db import copy, why_no_copy
+from grpo_practice.store.backup import copy, why_no_copy
 
 
 def check_database(path: Path) -> DatabaseCheck:
@@ -35,10 +35,13 @@ def backup_database(path: Path, target: Path | None, *, replace: bool) -> Databa
     target = target or source.with_name(f"{source.name}.bak")
     if why_not := why_no_copy(source, target):
         raise ConfigError(f"{target} {why_not}", hint="name another file")
-    # A dangling link counts as there: `copy` replaces a link instead of following it.
+    if target.exists() and not target.is_file():
+        raise ConfigError(f"{target} is no plain file", hint="name another file")
+    # A link that leads nowhere counts as there: somebody made it.
     if os.path.lexists(target) and not replace:
         raise ConfigError(f"{target} is there already", hint="name another file, or add --force")
-    if target.with_name(f"{target.name}-wal").exists():
+    file = target.resolve()  # SQLite names the log after the file, not after a link
+    if file.with_name(f"{file.name}-wal").exists():
         raise ConfigError(f"{target} is a database that is being used", hint="name another file")
     copy(source, target)
     return DatabaseCopy(source, target, target.stat().st_size)

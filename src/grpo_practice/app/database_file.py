@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 DATABASE = "grpo-practice.db"
 """Name of the database where none is given."""
+IN_MEMORY = ":memory:"
+"""Name by which SQLite keeps a database in memory."""
 
 
 class DatabaseFile:
@@ -26,6 +28,11 @@ class DatabaseFile:
     ) -> None:
         # Whatever is stored or raised passes the redactor: it has to know the secrets first.
         redactor.know(environment_secrets(os.environ))
+        if str(path) == IN_MEMORY:
+            raise ConfigError(
+                f"{path} is no file: each connection would have a database of its own",
+                hint="name a file with --db; `--dry-run` keeps nothing",
+            )
         self.path = Path(path)
         self._command, self._signals, self._closed = command, signals, False
 

@@ -30,7 +30,7 @@ def export_agent(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="PATH", help="Default: stdout."),
+        typer.Option("--output", "-o", metavar="PATH", help="Default, and `-`: stdout."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
     db: DbOption = None,
@@ -41,6 +41,8 @@ def export_agent(
 
     Example: grpo-practice export-agent --run math --step last -o agent.yaml
     """
+    if output == Path("-"):
+        output = None
     exported = workspace(db).export(run, step, format=format_, output=output, force=force)
     if output is None:
         sys.stdout.write(exported.text)

@@ -1,5 +1,6 @@
 """A dataset of the hub, or of the catalogue, as samples with their origin."""
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -147,9 +148,10 @@ def _published(
 def _as_they_are(
     request: DownloadRequest, repo: str, found: Iterator[Row | DataError]
 ) -> tuple[ReadResult, list[str]]:
+    limit = sys.maxsize if request.limit is None else min(request.limit, sys.maxsize)
     some = request.dedup or request.skip_bad or request.seed is not None
     # Files behind the last row that is request are never fetched.
-    taken = found if some else islice(found, request.limit)
+    taken = found if some else islice(found, limit)
     made = read_rows(
         taken,
         Path(repo),

@@ -10,7 +10,8 @@ from pathlib import Path
 from grpo_practice.config import Environment
 from grpo_practice.doctor.diagnosis import Check, ok, problem, warning
 from grpo_practice.errors import StoreError
-from grpo_practice.store.db import VERSION, check_ours, open_to_look
+from grpo_practice.store.db import VERSION, check_ours
+from grpo_practice.store.reading import open_to_look
 
 OLDEST_SQLITE = (3, 37, 0)
 """First version with STRICT tables."""

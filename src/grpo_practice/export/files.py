@@ -1,5 +1,6 @@
 """Exported agents, and files that are written whole or not at all."""
 
+import errno
 import os
 import tempfile
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from pathlib import Path
 
 from grpo_practice.errors import ConfigError
 from grpo_practice.export.render import Files, one_text
+from grpo_practice.plain_file import plain_file
 from grpo_practice.redact import redactor
 
 
@@ -33,8 +35,8 @@ def write_files(path: Path, files: Files, *, force: bool = False) -> None:
     Raises:
         ConfigError: `path` is there already and `force` is not set, or it cannot be written.
     """
-    if os.path.lexists(path) and not force:  # before the first of many is written
-        raise ConfigError(f"{path} is there already", hint="name another, or add --force")
+    if not force:  # before the first of many is written
+        _check_free(path)
     for place, text in files.items():
         target = path / place
         if place:
@@ -48,24 +50,48 @@ def write_files(path: Path, files: Files, *, force: bool = False) -> None:
 def write_file(path: Path, text: str, *, force: bool = False) -> None:
     """Make the file hold this text, without secrets, or leave it as it was.
 
-    A link in its place is replaced, not followed.
+    Links stay, and what they lead to is written. A device or a pipe is written to, and stays what
+    it is.
 
     Raises:
         ConfigError: The file exists and `force` is not set, or it cannot be written.
     """
-    if os.path.lexists(path) and not force:
-        raise ConfigError(f"{path} is there already", hint="name another file, or add --force")
+    if not force:
+        _check_free(path)
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        target = plain_file(path)
+        if target is None:
+            _write_to(path, redactor.text(text).encode())
+        else:
+            _replace(target, redactor.text(text).encode())
     except OSError as e:
         raise ConfigError(f"cannot write {path}: {e.strerror}") from e
+
+
+def _check_free(path: Path) -> None:
+    """Raise when something is there that could be lost; nothing is lost that a pipe was told."""
+    if path.is_fifo() or path.is_char_device():
+        return
+    # A link that leads nowhere counts: somebody made it.
+    if os.path.lexists(path):
+        raise ConfigError(f"{path} is there already", hint="name another, or add --force")
+
+
+def _write_to(path: Path, data: bytes) -> None:
+    if path.is_block_device():
+        raise OSError(errno.ENOTSUP, "it is a disk, which this would destroy")
+    with path.open("wb") as file:
+        file.write(data)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    # Beside it: a file is replaced atomically within one file system only.
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     temporary = Path(name)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(redactor.text(text))
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
         temporary.chmod(0o644)
         temporary.replace(path)
-    except OSError as e:
-        raise ConfigError(f"cannot write {path}: {e.strerror}") from e
     finally:
         temporary.unlink(missing_ok=True)

@@ -10,6 +10,7 @@ from grpo_practice.store.bound_keys import complete, diff
 from grpo_practice.store.db import get_text, insert, now, put_text
 from grpo_practice.store.records import Branch, JudgeRecord, RunSpec, Segment
 from grpo_practice.store.resume import Head, Rebind, Restart, Resume, resume_decision
+from grpo_practice.text import folder_text
 from grpo_practice.types import Library
 
 ENDLESS = 1 << 30
@@ -203,7 +204,7 @@ def _insert_branch(
         "identity": json.dumps(dict(spec.identity), ensure_ascii=False, sort_keys=True),
         "config_sha": put_text(db, spec.config_text, text_sha(spec.config_text)),
         "prompts": json.dumps(prompts),
-        "base_dir": str(spec.base_dir),
+        "base_dir": folder_text(spec.base_dir),
         "dataset_id": spec.dataset_id,
         "created_at": now(),
     }
@@ -249,7 +250,11 @@ def renew_config(db: sqlite3.Connection, branch_id: int, spec: RunSpec) -> None:
     """Store today's configuration: it differs in nothing that the branch is bound to."""
     db.execute(
         "UPDATE branches SET config_sha = ?, base_dir = ? WHERE branch_id = ?",
-        (put_text(db, spec.config_text, text_sha(spec.config_text)), str(spec.base_dir), branch_id),
+        (
+            put_text(db, spec.config_text, text_sha(spec.config_text)),
+            folder_text(spec.base_dir),
+            branch_id,
+        ),
     )
 
 

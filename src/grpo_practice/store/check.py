@@ -10,7 +10,7 @@ from grpo_practice.canonical import text_sha
 from grpo_practice.errors import StoreError
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.store import datasets, libraries, steps
-from grpo_practice.store.db import open_to_look
+from grpo_practice.store.reading import open_to_look
 from grpo_practice.store.rollouts import unpack
 
 MOST = 20
@@ -61,6 +61,38 @@ def _pages(db: sqlite3.Connection) -> Iterator[str | None]:
     found = [row[0] for row in db.execute(f"PRAGMA integrity_check({MOST})")]
     yield from (None for _ in range(db.execute("PRAGMA page_count").fetchone()[0]))
     yield from (text for text in found if text != "ok")
+
+
+def _schema(db: sqlite3.Connection) -> Iterator[str | None]:
+    """Look whether tables, views, indexes and triggers are as this program makes them."""
+    from grpo_practice.store.migrate import migrate  # slow to import
+
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as made:
+        migrate(made, db.execute("PRAGMA user_version").fetchone()[0])
+        ours = _objects(made)
+    found = _objects(db)
+    for (kind, name), (_, sql) in ours.items():
+        if (kind, name) not in found:
+            yield f"{kind} {name} is not there"
+        else:
+            yield None if found[kind, name][1] == sql else f"{kind} {name} is not as it was made"
+    tables = {name for kind, name in ours if kind in ("table", "view")}
+    for kind, name in found.keys() - ours.keys():
+        on, sql = found[kind, name]
+        # Tables, views and plain indexes of somebody else change nothing in what is stored.
+        acts = kind == "trigger" or (kind == "index" and sql.startswith("CREATE UNIQUE"))
+        if acts and on in tables:
+            yield f"{kind} {name} on {on} is not of this program, and may change what is stored"
+
+
+def _objects(db: sqlite3.Connection) -> dict[tuple[str, str], tuple[str, str]]:
+    """Return what the schema holds: by kind and name, the table that it is on, and its SQL."""
+    rows = db.execute(
+        """SELECT type, name, tbl_name, sql FROM sqlite_schema
+            WHERE sql IS NOT NULL AND name NOT GLOB 'sqlite_*'
+              AND tbl_name <> '_sqlite_migrations'"""
+    )
+    return {(kind, name): (on, sql) for kind, name, on, sql in rows}
 
 
 def _references(db: sqlite3.Connection) -> Iterator[str | None]:
@@ -209,6 +241,7 @@ def _sums(db: sqlite3.Connection) -> Iterator[str | None]:
 
 _LOOKS: dict[str, Look] = {
     "pages of the file": _pages,
+    "schema": _schema,
     "tables, and what refers to them": _references,
     "texts": _texts,
     "datasets": _datasets,

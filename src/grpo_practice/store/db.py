@@ -2,15 +2,15 @@
 
 import os
 import sqlite3
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from typing_extensions import override
 
+from grpo_practice.canonical import clean
 from grpo_practice.errors import StoreError
 from grpo_practice.redact import redactor
 
@@ -51,20 +51,62 @@ class Connection(sqlite3.Connection):
 
 def _private(parameters: Any) -> Any:
     if isinstance(parameters, dict):
-        return {k: redactor.text(v) if isinstance(v, str) else v for k, v in parameters.items()}
-    return [redactor.text(v) if isinstance(v, str) else v for v in parameters]
+        return {k: _storable(v) if isinstance(v, str) else v for k, v in parameters.items()}
+    return [_storable(v) if isinstance(v, str) else v for v in parameters]
 
 
-def connect(path: Path, *, wait_s: float = WAIT_S) -> Connection:
-    """Open a connection in autocommit mode with our settings; any one thread may use it."""
-    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=Connection)
+def _storable(text: str) -> str:
+    text = redactor.text(text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # the name of a file, in a command or an origin, is not UTF-8
+        return clean(text)
+    return text
+
+
+def connect(path: Path, *, wait_s: float = WAIT_S, mode: str = "") -> Connection:
+    """Open a connection in autocommit mode with our settings; any one thread may use it.
+
+    `mode` is the query of an SQLite address, such as `mode=ro`.
+    """
+    db = sqlite3.connect(
+        f"{path.absolute().as_uri()}?{mode}" if mode else path,
+        isolation_level=None,
+        check_same_thread=False,
+        factory=Connection,
+        uri=bool(mode),
+    )
     db.path = path
     db.row_factory = sqlite3.Row
-    db.execute(f"PRAGMA busy_timeout = {round(wait_s * 1000)}")
-    # Off by default, and a setting of the connection, not of the file.
-    db.execute("PRAGMA foreign_keys = ON")
-    db.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
+    try:
+        db.execute(f"PRAGMA busy_timeout = {round(wait_s * 1000)}")
+        # Views and triggers of a stranger's file call no function that has effects.
+        db.execute("PRAGMA trusted_schema = OFF")
+        # Off by default, and a setting of the connection, not of the file.
+        db.execute("PRAGMA foreign_keys = ON")
+        db.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
+    except BaseException:
+        db.close()
+        raise
     return db
+
+
+def make(path: Path) -> None:
+    """Make an empty private file, and its folder, where there is none.
+
+    Raises:
+        StoreError: It cannot be made, or is a folder, a device or the like.
+    """
+    with explained(path):
+        if path.exists() and not path.is_file():
+            raise StoreError(
+                f"the database {path} cannot be opened: it is no plain file",
+                hint="name another file with --db",
+            )
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # SQLite would make the file by the umask, readable for others.
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 
 def prepare(path: Path, *, wait_s: float = WAIT_S) -> None:
@@ -75,11 +117,8 @@ def prepare(path: Path, *, wait_s: float = WAIT_S) -> None:
     Raises:
         StoreError: It is something else, newer than this program, or cannot be written.
     """
+    make(path)
     with explained(path):
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # SQLite would make the file by the umask, readable for others.
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         db = connect(path, wait_s=wait_s)
         try:
             if check_ours(db, path) < VERSION:
@@ -90,6 +129,7 @@ def prepare(path: Path, *, wait_s: float = WAIT_S) -> None:
 
 def _migrate(db: sqlite3.Connection, path: Path) -> None:
     """Migrate the schema to this version; one process does it, and others wait for it."""
+    from grpo_practice.store.backup import copy
     from grpo_practice.store.migrate import migrate  # slow to import, and seldom needed
 
     # Before the transaction: the mode cannot be changed inside one.
@@ -121,90 +161,6 @@ def check_ours(db: sqlite3.Connection, path: Path) -> int:
             hint="upgrade grpo-practice, or name another file with --db",
         )
     return version
-
-
-def open_to_look(path: Path) -> sqlite3.Connection:
-    """Open a connection that changes nothing, not even what a killed process left behind.
-
-    Raises:
-        StoreError: It is not ours, or cannot be opened.
-    """
-    with explained(path):
-        # Only a connection that may write clears away its own log, and the one it finds with it.
-        mode = "ro" if path.with_name(f"{path.name}-wal").exists() else "rw"
-        name = f"{path.absolute().as_uri()}?mode={mode}"
-        db = sqlite3.connect(name, uri=True, isolation_level=None)
-        db.row_factory = sqlite3.Row
-        # Beside the mode, which is rw where there is no log.
-        db.execute("PRAGMA query_only = ON")
-        db.execute(f"PRAGMA busy_timeout = {round(WAIT_S * 1000)}")
-        try:
-            check_ours(db, path)
-        except BaseException:
-            db.close()
-            raise
-        return db
-
-
-def why_no_copy(path: Path, target: Path) -> str | None:
-    """Return what speaks against a copy of the database at `target`; None when nothing does.
-
-    The log holds answers that are in no other file yet, so it is no more to be replaced than the
-    database, under whatever name; and the parts of other databases are left alone as well.
-    """
-    for own in (path, path.resolve()):
-        for part in (own, *(own.with_name(own.name + end) for end in PARTS)):
-            # Not by name: a hard link, or another way to write the path, is the same file.
-            if part.exists() and target.exists() and target.samefile(part):
-                return "is the database itself" if part == own else f"is a part of {path}"
-    names = (target.name, Path(os.path.realpath(target)).name)
-    if any(name.casefold().endswith(PARTS) for name in names):
-        return "has the name of a part of a database"
-    return None
-
-
-def copy(path: Path, target: Path) -> None:
-    """Replace `target` by a private copy of the database as it is now, or leave it as it was.
-
-    Others may write the database meanwhile. A file of that name is replaced, a link not followed.
-
-    Raises:
-        StoreError: The database is damaged, or the copy cannot be written.
-    """
-    try:
-        # Beside the target: a file is replaced atomically within one file system only.
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        temporary = Path(name)
-        os.close(handle)
-        try:
-            with closing(open_to_look(path)) as source, closing(sqlite3.connect(temporary)) as made:
-                # Not a copy of the file: part of what was saved may be in the -wal alone.
-                source.backup(made)
-                found = made.execute("PRAGMA integrity_check(1)").fetchone()[0]
-            if found != "ok":
-                raise StoreError(
-                    f"the database {path} is damaged ({found}); it was not copied",
-                    hint="grpo-practice db check says what is wrong",
-                )
-            # The content before the name: after a power cut the target must not be an empty file.
-            _sync(temporary)
-            temporary.replace(target)
-            # A new name is on disk only once its folder is.
-            _sync(target.parent)
-        finally:
-            for file in (name, f"{name}-wal", f"{name}-shm", f"{name}-journal"):
-                Path(file).unlink(missing_ok=True)
-    except (sqlite3.Error, OSError) as e:
-        raise explain(e, path if "malformed" in str(e) else target) from e
-
-
-def _sync(path: Path) -> None:
-    """Flush the file, or the folder's list of files, to disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 @contextmanager

@@ -1,75 +1,168 @@
-"""One command writes a run: an operating-system lock that dies with its holder.
+"""One command writes a run: locks on the database file, which the system drops with their holder.
 
-One lock file serves the whole database; each run locks one byte of it, at a place that follows
-from its name.
+The locks are the file's, whatever name it was opened by: each run locks one byte far behind those
+that SQLite uses, at a place that follows from the run's name.
 """
 
 import errno
 import fcntl
 import hashlib
 import os
+import struct
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from grpo_practice.errors import StoreError
+from grpo_practice.errors import LockedError, StoreError
 
+OFD: int | None = getattr(fcntl, "F_OFD_SETLK", None)
+"""Command for locks of an open file, which SQLite's own neither see nor drop; None: no such."""
+_OFD_TEST = {OFD: getattr(fcntl, "F_OFD_GETLK", None), fcntl.F_SETLK: fcntl.F_GETLK}
+"""Command that looks for a lock, by the command that sets one."""
 _BUSY = (errno.EACCES, errno.EAGAIN)
-"""Errors for a lock that another process has; all others are faults of their own."""
+"""Errors for a lock that somebody else has; all others are faults of their own."""
+_UNKNOWN = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
+"""Errors of a system, or a file system, without locks of an open file."""
+
+_RUNS, _NAMES = 1 << 61, 1 << 62
+"""First bytes of two ranges: one byte for each run; one for each name of the database."""
+_SPAN = 1 << 56
+_FLOCK = "qqihh" if sys.platform == "darwin" else "hhqqi4x"
+"""Layout of the system's `struct flock`."""
 
 
 @dataclass(slots=True)
 class _LockFile:
-    """A lock file as this process has it open, once for all databases that are open here.
-
-    The system's locks belong to the process: it grants one twice, and drops them all as soon as
-    any descriptor of the file is closed.
-    """
+    """A locked file as this process has it open, once for all stores that are open here."""
 
     fd: int
+    command: int
+    """`F_OFD_SETLK`, or `F_SETLK` where there is no such thing."""
+    name: int
+    """Byte of the name that this process uses the database by."""
     users: int = 0
     held: set[int] = field(default_factory=set)
 
+    def set(self, kind: int, start: int) -> bool:
+        """Lock or unlock a byte; return False when somebody else has it."""
+        try:
+            fcntl.fcntl(self.fd, self.command, _flock(kind, start, 1))
+        except OSError as e:
+            if e.errno not in _BUSY:
+                raise
+            return False
+        return True
+
+    def is_locked(self, start: int, length: int) -> bool:
+        """Return True when another process has locked a byte of the range."""
+        test = _OFD_TEST[self.command]
+        assert test is not None
+        found = fcntl.fcntl(self.fd, test, _flock(fcntl.F_WRLCK, start, length))
+        return _kind(found) != fcntl.F_UNLCK
+
 
 _files: dict[tuple[int, int], _LockFile] = {}
-"""Open lock files by device and inode."""
+"""Open lock files by device and inode of the database."""
 _guard = threading.Lock()
 
 
-def _place(run: str) -> int:
-    # 7 bytes: the place of a lock is a signed number of 64 bits.
-    return int.from_bytes(hashlib.sha256(run.encode()).digest()[:7], "big")
+def _flock(kind: int, start: int, length: int) -> bytes:
+    if sys.platform == "darwin":
+        return struct.pack(_FLOCK, start, length, 0, kind, os.SEEK_SET)
+    return struct.pack(_FLOCK, kind, os.SEEK_SET, start, length, 0)
+
+
+def _kind(flock: bytes) -> int:
+    values = struct.unpack(_FLOCK, flock)
+    return int(values[3] if sys.platform == "darwin" else values[0])
+
+
+def _place(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(os.fsencode(name)).digest()[:7], "big")
+
+
+def _drop_inherited() -> None:
+    # A lock lives as long as any copy of its descriptor: a forked child would keep its parent's
+    # runs locked. The number stays taken, for whoever still closes it.
+    for file in _files.values():
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, file.fd, inheritable=False)
+        os.close(null)
+
+
+os.register_at_fork(after_in_child=_drop_inherited)
 
 
 class RunLocks:
-    """The locks on runs of one database."""
+    """The locks on runs of one database, which is made where there is none.
+
+    Open from before SQLite opens the file until after it has closed it: to close any descriptor
+    of a file drops the locks that SQLite holds on it in this process.
+
+    Raises:
+        LockedError: The database is in use under another name.
+        StoreError: Nothing can be locked there.
+    """
 
     def __init__(self, database: Path) -> None:
-        self._path = database.with_name(database.name + ".lock")
-        self._key: tuple[int, int] | None = None
+        self._path = database
+        with _guard, self._explained():
+            self._key, self._file = self._open(Path(os.path.realpath(database)))
+            self._file.users += 1
+        self._closed = False
 
-    def _file(self) -> _LockFile:
-        if self._key is None:
+    def _open(self, real: Path) -> tuple[tuple[int, int], _LockFile]:
+        if not real.exists():
+            os.close(os.open(real, os.O_RDWR | os.O_CREAT, 0o600))
+        status = real.stat()
+        key = (status.st_dev, status.st_ino)
+        # Case folded: some systems have one file where the letters say two.
+        name = _NAMES + _place(f"{real.parent.stat().st_ino}/{real.name.casefold()}")
+        if key not in _files:
+            _files[key] = self._lock_file(real, name)
+        elif _files[key].name != name:
+            raise self._other_name()
+        return key, _files[key]
+
+    def _lock_file(self, real: Path, name: int) -> _LockFile:
+        if OFD is not None:
+            file = _LockFile(os.open(real, os.O_RDWR), OFD, name)
             try:
-                # Opened to be made only where there is none: closing any descriptor of the file
-                # would drop all locks that this process has on it.
-                if not self._path.exists():
-                    os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
-                status = self._path.stat()
-                key = (status.st_dev, status.st_ino)
-                if key not in _files:
-                    _files[key] = _LockFile(os.open(self._path, os.O_RDWR))
+                return self._named(file)
             except OSError as e:
-                raise StoreError(
-                    f"cannot write {self._path}, which keeps two processes from one run:"
-                    f" {e.strerror}",
-                    hint="check the permissions of the file and of its folder",
-                ) from e
-            _files[key].users += 1
-            self._key = key
-        return _files[self._key]
+                if e.errno not in _UNKNOWN:
+                    raise
+        # Not the database: SQLite drops such locks whenever it closes a descriptor of that.
+        beside = real.with_name(f"{real.name}.lock")
+        fd = os.open(beside, os.O_RDWR | os.O_CREAT, 0o600)
+        return self._named(_LockFile(fd, fcntl.F_SETLK, name))
+
+    def _named(self, file: _LockFile) -> _LockFile:
+        """Mark the name as in use, and close the file again where another one is."""
+        try:
+            file.set(fcntl.F_RDLCK, file.name)
+            # SQLite names the log after the file: with two names there are two logs, each unknown
+            # to the other, and the database is damaged. First the lock, then the look: of two
+            # that come at once none goes on, or one.
+            before, after = file.name - _NAMES, _NAMES + _SPAN - file.name - 1
+            if (before and file.is_locked(_NAMES, before)) or (
+                after and file.is_locked(file.name + 1, after)
+            ):
+                raise self._other_name()
+        except BaseException:
+            os.close(file.fd)
+            raise
+        return file
+
+    def _other_name(self) -> LockedError:
+        return LockedError(
+            f"the database {self._path} is in use under another name",
+            hint="use that name: by two at once (a hard link, a file that was moved or mounted"
+            " while it was used), SQLite would damage it",
+        )
 
     @contextmanager
     def hold(self, run: str) -> Iterator[bool]:
@@ -78,11 +171,10 @@ class RunLocks:
         Raises:
             StoreError: Nothing can be locked there.
         """
-        place = _place(run)
-        with _guard:
-            file = self._file()
+        file, place = self._file, _RUNS + _place(run)
+        with _guard, self._explained():
             # Our own table first: the system grants a process the lock that it has already.
-            mine = place not in file.held and self._lock(file.fd, place)
+            mine = place not in file.held and file.set(fcntl.F_WRLCK, place)
             if mine:
                 file.held.add(place)
         try:
@@ -90,31 +182,33 @@ class RunLocks:
         finally:
             if mine:
                 with _guard:
-                    fcntl.lockf(file.fd, fcntl.LOCK_UN, 1, place)
+                    file.set(fcntl.F_UNLCK, place)
                     file.held.discard(place)
 
-    def _lock(self, fd: int, place: int) -> bool:
+    def held_here(self, run: str) -> bool:
+        """Return True while this process holds the run, by this store or another one."""
+        return _RUNS + _place(run) in self._file.held
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
         try:
-            # Not flock(), which knows no bytes: one run at work would lock out all others.
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+            yield
         except OSError as e:
-            if e.errno not in _BUSY:
-                raise StoreError(
-                    f"cannot lock {self._path}: {e.strerror}",
-                    hint="this folder has no file locks; put the database on a local disk",
-                ) from e
-            return False
-        return True
+            raise StoreError(
+                f"cannot lock the database {self._path}, which keeps two processes from one run:"
+                f" {e.strerror}",
+                hint="check the permissions of the file and of its folder; where a folder has no"
+                " file locks, put the database on a local disk",
+            ) from e
 
     def close(self) -> None:
         """Close the lock file, unless somebody here still needs it."""
         with _guard:
-            if self._key is None:
+            if self._closed:
                 return
-            file = _files[self._key]
-            file.users -= 1
+            self._closed = True
+            self._file.users -= 1
             # Only by its last user: closing it frees the runs of every other store on this file.
-            if file.users == 0:
-                os.close(file.fd)
+            if self._file.users == 0:
+                os.close(self._file.fd)
                 del _files[self._key]
-            self._key = None

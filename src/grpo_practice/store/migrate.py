@@ -10,13 +10,13 @@ from importlib import resources
 
 from sqlite_utils import Database, Migrations
 
-from grpo_practice.store.db import APPLICATION_ID, MIGRATIONS
+from grpo_practice.store.db import APPLICATION_ID, MIGRATIONS, VERSION
 
 
-def migrate(db: sqlite3.Connection) -> None:
-    """Migrate to this version; the caller's transaction makes it all of it or nothing."""
+def migrate(db: sqlite3.Connection, to: int = VERSION) -> None:
+    """Migrate to a version; the caller's transaction makes it all of it or nothing."""
     migrations = Migrations("grpo-practice")
-    for version, name in enumerate(MIGRATIONS, 1):
+    for version, name in enumerate(MIGRATIONS[:to], 1):
         # The name is on record in databases: it never changes.
         step: Callable[[Database], None] = partial(_run, version=version)
         migrations(name=f"{version}_{name}")(step)

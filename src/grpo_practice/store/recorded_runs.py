@@ -15,6 +15,7 @@ from grpo_practice.store.bound_keys import diff
 from grpo_practice.store.db import insert, now, put_text
 from grpo_practice.store.records import Branch
 from grpo_practice.store.rollouts import unpack
+from grpo_practice.text import folder_text
 
 SYSTEM = "served"
 """Name of the agent's system prompt among the branch's prompts."""
@@ -109,7 +110,7 @@ def _insert(db: sqlite3.Connection, spec: RecordedSpec) -> int:
         "identity": json.dumps(identity, ensure_ascii=False, sort_keys=True),
         "config_sha": put_text(db, spec.config_text, text_sha(spec.config_text)),
         "prompts": json.dumps({SYSTEM: put_text(db, spec.system, text_sha(spec.system)).hex()}),
-        "base_dir": str(spec.base_dir),
+        "base_dir": folder_text(spec.base_dir),
         "created_at": created,
     }
     insert(db, "runs", run)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from grpo_practice.store.db import explained, open_to_look
+from grpo_practice.store.db import explained
+from grpo_practice.store.reading import open_to_look
 from grpo_practice.store.store import Store
 
 

@@ -14,6 +14,7 @@ from grpo_practice.errors import (
     LockedError,
     PausedError,
     StoppedError,
+    StoreError,
 )
 from grpo_practice.store import (
     branches,
@@ -25,10 +26,20 @@ from grpo_practice.store import (
     rollouts,
     steps,
 )
-from grpo_practice.store.db import WAIT_S, connect, explained, prepare
+from grpo_practice.store.db import (
+    VERSION,
+    WAIT_S,
+    Connection,
+    check_ours,
+    connect,
+    explained,
+    make,
+    prepare,
+)
 from grpo_practice.store.ledger import SqlLedger
 from grpo_practice.store.lock import RunLocks
 from grpo_practice.store.queries import runs
+from grpo_practice.store.reading import is_writable, open_to_look, read_only
 from grpo_practice.store.records import (
     Branch,
     DatasetRow,
@@ -65,15 +76,46 @@ class Store:
             StoreError: The file cannot be used; the message says why and what to do.
         """
         self.path = shown_as or path
-        prepare(path, wait_s=wait_s)
-        with explained(path):
-            self._db = connect(path, wait_s=wait_s)
-            self._db.path = self.path
-            # A write by this connection would pass by the queue, and could
-            # overtake what it rests on.
-            self._db.execute("PRAGMA query_only = ON")
-        self._writer = Writer(path, wait_s=wait_s)
+        self._writes: Writer | None = None
+        """None where this user may only read the database."""
+        self._locks: RunLocks | None = None
+        make(path)
+        if not is_writable(path):
+            self._db = self._open_unwritable(path, wait_s)
+            return
+        # First of all: it has the file open as long as SQLite has.
         self._locks = RunLocks(path)
+        try:
+            prepare(path, wait_s=wait_s)
+            with explained(path):
+                self._db = connect(path, wait_s=wait_s)
+                self._db.path = self.path
+                # A write by this connection would pass by the queue, and could
+                # overtake what it rests on.
+                self._db.execute("PRAGMA query_only = ON")
+            self._writes = Writer(path, wait_s=wait_s)
+        except BaseException:
+            self._locks.close()
+            raise
+
+    def _open_unwritable(self, path: Path, wait_s: float) -> Connection:
+        db = open_to_look(path, wait_s=wait_s)
+        db.path = self.path
+        version = check_ours(db, path)
+        if version < VERSION:
+            db.close()
+            raise StoreError(
+                f"the database {self.path} is read-only, and of an older schema ({version}, this"
+                f" one knows {VERSION})",
+                hint="copy it where it can be written, and use the copy: grpo-practice db backup",
+            )
+        return db
+
+    @property
+    def _writer(self) -> Writer:
+        if self._writes is None:
+            raise read_only(self.path)
+        return self._writes
 
     def __enter__(self) -> Self:
         return self
@@ -93,11 +135,13 @@ class Store:
             StoreError: The file was removed or replaced meanwhile.
         """
         try:
-            self._writer.close()
+            if self._writes is not None:
+                self._writes.close()
         finally:
             self._db.close()
             # Last: as long as rows are written, no other process may take the run.
-            self._locks.close()
+            if self._locks is not None:
+                self._locks.close()
 
     def read(self, question: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Return what a query of this package gives, on the reading connection."""
@@ -151,16 +195,18 @@ class Store:
         """Keep everybody else from writing the run.
 
         Raises:
-            LockedError: Another process does; the message names it.
+            LockedError: Another process does, which the message names, or another thread.
+            StoreError: Nothing can be written, or locked.
         """
+        if self._locks is None:
+            raise read_only(self.path)
         with self._locks.hold(run) as mine:
             if not mine:
                 who = self.read(invocations.holder, run)
-                by = f" ({who})" if who else ""
-                raise LockedError(
-                    f"another process is working on {run}{by}",
-                    hint="wait for it, stop it, or give this run another exp_id",
-                )
+                by = f"another process is working on {run}" + (f" ({who})" if who else "")
+                if self._locks.held_here(run):
+                    by = f"this process is working on {run} already, in another thread or task"
+                raise LockedError(by, hint="wait for it, stop it, or give this run another exp_id")
             yield
 
     def close_dead(self, run: str) -> list[invocations.Holder]:

@@ -1,5 +1,6 @@
 """Reports of evaluations and practice runs, for a person."""
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
@@ -337,7 +338,8 @@ def show_library(
 
 def show_transcripts(rollouts: "Iterable[RolloutReport]", limit: int) -> None:
     """Print every rollout of the first `limit` questions: its turns, the verdict, the gold."""
-    for _, attempts in islice(groupby(rollouts, key=lambda r: (r.step, r.rollout.slot)), limit):
+    most = min(limit, sys.maxsize)
+    for _, attempts in islice(groupby(rollouts, key=lambda r: (r.step, r.rollout.slot)), most):
         for report in attempts:
             _show(report)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from grpo_practice.errors import ConfigError
 from grpo_practice.store.db import get_text
 from grpo_practice.store.records import RunRow
+from grpo_practice.text import folder_of
 
 _SELECT = """
 SELECT r.*, (SELECT count(*) FROM v_steps s WHERE s.run_id = r.run_id) AS steps,
@@ -87,7 +88,7 @@ def config(db: sqlite3.Connection, run: str) -> StoredConfig | None:
              ON b.branch_id = r.head_branch WHERE r.run_id = ?""",
         (run,),
     ).fetchone()
-    return StoredConfig(run, get_text(db, row[0]), row[1]) if row else None
+    return StoredConfig(run, get_text(db, row[0]), str(folder_of(row[1]))) if row else None
 
 
 def costs(db: sqlite3.Connection, run: str) -> list[StageCost]:

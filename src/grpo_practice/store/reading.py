@@ -1,0 +1,83 @@
+"""Opens a database to read it, and changes nothing; also one that cannot be written."""
+
+import os
+import shutil
+import sqlite3
+import tempfile
+from contextlib import closing, suppress
+from pathlib import Path
+
+from grpo_practice.errors import StoreError
+from grpo_practice.store.db import WAIT_S, Connection, check_ours, connect, explained
+
+_AS_IT_STANDS = "mode=ro&immutable=1"
+"""Query of an SQLite address: neither locks nor a log are asked for."""
+
+
+def is_writable(path: Path) -> bool:
+    """Return True when this user may write the database, or make it where there is none."""
+    real = Path(os.path.realpath(path))
+    if not real.exists():
+        return True
+    effective = os.access in os.supports_effective_ids
+    # SQLite makes a log beside the file, unless another process has made it.
+    places = (real, real.parent) if not _part(real, "-wal").exists() else (real,)
+    return all(os.access(place, os.W_OK, effective_ids=effective) for place in places)
+
+
+def open_to_look(path: Path, *, wait_s: float = WAIT_S) -> Connection:
+    """Open a connection that changes nothing, not even what a killed process left behind.
+
+    Raises:
+        StoreError: It is not ours, or cannot be opened.
+    """
+    with explained(path):
+        if not is_writable(path):
+            db = _open_unwritable(path)
+        else:
+            # One that may write clears away its own log, and the one it finds with it.
+            mode = "ro" if _part(path, "-wal").exists() else "rw"
+            db = connect(path, wait_s=wait_s, mode=f"mode={mode}")
+        try:
+            db.execute("PRAGMA query_only = ON")  # beside the mode, which is rw without a log
+            check_ours(db, path)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+
+def _open_unwritable(path: Path) -> Connection:
+    """Open a database that cannot be written, with its log, and leave no file beside it.
+
+    One that SQLite leaves there for this user could keep the database's owner from writing it.
+    """
+    log = _part(path, "-wal")
+    if not log.exists():
+        return connect(path, mode=_AS_IT_STANDS)
+    if _part(path, "-shm").exists():
+        with suppress(sqlite3.OperationalError):  # may not be read
+            return connect(path, mode="mode=ro")
+    with tempfile.TemporaryDirectory(prefix="grpo-practice-") as folder:
+        copy = Path(folder) / "copy.db"
+        shutil.copyfile(path, copy)
+        shutil.copyfile(log, _part(copy, "-wal"))
+        with closing(connect(copy)) as made:
+            made.execute("PRAGMA journal_mode = DELETE")  # moves the log into the file
+        db = connect(copy, mode=_AS_IT_STANDS)
+        db.path = path
+        return db  # it is open: the file needs no name from here on
+
+
+def _part(path: Path, end: str) -> Path:
+    # SQLite follows links before it names the parts.
+    real = Path(os.path.realpath(path))
+    return real.with_name(real.name + end)
+
+
+def read_only(path: Path) -> StoreError:
+    """Return the error of a write to a database that this user may only read."""
+    return StoreError(
+        f"the database {path} is read-only",
+        hint="check the permissions of the file and of its folder, and how its disk is mounted",
+    )

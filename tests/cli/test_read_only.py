@@ -1,0 +1,163 @@
+"""A database that cannot be written, and one beside which nothing can be, can be read."""
+
+import gzip
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_practice.store import Store
+from grpo_practice.types import Sample
+
+COMMANDS = """
+import contextlib, io, json, sys
+from grpo_practice.cli.main import run
+said = []
+for command in json.load(sys.stdin):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run(command.split())
+    said.append([code, out.getvalue(), err.getvalue()])
+json.dump(said, sys.stdout)
+"""
+READING = [
+    "runs list --json",
+    "runs show demo --json",
+    "experiences list --json",
+    "experiences show E1 --json",
+    "export-agent --run demo",
+    "data list --json",
+    "data show test --json",
+    "db check --json",
+]
+Said = list[list[Any]]
+DB = "grpo-practice.db"
+
+
+def commands(words: list[str], folder: Path, *start: str) -> Said:
+    """What the commands said in this folder, each with its exit code; `start` starts them."""
+    done = subprocess.run(
+        [*start, sys.executable, "-c", COMMANDS],
+        cwd=folder,
+        input=json.dumps(words),
+        env={**os.environ, "PYTHONPATH": str(Path("src").resolve())},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said: Said = json.loads(done.stdout)
+    return said
+
+
+BOUND = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
+"""Start of a command by somebody whom permissions bind, as they do not bind root."""
+
+
+def without_rights(words: list[str], folder: Path) -> Said:
+    """Run them where neither a file nor the folder may be written."""
+    files = [folder, *folder.iterdir()]
+    modes = [file.stat().st_mode for file in files]
+    for file in files:
+        file.chmod(file.stat().st_mode & 0o555)
+    try:
+        return commands(words, folder, *BOUND)
+    finally:
+        for file, mode in zip(files, modes, strict=True):
+            file.chmod(mode)
+
+
+def without_the_file(words: list[str], folder: Path) -> Said:
+    """Run them where only the database may not be written."""
+    (folder / DB).chmod(0o400)
+    return commands(words, folder, *BOUND)
+
+
+def mounted(words: list[str], folder: Path) -> Said:
+    """Run them on a read-only file system, which no other process sees."""
+    mount = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && cd "$0" && exec "$@"'
+    start = ["unshare", "-m", "sh", "-c", mount, str(folder)]
+    if subprocess.run([*start, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this user may not mount")
+    return commands(words, folder, *start)
+
+
+WAYS = [without_rights, without_the_file, mounted]
+
+
+@pytest.fixture
+def folder(finished_demo: Path, tmp_path: Path) -> Path:
+    shutil.copytree(finished_demo, tmp_path / "kept")
+    return tmp_path / "kept"
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    packed = Path(__file__).parents[1] / "store/schemas/v3.db.gz"
+    (tmp_path / "old.db").write_bytes(gzip.decompress(packed.read_bytes()))
+    return tmp_path / "old.db"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_only_reads_reads(folder: Path, way: Callable[[list[str], Path], Said]) -> None:
+    words = [*READING, f"db backup {folder.parent / 'copy.db'}"]
+    before = sorted(path.name for path in folder.iterdir())
+    plain = commands(READING, folder)
+    assert [code for code, *_ in plain] == [0] * len(READING)
+    *said, copied = way(words, folder)
+    assert said == plain
+    assert copied[0] == 0, copied
+    assert (folder.parent / "copy.db").read_bytes()
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("left", [("-wal",), ("-wal", "-shm")], ids=["log", "log and index"])
+def test_what_a_killed_process_left_is_read_too(
+    folder: Path, way: Callable[[list[str], Path], Said], left: tuple[str, ...]
+) -> None:
+    other = folder.parent / "other"
+    other.mkdir()
+    with Store(folder / DB) as store:
+        store.add_dataset("late", [Sample("q", "1")], origin="x", replace=False)
+        for end in ("", *left):
+            shutil.copy(folder / f"{DB}{end}", other)
+    before = {path.name: path.read_bytes() for path in other.iterdir()}
+    listed, checked = way(["data list", "db check"], other)
+    assert "late" in listed[1], listed
+    assert checked[0] == 0, checked
+    after = {path.name: path.read_bytes() for path in other.iterdir()}
+    assert after.keys() == before.keys()
+    assert all(after[name] == before[name] for name in (DB, f"{DB}-wal"))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_writes_says_that_it_cannot(
+    folder: Path, way: Callable[[list[str], Path], Said]
+) -> None:
+    before = (folder / DB).read_bytes()
+    words = [
+        "runs delete demo --yes",
+        "data delete test --yes",
+        "data upload test.jsonl --name again",
+        "eval --config practice.yaml --set exp_id=x",
+    ]
+    for code, out, err in way(words, folder):
+        assert (code, out) == (7, ""), err
+        assert f"the database {DB} is read-only" in err
+        assert "Traceback" not in err
+    assert (folder / DB).read_bytes() == before
+
+
+def test_an_older_schema_is_read_once_it_is_copied(folder: Path, old: Path) -> None:
+    shutil.copy(old, folder / DB)
+    listed, copied = mounted(["runs list", f"db backup {folder.parent / 'copy.db'}"], folder)
+    assert listed[0] == 7
+    assert "is read-only, and of an older schema" in listed[2]
+    assert copied[0] == 0
+    assert commands([f"runs list --db {folder.parent / 'copy.db'}"], folder)[0][0] == 0
