@@ -6,7 +6,9 @@ requests then go to aiohttp directly, since httpx's request and response objects
 rest of a call.
 """
 
+import asyncio
 import codecs
+import itertools
 import json
 import os
 import re
@@ -15,16 +17,18 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import aiohttp
 import httpx
+from aiohttp.connector import Connection
 from httpx_aiohttp import AiohttpTransport, HttpxAiohttpClient
 from httpx_sse import EventSource
+from typing_extensions import override
 
 from grpo_practice.canonical import clean
 from grpo_practice.errors import ConfigError
-from grpo_practice.llm.endpoint import Endpoint, shown_url
+from grpo_practice.llm.endpoint import Endpoint, refuse_socks, shown_url
 from grpo_practice.llm.http_response import ConnectionFailure, Response, plain, read_json
 from grpo_practice.llm.open_files import descriptors
 from grpo_practice.llm.stream import assemble
@@ -38,9 +42,41 @@ _END = re.compile(rb"(?:\A|[\r\n])data: ?\[DONE\]\s*\Z")
 _TAIL = 64
 """Bytes at the end of a stream that hold its last event."""
 _CHUNK = 16 * 1024
+KEPT_S = 5.0
+"""Seconds for which an idle connection is kept."""
+MOST_INTERIM = 32
+"""Interim answers (100 Continue, 103 Early Hints) to one request that are read over."""
 
 BREAKS = (httpx.HTTPError, aiohttp.ClientError, OSError, ValueError)
 """Errors of a broken connection; ValueError for a malformed answer or a bad proxy."""
+
+
+class FewInterim(aiohttp.ClientResponse):
+    """aiohttp's response, which reads over interim answers without end."""
+
+    @override
+    async def start(self, connection: Connection) -> Self:
+        """Read the head of the answer.
+
+        Raises:
+            ClientPayloadError: More than `MOST_INTERIM` interim answers came before it.
+        """
+        protocol = connection.protocol
+        assert protocol is not None, "the connection is open"
+        read, heads = protocol.read, itertools.count()
+
+        async def counted() -> Any:
+            if next(heads) > MOST_INTERIM:
+                raise aiohttp.ClientPayloadError(f"more than {MOST_INTERIM} interim answers")
+            return await read()
+
+        # On the connection's reader, for this request: aiohttp counts them nowhere.
+        protocol.read = counted  # type: ignore[method-assign]
+        try:
+            await super().start(connection)
+        finally:
+            del protocol.read
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +120,6 @@ class Http:
             self._client = HttpxAiohttpClient(
                 headers=endpoint.request_headers(),
                 verify=certificates() if transport is None else True,
-                limits=httpx.Limits(
-                    max_connections=connections,
-                    max_keepalive_connections=connections,
-                    keepalive_expiry=5.0,
-                ),
                 transport=transport,
             )
         except (OSError, ValueError, httpx.InvalidURL) as e:
@@ -96,11 +127,14 @@ class Http:
                 f"the environment's network settings cannot be used: {type(e).__name__}: {e}",
                 hint="check SSL_CERT_FILE, SSL_CERT_DIR, HTTP_PROXY, HTTPS_PROXY and ALL_PROXY",
             ) from e
-        # No read timeout: the caller's deadline is over the whole request. Not `connect`, which
-        # would count the wait for a free connection.
-        self._patience = aiohttp.ClientTimeout(sock_connect=endpoint.connect_timeout_s)
+        # No read timeout: the caller's deadline is over the whole request. Not `sock_connect`,
+        # which leaves out looking up the name; who waits for a free connection waits for `_room`.
+        self._patience = aiohttp.ClientTimeout(connect=endpoint.connect_timeout_s)
         self._own_encodings = any(k.lower() == "accept-encoding" for k in endpoint.headers)
+        self._room = asyncio.Semaphore(connections)
         self._lines = dict[str, _Line]()
+        for base in endpoint.base_urls:
+            self._line(str(chat_url(base, endpoint)))
         self._connections = connections if transport is None else 0
         descriptors.take(self._connections)
 
@@ -169,6 +203,8 @@ class Http:
             if not self._own_encodings:
                 del request.headers["accept-encoding"]  # aiohttp names those it can read
             proxy = transport.proxy
+            if proxy is not None:
+                refuse_socks(url, str(proxy.url))
             options = {
                 "headers": dict(request.headers),
                 # A redirect would take the key to another host.
@@ -178,7 +214,7 @@ class Http:
                 "proxy_auth": aiohttp.BasicAuth(*proxy.auth) if proxy and proxy.auth else None,
                 "proxy_headers": proxy.headers if proxy else None,
             }
-            send = partial(_over_network, transport, str(request.url), options)
+            send = partial(_over_network, transport, self._room, str(request.url), options)
         else:
             send = partial(_through, transport, request)
         return self._lines.setdefault(url, _Line(redactor.text(shown_url(url)), send))
@@ -202,13 +238,25 @@ def _certificates(*_: str | None) -> ssl.SSLContext:
 
 @asynccontextmanager
 async def _over_network(
-    transport: AiohttpTransport, url: str, options: Mapping[str, Any], content: bytes
+    transport: AiohttpTransport,
+    room: asyncio.Semaphore,
+    url: str,
+    options: Mapping[str, Any],
+    content: bytes,
 ) -> AsyncIterator[OpenResponse]:
     """Post the content over the network."""
     if not isinstance(transport.client, aiohttp.ClientSession):
         # Not in __init__: a session belongs to the event loop that runs when it is made.
-        transport.client = transport.get_client()
-    async with transport.client.post(url, data=content, **options) as response:
+        transport.client = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                # No limit here: a wait for it would count as time to connect.
+                ssl=transport.ssl_context,
+                limit=0,
+                keepalive_timeout=KEPT_S,
+            ),
+            response_class=FewInterim,
+        )
+    async with room, transport.client.post(url, data=content, **options) as response:
         yield OpenResponse(response.status, response.headers, response.content.iter_chunked(_CHUNK))
 
 
