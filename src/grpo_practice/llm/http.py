@@ -104,13 +104,13 @@ class _Line:
 
 
 class Http:
-    """The connections to one endpoint, with room for that many requests at once.
+    """The connections to one endpoint, with room for that many requests at once, or for `at_once`.
 
     Proxies and certificates come from the environment, unless a `transport` is given.
 
     Raises:
         ConfigError: A proxy variable or the certificate file cannot be used, or the system does
-            not let a process have that many connections.
+            not let a process have one more connection.
     """
 
     def __init__(
@@ -131,12 +131,13 @@ class Http:
         # which leaves out looking up the name; who waits for a free connection waits for `_room`.
         self._patience = aiohttp.ClientTimeout(connect=endpoint.connect_timeout_s)
         self._own_encodings = any(k.lower() == "accept-encoding" for k in endpoint.headers)
-        self._room = asyncio.Semaphore(connections)
         self._lines = dict[str, _Line]()
-        for base in endpoint.base_urls:
+        for base in endpoint.base_urls:  # a proxy that is refused is so before anything is sent
             self._line(str(chat_url(base, endpoint)))
-        self._connections = connections if transport is None else 0
-        descriptors.take(self._connections)
+        self._connections = descriptors.take(connections if transport is None else 0)
+        self.at_once = connections if transport is not None else self._connections
+        """Requests that there is room for at once: fewer where the system lets no more be open."""
+        self._room = asyncio.Semaphore(self.at_once)
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -214,10 +215,31 @@ class Http:
                 "proxy_auth": aiohttp.BasicAuth(*proxy.auth) if proxy and proxy.auth else None,
                 "proxy_headers": proxy.headers if proxy else None,
             }
-            send = partial(_over_network, transport, self._room, str(request.url), options)
+            send = partial(self._over_network, transport, str(request.url), options)
         else:
             send = partial(_through, transport, request)
         return self._lines.setdefault(url, _Line(redactor.text(shown_url(url)), send))
+
+    @asynccontextmanager
+    async def _over_network(
+        self, transport: AiohttpTransport, url: str, options: Mapping[str, Any], content: bytes
+    ) -> AsyncIterator[OpenResponse]:
+        """Post the content over the network."""
+        if not isinstance(transport.client, aiohttp.ClientSession):
+            # Not in __init__: a session belongs to the event loop that runs when it is made.
+            transport.client = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    # No limit here: a wait for it would count as time to connect.
+                    ssl=transport.ssl_context,
+                    limit=0,
+                    keepalive_timeout=KEPT_S,
+                ),
+                response_class=FewInterim,
+            )
+        async with self._room, transport.client.post(url, data=content, **options) as response:
+            yield OpenResponse(
+                response.status, response.headers, response.content.iter_chunked(_CHUNK)
+            )
 
 
 def certificates() -> ssl.SSLContext:
@@ -234,30 +256,6 @@ def certificates() -> ssl.SSLContext:
 @cache
 def _certificates(*_: str | None) -> ssl.SSLContext:
     return httpx.create_ssl_context()
-
-
-@asynccontextmanager
-async def _over_network(
-    transport: AiohttpTransport,
-    room: asyncio.Semaphore,
-    url: str,
-    options: Mapping[str, Any],
-    content: bytes,
-) -> AsyncIterator[OpenResponse]:
-    """Post the content over the network."""
-    if not isinstance(transport.client, aiohttp.ClientSession):
-        # Not in __init__: a session belongs to the event loop that runs when it is made.
-        transport.client = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                # No limit here: a wait for it would count as time to connect.
-                ssl=transport.ssl_context,
-                limit=0,
-                keepalive_timeout=KEPT_S,
-            ),
-            response_class=FewInterim,
-        )
-    async with room, transport.client.post(url, data=content, **options) as response:
-        yield OpenResponse(response.status, response.headers, response.content.iter_chunked(_CHUNK))
 
 
 @asynccontextmanager
