@@ -323,3 +323,16 @@ def test_the_file_system_is_that_of_the_nearest_mount(
     mounts.write_text(lines.format(at=at))
     assert machine.file_system(folder, mounts) == kind
     assert machine.file_system(folder, tmp_path / "none") is None
+
+
+def test_a_socks_proxy_is_a_problem_and_nothing_is_sent_to_it(
+    gp: Gp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path)
+    monkeypatch.setenv("NO_PROXY", "")
+    with serving(always(ok("4"))) as proxy:
+        monkeypatch.setenv("ALL_PROXY", proxy.url.replace("http://", "socks5://"))
+        ran, server = ask(gp, always(ok("4")))
+        assert [text for _, text in found(ran, "student") if "ALL_PROXY names a SOCKS" in text]
+        assert ran.code != 0
+        assert len(proxy.asked) == len(server.asked) == 0

@@ -1,16 +1,20 @@
 """The limit of open files is raised to what the connections need, or said to be too low."""
 
+import json
 import resource
+import subprocess
+import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from grpo_practice.errors import ConfigError
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.open_files import OTHERS, Descriptors
 from tests.fakes import FakeEndpoint, answers
+from tests.processes import HANG_S
 
 
 @pytest.fixture
@@ -56,14 +60,75 @@ async def test_answers_without_a_network_need_no_files(soft: int) -> None:
         assert limit() == soft
 
 
-def test_what_the_system_does_not_allow_is_said_before_anything_is_sent(soft: int) -> None:
+SCRIPT = """
+import asyncio, json, resource, sys
+from grpo_practice.errors import ConfigError
+from grpo_practice.llm.client import Client
+from grpo_practice.llm.concurrency import Limit
+from grpo_practice.llm.endpoint import Endpoint
+
+files, *wanted = map(int, sys.argv[1:])
+resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+got, said = [], []
+
+async def main():
+    clients = []
+    for n in wanted:
+        limit = Limit(n)
+        endpoint = Endpoint(("http://127.0.0.1:9/v1",))
+        try:
+            clients.append(Client(endpoint, limit, notice=said.append))
+            got.append(limit.n)
+            assert limit.window <= limit.n
+        except ConfigError as e:
+            got.append(f"{e} | {e.hint}")
+    for client in clients:
+        await client.__aexit__()
+
+asyncio.run(main())
+print(json.dumps([got, said]))
+"""
+
+
+def allowed(files: int, *wanted: int) -> tuple[list[Any], list[str]]:
+    """What clients get in a process that may have so many files, and what is said."""
+    command = [sys.executable, "-c", SCRIPT, str(files), *map(str, wanted)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=HANG_S)
+    got, said = json.loads(done.stdout)
+    return got, said
+
+
+def test_one_request_fits_into_256_files_and_nothing_is_said() -> None:
+    assert allowed(256, 1) == ([1], [])
+    assert allowed(64, 1, 1, 1) == ([1, 1, 1], [])
+
+
+def test_concurrency_is_lowered_to_what_the_system_lets_and_said_once() -> None:
+    got, said = allowed(256, 100, 64)
+    assert got == [80, 40]
+    assert said == [
+        f"{n} requests at once to 127.0.0.1 instead of {m}: this system lets a process have 256"
+        " open files (`ulimit -Hn`)"
+        for n, m in ((80, 100), (40, 64))
+    ]
+
+
+def test_who_comes_when_the_files_are_given_out_still_gets_some() -> None:
+    got, _ = allowed(1024, 1024 - OTHERS, 64)
+    assert got == [1024 - OTHERS, 64]
+
+
+def test_only_where_not_one_request_fits_is_it_an_error() -> None:
+    (*fit, refused), _ = allowed(32, *[64] * 6)
+    assert fit == [8, 4, 2, 1, 1]
+    assert "this system lets a process have 32 open files" in refused
+    assert "ulimit -n" in refused
+
+
+def test_what_was_not_allowed_is_not_counted(soft: int) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY:
         pytest.skip("this system has no hard limit")
-    wanted = f"{hard} requests at once need {hard + OTHERS} open files, .* {hard}$"
     files = Descriptors()
-    with pytest.raises(ConfigError, match=wanted) as caught:
-        files.take(hard)
-    assert "concurrency" in str(caught.value.hint)
-    files.take(soft)  # the refused ones are not counted
-    assert limit() == soft + OTHERS
+    files.give(files.take(hard))
+    assert files.take(soft) == soft

@@ -19,8 +19,9 @@ from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.base import check_name
 from grpo_practice.errors import ConfigError
 from grpo_practice.events import Emit, Notice
-from grpo_practice.llm.endpoint import Endpoint, shown_url
+from grpo_practice.llm.endpoint import Endpoint, host, shown_url
 from grpo_practice.llm.http import Http
+from grpo_practice.llm.open_files import fewer_notice
 from grpo_practice.llm.prices import Prices
 from grpo_practice.llm.sim import SimTransport
 from grpo_practice.prompts.system import system_prompt
@@ -178,7 +179,7 @@ async def serve(
         ConfigError: The port cannot be listened on, the network settings cannot be used, or the
             model's own address is this one.
     """
-    async with _service(prepared, recorder) as service:
+    async with _service(prepared, recorder, notice) as service:
         app = service.application(
             lambda e: notice(f"a request was not answered: {type(e).__name__}: {e}")
         )
@@ -210,10 +211,14 @@ def _not_itself(endpoint: Endpoint, port: int) -> None:
 
 
 @asynccontextmanager
-async def _service(prepared: Prepared, recorder: Recorder | None) -> AsyncIterator[Service]:
+async def _service(
+    prepared: Prepared, recorder: Recorder | None, notice: Callable[[str], None]
+) -> AsyncIterator[Service]:
     endpoint = prepared.endpoint
     sim = SimTransport() if prepared.config.model.model_provider.simulated else None
     http = Http(endpoint, CONNECTIONS, sim)
+    if http.at_once < CONNECTIONS:
+        notice(fewer_notice(host(endpoint.base_urls[0]), http.at_once, CONNECTIONS))
     try:
         upstream = Upstream(endpoint, prepared.agent.model, prepared.settings, http)
         yield Service(prepared.agent, endpoint, upstream, recorder.take if recorder else None)

@@ -1,5 +1,6 @@
 """The server side of the chat API: requests are checked, replies encoded."""
 
+import asyncio
 import json
 import logging
 import time
@@ -13,6 +14,7 @@ from aiohttp import web
 
 from grpo_practice.calls import Message, Reply, Usage
 from grpo_practice.canonical import clean_json
+from grpo_practice.chat_server import unfinished
 from grpo_practice.llm.http_response import finite_number
 from grpo_practice.llm.stream import chunks
 from grpo_practice.redact import redactor
@@ -318,13 +320,25 @@ async def listening(
         access_log=None,
         logger=_SILENT,  # else it prints pieces of malformed requests
         shutdown_timeout=SHUTDOWN_S,
+        keepalive_timeout=unfinished.IDLE_S,
         # Off by default: the request of a sender that is gone would go on, and be paid.
         handler_cancellation=True,
     )
+    # Last, so that who may not ask is answered before anything is read.
+    app.middlewares.append(unfinished.whole_requests)
     await runner.setup()
+    http, owing = runner.server, unfinished.Unfinished()
+    assert http is not None, "the runner has been set up"
+    listener: asyncio.Server | None = None
     try:
-        # A run may begin a thousand rollouts at once; aiohttp's own backlog is 128.
-        await web.TCPSite(runner, host, port, backlog=1024).start()
-        yield int(runner.addresses[0][1])
+        # Not a TCPSite: the connections are watched. A run may begin a thousand rollouts at once;
+        # asyncio's own backlog is 100.
+        listener = await asyncio.get_running_loop().create_server(
+            lambda: unfinished.Connection(http(), owing), host, port, backlog=1024
+        )
+        yield int(listener.sockets[0].getsockname()[1])
     finally:
+        if listener is not None:
+            listener.close()
+        owing.stop()
         await runner.cleanup()

@@ -157,6 +157,9 @@ def _explained(repo: str, revision: str) -> Iterator[None]:
 
     try:
         yield
+    except ImportError as e:  # of what a SOCKS proxy of the environment takes
+        hint = "name an http:// proxy in HTTPS_PROXY, and leave ALL_PROXY out"
+        raise DataError(f"hf://{repo}: {e}", hint=hint) from e
     except ValueError as e:
         raise DataError(f"hf://{repo}: {e}") from e
     except (

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 from grpo_practice.app.clients import endpoint_of
 from grpo_practice.calls import Reply, Request
@@ -17,7 +16,7 @@ from grpo_practice.doctor.diagnosis import Check, ok, problem, warning
 from grpo_practice.errors import EndpointError, EndpointRefusedError, GrpoPracticeError
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
-from grpo_practice.llm.endpoint import Endpoint, host, shown_url
+from grpo_practice.llm.endpoint import Endpoint, environment_proxy, host, refuse_socks, shown_url
 from grpo_practice.llm.prices import Price, Prices
 from grpo_practice.text import is_loopback
 
@@ -87,6 +86,8 @@ async def _model(
         return [ok(role, f"{provider.model} is simulated in this program; nothing was asked")]
     try:
         params, endpoint = endpoint_of(model, prices)
+        for address in endpoint.base_urls:
+            refuse_socks(address, environment_proxy(address))
     except GrpoPracticeError as e:
         return [problem(role, e)]
     endpoint = replace(endpoint, max_tries=TRIES, timeout_s=min(DEADLINE_S, endpoint.timeout_s))
@@ -179,7 +180,7 @@ def _in_clear(role: str, endpoint: Endpoint) -> list[Check]:
 
 
 async def _resolved(role: str, url: str) -> list[Check]:
-    if getproxies().get(urlsplit(url).scheme):
+    if environment_proxy(url):
         return []  # the proxy looks the name up
     try:
         await asyncio.to_thread(socket.getaddrinfo, host(url), None)

@@ -21,9 +21,10 @@ from grpo_practice.errors import EndpointError, EndpointRefusedError, GrpoPracti
 from grpo_practice.llm.admission import Admission, Try
 from grpo_practice.llm.budget import Ask
 from grpo_practice.llm.concurrency import STUDENT, Limit
-from grpo_practice.llm.endpoint import Endpoint, shown_url
+from grpo_practice.llm.endpoint import Endpoint, host, shown_url
 from grpo_practice.llm.http import Http, chat_url
 from grpo_practice.llm.http_response import ConnectionFailure, Response
+from grpo_practice.llm.open_files import fewer_notice
 from grpo_practice.llm.prices import Price, priced
 from grpo_practice.llm.rate_limit import RateLimit, Route, Sleep, now
 from grpo_practice.llm.reply import read_reply, read_usage, reasoning_chars
@@ -114,6 +115,9 @@ class Client:
         self._sleep = sleep
         # As many connections as slots: with fewer, requests would wait within their deadline.
         self._http = Http(endpoint, limit.n, transport)
+        if self._http.at_once < limit.n:
+            notice(fewer_notice(host(endpoint.base_urls[0]), self._http.at_once, limit.n))
+            limit.lower(self._http.at_once)
         paces = self._admission.paces
         urls = [str(chat_url(base, endpoint)) for base in endpoint.base_urls]
         self._route = Route([paces.address(url) for url in urls], sleep)

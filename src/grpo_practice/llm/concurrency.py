@@ -59,6 +59,11 @@ class Limit:
         finally:
             self._give()
 
+    def lower(self, n: int) -> None:
+        """Let no more than `n` in at once; who is in already stays."""
+        self.n = min(self.n, n)
+        self.window = min(self.window, self.n)
+
     def cut(self, cuts: int) -> None:
         """Halve the window, after a server said "too many"; never below one.
 

@@ -1,10 +1,11 @@
 """An endpoint: where requests go, and what goes with them without changing an answer."""
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import getproxies
+from urllib.request import getproxies, proxy_bypass
 
 from grpo_practice.errors import ConfigError
 from grpo_practice.llm.prices import Price, unpriced
@@ -93,8 +94,37 @@ def host(url: str) -> str:
     return urlsplit(url).hostname or ""
 
 
+def environment_proxy(url: str) -> str:
+    """Return the environment's proxy for the URL, which may hold a login; '' without one."""
+    if proxy_bypass(host(url)):
+        return ""
+    proxies = getproxies()
+    return proxies.get(urlsplit(url).scheme) or proxies.get("all", "")
+
+
 def proxy_of(url: str) -> str:
     """Return the environment's proxy for the URL, without its login; '' without one."""
-    proxies = getproxies()
-    named = proxies.get(urlsplit(url).scheme) or proxies.get("all", "")
-    return urlsplit(named).netloc.rpartition("@")[2]
+    return urlsplit(environment_proxy(url)).netloc.rpartition("@")[2]
+
+
+def refuse_socks(url: str, proxy: str) -> None:
+    """Raise if that proxy of the environment, which is the one for the URL, speaks SOCKS.
+
+    The HTTP library would send it the request as plain HTTP, and the key with it.
+
+    Raises:
+        ConfigError: It does.
+    """
+    parts = urlsplit(proxy)
+    if not parts.scheme.lower().startswith("socks"):
+        return
+    names = (f"{urlsplit(url).scheme}_proxy", "all_proxy")
+    # As they are written there: both cases are read.
+    given = [n for name in names for n in (name, name.upper()) if os.environ.get(n)]
+    where = given[0] if given else "the system's settings"
+    raise ConfigError(
+        f"{shown_url(url)} cannot be reached: {where} names a SOCKS proxy"
+        f" ({parts.netloc.rpartition('@')[2]}), and only HTTP proxies are spoken to",
+        hint="name an http:// proxy in HTTP_PROXY and HTTPS_PROXY, put the host into NO_PROXY, or"
+        f" leave {where} out",
+    )

@@ -23,11 +23,11 @@ import httpx
 from aiohttp.http_exceptions import BadStatusLine
 from httpx_aiohttp import AiohttpTransport, HttpxAiohttpClient
 from httpx_sse import EventSource
-from typing_extensions import override
 
 from grpo_practice.canonical import clean
 from grpo_practice.errors import ConfigError
-from grpo_practice.llm.endpoint import Endpoint, shown_url
+from grpo_practice.llm.connections import FewInterim, QuietConnector
+from grpo_practice.llm.endpoint import Endpoint, refuse_socks, shown_url
 from grpo_practice.llm.http_response import ConnectionFailure, Response, plain, read_json
 from grpo_practice.llm.open_files import descriptors
 from grpo_practice.llm.size_limit import LimitedChunks, OversizeError
@@ -36,10 +36,6 @@ from grpo_practice.redact import redactor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
-
-    from aiohttp.client_reqrep import ConnectionKey
-    from aiohttp.connector import Connection
-    from aiohttp.tracing import Trace
 
 _EVENTS = "text/event-stream"
 _END = re.compile(rb"(?:\A|[\r\n])data: ?\[DONE\]\s*\Z")
@@ -50,6 +46,8 @@ ERROR_BYTES = 2**20
 """Bytes that are read of an error answer: its status says what to do, and its first words why."""
 _LARGE = 2**20
 """Bytes from which a body is decoded in a thread: all other requests would wait meanwhile."""
+KEPT_S = 5.0
+"""Seconds for which an idle connection is kept."""
 
 BREAKS = (httpx.HTTPError, aiohttp.ClientError, OSError, ValueError)
 """Errors of a broken connection; ValueError for a malformed answer or a bad proxy."""
@@ -80,13 +78,13 @@ class _Line:
 
 
 class Http:
-    """The connections to one endpoint, with room for that many requests at once.
+    """The connections to one endpoint, with room for that many requests at once, or for `at_once`.
 
     Proxies and certificates come from the environment, unless a `transport` is given.
 
     Raises:
         ConfigError: A proxy variable or the certificate file cannot be used, or the system does
-            not let a process have that many connections.
+            not let a process have one more connection.
     """
 
     def __init__(
@@ -96,11 +94,6 @@ class Http:
             self._client = HttpxAiohttpClient(
                 headers=endpoint.request_headers(),
                 verify=certificates() if transport is None else True,
-                limits=httpx.Limits(
-                    max_connections=connections,
-                    max_keepalive_connections=connections,
-                    keepalive_expiry=5.0,
-                ),
                 transport=transport,
             )
         except (OSError, ValueError, httpx.InvalidURL) as e:
@@ -108,14 +101,18 @@ class Http:
                 f"the environment's network settings cannot be used: {type(e).__name__}: {e}",
                 hint="check SSL_CERT_FILE, SSL_CERT_DIR, HTTP_PROXY, HTTPS_PROXY and ALL_PROXY",
             ) from e
-        # No read timeout: the caller's deadline is over the whole request. Not `connect`, which
-        # would count the wait for a free connection.
-        self._patience = aiohttp.ClientTimeout(sock_connect=endpoint.connect_timeout_s)
+        # No read timeout: the caller's deadline is over the whole request. Not `sock_connect`,
+        # which leaves out looking up the name; who waits for a free connection waits for `_room`.
+        self._patience = aiohttp.ClientTimeout(connect=endpoint.connect_timeout_s)
         self._most = endpoint.max_reply_bytes
         self._own_encodings = any(k.lower() == "accept-encoding" for k in endpoint.headers)
         self._lines = dict[str, _Line]()
-        self._connections = connections if transport is None else 0
-        descriptors.take(self._connections)
+        for base in endpoint.base_urls:  # a proxy that is refused is so before anything is sent
+            self._line(str(chat_url(base, endpoint)))
+        self._connections = descriptors.take(connections if transport is None else 0)
+        self.at_once = connections if transport is not None else self._connections
+        """Requests that there is room for at once: fewer where the system lets no more be open."""
+        self._room = asyncio.Semaphore(self.at_once)
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -184,6 +181,8 @@ class Http:
             if not self._own_encodings:
                 del request.headers["accept-encoding"]  # aiohttp names those it can read
             proxy = transport.proxy
+            if proxy is not None:
+                refuse_socks(url, str(proxy.url))
             options = {
                 "headers": dict(request.headers),
                 # A redirect would take the key to another host.
@@ -193,10 +192,35 @@ class Http:
                 "proxy_auth": aiohttp.BasicAuth(*proxy.auth) if proxy and proxy.auth else None,
                 "proxy_headers": proxy.headers if proxy else None,
             }
-            send = partial(_over_network, transport, str(request.url), options, self._most)
+            send = partial(self._over_network, transport, str(request.url), options)
         else:
             send = partial(_through, transport, request, self._most)
         return self._lines.setdefault(url, _Line(redactor.text(shown_url(url)), send))
+
+    @asynccontextmanager
+    async def _over_network(
+        self, transport: AiohttpTransport, url: str, options: Mapping[str, Any], content: bytes
+    ) -> AsyncIterator[OpenResponse]:
+        """Post the content over the network."""
+        if not isinstance(transport.client, aiohttp.ClientSession):
+            # Not in __init__: a session belongs to the event loop that runs when it is made.
+            # Its own, since the transport's reuses any connection.
+            transport.client = aiohttp.ClientSession(
+                connector=QuietConnector(
+                    # No limit here: a wait for it would count as time to connect.
+                    ssl=transport.ssl_context,
+                    limit=0,
+                    keepalive_timeout=KEPT_S,
+                ),
+                response_class=FewInterim,
+            )
+        async with self._room, transport.client.post(url, data=content, **options) as response:
+            # aiohttp unpacks as much as is read, and no more: a bomb stays packed behind the limit.
+            body = response.content
+            chunks = LimitedChunks(
+                body.iter_chunked(_CHUNK), self._most, lambda: body.total_raw_bytes
+            )
+            yield OpenResponse(response.status, response.headers, chunks)
 
 
 def certificates() -> ssl.SSLContext:
@@ -213,43 +237,6 @@ def certificates() -> ssl.SSLContext:
 @cache
 def _certificates(*_: str | None) -> ssl.SSLContext:
     return httpx.create_ssl_context()
-
-
-class _Connector(aiohttp.TCPConnector):
-    """A pool of connections on which nothing has come since they were last used."""
-
-    @override
-    async def _get(self, key: "ConnectionKey", traces: "list[Trace]") -> "Connection | None":
-        # Whatever came meanwhile would be taken for the answer to the next request.
-        while connection := await super()._get(key, traces):
-            protocol = connection.protocol
-            if protocol is not None and not protocol.should_close:
-                break
-            connection.close()
-        return connection
-
-
-@asynccontextmanager
-async def _over_network(
-    transport: AiohttpTransport, url: str, options: Mapping[str, Any], most: int, content: bytes
-) -> AsyncIterator[OpenResponse]:
-    """Post the content over the network."""
-    if not isinstance(transport.client, aiohttp.ClientSession):
-        # Not in __init__: a session belongs to the event loop that runs when it is made.
-        # Its own, since the transport's reuses any connection.
-        limits = transport.limits
-        transport.client = aiohttp.ClientSession(
-            connector=_Connector(
-                limit=limits.max_connections or 0,
-                keepalive_timeout=limits.keepalive_expiry,
-                ssl=transport.ssl_context,
-            )
-        )
-    async with transport.client.post(url, data=content, **options) as response:
-        # aiohttp unpacks as much as is read, and no more: a bomb stays packed behind the limit.
-        body = response.content
-        chunks = LimitedChunks(body.iter_chunked(_CHUNK), most, lambda: body.total_raw_bytes)
-        yield OpenResponse(response.status, response.headers, chunks)
 
 
 @asynccontextmanager

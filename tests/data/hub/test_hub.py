@@ -257,6 +257,18 @@ def test_a_missing_extra_is_named(
     assert raised.value.hint == f"pip install 'grpo-practice[{extra}]'"
 
 
+def test_a_socks_proxy_without_what_it_takes_is_an_error_with_a_way_out(
+    client: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from huggingface_hub import close_session
+
+    close_session()  # the library keeps one, with the proxies of its time
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:9")
+    error = refused("hf://o/n")
+    assert "SOCKS proxy" in str(error)
+    assert "ALL_PROXY" in str(error.hint)
+
+
 @pytest.mark.slow
 def test_the_command(server: Hub, cache: Path, tmp_path: Path) -> None:
     server.add(made.REPOS["AIME24"], made.aime([("1+1?", "2"), ("2+2?", "x y")]))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from grpo_practice.calls import Chat, Scope
 from grpo_practice.config.schema.tools import SearchConfig
 from grpo_practice.errors import ConfigError
+from grpo_practice.llm.endpoint import environment_proxy, refuse_socks
 from grpo_practice.text import CHARS_PER_TOKEN
 from grpo_practice.tools import Tool
 from grpo_practice.tools.search.bounded_body import unread_bodies
@@ -45,7 +46,8 @@ async def open_search(
         guard: What the local reader may connect to; a test lets a server of its own through.
 
     Raises:
-        ConfigError: A banned site is no domain.
+        ConfigError: A banned site is no domain, or a service is behind a proxy that is not spoken
+            to.
     """
     try:
         banned = Banned(config.search_banned_sites)
@@ -77,6 +79,7 @@ def _engine(config: SearchConfig, session: "ClientSession") -> tuple[Engine, str
     key = config.search_api_key.get_secret_value() if config.search_api_key else ""
     google = config.search_engine == "google"
     url = (config.search_url or (SERPER if google else JINA_SEARCH)).rstrip("/")
+    refuse_socks(url, environment_proxy(url))
     if google:
         headers = {"X-API-KEY": key} if key else {}
         service = Service("Serper", session, headers, _hint("SERPER_API_KEY"), _SEARCH_S)
@@ -90,6 +93,7 @@ def _jina_reader(
 ) -> tuple[PageReader, str]:
     key = config.crawl_api_key.get_secret_value() if config.crawl_api_key else ""
     url = (config.crawl_url or JINA_READER).rstrip("/")
+    refuse_socks(url, environment_proxy(url))
     reader = JinaReader(
         Service("Jina's reader", session, _jina(key), _hint("JINA_API_KEY"), _READ_S),
         url,

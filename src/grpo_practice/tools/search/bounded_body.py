@@ -23,11 +23,12 @@ async def unread_bodies(*, trust_env: bool, **connector: Any) -> AsyncIterator["
     """
     import aiohttp
 
-    from grpo_practice.llm.http import certificates
+    from grpo_practice.llm.http import FewInterim, certificates
 
     async with aiohttp.ClientSession(
         # No limit here: a wait for a connection would count as the server's time.
         connector=aiohttp.TCPConnector(ssl=certificates(), limit=0, **connector),
+        response_class=FewInterim,
         trust_env=trust_env,
         # Unpacked by `body_of`, which stops at its limit: aiohttp would unpack a bomb whole.
         auto_decompress=False,

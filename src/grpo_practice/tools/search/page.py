@@ -104,7 +104,15 @@ _V6 = ipaddress.IPv6Network("2000::/3")
 """All that was ever given out; outside are loopback, link-local, private, mapped, NAT64."""
 _SPECIAL = tuple(
     ipaddress.ip_network(text)
-    for text in ("192.0.0.0/24", "192.88.99.0/24", "2001::/23", "2002::/16", "3fff::/20")
+    for text in (
+        "192.0.0.0/24",
+        "192.88.99.0/24",
+        "2001::/23",
+        "2002::/16",
+        "3fff::/20",
+        # Routed on the internet, but answered by the host of a virtual machine: its metadata.
+        "168.63.129.16",
+    )
 )
 """Global by Python, at least by some versions; they carry or stand for other addresses."""
 
