@@ -1,4 +1,4 @@
-"""Templates of a stranger: what they would run, show and use up. `@@` is the file that they make."""
+"""Templates of a stranger: what they would run, show and use up; `@@` is the file they make."""
 
 from grpo_practice.prompts.template import TEXT
 
