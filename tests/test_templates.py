@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -63,11 +64,58 @@ def test_a_template_that_explodes_is_refused(text: str) -> None:
         compile_prompt("x", text, ["error"], where="x.md")
 
 
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("{{ error * 2 }}", "`*`"),
+        ("{{ error ** 2 }}", "`**`"),
+        ("{{ error + error }}", "`+`"),
+        ("{{ error - 1 }}", "`-`"),
+        ("{{ error / 1 }}", "`/`"),
+        ("{{ error // 1 }}", "`//`"),
+        ("{{ error % 1 }}", "`%`"),
+        ("{{ error ~ error }}", "`~`"),
+        ("{{ -1 }}", "`-`"),
+        ("{{ error() }}", "a call"),
+        ("{{ error[1:] }}", "a slice"),
+        ("{{ error, error }}", "a tuple outside `in`"),
+        ("{{ [error] }}", "a list outside `in`"),
+        ("{{ error in [error] }}", "a list of what is no constant"),
+        ("{{ {} }}", "a mapping"),
+        ("{% set a = 1 %}{{ error }}", "`set`"),
+        ("{% with %}{{ error }}{% endwith %}", "`with`"),
+        ("{% block a %}{{ error }}{% endblock %}", "`block`"),
+        ("{% include 'a' %}{{ error }}", "`include`"),
+        ("{{ error._a }}", "the field `_a`"),
+        ("{{ error['_a'] }}", "the key `_a`"),
+        ("{{ ('a').b }}{{ error }}", "a field, an item or a loop of what is no slot"),
+        ("{% for x in 'ab' %}{{ error }}{% endfor %}", "a field, an item or a loop of what is"),
+        ("{% for _x in error %}{% endfor %}", "the name `_x` for an item"),
+        ("{% for self in error %}{% endfor %}", "the name `self` for an item"),
+        ("{{ error|attr('x') }}", "the filter `attr`"),
+        ("{{ error is even }}", "the test `even`"),
+        ("{{ error == 1e300 }}", "so large a number"),
+        ("{% if error %}" * 60 + "{% endif %}" * 60, "it is nested too deeply"),
+        ("{% for x in error %}" * 6 + "{% endfor %}" * 6, "more than 5 loops inside each other"),
+    ],
+)
+def test_what_is_not_on_the_list_is_named(text: str, what: str) -> None:
+    with pytest.raises(ConfigError, match=rf"line 1: {re.escape(what)}"):
+        compile_prompt("x", text, ["error"], where="x.md")
+
+
 @pytest.mark.parametrize("text", GROWS.values(), ids=GROWS)
 def test_what_a_template_makes_of_long_values_is_bounded(text: str) -> None:
     prompt = compile_prompt("x", text, ["error"], where="x.md")
     with pytest.raises(TemplateFault, match=r"makes more than|too much work"):
         prompt.render(error='a"\\' * 1_000)
+
+
+@pytest.mark.parametrize("text", ["'q' in error", "error == error", "error != 'q'"])
+def test_comparisons_of_long_values_cost_work(text: str) -> None:
+    prompt = compile_prompt("x", f"{{% if {text} %}}{{% endif %}}" * 60, ["error"], where="x.md")
+    with pytest.raises(TemplateFault, match="too much work"):
+        prompt.render(error="a" * 1_000_000)
 
 
 def test_long_values_are_shown_whole() -> None:
