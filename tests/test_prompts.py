@@ -28,7 +28,7 @@ SAME: dict[str, object] = {
         ("merge", "item.op", "item.operation", "no attribute 'operation'"),
         ("merge", "].stays", "].stay", "no attribute 'stay'"),
         ("propose", "lesson in lessons", "lesson, more in lessons", "too many values to unpack"),
-        ("summarise", "question | fenced", "question.title().x | fenced", "no attribute 'x'"),
+        ("summarise", "question | fenced", "question.title.x | fenced", "no attribute 'title'"),
     ],
 )
 def test_a_prompt_that_cannot_be_filled_is_refused_when_it_is_read(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from grpo_practice.app.specs import teacher_context_text
+from grpo_practice.app.specs import check_templates, teacher_context_text
 from grpo_practice.config import (
     Environment,
     EvalConfig,
@@ -61,8 +61,13 @@ def load_config(
 
 
 def config_report(loaded: AnyConfig) -> ConfigReport:
-    """Return what a configuration comes to."""
+    """Return what a configuration comes to.
+
+    Raises:
+        ConfigError: A template that it names cannot be used.
+    """
     config = loaded.config
+    check_templates(config, loaded.base_dir)
     evaluation, provider = config.evaluation, config.student.model_provider
     where = ", ".join(redact_url(url) for url in provider.base_url)
     data = evaluation.data.dataset

@@ -24,7 +24,12 @@ from grpo_practice.app.preflight import (
 from grpo_practice.app.python_objects import AgentFunction, PythonObjects, python_objects
 from grpo_practice.app.request import PracticeRequest
 from grpo_practice.app.session import OpenRun, PilotOverError, Session, announced, open_run
-from grpo_practice.app.specs import EvalTarget, practice_spec, teacher_context
+from grpo_practice.app.specs import (
+    EvalTarget,
+    configured_prompts,
+    practice_spec,
+    teacher_context,
+)
 from grpo_practice.config import Loaded
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.runs import PracticeConfig, PracticeSettings
@@ -37,7 +42,7 @@ from grpo_practice.practice.loop import practise
 from grpo_practice.practice.plan import plan_practice
 from grpo_practice.practice.reading import room_of
 from grpo_practice.practice.teacher import Teacher
-from grpo_practice.prompts import Prompt, load_prompts, prompts_from
+from grpo_practice.prompts import Prompt, prompts_from
 from grpo_practice.reports.run_reports import PracticeReport, practice_report
 from grpo_practice.store import branches, datasets, libraries, steps
 from grpo_practice.store.bound_keys import METHOD as METHOD_KEY
@@ -101,7 +106,7 @@ def prepare_practice(session: Session, request: PracticeRequest) -> PracticeJob:
     check_models(config)
     if start is None:  # a run that began with a library goes on without naming it again
         start = session.store.read(branches.start_library, config.exp_id)
-    prompts = load_prompts(folder / Path(settings.prompts_dir) if settings.prompts_dir else None)
+    prompts = configured_prompts(config, folder)
     check_texts({f"prompts_dir: {name}.md": prompt.text for name, prompt in prompts.items()})
     ids = [s.id for s in samples]
     job = PracticeJob(session, loaded, dataset, ids, verify, prompts, start, objects.agent)
@@ -201,7 +206,7 @@ def planned(
 
     Raises:
         FingerprintError: A sample is missing, or fewer epochs are asked for than planned.
-        ConfigError: There is no step to play.
+        ConfigError: There is no step to play, or a stored prompt cannot be used.
     """
     store = job.session.store
     settings, ids = job.config.practice, job.sample_ids
@@ -241,6 +246,8 @@ def planned(
             hint="give the new run another exp_id, or add --restart-step N to play from step N on"
             " afresh",
         )
+    if len(plan) > sum(row.closed for row in rows):
+        prompts_from(branch.prompts, branch.run)  # before anything is begun, opened or asked
     return plan, notices
 
 
@@ -269,7 +276,7 @@ async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
         reply = endpoint_of(config.teacher)[0].get("max_tokens")
         teacher = Teacher(
             chat=await models.chats(config.teacher, "teacher"),
-            prompts=prompts_from(run.branch.prompts) if left else {},
+            prompts=prompts_from(run.branch.prompts, run.branch.run) if left else {},
             agent_objective=settings.agent_objective,
             learning_objective=settings.learning_objective,
             truth=settings.given_ground_truth,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from grpo_practice.canonical import digest
@@ -12,14 +13,37 @@ from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, Practic
 from grpo_practice.llm.prices import context_window
 from grpo_practice.practice import METHOD
 from grpo_practice.practice.reading import ASSUMED_CONTEXT, MOST_CONTEXT
-from grpo_practice.prompts import Prompt
+from grpo_practice.prompts import Prompt, load_prompts
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.store.records import Branch, DatasetRow, JudgeRecord, RunSpec
 from grpo_practice.types import Library
-from grpo_practice.verify.resolve import VerifyFunction
+from grpo_practice.verify.resolve import VerifyFunction, resolve
 
 FORMAT = 1
 """Version of the identity; raised when stored runs mean something else than they did."""
+
+
+def configured_prompts(config: PracticeConfig, base_dir: Path) -> dict[str, Prompt]:
+    """Return the prompts of distillation that a new run would have.
+
+    Raises:
+        ConfigError: One of them cannot be used.
+    """
+    own = config.practice.prompts_dir
+    return load_prompts(base_dir / own if own else None)
+
+
+def check_templates(config: RunConfig, base_dir: Path) -> None:
+    """Raise unless each template that a configuration names can be used; run nothing.
+
+    Raises:
+        ConfigError: One cannot; the message names its file.
+    """
+    verify = config.evaluation.verify
+    if verify.name == "judge":  # no other verify function has a template, and some are programs
+        resolve(verify.name, verify.params, verify.timeout_s, base_dir)
+    if config.kind == "practice":
+        configured_prompts(config, base_dir)
 
 
 def practice_spec(

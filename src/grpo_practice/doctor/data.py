@@ -7,13 +7,16 @@ from pathlib import Path
 from string import ascii_letters
 from time import monotonic
 
+from grpo_practice.app.specs import configured_prompts
 from grpo_practice.config.schema.runs import EvalConfig, RunConfig, is_data_file
 from grpo_practice.data.catalog import way_to
 from grpo_practice.data.read import read_samples
 from grpo_practice.data.split import folded
 from grpo_practice.doctor.diagnosis import Check, ok, problem, warning
 from grpo_practice.errors import ConfigError, DataError, GrpoPracticeError, StepError
-from grpo_practice.store import Store, datasets
+from grpo_practice.prompts import prompts_from
+from grpo_practice.store import Store, branches, datasets
+from grpo_practice.store.queries import runs
 from grpo_practice.text import count
 from grpo_practice.types import Sample
 from grpo_practice.verify.answers import gold_texts
@@ -59,6 +62,22 @@ def _read(name: str, config: EvalConfig, store: Store | None, base_dir: Path) ->
     if store is None:
         raise DataError(f"there is no dataset {name!r} yet", hint=way_to(name))
     return store.read(datasets.samples, store.read(datasets.get, name).id)
+
+
+def look_at_prompts(config: RunConfig, store: Store | None, base_dir: Path) -> list[Check]:
+    """Check that the prompts of distillation can be used: the files, and a begun run's own."""
+    if config.kind != "practice":
+        return []
+    try:
+        configured_prompts(config, base_dir)
+        run = store.read(runs.find, config.exp_id) if store is not None else None
+        if store is not None and run is not None and run.steps_closed < run.steps:
+            assert run.head_branch is not None, "a run with steps has a branch"
+            prompts_from(store.read(branches.load, run.head_branch).prompts, run.name)
+    except GrpoPracticeError as e:
+        return [problem("prompts", e)]
+    own = config.practice.prompts_dir
+    return [ok("prompts", f"those of {own} can be filled")] if own else []
 
 
 def look_at_questions(data: Mapping[str, Sequence[Sample]]) -> list[Check]:

@@ -10,7 +10,12 @@ from grpo_practice.app.any_config import load_config
 from grpo_practice.app.specs import teacher_context_text
 from grpo_practice.config import Environment, EvalConfig, PracticeConfig, read_environment
 from grpo_practice.config.reading.env import as_environment
-from grpo_practice.doctor.data import look_at_questions, look_at_verify, samples_of
+from grpo_practice.doctor.data import (
+    look_at_prompts,
+    look_at_questions,
+    look_at_verify,
+    samples_of,
+)
 from grpo_practice.doctor.diagnosis import Check, Diagnosis, ok, problem, warning
 from grpo_practice.doctor.endpoints import asked_for, look_at_models, models_of
 from grpo_practice.doctor.machine import current, look_here
@@ -79,6 +84,7 @@ async def _check_config(
     evaluation = config.evaluation
     with Store(path) if path.exists() else nullcontext() as store:
         data, lacking = samples_of(config, store, folder)
+        checks += look_at_prompts(config, store, folder)
     checks += [*lacking, *look_at_questions(data)]
     checks += await look_at_verify(config, data, folder)
     checks += await look_at_tools(evaluation.agent, folder)

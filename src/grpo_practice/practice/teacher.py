@@ -4,13 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from jinja2 import TemplateError
-
 from grpo_practice.agents.simple import outcome_of
 from grpo_practice.calls import Address, Chat, Message, Reply, Scope
 from grpo_practice.errors import ConfigError, ReplyError
 from grpo_practice.practice.reading import ASSUMED_CONTEXT, room_of
-from grpo_practice.prompts import Prompt
+from grpo_practice.prompts import STORED_HINT, Prompt
+from grpo_practice.prompts.template import TemplateFault
 from grpo_practice.stages import Stage
 from grpo_practice.text import brief
 from grpo_practice.types import Sample, Summaries
@@ -71,11 +70,9 @@ class Teacher:
                 learning_objective=self.learning_objective,
                 **slots,
             )
-        except TemplateError as e:
+        except TemplateFault as e:
             raise ConfigError(
-                f"the prompt {stage!r} cannot be filled: {e}",
-                hint="correct it in prompts_dir; a run that has begun takes it up with another"
-                " exp_id or with --restart-step 0",
+                f"the prompt {stage!r} cannot be filled: {e}", hint=STORED_HINT
             ) from e
 
     async def ask(self, chat: Chat, messages: list[Message], read: Callable[[Reply], T]) -> T:

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from jinja2 import Environment, StrictUndefined, Template, TemplateError, meta
-
 from grpo_practice.calls import Message
 from grpo_practice.errors import ConfigError
+from grpo_practice.prompts.template import Template, TemplateEnvironment, TemplateFault
 from grpo_practice.stages import STAGES
 
 DIVIDER = "\n--- user ---\n"
@@ -26,6 +25,11 @@ SLOTS: Mapping[str, frozenset[str]] = {
 """The prompts of distillation, and the values the code fills in each."""
 OPTIONAL = frozenset({"votes", "reward", "words", "instructions"})
 """Values that a prompt need not show: one of the user's own may be older than they are."""
+
+STORED_HINT = (
+    "a run keeps the prompts of its start: it takes up those of prompts_dir, or the shipped ones,"
+    " with another exp_id or with --restart-step 0"
+)
 
 FINAL = (FOLDER / "final.md").read_text("utf-8").strip()
 """Request to a student that has used all its turns."""
@@ -72,19 +76,7 @@ def fenced(text: object, label: str = "text") -> str:
     return f"<<<{label} {code}\n{body}\n{code}>>>"
 
 
-def _environment() -> Environment:
-    env = Environment(
-        undefined=StrictUndefined,
-        autoescape=False,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=False,
-    )
-    env.filters["fenced"] = fenced
-    return env
-
-
-_ENV = _environment()
+_ENVIRONMENT = TemplateEnvironment({"fenced": fenced})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +90,27 @@ class Prompt:
     user: Template
 
     def render(self, **slots: object) -> list[Message]:
-        """Fill the slots; return the messages: system (when the file has that part) and user."""
-        system = self.system.render(**slots).strip()
-        user: Message = {"role": "user", "content": self.user.render(**slots).strip()}
+        """Fill the slots; return the messages: system (when the file has that part) and user.
+
+        Raises:
+            TemplateFault: It cannot be filled with these values.
+        """
+        system = self.system.render(slots).strip()
+        user: Message = {"role": "user", "content": self.user.render(slots).strip()}
         return [{"role": "system", "content": system}, user] if system else [user]
 
 
-def compile_prompt(name: str, text: str, slots: Iterable[str], *, where: str) -> Prompt:
+def compile_prompt(
+    name: str, text: str, slots: Iterable[str], *, where: str, hint: str | None = None
+) -> Prompt:
     """Compile the prompt in `text`, whose slots are exactly `slots`, but for optional ones.
+
+    Args:
+        name: Name of the prompt.
+        text: The file as it is.
+        slots: Values that the code fills in.
+        where: The file, or what else the text comes from.
+        hint: Way out of a text that cannot be used; None says what a prompt may have.
 
     Raises:
         ConfigError: It is not a template, or its slots differ; the message names them.
@@ -113,28 +118,64 @@ def compile_prompt(name: str, text: str, slots: Iterable[str], *, where: str) ->
     wanted = frozenset(slots)
     text = text.replace("\r\n", "\n")
     try:
-        found, system, user = _compiled(text)
-    except TemplateError as e:
-        raise ConfigError(f"{where}: not a valid prompt template: {e}") from e
+        system, user = _compiled(text)
+    except TemplateFault as e:
+        raise ConfigError(
+            f"{where}: not a valid prompt template: {e}", hint=hint or _ENVIRONMENT.language
+        ) from e
+    found = system.slots | user.slots
     if found - wanted:
         unknown = ", ".join(sorted(found - wanted))
         raise ConfigError(
-            f"{where}: unknown slot {unknown}", hint=f"slots here: {', '.join(sorted(wanted))}"
+            f"{where}: unknown slot {unknown}",
+            hint=hint or f"slots here: {', '.join(sorted(wanted))}",
         )
     if wanted - found - OPTIONAL:
         missing = ", ".join(sorted(wanted - found - OPTIONAL))
-        raise ConfigError(f"{where}: the prompt never uses the slot {missing}")
+        raise ConfigError(f"{where}: the prompt never uses the slot {missing}", hint=hint)
     return Prompt(name, text, system, user)
 
 
 @lru_cache(maxsize=32)  # each new text takes 10 ms
-def _compiled(text: str) -> tuple[frozenset[str], Template, Template]:
-    """Return the slots a prompt uses, its system part and its user part."""
+def _compiled(text: str) -> tuple[Template, Template]:
+    """Return a prompt's system part and its user part."""
     system, divider, user = text.partition(DIVIDER)
     if not divider:
-        system, user = "", text
-    found = frozenset(meta.find_undeclared_variables(_ENV.parse(text)))
-    return found, _ENV.from_string(system), _ENV.from_string(user)
+        return _ENVIRONMENT.compiled(""), _ENVIRONMENT.compiled(text)
+    line = 1 + (system + divider).count("\n")
+    return _ENVIRONMENT.compiled(system), _ENVIRONMENT.compiled(user, line)
+
+
+def template_fault(text: str) -> str | None:
+    """Return why a text is no prompt template, whatever its slots are; None where it is one."""
+    try:
+        _compiled(text)
+    except TemplateFault as e:
+        return f"not a valid prompt template: {e}"
+    return None
+
+
+def template_slots(text: str) -> frozenset[str] | None:
+    """Return the slots that a text uses; None where it is no prompt template."""
+    try:
+        system, user = _compiled(text)
+    except TemplateFault:
+        return None
+    return system.slots | user.slots
+
+
+def try_out(
+    prompt: Prompt, values: Mapping[str, object], *, where: str, hint: str | None = None
+) -> None:
+    """Fill a prompt with made-up values of the shape that the code fills in.
+
+    Raises:
+        ConfigError: It cannot be filled.
+    """
+    try:
+        prompt.render(**values)
+    except TemplateFault as e:
+        raise ConfigError(f"{where}: it cannot be filled: {e}", hint=hint) from e
 
 
 def load_prompt(path: Path, slots: Iterable[str]) -> Prompt:
@@ -170,16 +211,25 @@ def load_prompts(folder: Path | None = None) -> dict[str, Prompt]:
         own = folder / f"{name}.md" if folder else None
         path = own if own is not None and own.exists() else FOLDER / f"{name}.md"
         loaded[name] = load_prompt(path, slots)
-        try:
-            loaded[name].render(**{slot: _TRIAL[slot] for slot in slots})
-        except Exception as e:  # a template can raise anything when it is filled
-            raise ConfigError(f"{path}: it cannot be filled: {e}") from e
+        try_out(loaded[name], _trial(slots), where=str(path))
     return loaded
 
 
-def prompts_from(texts: Mapping[str, str]) -> dict[str, Prompt]:
-    """Compile the prompts stored with a run."""
-    return {
-        name: compile_prompt(name, texts[name], slots, where=f"stored prompt {name!r}")
-        for name, slots in SLOTS.items()
-    }
+def prompts_from(texts: Mapping[str, str], run: str) -> dict[str, Prompt]:
+    """Compile the prompts stored with a run.
+
+    Raises:
+        ConfigError: One of them cannot be used.
+    """
+    loaded = {}
+    for name, slots in SLOTS.items():
+        where = f"the prompt {name!r} stored with run {run}"
+        if name not in texts:
+            raise ConfigError(f"{where} is not there", hint=STORED_HINT)
+        loaded[name] = compile_prompt(name, texts[name], slots, where=where, hint=STORED_HINT)
+        try_out(loaded[name], _trial(slots), where=where, hint=STORED_HINT)
+    return loaded
+
+
+def _trial(slots: Iterable[str]) -> dict[str, object]:
+    return {slot: _TRIAL[slot] for slot in slots}

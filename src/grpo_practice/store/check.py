@@ -1,5 +1,6 @@
 """Whether a database is whole: the file itself, its references, and what runs rely on."""
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
@@ -7,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grpo_practice.canonical import text_sha
-from grpo_practice.errors import StoreError
+from grpo_practice.errors import ConfigError, StoreError
+from grpo_practice.prompts import SLOTS, prompts_from, template_fault
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.store import datasets, libraries, steps
+from grpo_practice.store.db import get_text
 from grpo_practice.store.reading import open_to_look
 from grpo_practice.store.rollouts import unpack
 
@@ -130,6 +133,28 @@ def _runs(db: sqlite3.Connection) -> Iterator[str | None]:
             yield wrong if row["twice"] else None
 
 
+def _prompts(db: sqlite3.Connection) -> Iterator[str | None]:
+    """Look whether a run that is not complete can use its prompts, and any holds a template."""
+    rows = db.execute(
+        """SELECT b.run_id, b.prompts, r.head_branch = b.branch_id AND EXISTS
+             (SELECT 1 FROM v_steps s WHERE s.run_id = b.run_id AND s.closed_at IS NULL) AS needed
+             FROM branches b JOIN runs r USING (run_id) WHERE r.kind = 'practice'"""
+    )
+    for row in rows:
+        hashes = {name: bytes.fromhex(sha) for name, sha in json.loads(row["prompts"]).items()}
+        texts = {name: get_text(db, sha) for name, sha in hashes.items() if name in SLOTS}
+        wrong = list[str | None]()
+        for name, text in texts.items():
+            if fault := template_fault(text):
+                wrong.append(f"the prompt {name!r} stored with run {row['run_id']}: {fault}")
+        if row["needed"] and not wrong:
+            try:
+                prompts_from(texts, row["run_id"])
+            except ConfigError as e:
+                wrong.append(str(e))
+        yield from wrong or [None]
+
+
 def _steps(db: sqlite3.Connection) -> Iterator[str | None]:
     """Look whether a closed practice step left its library, its groups and every rollout."""
     rows = db.execute(
@@ -246,6 +271,7 @@ _LOOKS: dict[str, Look] = {
     "texts": _texts,
     "datasets": _datasets,
     "runs": _runs,
+    "prompts of runs": _prompts,
     "closed steps of practice": _steps,
     "libraries": _libraries,
     "calls": _calls,

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from jinja2 import Environment, TemplateError, meta
-
 from grpo_practice import user_code
 from grpo_practice.calls import Chat, Message, Reply
 from grpo_practice.canonical import clean
 from grpo_practice.errors import ConfigError, EndpointError, GrpoPracticeError, JudgeError
-from grpo_practice.prompts import FOLDER, Prompt, compile_prompt, fenced
+from grpo_practice.prompts import FOLDER, Prompt, compile_prompt, template_slots, try_out
+from grpo_practice.prompts.template import TemplateFault
 from grpo_practice.text import strip_think
 from grpo_practice.types import Sample, Verdict
 from grpo_practice.verify.answers import gold_texts
@@ -110,18 +109,17 @@ def load_template(path: Path | None) -> Prompt:
 
 def template_from(text: str, *, where: str) -> Prompt:
     """Return the prompt in a template's text, which must have the slot `response`."""
-    jinja = Environment()
-    jinja.filters["fenced"] = fenced
-    try:
-        used = frozenset(meta.find_undeclared_variables(jinja.parse(text)))
-    except TemplateError:
-        used = SLOTS  # compile_prompt says what is wrong with it
-    if "response" not in used:
+    used = template_slots(text)
+    if used is not None and "response" not in used:
         raise ConfigError(
             f"{where}: the judge's template never shows the response",
             hint='write {{ response | fenced("answer") }} where it belongs',
         )
-    return compile_prompt("judge", text, used & SLOTS, where=where)
+    prompt = compile_prompt("judge", text, SLOTS if used is None else used & SLOTS, where=where)
+    trial: dict[str, str | None] = dict.fromkeys(SLOTS, "text")
+    try_out(prompt, trial, where=where)
+    try_out(prompt, trial | {"answer": None, "criteria": None}, where=where)
+    return prompt
 
 
 def criteria_of(preset: str | None, own: str | None) -> str | None:
@@ -201,7 +199,10 @@ async def judged(rubric: Rubric, sample: Sample, response: str, chat: Chat) -> V
         "response": visible,
         "criteria": rubric.criteria,
     }
-    messages, asked, r = rubric.prompt.render(**slots), 0, 0
+    try:
+        messages, asked, r = rubric.prompt.render(**slots), 0, 0
+    except TemplateFault as e:
+        raise JudgeError(f"the judge's prompt cannot be filled: {e}") from e
     while asked < ASKS:
         reply = await ask(chat, messages, r=r, limit_s=rubric.limit_s)
         text = text_of(reply)

@@ -23,7 +23,8 @@ async def unread_bodies(*, trust_env: bool, **connector: Any) -> AsyncIterator["
     """
     import aiohttp
 
-    from grpo_practice.llm.http import FewInterim, certificates
+    from grpo_practice.llm.connections import FewInterim
+    from grpo_practice.llm.http import certificates
 
     async with aiohttp.ClientSession(
         # No limit here: a wait for a connection would count as the server's time.
