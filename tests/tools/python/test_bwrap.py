@@ -3,6 +3,7 @@
 import os
 import shutil
 import stat
+import subprocess
 import sys
 import tempfile
 import venv
@@ -16,7 +17,7 @@ from grpo_practice.errors import ConfigError
 from grpo_practice.tools.python import cpython
 from grpo_practice.tools.python.bwrap import Sandbox, open_bwrap
 from grpo_practice.tools.python.cpython import execute
-from grpo_practice.tools.python.interpreter import Interpreter, find
+from grpo_practice.tools.python.interpreter import Interpreter, installed
 from grpo_practice.tools.python.probe import try_backend
 from tests.tools.python.running import bwrap_works, opened, refusal, said
 
@@ -33,7 +34,7 @@ def program(folder: Path, text: str) -> None:
 async def sandbox(*, root: bool) -> Sandbox:
     bwrap = shutil.which("bwrap")
     assert bwrap is not None
-    return Sandbox(bwrap, await find("bwrap", None, Path()), (0, 8, 0), root=root)
+    return Sandbox(bwrap, installed(None, Path()), (0, 8, 0), root=root)
 
 
 @needs_bwrap
@@ -141,6 +142,57 @@ async def test_a_bwrap_that_does_not_do_its_work_is_refused(
         await open_bwrap(None, tmp_path, 512)
 
 
+@pytest.mark.parametrize("where", ["x", "fake/bin/python", "linked/bin/python"])
+async def test_the_config_s_interpreter_never_runs_outside(
+    where: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program(
+        tmp_path,
+        '[ "$1" = --version ] && echo bubblewrap 0.11.0 && exit\necho "$@" > called; exit 1',
+    )
+    path, ran = tmp_path / where, tmp_path / "ran"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    path.chmod(0o755)
+    if where == "fake/bin/python":
+        library = tmp_path / "fake" / "lib" / "python3.13"
+        library.mkdir(parents=True)
+        (library / "os.py").touch()
+    if where == "linked/bin/python":
+        (tmp_path / "linked" / "pyvenv.cfg").write_text(f"home = {tmp_path.parent}\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="the backend bwrap does not work here"):
+        await open_bwrap(f"./{where}", tmp_path, 512)
+    assert not ran.exists()
+    # The sandbox itself is tried only with what looks like a Python.
+    assert (tmp_path / "called").exists() == (where == "fake/bin/python")
+
+
+@pytest.mark.parametrize("symlinks", [True, False])
+def test_a_virtual_environment_s_folders_are_found_without_running_it(
+    symlinks: bool, tmp_path: Path
+) -> None:
+    EnvBuilder(symlinks=symlinks).create(tmp_path / "venv")
+    found = installed("./venv/bin/python", tmp_path)
+    command = [found.path, "-I", "-c", "import os, sys; print(sys.prefix, os.__file__, sep='\\n')"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    prefix, library = map(Path, told.split("\n")[:2])
+    assert prefix in found.prefixes
+    assert any(library.is_relative_to(place) for place in found.prefixes)
+    assert not any(Path.home().is_relative_to(place) for place in found.prefixes)
+
+
+def test_an_interpreter_s_home_that_holds_no_library_is_not_shown(tmp_path: Path) -> None:
+    EnvBuilder(symlinks=True).create(tmp_path / "venv")
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    config = tmp_path / "venv" / "pyvenv.cfg"
+    config.write_text(f"home = {secret}/bin\n")
+    found = installed(str(tmp_path / "venv" / "bin" / "python"), tmp_path)
+    assert secret not in found.prefixes
+
+
 @needs_bwrap
 async def test_too_little_memory_for_python_itself_is_said_when_it_opens() -> None:
     error = await refusal("bwrap", memory_mb=16)
@@ -174,7 +226,7 @@ async def test_a_project_in_a_folder_that_is_seen_is_shown_empty(
     for folder in (venv, work / ".venv"):
         EnvBuilder(symlinks=True).create(folder)
     (work / ".env").write_text("KEY=secret")
-    found = await find("bwrap", str(work / ".venv" / "bin" / "python"), Path())
+    found = installed(str(work / ".venv" / "bin" / "python"), Path())
     python = replace(found, prefixes=(venv, *found.prefixes))
     box = replace(await sandbox(root=root), python=python)
     code = f"import os, sys\nsorted(os.listdir({str(work)!r})), sys.prefix"
@@ -233,7 +285,7 @@ async def test_a_folder_that_holds_the_home_is_not_shown(
 ) -> None:
     monkeypatch.setenv("HOME", str(Path(sys.prefix) / "home"))
     with pytest.raises(ConfigError, match="holds your home"):
-        await find("bwrap", None, Path())
+        installed(None, Path())
 
 
 def test_what_runs_inside_needs_nothing_of_this_package() -> None:

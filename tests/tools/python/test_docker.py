@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
+from grpo_practice.config.schema.tools import PythonConfig
 from grpo_practice.tools.python.docker import container
 from tests.tools.python.running import opened, refusal, said
 
@@ -57,6 +59,22 @@ def test_a_container_has_no_network_no_rights_and_limits() -> None:
     name = start.command[start.command.index("--name") + 1]
     assert start.kill == ("docker", "kill", name)
     assert container("docker", "some/image", 512).kill != start.kill
+
+
+@pytest.mark.parametrize("image", ["--privileged", "-v=/:/host", "a b", "", "a\n", "a,b"])
+def test_no_image_becomes_an_option(image: str) -> None:
+    with pytest.raises(ValidationError, match="is no name of an image"):
+        PythonConfig.model_validate({"backend": "docker", "image": image})
+    command = list(container("docker", image, 512).command)
+    assert command[command.index("--") + 1] == image
+
+
+@pytest.mark.parametrize(
+    "image",
+    ["python", "3f2a", "a.b:5000/C/d_e:3.12-slim", f"x/y@sha256:{'0' * 64}"],
+)
+def test_the_usual_names_of_images_are_taken(image: str) -> None:
+    assert PythonConfig.model_validate({"backend": "docker", "image": image}).image == image
 
 
 async def test_no_engine_is_said_with_the_client_s_words(log: Path) -> None:

@@ -3,6 +3,9 @@
 import errno
 import platform
 import struct
+import subprocess
+import sys
+from collections.abc import Iterable
 
 import pytest
 
@@ -24,9 +27,37 @@ NUMBERS = {
     "aarch64": (220, 97, 198, 268, 40, 39, 41, 194, 279, 63, 221, 222),
 }
 EVERYWHERE = {"clone3": 435, "io_uring_setup": 425, "open_tree": 428, "fsopen": 430, "fspick": 433}
-EVERYWHERE |= {"mount_setattr": 442, "pidfd_open": 434}
+EVERYWHERE |= {"mount_setattr": 442, "pidfd_open": 434, "memfd_secret": 447, "pidfd_getfd": 438}
+EVERYWHERE |= {"io_uring_enter": 426, "io_uring_register": 427, "open_tree_attr": 467}
+EVERYWHERE |= {"futex_waitv": 449, "made_later": 468}
+ABSENT = {"clone3", "io_uring_setup", "io_uring_enter", "io_uring_register", "made_later"}
 REFUSED = {"setns", "mount", "umount2", "pivot_root", "open_tree", "fsopen", "fspick"}
-REFUSED |= {"mount_setattr", "shmget", "memfd_create"}
+REFUSED |= {"mount_setattr", "shmget", "memfd_create", "memfd_secret", "pidfd_getfd"}
+REFUSED |= {"open_tree_attr"}
+MORE = {
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "open_by_handle_at": (304, 265),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "chroot": (161, 51),
+    "syslog": (103, 116),
+    "msgget": (68, 186),
+    "semget": (64, 190),
+    "kexec_load": (246, 104),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+}
+"""Further refused calls, by the kernel's own tables for x86_64 and aarch64."""
+USED = {
+    "x86_64": (1, 3, 5, 10, 11, 13, 32, 39, 60, 61, 62, 72, 96, 157, 202, 203, 228, 230, 257, 302),
+    "aarch64": (64, 57, 80, 226, 215, 134, 23, 172, 93, 260, 129, 25, 169, 167, 98, 122, 113, 115),
+}
+"""Calls that each program makes: files, memory, signals, processes, clocks, locks."""
 
 
 def answered(filter_: bytes, architecture: int, number: int, argument: int = 0) -> int:
@@ -57,14 +88,17 @@ def answered(filter_: bytes, architecture: int, number: int, argument: int = 0) 
 def test_it_refuses_what_it_should_and_nothing_else(name: str) -> None:
     machine = MACHINES[name]
     calls = dict(zip(NAMES, NUMBERS[name], strict=True)) | EVERYWHERE
+    calls |= {call: numbers[list(MACHINES).index(name)] for call, numbers in MORE.items()}
 
     def answer(call: str, argument: int = 0) -> int:
         return answered(program(machine), machine.architecture, calls[call], argument)
 
     for call in calls:
-        absent = errno.ENOSYS if call in {"clone3", "io_uring_setup"} else ALLOWED
+        absent = errno.ENOSYS if call in ABSENT else ALLOWED
         if call != "socket":
-            assert answer(call) == (errno.EPERM if call in REFUSED else absent), call
+            assert answer(call) == (errno.EPERM if call in REFUSED | set(MORE) else absent), call
+    for number in USED[name]:
+        assert answered(program(machine), machine.architecture, number) == ALLOWED, number
     threads, forks = 0x3D0F00, 0x1200011
     assert {answer("clone", threads), answer("clone", forks)} == {ALLOWED}
     for call in ("clone", "unshare"):
@@ -73,6 +107,20 @@ def test_it_refuses_what_it_should_and_nothing_else(name: str) -> None:
     families = [family for family in range(50) if answer("socket", family) == ALLOWED]
     assert families == [1, 2, 10, 16]
     assert answer("socket", (1 << 32) | 40) == errno.EPERM
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_arguments_decide_where_a_call_is_needed(name: str) -> None:
+    machine = MACHINES[name]
+    pair, personality = {"x86_64": (53, 135), "aarch64": (199, 92)}[name]
+
+    def allowed(number: int, arguments: Iterable[int]) -> list[int]:
+        filter_, kind = program(machine), machine.architecture
+        return [n for n in arguments if answered(filter_, kind, number, n) == ALLOWED]
+
+    assert allowed(pair, range(50)) == [1, 2, 10, 16]
+    # Setting it may turn off where programs lie in memory (0x40000), or what they may execute.
+    assert allowed(personality, (0, 0xFFFF_FFFF, 0x4_0000, 0x40_0000)) == [0, 0xFFFF_FFFF]
 
 
 def test_numbers_of_another_kind_of_program_are_refused() -> None:
@@ -85,6 +133,36 @@ def test_numbers_of_another_kind_of_program_are_refused() -> None:
 def test_a_machine_that_is_not_known_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     assert seccomp.machine_filter() == b""
+
+
+INSTALLED = """
+import ctypes, errno, platform, subprocess, sys, threading
+filter_ = bytes.fromhex(sys.argv[1])
+class Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("steps", ctypes.c_void_p)]
+steps = ctypes.create_string_buffer(filter_, len(filter_))
+program = Program(len(filter_) // 8, ctypes.addressof(steps))
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.byref(program), 0, 0):
+    sys.exit("the kernel takes no filter: " + errno.errorcode[ctypes.get_errno()])
+add_key = {"x86_64": 248, "aarch64": 217}[platform.machine()]
+given = [(b"user", b"name", b"x", 1, -3), (b"user", b"name", None, -3), (0, -3, 0)]
+for number, arguments in zip(range(add_key, add_key + 3), given):
+    print(libc.syscall(number, *arguments), errno.errorcode[ctypes.get_errno()])
+thread = threading.Thread(target=print, args=("thread",))
+thread.start()
+thread.join()
+subprocess.run([sys.executable, "-c", "print('process')"], check=True)
+"""
+
+
+@pytest.mark.skipif(not seccomp.machine_filter(), reason="no filter for this machine")
+def test_the_kernel_refuses_the_keyring_and_runs_threads_and_processes() -> None:
+    command = [sys.executable, "-u", "-c", INSTALLED, seccomp.machine_filter().hex()]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "takes no filter" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.stdout.split("\n")[:-1] == [*["-1 EPERM"] * 3, "thread", "process"], done.stderr
 
 
 @needs_filter

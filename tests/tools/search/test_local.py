@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import os
 import ssl
 import zlib
 from collections.abc import AsyncIterator
@@ -14,7 +15,7 @@ from grpo_practice.tools import ToolError
 from grpo_practice.tools.search import local
 from grpo_practice.tools.search.guard import Guard
 from grpo_practice.tools.search.local import MOST_BYTES, open_local
-from grpo_practice.tools.search.markup import readable
+from grpo_practice.tools.search.markup import page_text
 from grpo_practice.tools.search.page import Banned
 from tests.tools.search.raw import Raw, raw
 from tests.tools.search.ssrf import FORMS, World, attempt, forms, world
@@ -164,19 +165,46 @@ async def read(
     return page.text, page.whole
 
 
-def hang(page: str, url: str, chars: int) -> tuple[str, bool]:
+HERE = str(Path(__file__).parents[3])
+"""Folder by whose full path a worker finds this module."""
+
+
+def hang(
+    data: bytes, charset: str | None, url: str, chars: int, is_markup: bool
+) -> tuple[str, bool]:
     """Stand in for a page that takes for ever to read, in C code that sees no signal."""
-    return (str(sum(range(10**13))), True) if page == "<p>hard" else readable(page, url, chars)
+    if data.endswith(b"hard"):
+        return str(sum(range(10**13))), True
+    return page_text(data, charset, url, chars, is_markup)
 
 
+def received(data: object, *_: object) -> tuple[str, bool]:
+    """Stand in for the worker's function; tell what it was given, and where."""
+    return f"{type(data).__name__} {os.getpid()}", True
+
+
+@pytest.mark.parametrize("kind", ["text/html", "text/plain"])
+async def test_a_page_s_bytes_are_looked_at_in_a_process_that_can_be_killed_alone(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", HERE)
+    monkeypatch.setattr(local, "page_text", received)
+    async with raw(answer(b'<meta charset="latin-1"><p>Hi', kind=kind)) as server:
+        text, _ = await read(server)
+    what, process = text.split()
+    assert what == "bytes"
+    assert int(process) != os.getpid()
+
+
+@pytest.mark.parametrize("kind", ["text/html", "text/plain"])
 async def test_2_33_a_page_that_takes_for_ever_to_read_is_given_up_and_the_next_is_read(
+    kind: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # A worker finds this module only where its folder is named by its full path.
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
-    monkeypatch.setattr(local, "readable", hang)
+    monkeypatch.setenv("PYTHONPATH", HERE)
+    monkeypatch.setattr(local, "page_text", hang)
     monkeypatch.setattr(local, "READ_S", 0.5)
-    async with raw(answer(b"<p>hard")) as server:
+    async with raw(answer(b"<p>hard", kind=kind)) as server:
         with pytest.raises(ToolError, match="the page is too hard to read"):
             await read(server)
     async with raw(answer(b"<p>easy")) as server:
@@ -273,6 +301,8 @@ async def test_a_page_is_read(sent: bytes, text: str) -> None:
         (b"HTTP/1.1 302 Found\r\nLocation: http://[::1\r\nContent-Length: 0\r\n\r\n", "read"),
         (b"SSH-2.0-OpenSSH\r\n", "cannot be read"),
         (answer(b"x", "Content-Length: 99"), "cannot be read"),
+        (answer(b"x", kind="text/html" + ";" * 8000), "its content type is too long"),
+        (answer(b"x", kind="(" * 8000), "its content type is too long"),
         (b"", "cannot be read"),
         (b"HTTP/1.1 200 OK\r\nX: " + b"a" * 100_000, "cannot be read"),
     ],

@@ -2,7 +2,7 @@
 
 import pytest
 
-from grpo_practice.tools.search.markup import decoded, readable
+from grpo_practice.tools.search.markup import META, decoded, readable
 
 URL = "https://a.example/x/y.html"
 PAGE = """<!DOCTYPE html><html><head><meta charset=utf-8><title>A &amp; B</title>
@@ -37,6 +37,33 @@ def test_2_33_no_page_takes_time_with_the_square_of_its_length(piece: str) -> No
     assert decoded(page.encode(), None) == page
     text, _ = readable(page, URL, 40_000)
     assert len(text) <= 160_000
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        *(b"<meta charset", b"<meta charset=", b"<meta charset='", b"<meta" * 38 + b" charset"),
+        *(b"<meta" * 38 + b" charset=", b"<meta charset=" * 15),
+    ],
+)
+@pytest.mark.parametrize("piece", [b" ", b"' ", b"\n=", b"<meta charset= "])
+def test_2_33_no_head_takes_time_with_the_square_of_its_length(head: bytes, piece: bytes) -> None:
+    """Longer than what is ever searched: 4 KB of these took up to 12 s, so this would take days."""
+    assert META.search(head + (piece * 300_000)[:300_000]) is None
+
+
+@pytest.mark.parametrize(
+    ("data", "charset"),
+    [
+        (b"<meta charset=koi8-r>", b"koi8-r"),
+        (b"<META name=x charset = ' koi8-r '>", b"koi8-r"),
+        (b'<meta http-equiv="Content-Type" content="text/html; charset=koi8-r">', b"koi8-r"),
+        (b"<meta x><p charset=koi8-r>", None),
+    ],
+)
+def test_a_page_s_own_word_for_its_charset_is_found(data: bytes, charset: bytes | None) -> None:
+    said = META.search(data)
+    assert (said and said[1]) == charset
 
 
 @pytest.mark.parametrize(

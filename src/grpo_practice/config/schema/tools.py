@@ -1,5 +1,6 @@
 """The toolkits of an agent: which tools it may call, and what is behind them."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -15,6 +16,10 @@ OPERATIONAL = frozenset(
     | {"env", "headers", "mcp_client_session_timeout_seconds"}
 )
 """Keys of a toolkit's `config` that change nothing in what its tools answer."""
+
+
+IMAGE = r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,299}$"
+"""Names of images, with registry, tag and digest; a text that begins with `-` is an option."""
 
 
 class PythonConfig(Model):
@@ -40,6 +45,8 @@ class PythonConfig(Model):
         """Refuse keys that only another backend would use."""
         if self.image is None and self.backend == "docker":
             raise ValueError("backend docker needs an image")
+        if self.image is not None and not re.fullmatch(IMAGE[1:-1], self.image):
+            raise ValueError(f"image {self.image!r} is no name of an image")
         if self.image is not None and self.backend != "docker":
             raise ValueError(f"backend {self.backend} has no use for image")
         if self.python is not None and self.backend not in ("bwrap", "subprocess"):

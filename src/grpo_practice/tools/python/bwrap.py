@@ -20,7 +20,7 @@ from grpo_practice.tools.python.cpython import (
     execute,
     python_arguments,
 )
-from grpo_practice.tools.python.interpreter import Interpreter, find
+from grpo_practice.tools.python.interpreter import Interpreter, installed
 from grpo_practice.tools.python.probe import try_backend
 
 OLDEST = (0, 7)
@@ -48,7 +48,7 @@ async def open_bwrap(python: str | None, folder: Path, memory_mb: int) -> Backen
     if bwrap is None:
         raise refused("bwrap", "there is no program bwrap", "install the package bubblewrap")
     version = await _version(bwrap)
-    interpreter = await find("bwrap", python, folder)
+    interpreter = installed(python, folder)
     here = {place.resolve() for place in (folder, Path.cwd())}
     private = tuple(sorted(here | {project(place) for place in here}))
     sandbox = Sandbox(bwrap, interpreter, version, root=os.geteuid() == 0, private=private)

@@ -62,7 +62,9 @@ def container(docker: str, image: str, memory_mb: int) -> Start:
         *("--ipc", "private", "--shm-size", f"{FILE_MB}m", "--workdir", "/tmp"),
         *(f"--env={key}={value}" for key, value in env.items() if key != "PATH"),
         # No log: otherwise the engine keeps on disk what the code writes.
-        *("--log-driver", "none", "--entrypoint", "python3", image, *python_arguments()),
+        *("--log-driver", "none", "--entrypoint", "python3"),
+        # After `--`, no image is taken for an option.
+        *("--", image, *python_arguments()),
     ]
     return Start(command, {}, None, kill=(docker, "kill", name))
 

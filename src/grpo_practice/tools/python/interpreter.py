@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import shutil
 import sys
 from asyncio.subprocess import PIPE
@@ -48,22 +49,81 @@ def _links(path: Path) -> Iterator[Path]:
         path = Path(os.path.normpath(path.parent / path.readlink()))
 
 
-async def find(backend: str, python: str | None, folder: Path) -> Interpreter:
-    """Return the interpreter of a config; None is the one that runs this program.
+def installed(python: str | None, folder: Path) -> Interpreter:
+    """Return the interpreter of a config for a sandbox; None is the one that runs this program.
+
+    Its folders are known by the files around it: nothing is run, since what a config names may be
+    any program, and is for the sandbox alone.
 
     Raises:
         ConfigError: There is none, or its folders hold the user's home.
     """
-    name = python or sys.executable
-    path = str(folder / name) if os.sep in name else shutil.which(name)
-    if path is None:
-        raise refused(backend, f"there is no program {name}", "correct config.python")
+    path = _located("bwrap", python, folder)
+    own = (Path(sys.prefix), Path(sys.base_prefix))
+    prefixes = tuple(dict.fromkeys(own if python is None else _prefixes(Path(path))))
+    if not any(map(_holds_library, prefixes)):
+        raise refused(
+            "bwrap",
+            f"{python or path} is no program of a Python: there is no standard library beside it",
+            "set config.python to `bin/python` of a Python or of a virtual environment",
+        )
+    _refuse_home("bwrap", path, prefixes)
+    return Interpreter(path, prefixes)
+
+
+def _prefixes(program: Path) -> Iterator[Path]:
+    """Yield the folder of its virtual environment, and those with the library that it may use."""
+    programs = [*_links(program), program.resolve()]
+    config = program.parent.parent / "pyvenv.cfg"
+    if config.is_file():
+        yield config.parent
+        settings = config.read_text("utf-8", "replace")
+        if home := re.search(r"^home *= *(/.*?) *$", settings, re.MULTILINE):
+            base = Path(home[1]) / "python3"
+            programs += [*_links(base), base.resolve()]
+    yield from filter(_holds_library, (program.parent.parent for program in programs))
+
+
+def _holds_library(prefix: Path) -> bool:
+    return any(prefix.glob("lib*/py*3*/os.py"))
+
+
+async def find(python: str | None, folder: Path) -> Interpreter:
+    """Return the interpreter of a config for `subprocess`; None is the one that runs this program.
+
+    It is run: there is no sandbox that could do that.
+
+    Raises:
+        ConfigError: There is none, or its folders hold the user's home.
+    """
+    path = _located("subprocess", python, folder)
     try:
         process = await asyncio.create_subprocess_exec(path, "-I", "-c", _ASK, stdout=PIPE)
         path, *prefixes = json.loads((await process.communicate())[0])
     except (OSError, ValueError) as e:
-        raise refused(backend, f"{name} is no Python: {e}", "correct config.python") from e
+        raise refused(
+            "subprocess", f"{python or path} is no Python: {e}", "correct config.python"
+        ) from e
+    found = tuple(dict.fromkeys(Path(p) for p in prefixes))
+    _refuse_home("subprocess", path, found)
+    return Interpreter(path, found)
+
+
+def _located(backend: str, python: str | None, folder: Path) -> str:
+    """Return the absolute path of the program.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    name = python or sys.executable
+    # Absolute: a path without a folder would be looked for on the PATH when it is run.
+    path = str((folder / name).absolute()) if os.sep in name else shutil.which(name)
+    if path is None or not Path(path).is_file():
+        raise refused(backend, f"there is no program {name}", "correct config.python")
+    return path
+
+
+def _refuse_home(backend: str, path: str, prefixes: Sequence[Path]) -> None:
     for prefix in prefixes:
         if Path.home().is_relative_to(prefix):
-            raise refused(backend, f"the folder of {name}, {prefix}, holds your home")
-    return Interpreter(path, tuple(dict.fromkeys(Path(p) for p in prefixes)))
+            raise refused(backend, f"the folder of {path}, {prefix}, holds your home")

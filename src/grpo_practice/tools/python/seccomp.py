@@ -1,12 +1,15 @@
 """System calls that the kernel refuses to code in `bwrap`, as a program of classic BPF.
 
 Namespaces do not hold it all: who is no one may still make a user namespace and be root in that,
-and some sockets, such as those to a virtual machine's host, belong to no network namespace.
+some sockets, such as those to a virtual machine's host, belong to no network namespace, and keys
+belong to a user of the host. Refused is what container engines refuse by default to programs
+without capabilities, and what gives memory without a limit.
 """
 
 import platform
 import struct
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from errno import ENOSYS, EPERM
 from itertools import chain
@@ -20,12 +23,83 @@ _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENT = 0, 4, 16
 """Offsets in what the filter sees; of the first argument the lower half."""
 _ALLOW, _ERROR = 0x7FFF_0000, 0x0005_0000
-_ABSENT = (435, 425)
-"""`clone3`, `io_uring_setup`: what is asked of them lies in memory, where a filter cannot look.
-Said not to exist, so that a library takes `clone`."""
-_MOUNTS = (*range(428, 434), 442, 467)
-"""`open_tree`, `move_mount`, `fsopen`, `fsconfig`, `fsmount`, `fspick`; `mount_setattr`;
+NEWEST = 467
+"""The newest system call that was looked at; those after it are said not to exist."""
+PERSONAS = (0x0, 0x8, 0x2_0000, 0x2_0008, 0xFFFF_FFFF)
+"""What may be asked of `personality`: plain programs, two of 32 bits, and which one it is."""
+_ABSENT = (425, 426, 427, 435)
+"""`io_uring_setup`, `io_uring_enter`, `io_uring_register`, `clone3`: what is asked of them lies in
+memory, where a filter cannot look. Said not to exist, so that a library takes `clone`."""
+_NEW = (*range(428, 434), 438, 440, 442, 443, 447, 450, 467)
+"""`open_tree`, `move_mount`, `fsopen`, `fsconfig`, `fsmount`, `fspick`; `pidfd_getfd`;
+`process_madvise`; `mount_setattr`; `quotactl_fd`; `memfd_secret`; `set_mempolicy_home_node`;
 `open_tree_attr`. New calls have one number everywhere."""
+REFUSED = MappingProxyType(
+    {
+        # Keys of the host's user: no namespace holds them apart.
+        "add_key": (248, 217),
+        "request_key": (249, 218),
+        "keyctl": (250, 219),
+        # Other namespaces, and other places in the tree of files.
+        "setns": (308, 268),
+        "mount": (165, 40),
+        "umount2": (166, 39),
+        "pivot_root": (155, 41),
+        "chroot": (161, 51),
+        "open_by_handle_at": (304, 265),
+        # Memory that counts for no process, and so has no limit.
+        "shmget": (29, 194),
+        "memfd_create": (319, 279),
+        "msgget": (68, 186),
+        "semget": (64, 190),
+        # Memory and files of other processes.
+        "ptrace": (101, 117),
+        "process_vm_readv": (310, 270),
+        "process_vm_writev": (311, 271),
+        "kcmp": (312, 272),
+        # Parts of the kernel that few programs need and that often had holes.
+        "bpf": (321, 280),
+        "perf_event_open": (298, 241),
+        "userfaultfd": (323, 282),
+        "fanotify_init": (300, 262),
+        "lookup_dcookie": (212, 18),
+        "get_mempolicy": (239, 236),
+        "set_mempolicy": (238, 237),
+        "mbind": (237, 235),
+        "migrate_pages": (256, 238),
+        "move_pages": (279, 239),
+        "modify_ldt": (154, None),
+        "uselib": (134, None),
+        "ustat": (136, None),
+        "sysfs": (139, None),
+        "_sysctl": (156, None),
+        # The machine itself.
+        "syslog": (103, 116),
+        "acct": (163, 89),
+        "quotactl": (179, 60),
+        "nfsservctl": (180, 42),
+        "swapon": (167, 224),
+        "swapoff": (168, 225),
+        "reboot": (169, 142),
+        "kexec_load": (246, 104),
+        "kexec_file_load": (320, 294),
+        "init_module": (175, 105),
+        "finit_module": (313, 273),
+        "delete_module": (176, 106),
+        "create_module": (174, None),
+        "get_kernel_syms": (177, None),
+        "query_module": (178, None),
+        "iopl": (172, None),
+        "ioperm": (173, None),
+        "vhangup": (153, 58),
+        "sethostname": (170, 161),
+        "setdomainname": (171, 162),
+        "settimeofday": (164, 170),
+        "clock_settime": (227, 112),
+        "clock_adjtime": (305, 266),
+    }
+)
+"""Older calls that are refused: their numbers on x86_64 and aarch64; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +109,22 @@ class Machine:
     architecture: int
     clone: int
     unshare: int
-    socket: int
+    sockets: tuple[int, int]
+    """`socket`, `socketpair`."""
+    personality: int
     refused: tuple[int, ...]
-    """`setns`, `mount`, `umount2`, `pivot_root`; `shmget` and `memfd_create`, as the memory that
-    they give counts for no process, and so has no limit."""
-    most: int = 2**32 - 1
-    """Numbers from here on are those of another kind of program, with numbers of its own."""
+
+
+def _refused(machine: int) -> tuple[int, ...]:
+    """Return the numbers of all refused calls on the machine of that place in `REFUSED`."""
+    old = (numbers[machine] for numbers in REFUSED.values())
+    return (*(number for number in old if number is not None), *_NEW)
 
 
 MACHINES = MappingProxyType(
     {
-        "x86_64": Machine(
-            0xC000_003E, 56, 272, 41, (308, 165, 166, 155, 29, 319), most=0x4000_0000
-        ),
-        "aarch64": Machine(0xC000_00B7, 220, 97, 198, (268, 40, 39, 41, 194, 279)),
+        "x86_64": Machine(0xC000_003E, 56, 272, (41, 53), 135, _refused(0)),
+        "aarch64": Machine(0xC000_00B7, 220, 97, (198, 199), 92, _refused(1)),
     }
 )
 
@@ -61,19 +137,24 @@ def machine_filter() -> bytes:
 
 def program(machine: Machine) -> bytes:
     """Return the filter, as the kernel reads it."""
-    refused = (*machine.refused, *_MOUNTS)
     load, forbid, allow = _step(_LOAD, _ARGUMENT), _error(EPERM), _step(_RETURN, _ALLOW)
-    known = (_step(_EQUAL, family, len(FAMILIES) - i, 0) for i, family in enumerate(FAMILIES))
+
+    def one_of(values: Sequence[int]) -> list[bytes]:
+        found = [_step(_EQUAL, value, len(values) - i, 0) for i, value in enumerate(values)]
+        return [load, *found, forbid, allow]
+
     steps = chain(
         [_step(_LOAD, _ARCHITECTURE), _step(_EQUAL, machine.architecture, 1, 0), _error(EPERM)],
-        [_step(_LOAD, _NUMBER), _step(_AT_LEAST, machine.most, 0, 1), _error(ENOSYS)],
-        *(_when(number, _error(EPERM)) for number in refused),
+        # Newer calls, and on x86_64 the numbers from 0x4000_0000 of another kind of program.
+        [_step(_LOAD, _NUMBER), _step(_AT_LEAST, NEWEST + 1, 0, 1), _error(ENOSYS)],
+        *(_when(number, _error(EPERM)) for number in machine.refused),
         *(_when(number, _error(ENOSYS)) for number in _ABSENT),
         *(
             _when(number, load, _step(_ANY_BIT, NEW_USER, 0, 1), forbid, allow)
             for number in (machine.clone, machine.unshare)
         ),
-        _when(machine.socket, load, *known, forbid, allow),
+        *(_when(number, *one_of(FAMILIES)) for number in machine.sockets),
+        _when(machine.personality, *one_of(PERSONAS)),
         [allow],
     )
     return b"".join(steps)

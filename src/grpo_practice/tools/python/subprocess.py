@@ -20,7 +20,7 @@ async def open_subprocess(python: str | None, folder: Path, memory_mb: int) -> B
     Raises:
         ConfigError: It does not work here.
     """
-    interpreter = await find("subprocess", python, folder)
+    interpreter = await find(python, folder)
 
     async def run(code: str, limit_s: float) -> str:
         # Errors are ignored: the program inside may be removing the folder, too.

@@ -15,7 +15,7 @@ from grpo_practice.text import brief
 from grpo_practice.tools import ToolError
 from grpo_practice.tools.search.bounded_body import ENCODINGS, body_of, unread_bodies
 from grpo_practice.tools.search.guard import Guard
-from grpo_practice.tools.search.markup import decoded, readable, start_worker
+from grpo_practice.tools.search.markup import page_text, start_worker
 from grpo_practice.tools.search.page import Banned, Page, RefusedError, domain_of
 
 if TYPE_CHECKING:
@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 2 * 1024 * 1024
 """Bytes of a page, unpacked; what follows is left where it is."""
+LONGEST_TYPE = 200
+"""Characters of a header that says what a page is."""
 TOTAL_S = 20.0
 """Seconds for a page, redirects and looking up names included."""
 READ_S = 10.0
-"""Seconds for making text of a page's HTML; 2 MB take 2."""
+"""Seconds for making text of a page's bytes; 2 MB take 2."""
 WORKERS = 2
 REDIRECTS = 5
 _MARKUP = ("text/html", "application/xhtml+xml", "application/xml", "text/xml")
@@ -42,10 +44,12 @@ _HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """Text that came from a server."""
+    """Bytes that came from a server."""
 
     url: str
-    text: str
+    data: bytes
+    charset: str | None
+    """Charset of the header, whatever it says."""
     whole: bool
     is_markup: bool
 
@@ -80,13 +84,11 @@ class LocalReader:
             known = isinstance(e, ClientConnectorError)  # others may quote what the server sent
             why = brief(str(e), 200) if known else type(e).__name__
             raise ToolError(f"the page cannot be read: {why}") from e
-        if not body.is_markup:
-            return Page(
-                body.url, body.text[: self.chars], body.whole and len(body.text) <= self.chars
-            )
+        given = (body.data, body.charset, body.url, self.chars, body.is_markup)
         try:  # not within the page's time: the first page waits for the workers to start
-            text, complete = await self.workers.run(readable, body.text, body.url, self.chars)
-        except (TimedOutError, WorkerDiedError) as e:
+            # All that looks at a page's bytes: in a thread, no limit could stop it.
+            text, complete = await self.workers.run(page_text, *given)
+        except (TimedOutError, WorkerDiedError, MemoryError, RecursionError) as e:
             raise ToolError("the page is too hard to read") from e
         except CannotStartError as e:
             raise ToolError(f"the page cannot be read: no worker starts: {e}") from e
@@ -120,6 +122,9 @@ class LocalReader:
     async def _body(self, url: URL, response: "ClientResponse") -> "_Body":
         if response.status >= 300:
             raise ToolError(f"{domain_of(url)} answers with HTTP status {response.status}")
+        if len(response.headers.get("content-type", "")) > LONGEST_TYPE:
+            # The library's parser takes time with the square of its length.
+            raise ToolError("the page cannot be read: its content type is too long")
         kind = response.content_type if "content-type" in response.headers else "text/html"
         if kind not in _MARKUP and not kind.startswith("text/") and kind != "application/json":
             shown = _OTHERS.get(kind.partition("/")[0], "is something else")
@@ -129,8 +134,7 @@ class LocalReader:
             charset = response.charset
         except (LookupError, ValueError):
             charset = None
-        text = await asyncio.to_thread(decoded, data, charset)
-        return _Body(str(url), text, whole, kind in _MARKUP)
+        return _Body(str(url), data, charset, whole, kind in _MARKUP)
 
 
 @asynccontextmanager
