@@ -158,7 +158,7 @@ def _eval(
             places = dict(tree.places) | ({("exp_id",): place} if place else {})
             tree = Tree({**tree.data, "exp_id": exp_id}, places, tree.prefix)
     if agent is not None:
-        own = compose(agent)
+        own = compose(agent, foreign=True)
         if _is_practice(own):
             raise ConfigError(
                 f"{agent} is a practice config, and no agent's file",
