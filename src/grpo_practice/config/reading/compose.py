@@ -18,7 +18,9 @@ from grpo_practice.config.reading.yaml_reader import (
     plain,
     read_yaml,
 )
+from grpo_practice.config.redact import leaves, redact
 from grpo_practice.errors import ConfigError
+from grpo_practice.redact import REDACTED
 
 MAX_FILES_DEEP = 16
 CONFIGS = "configs"
@@ -52,9 +54,23 @@ def compose(path: Path, *, foreign: bool = False) -> Tree:
             alone, and nothing that only lies beside it.
 
     Raises:
-        ConfigError: A file is missing or not usable, or an entry has another form.
+        ConfigError: A file is missing or not usable, an entry has another form, or what stands
+            for a hidden secret is given as one.
     """
-    return _compose(path, foreign, ())
+    tree = _compose(path, foreign, ())
+    refuse_hidden(tree, str(path))
+    return tree
+
+
+def refuse_hidden(tree: Tree, name: str) -> None:
+    """Raise if a secret is what hides one: a key of the environment would be sent in its place."""
+    for key, value in leaves(tree.data):
+        if value == REDACTED and redact("text", key) == REDACTED:
+            place = tree.place(key) or Position(name)
+            raise ConfigError(
+                f"{place.shown}: {dotted(key)} is {REDACTED}, which hides a secret and is none",
+                hint="write ${oc.env:NAME} with the variable that holds it, or take the line out",
+            )
 
 
 def _compose(path: Path, foreign: bool, stack: tuple[Path, ...]) -> Tree:
@@ -195,6 +211,7 @@ def override(tree: Tree, overrides: Sequence[Override], *, strip: str = "") -> T
     # URLs first: one that changes takes the key before it away, and so must not come after a key.
     for name, value in sorted(pairs, key=lambda pair: not pair[0].endswith(".base_url")):
         key, flag = tuple(name.split(".")), f"--set {name}"
+        refuse_hidden(nest(Tree({key[-1]: value}), key[:-1]), flag)
         if strip and key[0] == strip and len(key) > 1:
             key = key[1:]
         tree = _set(tree, key, value, flag)
