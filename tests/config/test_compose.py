@@ -75,6 +75,8 @@ def test_the_nearest_parent_folder_wins_then_configs_then_what_is_shipped(
         ("[optional /x@k]", "is not supported"),
         ("[{model: base}]", "is not supported"),
         ("[/../x@k]", "is not supported"),
+        ("[/.config/gh/hosts@k]", "is not supported"),
+        ("[/x/.y@k]", "is not supported"),
         ("[/nothing@k]", r"p\.yaml:1: no file /nothing.yaml"),
         ("[_self_, _self_]", "stands twice"),
         ("/x@k", "should be a list"),
@@ -87,6 +89,69 @@ def test_any_other_form_of_an_entry_is_an_error_that_names_it(
     path = write(tmp_path, {"p.yaml": f"defaults: {defaults}\n", "x.yaml": "a: 1"})
     with pytest.raises(ConfigError, match=said):
         compose(path)
+
+
+SECRETS = {"home/secrets.yaml": "token: hunter2\n"}
+
+
+@pytest.mark.parametrize("where", ["home/dl", "home/dl/configs/agents", "home/work"])
+def test_nothing_is_included_from_outside_the_projects_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    files = {f"{where}/a.yaml": "defaults: [/secrets@extra]\n", **SECRETS}
+    write(tmp_path, files)
+    (tmp_path / "home/work").mkdir(exist_ok=True)
+    monkeypatch.chdir(tmp_path / "home/work")
+    for foreign in (False, True):
+        with pytest.raises(ConfigError, match=r"no file /secrets\.yaml") as e:
+            compose(tmp_path / where / "a.yaml", foreign=foreign)
+        assert "into a folder called configs" in str(e.value.hint)
+
+
+def test_an_agents_file_includes_configs_and_nothing_that_lies_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {
+        "a.yaml": "defaults: [/secrets@extra]\n",
+        "secrets.yaml": "token: hunter2\n",
+        "configs/agents/b.yaml": "defaults: [/model/m@model, /model/base@more]\n",
+        "configs/model/m.yaml": "temperature: 0\n",
+    }
+    write(tmp_path, files)
+    monkeypatch.chdir(tmp_path)
+    assert compose(tmp_path / "a.yaml").data["extra"] == {"token": "hunter2"}
+    with pytest.raises(ConfigError, match=r"no file /secrets\.yaml"):
+        compose(tmp_path / "a.yaml", foreign=True)
+    data = compose(tmp_path / "configs/agents/b.yaml", foreign=True).data
+    assert data["model"] == {"temperature": 0}
+    assert "model_provider" in data["more"]
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+def test_a_link_to_a_file_outside_is_not_followed(tmp_path: Path, foreign: bool) -> None:
+    write(tmp_path, {"p/configs/a.yaml": "defaults: [/x@extra]\n", **SECRETS})
+    (tmp_path / "p/configs/x.yaml").symlink_to(tmp_path / "home/secrets.yaml")
+    with pytest.raises(ConfigError, match=r"x\.yaml is a link to a file outside"):
+        compose(tmp_path / "p/configs/a.yaml", foreign=foreign)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "agent: {model: {model_provider: {base_url: http://h/v1, api_key: '***'}}}",
+        "agent: {model: {model_settings: {extra_headers: {X: '***'}}}}",
+    ],
+)
+def test_what_hides_a_key_is_none(tmp_path: Path, text: str) -> None:
+    path = write(tmp_path, {"p.yaml": f"\n{text}\n"})
+    with pytest.raises(ConfigError, match=r"p\.yaml:2: agent\.model\.\S+ is \*\*\*") as e:
+        compose(path, foreign=True)
+    assert "oc.env" in str(e.value.hint)
+
+
+def test_what_hides_a_key_cannot_be_set() -> None:
+    with pytest.raises(ConfigError, match=r"--set a\.api_key: a\.api_key is \*\*\*"):
+        override(Tree({}), ["a.api_key=***"])
 
 
 def test_a_key_with_dots_is_a_place_further_down(tmp_path: Path) -> None:

@@ -18,9 +18,13 @@ from grpo_practice.config.reading.yaml_reader import (
     plain,
     read_yaml,
 )
+from grpo_practice.config.redact import leaves, redact
 from grpo_practice.errors import ConfigError
+from grpo_practice.redact import REDACTED
 
 MAX_FILES_DEEP = 16
+CONFIGS = "configs"
+"""Name of a project's folder of configs."""
 _ENTRY = re.compile(r"/(?P<path>[^@\s]+)@(?P<package>\w[\w-]*(?:\.\w[\w-]*)*)")
 _KEY = re.compile(r"[^\s.=]+(?:\.[^\s.=]+)*")
 
@@ -39,16 +43,37 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def compose(path: Path) -> Tree:
+def compose(path: Path, *, foreign: bool = False) -> Tree:
     """Read the file with everything its `defaults:` include, uninterpolated.
 
+    Only files of the project's own folders are included: see `_folders`.
+
+    Args:
+        path: The file.
+        foreign: True for an agent's file, which a stranger may have made: it includes configs
+            alone, and nothing that only lies beside it.
+
     Raises:
-        ConfigError: A file is missing or not usable, or an entry has another form.
+        ConfigError: A file is missing or not usable, an entry has another form, or what stands
+            for a hidden secret is given as one.
     """
-    return _compose(path, ())
+    tree = _compose(path, foreign, ())
+    refuse_hidden(tree, str(path))
+    return tree
 
 
-def _compose(path: Path, stack: tuple[Path, ...]) -> Tree:
+def refuse_hidden(tree: Tree, name: str) -> None:
+    """Raise if a secret is what hides one: a key of the environment would be sent in its place."""
+    for key, value in leaves(tree.data):
+        if value == REDACTED and redact("text", key) == REDACTED:
+            place = tree.place(key) or Position(name)
+            raise ConfigError(
+                f"{place.shown}: {dotted(key)} is {REDACTED}, which hides a secret and is none",
+                hint="write ${oc.env:NAME} with the variable that holds it, or take the line out",
+            )
+
+
+def _compose(path: Path, foreign: bool, stack: tuple[Path, ...]) -> Tree:
     # Resolved, so that no link hides that files include each other.
     here = path.resolve()
     if here in stack:
@@ -64,12 +89,14 @@ def _compose(path: Path, stack: tuple[Path, ...]) -> Tree:
             out = merge(out, own)
             continue
         found = _ENTRY.fullmatch(entry)
-        if found is None or ".." in found["path"].split("/"):
+        # A dot-folder holds settings and keys of other programs.
+        if found is None or any(part.startswith(".") for part in found["path"].split("/")):
             raise ConfigError(
                 f"{place.shown}: the defaults entry {entry!r} is not supported",
                 hint="use `_self_` or `/path/of/file@key.it.goes.under`",
             )
-        included = _compose(_find(found["path"], path, place), (*stack, here))
+        file = _find(found["path"], _folders(path, foreign), place)
+        included = _compose(file, foreign, (*stack, here))
         out = merge(out, nest(included, found["package"].split(".")))
     return out
 
@@ -93,17 +120,37 @@ def _entries(entries: Any, own: Tree, path: Path) -> Iterator[tuple[str, Positio
         yield "_self_", Position(str(path))
 
 
-def _find(name: str, including: Path, place: Position) -> Path:
-    """Find `/name` in the nearest parent folder that has it, else in ./configs, else shipped."""
-    folders = [*including.resolve().parents, Path.cwd() / "configs", packaged_configs()]
-    for folder in folders:
+def _folders(including: Path, foreign: bool) -> list[tuple[Path, Path]]:
+    """List the folders that a file may include from, nearest first, each with its outermost one.
+
+    They are the file's parents up to the nearest one called `configs`, else up to the working
+    folder, else its own folder alone; then ./configs, and the configs that are shipped.
+    """
+    parents = including.resolve().parents
+    configs = [folder for folder in parents if folder.name == CONFIGS]
+    outermost = configs[0] if configs else Path.cwd() if Path.cwd() in parents else parents[0]
+    own = [] if foreign and not configs else [f for f in parents if f.is_relative_to(outermost)]
+    shared = (Path.cwd() / CONFIGS, packaged_configs())
+    return [*((folder, outermost) for folder in own), *((f, f.resolve()) for f in shared)]
+
+
+def _find(name: str, folders: Sequence[tuple[Path, Path]], place: Position) -> Path:
+    """Find `/name` in the first folder that has it, as a file that lies in the outermost one."""
+    for folder, outermost in folders:
         for suffix in (".yaml", ".yml"):
             candidate = folder / f"{name}{suffix}"
-            if is_file(candidate):
-                return candidate
+            if not is_file(candidate):
+                continue
+            if not candidate.resolve().is_relative_to(outermost):
+                raise ConfigError(
+                    f"{place.shown}: {candidate} is a link to a file outside {outermost}",
+                    hint="copy the file there",
+                )
+            return candidate
+    looked = ", ".join(str(folder) for folder, _ in folders)
     raise ConfigError(
         f"{place.shown}: no file /{name}.yaml",
-        hint="looked in the folders above this file, in ./configs and in the shipped configs",
+        hint=f"looked in {looked}; put it into a folder called {CONFIGS}",
     )
 
 
@@ -164,6 +211,7 @@ def override(tree: Tree, overrides: Sequence[Override], *, strip: str = "") -> T
     # URLs first: one that changes takes the key before it away, and so must not come after a key.
     for name, value in sorted(pairs, key=lambda pair: not pair[0].endswith(".base_url")):
         key, flag = tuple(name.split(".")), f"--set {name}"
+        refuse_hidden(nest(Tree({key[-1]: value}), key[:-1]), flag)
         if strip and key[0] == strip and len(key) > 1:
             key = key[1:]
         tree = _set(tree, key, value, flag)

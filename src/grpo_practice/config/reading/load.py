@@ -5,7 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Generic, TypeVar
 
-from grpo_practice.config.reading.compose import Override, compose, lay_over, nest, override
+from grpo_practice.config.reading.compose import (
+    Override,
+    compose,
+    lay_over,
+    nest,
+    override,
+    refuse_hidden,
+)
 from grpo_practice.config.reading.draft import ComposedConfig, Draft
 from grpo_practice.config.reading.env import Environment, as_environment
 from grpo_practice.config.reading.problems import Problem
@@ -102,7 +109,9 @@ def load_eval_text(
 
 def _from_file(path: Path | Tree | None, env: Mapping[str, str]) -> ComposedConfig:
     if not isinstance(path, Path):
-        return ComposedConfig(path or Tree({}), None, Path.cwd(), as_environment(env))
+        tree = path or Tree({})
+        refuse_hidden(tree, "the config")
+        return ComposedConfig(tree, None, Path.cwd(), as_environment(env))
     return ComposedConfig(compose(path), path, path.resolve().parent, as_environment(env))
 
 
@@ -158,7 +167,7 @@ def _eval(
             places = dict(tree.places) | ({("exp_id",): place} if place else {})
             tree = Tree({**tree.data, "exp_id": exp_id}, places, tree.prefix)
     if agent is not None:
-        own = compose(agent)
+        own = compose(agent, foreign=True)
         if _is_practice(own):
             raise ConfigError(
                 f"{agent} is a practice config, and no agent's file",
