@@ -115,10 +115,17 @@ class LockedError(GrpoPracticeError):
 
 
 class PausedError(GrpoPracticeError):
-    """A cap was reached; what was paid for is stored, and a higher cap goes on from there."""
+    """A cap was reached; what was paid for is stored, and a higher cap goes on from there.
+
+    `go_on` is the command that does, where it is known.
+    """
 
     exit_code = 6
     kind = "paused"
+
+    def __init__(self, message: str, *, hint: str | None = None, go_on: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.go_on = redactor.text(go_on) if go_on else go_on
 
 
 class StoreError(GrpoPracticeError):

@@ -95,11 +95,9 @@ def test_a_forecast_ends_with_the_command_that_does_it(
 ) -> None:
     words = ["practice", "-c", "c.yaml", "--max-requests", "10", "--dry-run"]
     monkeypatch.setattr("sys.argv", ["grpo-practice", *words])
-    last = toy(*words).out.splitlines()[-1]
-    assert last == (
-        "next: grpo-practice practice -c c.yaml --max-requests 10"
-        "   (it will pause before the end: raise --max-requests)"
-    )
+    *_, remark, last = toy(*words).out.splitlines()
+    assert remark == "it will pause before the end: raise --max-requests"
+    assert last == "next: grpo-practice practice -c c.yaml --max-requests 10"
     words = ["practice", "--pilot", "1", "-c", "c.yaml"]
     monkeypatch.setattr("sys.argv", ["grpo-practice", *words])
     assert toy(*words).out.splitlines()[-1] == "next: grpo-practice practice -c c.yaml"

@@ -65,8 +65,8 @@ def test_it_says_what_it_serves_and_ends_in_order(tmp_path: Path, number: signal
     with running(tmp_path, "--agent", "agent.yaml") as (process, url, said):
         assert said == [
             f"serving math_agent (2 experiences) at {url}, passing on to the simulated endpoint in"
-            " this program (sim)\n",
-            f"to use it: export OPENAI_BASE_URL={url} OPENAI_API_KEY=unused; Ctrl-C ends it\n",
+            " this program (sim) until Ctrl-C\n",
+            f"to use it: export OPENAI_BASE_URL={url} OPENAI_API_KEY=unused\n",
         ]
         ask(url, "What is 1 plus 2?")
         out, told = ended(process, number)

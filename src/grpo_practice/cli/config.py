@@ -1,11 +1,12 @@
 """`config`: what a configuration comes to, before anything is paid."""
 
+import shlex
 from typing import TYPE_CHECKING
 
 import typer
 
 from grpo_practice.cli.options import PROGRAM, ConfigOption, DbOption, SetOption, workspace
-from grpo_practice.cli.terminal.formatting import note, say
+from grpo_practice.cli.terminal.formatting import note, say, say_next
 from grpo_practice.cli.terminal.tables import facts
 from grpo_practice.text import visible
 
@@ -45,7 +46,7 @@ def validate(config: ConfigOption = None, set_: SetOption = None, db: DbOption =
     for text in loaded.ignored:
         say(f"ignored: {text}")
     _notices(loaded)
-    say(f"next: {PROGRAM} {loaded.command}{f' --config {config}' if config else ''}")
+    say_next(f"{PROGRAM} {loaded.command}{f' --config {shlex.quote(config)}' if config else ''}")
 
 
 def _notices(loaded: "ConfigReport") -> None:

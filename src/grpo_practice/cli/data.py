@@ -14,7 +14,7 @@ from grpo_practice.cli.options import (
     workspace,
 )
 from grpo_practice.cli.terminal import datasets_view as view
-from grpo_practice.cli.terminal.formatting import confirm, count, print_json, say, tell
+from grpo_practice.cli.terminal.formatting import confirm, count, print_json, say, say_next, tell
 from grpo_practice.errors import ConfigError
 
 app = typer.Typer(no_args_is_help=True, help="Datasets: from files to names.")
@@ -163,7 +163,7 @@ def delete(name: NameArgument, yes: YesOption = False, db: DbOption = None) -> N
     confirm(f"Delete dataset {row.name} ({count(row.n, 'row')})?", yes=yes)
     datasets.delete(name)
     say(f"deleted {name}; runs keep the rows that they used")
-    say(f"next: {PROGRAM} data list")
+    say_next(f"{PROGRAM} data list")
 
 
 @app.command()

@@ -1,12 +1,13 @@
 """`db`: a copy of the database while it is used, and a look at whether it is whole."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from grpo_practice.cli.options import PROGRAM, DbOption, JsonOption, workspace
-from grpo_practice.cli.terminal.formatting import count, note, print_json, say
+from grpo_practice.cli.terminal.formatting import count, note, note_next, print_json, say
 
 app = typer.Typer(no_args_is_help=True, help="Copy and check the database.")
 
@@ -28,7 +29,7 @@ def backup(
     """
     made = workspace(db).backup(file, replace=force)
     say(f"copied {made.source} to {made.path} ({made.bytes:,} bytes)")
-    note(f"next: {PROGRAM} runs list --db {made.path}")
+    note_next(f"{PROGRAM} runs list --db {shlex.quote(str(made.path))}")
 
 
 @app.command()

@@ -1,6 +1,7 @@
 """`demo`: the main job from end to end, on the simulated endpoint."""
 
 import json
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,10 +81,11 @@ def demo(
         _play(Workspace(folder / DATABASE, command=f"{PROGRAM} demo", signals=True), folder)
     if keep is not None:
         say(f"4. The practised agent, exported: {keep / AGENT}")
-        say(f"next: cd {keep} && {PROGRAM} runs list")
+        say(f"next: cd {shlex.quote(str(keep))} && {PROGRAM} runs list")
     else:
         say(f"Nothing was kept. To look around in it: {PROGRAM} demo --keep my-demo")
-        say(f"next: {PROGRAM} init my-task, for a task and a model of your own")
+        say("For a task and a model of your own:")
+        say(f"next: {PROGRAM} init my-task")
 
 
 @contextmanager

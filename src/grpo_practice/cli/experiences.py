@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from grpo_practice.cli.options import PROGRAM, DbOption, JsonOption, workspace
-from grpo_practice.cli.terminal.formatting import count, print_json, say
+from grpo_practice.cli.terminal.formatting import count, print_json, say, say_next
 from grpo_practice.cli.terminal.tables import facts
 from grpo_practice.text import brief
 
@@ -65,7 +65,7 @@ def list_(
         _show_quarantined(report.quarantined)
     if library.experiences:
         first = library.experiences[0].id
-        say(f"next: {PROGRAM} experiences show {first} --run {report.run}")
+        say_next(f"{PROGRAM} experiences show {first} --run {report.run}")
 
 
 @app.command()
@@ -125,7 +125,7 @@ def _show(report: "ExperienceReport") -> None:
             for vote in found.votes
         ]
     )
-    say(f"next: {PROGRAM} experiences list --run {found.run}")
+    say_next(f"{PROGRAM} experiences list --run {found.run}")
 
 
 def _show_change(change: "LibraryChange") -> None:

@@ -1,5 +1,6 @@
 """`export-agent`: the practised agent as a file."""
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +8,7 @@ from typing import Annotated
 import typer
 
 from grpo_practice.cli.options import PROGRAM, DbOption, workspace
-from grpo_practice.cli.terminal.formatting import note
+from grpo_practice.cli.terminal.formatting import note, note_next
 from grpo_practice.export.render import FORMATS
 
 
@@ -49,4 +50,4 @@ def export_agent(
         return
     note(f"wrote {output}")
     if FORMATS[exported.format].loadable:
-        note(f"next: {PROGRAM} eval --agent {output}")
+        note_next(f"{PROGRAM} eval --agent {shlex.quote(str(output))}")

@@ -1,5 +1,6 @@
 """`init`: the files of a first experiment."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -41,8 +42,9 @@ def init(
         write_file(path, text, force=force)
         say(f"wrote {path}")
     if folder != Path():
-        say(f"next: cd {folder}")
-    say("next: cp .env.example .env, and fill it in")
+        say(f"next: cd {shlex.quote(str(folder))}")
+    say("next: cp .env.example .env && chmod 600 .env")
+    say("then fill in .env: a model, its URL and key, or UTU_LLM_MODEL=sim alone to try it")
     say(f"next: {PROGRAM} data upload mine.jsonl --name mine --verify exact")
     say(f"next: {PROGRAM} eval --config practice.yaml")
     say(f"next: {PROGRAM} practice --config practice.yaml")

@@ -26,7 +26,7 @@ from grpo_practice.cli import (
     serve,
     verify,
 )
-from grpo_practice.cli.options import PROGRAM, as_typed, keep_secrets
+from grpo_practice.cli.options import PROGRAM, as_typed, forget_database, keep_secrets, on_database
 from grpo_practice.cli.terminal import stdio
 from grpo_practice.cli.terminal.formatting import count, note, print_json, say
 from grpo_practice.cli.terminal.tables import table
@@ -96,6 +96,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def run(words: list[str]) -> int:
     """Run a command, report its error if there is one, and return its exit code."""
     keep_secrets(words)
+    forget_database()
     with _stoppable() as signals:
         try:
             return _run(words, signals)
@@ -208,7 +209,7 @@ def _report(error: ErrorReport, words: list[str]) -> int:
     if rows:
         table(["key", "was", "now"], rows, stderr=True)
     if error.hint:
-        note(f"hint: {error.hint}")
+        note(f"hint: {on_database(error.hint)}")
     if "--json" in words:
         print_json(error.document())
     return error.exit_code

@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,10 +28,21 @@ if TYPE_CHECKING:
 PROGRAM = "grpo-practice"
 DATABASE = Path("grpo-practice.db")
 
+_typed_db: ContextVar[Path | None] = ContextVar("_typed_db", default=None)
+"""File that `--db` names on the command line. A variable holds for the next command too."""
+
+
+def _keep_typed_db(context: typer.Context, db: Path | None) -> Path | None:
+    source = context.get_parameter_source("db")
+    _typed_db.set(db if source is not None and source.name == "COMMANDLINE" else None)
+    return db
+
+
 DbOption = Annotated[
     Path | None,
     typer.Option(
         "--db",
+        callback=_keep_typed_db,
         envvar="GRPO_PRACTICE_DB",
         metavar="FILE",
         dir_okay=False,
@@ -77,6 +89,26 @@ def workspace(db: Path | None) -> "Workspace":
     from grpo_practice.workspace import Workspace
 
     return Workspace(database(db), command=as_typed(), signals=True)
+
+
+_ON_DATABASE = re.compile(
+    rf"{PROGRAM} (?:(?:config|data|db|experiences|runs) [a-z]+"
+    r"|doctor|eval|export-agent|practice|serve)\b(?!.* --db\b)"
+)
+"""Command that takes `--db`, and does not name one yet."""
+
+
+def on_database(text: str) -> str:
+    """Add the `--db` that was typed to the commands of a text, so that they work as typed."""
+    db = _typed_db.get()
+    if db is None:
+        return text
+    return _ON_DATABASE.sub(lambda found: f"{found[0]} --db {shlex.quote(str(db))}", text)
+
+
+def forget_database() -> None:
+    """Forget the `--db` of an earlier command of this process."""
+    _typed_db.set(None)
 
 
 _URL = re.compile(r"[a-z]+://\S+")

@@ -13,6 +13,7 @@ from grpo_practice.cli.terminal.formatting import (
     print_json,
     reward,
     say,
+    say_next,
     tokens,
 )
 from grpo_practice.cli.terminal.tables import facts, table
@@ -52,7 +53,10 @@ def list_(db: DbOption = None, json: JsonOption = False) -> None:
         right=["steps"],
     )
     last = report.runs[-1].name if report.runs else None
-    say(f"next: {PROGRAM} runs show {last}" if last else f"no runs yet; next: {PROGRAM} demo")
+    if last:
+        say_next(f"{PROGRAM} runs show {last}")
+    else:
+        say(f"no runs yet; next: {PROGRAM} demo")
 
 
 @app.command()
@@ -79,7 +83,7 @@ def delete(run: RunArgument, yes: YesOption = False, db: DbOption = None) -> Non
     confirm(f"Delete {run} and all that was paid for in it?", yes=yes)
     deleted = workspace(db).delete_run(run)
     say(f"deleted {count(len(deleted), 'run')}: {', '.join(deleted)}")
-    say(f"next: {PROGRAM} runs list")
+    say_next(f"{PROGRAM} runs list")
 
 
 def _time(stored: str) -> str:
@@ -133,7 +137,7 @@ def _show(report: "RunReport") -> None:
     if health is not None:
         say_reproducible(health)
     say_shortfalls(report.shortfalls, run.name, report.practise)
-    say(f"next: {report.next_command}")
+    say_next(report.next_command)
 
 
 def _group_policy(played: Mapping[str, Any]) -> str:

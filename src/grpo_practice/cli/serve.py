@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from grpo_practice.cli.options import PROGRAM, DbOption, workspace
-from grpo_practice.cli.terminal.formatting import count, note
+from grpo_practice.cli.terminal.formatting import count, note, note_next
 from grpo_practice.events import Event, Notice
 
 if TYPE_CHECKING:
@@ -45,17 +45,20 @@ def serve(
         served.append(now)
         agent = now.prepared.agent
         knows = f" ({count(agent.experiences, 'experience')})" if agent.experiences else ""
-        to = f"{now.prepared.passing_on_to} ({agent.model})"
-        note(f"serving {agent.name}{knows} at {now.url}, passing on to {to}", style="bold")
+        to = f"{now.prepared.passing_on_to} ({agent.model}) until Ctrl-C"
+        note(
+            f"serving {agent.name}{knows} at {now.url}, passing on to {to}",
+            style="bold",
+        )
         if record is not None:
             note(f"recording what passes as run {record} in {ws.path}")
-        note(f"to use it: export OPENAI_BASE_URL={now.url} OPENAI_API_KEY=unused; Ctrl-C ends it")
+        note(f"to use it: export OPENAI_BASE_URL={now.url} OPENAI_API_KEY=unused")
 
     ws.serve(agent, port=port, record=record, on_ready=ready, on_event=_show)
     for last in served:
         note(_summary(last))
     if record is not None:
-        note(f"next: {PROGRAM} runs show {record}")
+        note_next(f"{PROGRAM} runs show {record}")
 
 
 def _show(event: Event) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from grpo_practice.cli.options import PROGRAM, JsonOption, workspace
-from grpo_practice.cli.terminal.formatting import note, print_json, reward, say
+from grpo_practice.cli.terminal.formatting import note, print_json, reward, say, say_next
 from grpo_practice.cli.terminal.tables import facts
 from grpo_practice.errors import ConfigError
 
@@ -45,7 +45,7 @@ def verify(
     time = f"{scored.seconds:.3f} s"
     read, critique = verdict.extracted or "", verdict.critique or ""
     facts([("read", read), ("critique", critique), ("time", time)])
-    say(f"next: {PROGRAM} eval --model MODEL --dataset NAME --verify {function}")
+    say_next(f"{PROGRAM} eval --model MODEL --dataset NAME --verify {function}")
 
 
 def _warn(event: "Event") -> None:

@@ -131,6 +131,7 @@ class Account:
             f"paused by {flag} {_number(name, cap)}: {_shown(name, spent)} spent so far,"
             f" and one more request may need {_shown(name, more)}",
             hint=f"all that was answered is stored; to go on: {command}",
+            go_on=command or None,
         )
 
 

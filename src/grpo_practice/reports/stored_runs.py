@@ -65,6 +65,8 @@ class RunReport(Report):
     """Policy and overlap that a practice run plays its groups with."""
     command: str
     """Command that worked on it last, to go on with."""
+    verify: str | None = None
+    """Verify function of an evaluation, by its name."""
     traffic: Traffic | None = None
     """Requests that passed, for a recorded run."""
 
@@ -97,10 +99,19 @@ class RunReport(Report):
             if short.total:
                 return short.next_command(run.name, self.practise)
         if run.kind == "eval":
-            return f"grpo-practice eval --rejudge --verify V --run {run.name}"
+            return self._score_again
         if self.steps and (self.steps[-1].stats or {}).get("experiences") == 0:
             return "grpo-practice eval --limit 3 --show"
         return f"grpo-practice experiences list --run {run.name}"
+
+    @property
+    def _score_again(self) -> str:
+        """Command that scores a complete evaluation with another function."""
+        # What a judge scores may have no gold, which the others compare with.
+        if self.run.role == "rejudge" or self.verify == "judge":
+            return "grpo-practice runs list"
+        other = "exact" if self.verify == "contains" else "contains"
+        return f"grpo-practice eval --rejudge --verify {other} --run {self.run.name}"
 
     @override
     def document(self) -> dict[str, Any]:
@@ -190,5 +201,6 @@ def run_report(store: Store, name: str) -> RunReport:
         if branch and run.kind == "practice"
         else {},
         store.read(runs.last_command, name),
+        store.read(references.record, branch.id).identity.get("verify.name") if branch else None,
         store.read(recorded_runs.traffic, branch.id) if branch and run.kind == "recorded" else None,
     )

@@ -57,17 +57,27 @@ def open_invocation(
 
 
 def close_invocation(
-    db: sqlite3.Connection, invocation_id: int, *, status: str, exit_code: int, reason: str | None
+    db: sqlite3.Connection,
+    invocation_id: int,
+    *,
+    status: str,
+    exit_code: int,
+    reason: str | None,
+    go_on: str | None = None,
 ) -> None:
-    """Store how the invocation ended; its run gets `status`."""
+    """Store how the invocation ended; its run gets `status`.
+
+    `go_on` takes the place of the command where that would not go on with the run.
+    """
     db.execute(
         """UPDATE runs SET status = ? WHERE run_id =
              (SELECT run_id FROM invocations WHERE invocation_id = ?)""",
         (status, invocation_id),
     )
     db.execute(
-        "UPDATE invocations SET ended_at = ?, exit_code = ?, reason = ? WHERE invocation_id = ?",
-        (now(), exit_code, reason, invocation_id),
+        """UPDATE invocations SET ended_at = ?, exit_code = ?, reason = ?,
+                  command = coalesce(?, command) WHERE invocation_id = ?""",
+        (now(), exit_code, reason, go_on, invocation_id),
     )
 
 

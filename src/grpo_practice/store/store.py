@@ -259,13 +259,15 @@ class Store:
                 command=command,
             )
         )
-        status, code, reason = "failed", 1, None
+        status, code, reason, go_on = "failed", 1, None, None
         try:
             yield invocation_id
             status, code = "done", 0
         except GrpoPracticeError as e:
             status = next((s for kind, s in _STATUS.items() if isinstance(e, kind)), "failed")
             code, reason = e.exit_code, str(e)
+            # The command as typed would pause again at once.
+            go_on = e.go_on if isinstance(e, PausedError) else None
             raise
         except Exception as e:
             reason = f"{type(e).__name__}: {e}"
@@ -275,7 +277,7 @@ class Store:
             raise
         finally:
             end = partial(invocations.close_invocation, invocation_id=invocation_id, status=status)
-            self._write(partial(end, exit_code=code, reason=reason))
+            self._write(partial(end, exit_code=code, reason=reason, go_on=go_on))
 
     def delete_run(self, run: str) -> list[str]:
         """Delete the run and the runs it made. See `delete_run.delete`."""

@@ -1,9 +1,10 @@
 """Datasets on a terminal."""
 
+import os
 from typing import TYPE_CHECKING
 
 from grpo_practice.cli.options import PROGRAM
-from grpo_practice.cli.terminal.formatting import count, say
+from grpo_practice.cli.terminal.formatting import count, say, say_next
 from grpo_practice.cli.terminal.tables import facts, table
 from grpo_practice.text import brief
 
@@ -35,7 +36,7 @@ def listed(found: "DatasetList") -> None:
         right=["rows", "revision"],
     )
     first = found.datasets[0].name if found.datasets else None
-    say(f"next: {PROGRAM} data {f'show {first}' if first else 'upload FILE --name NAME'}")
+    say_next(f"{PROGRAM} data {f'show {first}' if first else 'upload FILE --name NAME'}")
 
 
 def dataset(found: "DatasetReport") -> None:
@@ -147,13 +148,21 @@ def stats(found: "DatasetStats") -> None:
     )
     if stats.repeated_folded and found.splits:
         say("  data split keeps repeated questions together")
-        say(f"next: {PROGRAM} data split {row.name}")
+        say_next(f"{PROGRAM} data split {row.name}")
     else:
         _next_eval(row.name, found.verify)
 
 
 def _next_eval(name: str, verify: str) -> None:
-    say(f"next: {PROGRAM} eval --model MODEL --dataset {name} --verify {verify}")
+    """Print how to evaluate on a dataset: with the project's config where that names it."""
+    from grpo_practice.config import read_environment
+    from grpo_practice.config.reading.discover import project_config
+
+    if config := project_config(name):
+        say_next(f"{PROGRAM} eval --config {config}")
+        return
+    model = "" if read_environment(os.environ).get("UTU_LLM_MODEL") else " --model MODEL"
+    say_next(f"{PROGRAM} eval{model} --dataset {name} --verify {verify}")
 
 
 def _repeats(found: "DatasetStats") -> str:

@@ -45,7 +45,9 @@ def show_forecast(forecast: "Forecast") -> None:
     note("retries and questions asked again for want of a readable reply are not counted")
     if forecast.turns is not None:
         note("nor is what tools themselves take: their prices, models they ask, their time")
-    say(f"next: {goes_on(sys.argv[1:])}{_first(forecast)}{_cap_hint(forecast)}")
+    if hint := _cap_hint(forecast):
+        say(hint)
+    say(f"next: {goes_on(sys.argv[1:])}{_first(forecast)}")
 
 
 def goes_on(argv: Sequence[str]) -> str:
@@ -71,7 +73,7 @@ def _cap_hint(forecast: "Forecast") -> str:
         return ""
     flags = " and ".join(flag for flag, _ in caps)
     surely = "will" if any(reached == "yes" for _, reached in caps) else "may"
-    return f"   (it {surely} pause before the end: raise {flags})"
+    return f"it {surely} pause before the end: raise {flags}"
 
 
 def _piloted(did: "Piloted") -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from grpo_practice.cli.options import on_database
 from grpo_practice.errors import ConfigError
 from grpo_practice.text import count as count
 from grpo_practice.text import visible
@@ -29,6 +30,16 @@ def note(text: str, *, style: str | None = None) -> None:
     err.print(visible(text), style=style, soft_wrap=in_one(err, text))
 
 
+def say_next(command: str) -> None:
+    """Print the command to type now; it names the database that `--db` named."""
+    say(f"next: {on_database(command)}")
+
+
+def note_next(command: str) -> None:
+    """Print the command to type now on stderr: stdout is for something else."""
+    note(f"next: {on_database(command)}")
+
+
 def tell(event: "Event") -> None:
     """Print a notice of what a command does on stderr."""
     from grpo_practice.events import Notice
@@ -39,7 +50,19 @@ def tell(event: "Event") -> None:
 
 def print_json(document: Mapping[str, Any]) -> None:
     """Print a document on stdout, in ASCII, so that nothing in it can act on a terminal."""
-    print(json.dumps(document, indent=2, allow_nan=False), flush=True)
+    print(json.dumps(_on_database(document), indent=2, allow_nan=False), flush=True)
+
+
+def _on_database(part: Any) -> Any:
+    """Return a part of a document, its commands on the database that `--db` named."""
+    if isinstance(part, Mapping):
+        return {
+            key: on_database(value)
+            if key in ("next", "hint") and isinstance(value, str)
+            else _on_database(value)
+            for key, value in part.items()
+        }
+    return [_on_database(one) for one in part] if isinstance(part, (list, tuple)) else part
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
-from grpo_practice.cli.options import PROGRAM
-from grpo_practice.cli.terminal.formatting import count, duration, reward, say
+from grpo_practice.cli.options import PROGRAM, on_database
+from grpo_practice.cli.terminal.formatting import count, duration, reward, say, say_next
 from grpo_practice.cli.terminal.health_view import costs, say_reproducible, shrunk_groups, trouble
 from grpo_practice.cli.terminal.tables import facts, table
 from grpo_practice.text import brief
@@ -62,7 +62,7 @@ def show_eval(report: "EvalReport", *, next_command: str | None = None) -> None:
         failed = count(sum(report.failures.values()), "rollout")
         say(f"next: the same command again asks only the {failed} that failed")
     else:
-        say(f"next: {next_command or f'{PROGRAM} runs show {report.run}'}")
+        say_next(next_command or f"{PROGRAM} runs show {report.run}")
 
 
 def interval(score: "Score") -> str:
@@ -107,7 +107,7 @@ def show_practice(
     _before_and_after(report)
     show_library(report.library.experiences, f"L{report.library.id}", report.run, limit=limit)
     if not report.library.experiences:
-        say(f"  {_why_nothing(report)}")
+        say(f"  {on_database(_why_nothing(report))}")
     facts(
         [
             *trouble(report),
@@ -120,7 +120,7 @@ def show_practice(
     say_reproducible(report.health)
     say_shortfalls(report.shortfalls, report.run)
     if next_line:
-        say(f"next: {report.next_command}")
+        say_next(report.next_command)
 
 
 def funnel(steps: Sequence["StepRow"], run: str) -> list[tuple[str, str]]:
@@ -186,7 +186,7 @@ def _quarantined(
 ) -> str:
     """Return how many texts were kept out of the library, and where to see them; '' for none."""
     n = sum((row.stats or {}).get("quarantined") or 0 for row in steps)
-    look = f"{PROGRAM} experiences list --quarantined --run {run}"
+    look = on_database(f"{PROGRAM} experiences list --quarantined --run {run}")
     why = f" ({_kinds(rules)})" if rules else ""
     return f"{count(n, 'proposed text')} kept out of the library{why}: {look}" if n else ""
 
@@ -198,7 +198,8 @@ def say_shortfalls(found: Sequence["Shortfall"], run: str, practise: str | None 
     for short in found:
         what, style = ("nothing was learnt", "red") if short.total else ("warning", "yellow")
         say(f"{what}: {short.sentence}", style=style)
-        say(f"  {short.advice}: {short.next_command(run, practise or PRACTISE)}")
+        command = on_database(short.next_command(run, practise or PRACTISE))
+        say(f"  {short.advice}: {command}")
 
 
 def _why_nothing(report: "PracticeReport") -> str:
@@ -333,7 +334,8 @@ def show_library(
             rows.append(("", evidence[e.id]))
     facts(rows)
     if limit is not None and len(experiences) > limit:
-        say(f"  and {len(experiences) - limit} more: {PROGRAM} experiences list --run {run}")
+        command = on_database(f"{PROGRAM} experiences list --run {run}")
+        say(f"  and {len(experiences) - limit} more: {command}")
 
 
 def show_transcripts(rollouts: "Iterable[RolloutReport]", limit: int) -> None:

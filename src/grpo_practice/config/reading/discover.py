@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from grpo_practice.config.reading.compose import is_file, packaged_configs
+from grpo_practice.config.reading.compose import compose, is_file, packaged_configs
 from grpo_practice.config.reading.problems import did_you_mean
 from grpo_practice.config.schema.base import check_name
 from grpo_practice.errors import ConfigError
@@ -47,6 +47,17 @@ def _candidates(folder: Path, name: str, command: Command) -> Iterator[Path]:
             path = folder / part / spelling
             if is_file(path):
                 yield path
+
+
+def project_config(dataset: str) -> Path | None:
+    """Return the config that `init` wrote here, where it evaluates on this dataset."""
+    path = Path(TEMPLATES[0])
+    try:
+        tree = compose(path).data if is_file(path) else {}
+    except ConfigError:  # said by the command that uses it
+        return None
+    data = tree.get("evaluation", {}).get("data", {})
+    return path if data.get("dataset") == dataset else None
 
 
 def _near(name: str, cwd: Path) -> str:

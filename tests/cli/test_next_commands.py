@@ -1,0 +1,156 @@
+"""Whatever is said to be typed next is typed here once, as it stands."""
+
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+import typer
+
+from grpo_practice.cli.main import app
+from grpo_practice.cli.options import forget_database, on_database
+from tests.app.project import Project
+from tests.cli.conftest import Gp
+
+
+def next_words(text: str, after: str = "next: ") -> list[str]:
+    """Return the words after `grpo-practice` on the last line that says what to type."""
+    line = next(x for x in reversed(text.splitlines()) if after in x)
+    program, *words = shlex.split(line.partition(after)[2])
+    assert program == "grpo-practice"
+    return words
+
+
+@pytest.fixture
+def other(demo: Gp) -> Gp:
+    """`gp` in the demo's folder, where its database has another name."""
+    Path("grpo-practice.db").rename("other name.db")
+    return demo
+
+
+DB = ("--db", "other name.db")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("runs", "list"),
+        ("runs", "show", "demo"),
+        ("runs", "show", "demo/eval"),
+        ("experiences", "list"),
+        ("experiences", "show", "E1"),
+        ("data", "list"),
+        ("export-agent", "-o", "e.yaml"),
+        ("config", "validate"),
+    ],
+    ids=" ".join,
+)
+def test_what_to_type_next_is_of_the_database_that_was_named(
+    other: Gp, words: tuple[str, ...]
+) -> None:
+    ran = other(*words, *DB)
+    assert ran.code == 0
+    after = next_words(ran.out + ran.err)
+    assert after[-2:] == list(DB) or list(DB) == after[2:4] or list(DB) == after[1:3], after
+    done = other(*[("exact" if word == "V" else word) for word in after])
+    assert done.code == 0, done.err
+    assert not Path("grpo-practice.db").exists()
+
+
+def test_hints_and_documents_name_the_database_too(other: Gp) -> None:
+    assert (
+        "hint: grpo-practice runs list --db 'other name.db'"
+        in other("experiences", "list", "--run", "", *DB).err
+    )
+    document = other("practice", "--json", *DB).document
+    assert document["next"].startswith("grpo-practice export-agent --db 'other name.db'")
+
+
+def test_a_database_that_the_environment_names_is_not_repeated(
+    other: Gp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert " --db " in other("runs", "list", *DB).out
+    monkeypatch.setenv("GRPO_PRACTICE_DB", "other name.db")
+    assert "--db" not in other("runs", "list").out
+
+
+def test_every_command_with_a_database_is_known_to_take_one(gp: Gp) -> None:
+    takes, program = dict[str, bool](), typer.main.get_command(app)
+    for name, command in program.commands.items():  # type: ignore[attr-defined]
+        of = getattr(command, "commands", None)
+        for leaf, one in of.items() if of else [("", command)]:
+            takes[f"{name} {leaf}".strip()] = any(p.name == "db" for p in one.params)
+    gp("runs", "list", "--db", "x.db")
+    named = {name: on_database(f"grpo-practice {name} a") for name in takes}
+    forget_database()
+    said = {
+        name: f"grpo-practice {name}{' --db x.db' if db else ''} a" for name, db in takes.items()
+    }
+    assert named == said
+
+
+def test_what_init_says_next_is_typed_to_its_end(gp: Gp, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = gp("init", "my task").out
+    *lines, upload, evaluate, practise = [
+        line.removeprefix("next: ") for line in said.splitlines() if line.startswith("next: ")
+    ]
+    done = subprocess.run(["sh", "-ec", "\n".join(lines)], check=True, capture_output=True)
+    assert done.stderr == b""
+    assert Path("my task/.env").stat().st_mode & 0o777 == 0o600
+    monkeypatch.chdir("my task")
+    Path(".env").write_text("UTU_LLM_MODEL=sim\n", "utf-8")
+    stored = gp(*shlex.split(upload)[1:])
+    assert next_words(stored.out) == shlex.split(evaluate)[1:]
+    for command in (evaluate, practise):
+        assert gp(*shlex.split(command)[1:]).code == 0
+
+
+def test_without_a_config_the_model_of_the_environment_is_not_named(
+    gp: Gp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("d.csv").write_text("question,answer\n1+1?,2\n", "utf-8")
+    upload = ("data", "upload", "d.csv", "--name", "d")
+    assert "--model MODEL" in gp(*upload).out
+    monkeypatch.setenv("UTU_LLM_MODEL", "sim")
+    for words in (upload, ("data", "stats", "d"), ("data", "show", "d")):
+        after = next_words(gp(*words).out)
+        assert "MODEL" not in after
+        assert gp(*after).code == 0
+
+
+def test_the_demo_s_next_command_begins_a_project(gp: Gp) -> None:
+    assert gp(*next_words(gp("demo").out)).code == 0
+    assert Path("my-task/practice.yaml").is_file()
+
+
+@pytest.mark.parametrize("verify", ["math", "contains"])
+def test_a_complete_evaluation_is_scored_again_with_another_function(demo: Gp, verify: str) -> None:
+    words = ("eval", "--model", "sim", "--dataset", "test", "--limit", "3", "--verify", verify)
+    run = demo(*words, "--json").document["run"]
+    for _ in range(2):
+        after = next_words(demo("runs", "show", run).out)
+        assert verify not in after
+        ran = demo(*after)
+        assert ran.code == 0, ran.err
+        run += f"/rejudge={'exact' if verify == 'contains' else 'contains'}"
+
+
+@pytest.mark.parametrize("more", [(), ("--max-tokens", "100000")])
+def test_a_paused_run_says_a_command_that_goes_on(
+    gp: Gp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
+) -> None:
+    Project(tmp_path)
+    words = ["practice", "-c", "c.yaml", "--max-requests", "20", *more, "--db", "p.db"]
+    pauses = 0
+    while True:
+        monkeypatch.setattr("sys.argv", ["grpo-practice", *words])
+        ran = gp(*words)
+        if ran.code == 0:
+            break
+        assert ran.code == 6, ran.err
+        pauses += 1
+        hinted = next_words(ran.err, "to go on: ")
+        words = next_words(gp("runs", "show", "toy", "--db", "p.db").out)
+        assert words == hinted
+        assert [flag for flag in words if flag == "--max-tokens"] == [*more[:1]]
+    assert pauses == 3
