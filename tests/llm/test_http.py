@@ -386,3 +386,25 @@ async def test_a_few_interim_answers_before_each_reply_are_read_over() -> None:
     async with serving(early) as address, connect(f"http://{address}/v1", n=1) as client:
         # Counted for each request, not for the connection that they share.
         assert [(await client.send(ASK)).content for _ in range(5)] == ["24"] * 5
+
+
+async def test_no_more_requests_are_under_way_than_there_is_room_for() -> None:
+    now, most = 0, 0
+
+    async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal now, most
+        while True:
+            await read_request(reader)
+            now, most = now + 1, max(most, now + 1)
+            await asyncio.sleep(0)
+            now -= 1
+            writer.write(OK % len(BODY) + BODY)
+            await writer.drain()
+
+    async with asyncio.timeout(HANG_S), serving(count) as address:
+        url = f"http://{address}/v1"
+        http = Http(Endpoint((url,)), 2, None)
+        came = await asyncio.gather(*(http.post(f"{url}/chat/completions", b"{}") for _ in "12345"))
+        await http.aclose()
+    assert [isinstance(response, Response) for response, _ in came] == [True] * 5
+    assert 1 <= most <= 2
