@@ -6,7 +6,6 @@ import ssl
 from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
@@ -379,66 +378,3 @@ async def test_a_compressed_reply_is_read_and_headers_are_searched_for_secrets()
     assert came.headers["x-echo"] == "*** \ufffd, 2"
     assert b"gzip" in heads[0].lower()
     assert secret.encode() in heads[0]
-
-
-async def test_a_name_that_is_never_looked_up_ends_with_the_connect_deadline(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    lookups = 0
-
-    async def hang(*_: object, **__: object) -> list[tuple[object, ...]]:
-        nonlocal lookups
-        lookups += 1
-        await asyncio.Event().wait()
-        return []
-
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", hang)
-    # Longer than the test may hang: only the connect deadline is left to end it.
-    endpoint = Endpoint(("http://model.invalid/v1",), timeout_s=10 * HANG_S, max_tries=2)
-    endpoint = replace(endpoint, connect_timeout_s=0.05)
-    async with (
-        asyncio.timeout(HANG_S),
-        Client(endpoint, Limit(8), notice=lambda _: None, sleep=FakeSleep()) as client,
-    ):
-        with pytest.raises(EndpointRefusedError, match="cannot reach") as caught:
-            await client.send(ASK)
-    assert caught.value.broken == "connect"
-    assert lookups >= 1
-    assert isinstance(caught.value.__cause__, EndpointError)
-    assert not caught.value.__cause__.maybe_paid
-
-
-async def test_interim_answers_without_end_are_given_up() -> None:
-    connections = 0
-
-    async def go_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal connections
-        connections += 1
-        await read_request(reader)
-        while True:
-            writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            await writer.drain()
-
-    async with (
-        asyncio.timeout(HANG_S),
-        serving(go_on) as address,
-        connect(f"http://{address}/v1", timeout_s=10 * HANG_S) as client,
-    ):
-        with pytest.raises(EndpointError, match="interim answers") as caught:
-            await client.send(ASK)
-    assert caught.value.broken == "cut"
-    assert connections == 2
-
-
-async def test_a_few_interim_answers_before_each_reply_are_read_over() -> None:
-    async def early(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while True:
-            await read_request(reader)
-            for line in (b"100 Continue", b"102 Processing", b"103 Early Hints") * 5:
-                writer.write(b"HTTP/1.1 %b\r\nLink: </x>\r\n\r\n" % line)
-            writer.write(OK % len(BODY) + BODY)
-            await writer.drain()
-
-    async with serving(early) as address, connect(f"http://{address}/v1", n=1) as client:
-        # Counted for each request, not for the connection that they share.
-        assert [(await client.send(ASK)).content for _ in range(5)] == ["24"] * 5

@@ -3,13 +3,12 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientPayloadError
 from pydantic import SecretStr
 
 from grpo_practice.calls import Chat, Message, Reply, Scope, Tools
@@ -23,14 +22,10 @@ from grpo_practice.errors import (
 )
 from grpo_practice.prompts.web import web_texts
 from grpo_practice.tools.search import open_search
-from grpo_practice.tools.search.bounded_body import unread_bodies
 from grpo_practice.tools.search.fence import PREFACE
 from grpo_practice.tools.search.page import Page
 from grpo_practice.tools.search.qa import question
 from grpo_practice.tools.toolbox import OUTPUT_BYTES
-from tests.llm.test_http import read_request, serving
-from tests.llm.test_socks import recording
-from tests.processes import HANG_S
 from tests.tools.fakes import SCOPE, FakeLedger, box
 from tests.tools.search.ssrf import world
 from tests.tools.search.standins import JINA_KEY, SERPER_KEY, Answer, Standins, standins
@@ -363,29 +358,3 @@ def test_the_prompt_of_the_reading_model_is_what_was_reviewed() -> None:
     said = "\n".join(f"[{m['role']}]\n{m['content']}" for m in question(page, "Who? {{ x }}"))
     path = GOLDEN / "web_qa.txt"
     assert said == path.read_text("utf-8").rstrip("\n")
-
-
-@pytest.mark.parametrize("variable", ["HTTP_PROXY", "ALL_PROXY"])
-async def test_no_key_of_a_service_goes_to_a_socks_proxy(
-    variable: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NO_PROXY", "")
-    async with recording() as (proxy, came), standins() as it:
-        monkeypatch.setenv(variable, f"socks5://{proxy}")
-        with pytest.raises(ConfigError, match=f"{variable} names a SOCKS proxy"):
-            async with opened(it, FakeModel()) as tools:
-                await call(tools, "search", query="whales")
-        assert bytes(came) == b""
-
-
-async def test_a_service_that_sends_interim_answers_without_end_is_given_up() -> None:
-    async def go_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_request(reader)
-        while True:
-            writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            await writer.drain()
-
-    async with asyncio.timeout(HANG_S), serving(go_on) as address, AsyncExitStack() as stack:
-        session = await stack.enter_async_context(unread_bodies(trust_env=False))
-        with pytest.raises(ClientPayloadError, match="interim answers"):
-            await session.post(f"http://{address}/")
