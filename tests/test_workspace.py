@@ -214,7 +214,7 @@ def test_a_secret_of_the_environment_is_not_stored(
 def test_a_cap_pauses_and_the_same_call_goes_on(ws: Workspace) -> None:
     with pytest.raises(PausedError) as paused:
         ws.evaluate(config(), max_requests=2)
-    assert f"{ws!r}.evaluate(max_requests=12)" in str(paused.value.hint)
+    assert f"{ws!r}.evaluate(config, max_requests=12)" in str(paused.value.hint)
     counter = Counter()
     assert ws.evaluate(config(), on_event=counter).score.n_scored_questions == N
     assert counter.new == N - 2

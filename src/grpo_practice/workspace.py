@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
 from grpo_practice.app.stored_runs import StoredRuns
 from grpo_practice.events import Emit, Notice, silent, tee
@@ -231,6 +231,11 @@ class Workspace(StoredRuns):
         *,
         scratch: bool = False,
     ) -> Iterator[Job]:
+        if not (scratch or self.path.exists()):
+            # A request that cannot be prepared leaves no empty database behind.
+            quiet = cast("Options", {**cast("Mapping[str, Any]", options), "on_event": silent})
+            with self._store(scratch=True) as store:
+                prepare(store, config, quiet, self._command)
         with self._store(create=True, scratch=scratch) as store:
             yield prepare(store, config, options, self._command)
 
@@ -266,16 +271,18 @@ class Workspace(StoredRuns):
         Raises:
             ConfigError: There is no such library, or the file cannot be written.
         """
-        from grpo_practice.app.agent_export import export_files
+        from grpo_practice.app.agent_export import call_of_program, exported
+        from grpo_practice.app.library_refs import library_of
         from grpo_practice.export.files import Exported, write_files
-        from grpo_practice.export.render import format_by_name
+        from grpo_practice.export.render import format_by_name, render_files
 
         format = format or format_by_name(str(output or ""))
         with self._store() as store:
-            exported = Exported(export_files(store, run, str(step), format), format)
+            agent = exported(store, library_of(store, run, str(step)))
+        files = render_files(agent, format)
         if output is not None:
-            write_files(Path(output), exported.files, force=force)
-        return exported
+            write_files(Path(output), files, force=force)
+        return Exported(files, format, call_of_program(agent, repr(self)))
 
     def serve(
         self,

@@ -2,13 +2,18 @@
 
 import shlex
 import subprocess
+import sys
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
+from grpo_practice import Workspace
 from grpo_practice.cli.main import app
 from grpo_practice.cli.options import forget_database, on_database
+from grpo_practice.errors import PausedError
 from tests.app.project import Project
 from tests.cli.conftest import Gp
 
@@ -154,3 +159,96 @@ def test_a_paused_run_says_a_command_that_goes_on(
         assert words == hinted
         assert [flag for flag in words if flag == "--max-tokens"] == [*more[:1]]
     assert pauses == 3
+
+
+ATTEMPT = count()
+
+
+def play(question: str, system: str, context: object) -> str:
+    """An agent of this program, half of whose answers are even."""
+    return str(next(ATTEMPT))
+
+
+def score(sample: Any, **_: object) -> dict[str, float]:
+    return {"reward": float(int(sample.response) % 2)}
+
+
+def test_the_hint_of_a_paused_call_is_called_as_it_stands(gp: Gp, tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    config = project.config
+    scope = {
+        "Workspace": Workspace,
+        "play": play,
+        "score": score,
+        "config": config.read_text("utf-8"),
+    }
+    ws, options = Workspace(project.db), {"agent": play, "verify": score, "max_requests": 3}
+    pauses, paused = list[str](), None
+    with pytest.raises(PausedError) as first:
+        ws.practise(scope["config"], **options)  # type: ignore[arg-type]
+    paused = first.value
+    while paused is not None:
+        assert paused.hint is not None
+        call = paused.hint.partition("to go on: ")[2]
+        pauses.append(call)
+        try:
+            eval(call, scope)
+            paused = None
+        except PausedError as e:
+            paused = e
+    assert pauses[0] == f"{ws!r}.practise(config, agent=play, verify=score, max_requests=13)"
+
+
+def test_an_agent_that_only_its_program_has_is_evaluated_there(gp: Gp, tmp_path: Path) -> None:
+    project = Project(tmp_path)
+
+    def own(question: str, system: str, context: object) -> str:
+        return "1"
+
+    Workspace(project.db).practise(project.config, agent=own, overrides={"practice.epochs": 1})
+    ran = gp("export-agent", "-o", "e.yaml", "--db", "p.db")
+    assert ran.code == 0
+    call = ran.err.splitlines()[-1].removeprefix("next, in the program that began the run: ")
+    scored = eval(call, {"Workspace": Workspace, "own": own})
+    assert scored.score.coverage == 1
+
+
+def test_an_evaluation_that_cannot_begin_leaves_no_database(gp: Gp) -> None:
+    Path("e.yaml").write_text("type: python\nfunction: __main__:play\n", "utf-8")
+    ran = gp("eval", "--agent", "e.yaml")
+    assert ran.code == 2
+    assert "exp_id" not in ran.err
+    assert "--dataset NAME" in ran.err
+    assert [path.name for path in Path().iterdir()] == ["e.yaml"]
+
+
+def test_what_flags_alone_leave_out_is_asked_for_by_a_flag(gp: Gp) -> None:
+    Path("d.csv").write_text("question,answer\n1+1?,2\n", "utf-8")
+    ran = gp("eval", "--model", "sim", "--dataset", "d.csv")
+    assert (ran.code, "hint: --verify NAME" in ran.err) == (2, True)
+
+
+def test_the_parameters_of_a_tried_function_go_with_it(gp: Gp) -> None:
+    Path("d.csv").write_text("question,answer\n1+1?,2\n", "utf-8")
+    words = ("verify", "regex", "--answer", "2", "--response", "so: 'it' is 2")
+    ran = gp(*words, "--param", r"pattern=is \[?(\d+)")
+    assert ran.out.startswith("reward 1.000")
+    named = {"MODEL": "sim", "NAME": "d.csv"}
+    after = [named.get(word, word) for word in next_words(ran.out)]
+    assert gp(*after).code == 0
+    assert r"pattern: is \[?(\d+)" in gp("config", "show").out
+
+
+def test_a_file_s_agent_takes_the_place_of_one_of_another_type(gp: Gp, tmp_path: Path) -> None:
+    Project(tmp_path)
+    Path("own.py").write_text("def play(question, system, context): return '1'\n", "utf-8")
+    Path("a.py").write_text('print(\'{"answer": "1"}\')', "utf-8")
+    at = "evaluation.agent"
+    sets = ("--set", f"{at}.type=command", "--set", f"{at}.command=[{sys.executable}, a.py]")
+    assert gp("eval", "-c", "c.yaml", "--db", "p.db", "--limit", "2", *sets).code == 0
+    Path("e.yaml").write_text("type: python\nfunction: own.py:play\n", "utf-8")
+    ran = gp("eval", "--agent", "e.yaml", "--db", "p.db", "--limit", "2")
+    assert ran.code == 0, ran.err
+    Path("s.yaml").write_text("type: simple\nagent: {name: s}\n", "utf-8")
+    ran = gp("eval", "--agent", "s.yaml", "--db", "p.db", "--limit", "2")
+    assert ran.code == 0, ran.err

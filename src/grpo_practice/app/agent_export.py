@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from grpo_practice.app.custom_agent import is_of_program
 from grpo_practice.app.library_refs import LibraryRef, library_of
 from grpo_practice.config.reading.yaml_reader import parse_yaml
 from grpo_practice.config.schema.agent import AgentConfig
@@ -67,6 +68,15 @@ def exported(store: Store, found: LibraryRef) -> ExportedAgent:
         more=_more(config),
         provenance=_provenance(store, found, tuple(left_out)),
     )
+
+
+def call_of_program(agent: ExportedAgent, workspace: str) -> str | None:
+    """Return the call that evaluates the agent, where only the program that began its run can."""
+    function = agent.more.get("function")
+    if function is None or not is_of_program(function):
+        return None
+    name = function.rpartition(":")[2].rpartition(".")[2]
+    return f"{workspace}.evaluate(agent={name}, library='L{agent.library.id}')"
 
 
 def _toolkit(kit: Toolkit) -> dict[str, Any]:

@@ -153,9 +153,15 @@ def _sha(path: Path) -> str:
     return sha256(path.read_bytes()).hexdigest()
 
 
+def is_of_program(name: str) -> bool:
+    """Return True for a function that only the program which defined it can call."""
+    where, _, function = name.rpartition(":")
+    return where == "__main__" or "<locals>" in function
+
+
 def _split(name: str) -> tuple[str, str]:
     where, colon, function = name.rpartition(":")
-    if where == "__main__" or "<locals>" in function:
+    if is_of_program(name):
         raise ConfigError(
             f"agent.function {name} is a function of the program that began this run",
             hint="go on from that program, and pass the function as agent",

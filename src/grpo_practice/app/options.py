@@ -12,6 +12,7 @@ from grpo_practice.app.session import Session
 from grpo_practice.errors import ConfigError
 from grpo_practice.events import Emit, silent, tee
 from grpo_practice.llm.budget import Caps
+from grpo_practice.redact import redactor
 from grpo_practice.store import Store
 from grpo_practice.types import Library
 
@@ -91,7 +92,9 @@ def eval_job(
 
     `command` is what goes on record; None is the call from Python.
     """
-    session, fields = _taken_apart(store, options, "data.dataset", command, "evaluate")
+    session, fields = _taken_apart(
+        store, options, "data.dataset", command or _call(store, "evaluate", config, options)
+    )
     return prepare_eval(session, EvalRequest(config=config, **fields))
 
 
@@ -100,12 +103,36 @@ def practice_job(
 ) -> PracticeJob:
     """Return the practice run that these options mean; see `eval_job`."""
     dataset = "data.practice_dataset_name"
-    session, fields = _taken_apart(store, options, dataset, command, "practise")
+    session, fields = _taken_apart(
+        store, options, dataset, command or _call(store, "practise", config, options)
+    )
     return prepare_practice(session, PracticeRequest(config=config, **fields))
 
 
+def _call(store: Store, method: str, config: ConfigInput | None, options: Mapping[str, Any]) -> str:
+    """Return a call from Python as it can be made again; what is not short goes by its name."""
+    words = [] if config is None else [_argument("config", config)]
+    words += [
+        f"{name}={_argument(name, value)}"
+        for name, value in options.items()
+        if value not in (None, False, [], {}) and name not in ("on_event", "again")
+    ]
+    return f"Workspace({str(store.path)!r}).{method}({', '.join(words)})"
+
+
+def _argument(name: str, value: object) -> str:
+    match value:
+        case bool() | int() | float():
+            return repr(value)
+        case str() | Path() if "\n" not in str(value):
+            return repr(redactor.text(str(value)))
+        case _:
+            own = getattr(value, "__name__", "")
+            return own if callable(value) and own.isidentifier() else name
+
+
 def _taken_apart(
-    store: Store, options: RunOptions, dataset: str, command: str | None, method: str
+    store: Store, options: RunOptions, dataset: str, command: str
 ) -> tuple[Session, dict[str, Any]]:
     """Return the session of a call, and the fields of its request.
 
@@ -114,7 +141,6 @@ def _taken_apart(
         options: Options as they were given.
         dataset: Key of the dataset in the config.
         command: Command on record.
-        method: Method of `Workspace`, where there is no command.
 
     Raises:
         ConfigError: A cap is no number, or a count is too small.
@@ -124,7 +150,7 @@ def _taken_apart(
         store,
         # `tee` also where there is one sink: an exception in a callback must not end a paid run.
         tee(fields.pop("on_event", silent)),
-        command or f"Workspace({str(store.path)!r}).{method}()",
+        command,
         fields.pop("verbose", False),
     )
     values = {**fields.pop("overrides", {})}

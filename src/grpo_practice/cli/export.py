@@ -49,5 +49,7 @@ def export_agent(
         sys.stdout.write(exported.text)
         return
     note(f"wrote {output}")
-    if FORMATS[exported.format].loadable:
+    if exported.call:
+        note(f"next, in the program that began the run: {exported.call}")
+    elif FORMATS[exported.format].loadable:
         note_next(f"{PROGRAM} eval --agent {shlex.quote(str(output))}")

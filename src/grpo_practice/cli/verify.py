@@ -1,6 +1,8 @@
 """`verify`: a verify function alone, on one answer."""
 
+import shlex
 from collections.abc import Iterable
+from json import dumps as json_text
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -45,7 +47,11 @@ def verify(
     time = f"{scored.seconds:.3f} s"
     read, critique = verdict.extracted or "", verdict.critique or ""
     facts([("read", read), ("critique", critique), ("time", time)])
-    say_next(f"{PROGRAM} eval --model MODEL --dataset NAME --verify {function}")
+    named = f"--verify {shlex.quote(function)}"
+    if params:
+        spec = json_text({"name": function, **params}, ensure_ascii=False)
+        named += f" --set {shlex.quote(f'verify={spec}')}"
+    say_next(f"{PROGRAM} eval --model MODEL --dataset NAME {named}")
 
 
 def _warn(event: "Event") -> None:

@@ -18,6 +18,8 @@ class Exported:
 
     files: Files
     format: str
+    call: str | None = None
+    """Call that evaluates it, where only the program that began the run can."""
 
     @property
     def text(self) -> str:

@@ -121,15 +121,20 @@ class Account:
         flag, cap = FLAGS[name], getattr(self.caps, name)
         spent, more = getattr(self.spent, name), getattr(need, name)
         raised = f"{flag} {_number(name, max(2 * cap, spent + 10 * more))}"
-        command, replaced = re.subn(rf"{flag}[= ]\S+", raised, self.command, count=1)
+        pattern, typed, end = rf"{flag}[= ]\S+", self.command, ""
+        if typed.endswith(")"):  # a call from Python
+            raised = raised.removeprefix("--").replace("-", "_").replace(" ", "=")
+            pattern, typed, end = raised.partition("=")[0] + r"=[\d.]+", typed[:-1], ")"
+        command, replaced = re.subn(pattern, raised, typed, count=1)
         if not replaced:
-            command = f"{self.command} {raised}".strip()
-        if self.command.endswith(")"):  # a call from Python
-            keyword = raised.removeprefix("--").replace("-", "_").replace(" ", "=")
-            command = f"{self.command[:-1]}{keyword})"
+            space = "" if typed.endswith("(") else ", " if end else " "
+            command = f"{typed}{space}{raised}".strip()
+        command += end
+        needs = (
+            "" if name == "requests" else f", and one more request may need {_shown(name, more)}"
+        )
         return PausedError(
-            f"paused by {flag} {_number(name, cap)}: {_shown(name, spent)} spent so far,"
-            f" and one more request may need {_shown(name, more)}",
+            f"paused by {flag} {_number(name, cap)}: {_shown(name, spent)} spent so far{needs if name != 'requests' else ''}",
             hint=f"all that was answered is stored; to go on: {command}",
             go_on=command or None,
         )

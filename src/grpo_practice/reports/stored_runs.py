@@ -15,6 +15,7 @@ from grpo_practice.reports.shortfalls import PRACTISE, Shortfall, counted_steps,
 from grpo_practice.stages import STAGES
 from grpo_practice.stats import Score
 from grpo_practice.store import Store, branches, recorded_runs, steps
+from grpo_practice.store.bound_keys import verify_of
 from grpo_practice.store.distillation import DISTILLATION, Distillation
 from grpo_practice.store.queries import history, references, run_health, runs, scores
 from grpo_practice.store.queries.history import BranchRow
@@ -201,6 +202,8 @@ def run_report(store: Store, name: str) -> RunReport:
         if branch and run.kind == "practice"
         else {},
         store.read(runs.last_command, name),
-        store.read(references.record, branch.id).identity.get("verify.name") if branch else None,
+        verify_of(store.read(references.record, branch.id).identity)
+        if branch and run.kind == "eval"
+        else None,
         store.read(recorded_runs.traffic, branch.id) if branch and run.kind == "recorded" else None,
     )

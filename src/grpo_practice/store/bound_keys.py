@@ -106,6 +106,11 @@ def has_own_agent(identity: Identity) -> bool:
     return agent_of(identity).get("agent.type") in ("python", "command")
 
 
+def verify_of(identity: Identity) -> str:
+    """Return the name of the verify function that scores."""
+    return str(scoring_of(identity)["verify.name"])
+
+
 def counts_votes(identity: Identity) -> bool:
     """Return True when proposals say what they found of the experience that they name."""
     return bool(complete(identity)[METHOD] >= 2)

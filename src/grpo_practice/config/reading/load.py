@@ -173,6 +173,7 @@ def _eval(
                 f"{agent} is a practice config, and no agent's file",
                 hint="grpo-practice export-agent writes one, with what the agent has learnt",
             )
+        tree = _without_other_type(tree, own)
         tree = lay_over(tree, nest(own, ("agent",)))
     tree = override(tree, overrides, strip="evaluation")
     draft = Draft(source, tree, "eval")
@@ -180,12 +181,29 @@ def _eval(
     if dataset is None:
         hint = "--dataset NAME, or evaluation.data.dataset in the config"
         draft.problems.append(Problem(("data", "dataset"), "is missing", hint))
+        # The dataset would give it its name: without one, that is all there is to add.
+        draft.data.setdefault("exp_id", "unnamed")
     elif draft.data.get("exp_id") is None:
         draft.data["exp_id"] = PurePath(dataset).stem if is_data_file(dataset) else dataset
+    if draft.data.get("verify") is None:
+        hint = "--verify NAME, or evaluation.verify in the config"
+        draft.problems.append(Problem(("verify",), "is missing", hint))
     config = draft.validate(EvalConfig)
     _, config = _eval_models(config, draft.roles(), ())
     draft.check()
     return _loaded(draft, config)
+
+
+def _without_other_type(tree: Tree, own: Tree) -> Tree:
+    """Return a config without its agent, but for the model, where a file has one of another type.
+
+    The keys of one type mean nothing to another, so that such agents cannot be merged.
+    """
+    under = tree.data.get("agent")
+    if not isinstance(under, dict) or own.data.get("type") in (None, under.get("type", "simple")):
+        return tree
+    model = {"model": under["model"]} if "model" in under else {}
+    return Tree({**tree.data, "agent": model}, tree.places, tree.prefix)
 
 
 def _loaded(draft: Draft, config: C) -> Loaded[C]:
