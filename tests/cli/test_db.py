@@ -157,6 +157,9 @@ def test_looking_changes_nothing_also_not_what_a_killed_process_left(demo: Gp) -
     ran = demo("db", "check", "--db", f"left-{DB}", "--json")
     assert ran.code == 0, ran.out
     assert [path.read_bytes() for path in left] == before
+    Path("link.db").symlink_to(f"left-{DB}")  # SQLite looks for the log beside the file
+    assert demo("db", "check", "--db", "link.db").code == 0
+    assert [path.read_bytes() for path in left] == before
     looked = {look["name"]: look["looked_at"] for look in ran.document["checks"]}
     assert looked["datasets"] == 3  # the demo's two, and the one in the log
 
