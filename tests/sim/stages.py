@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from grpo_practice.calls import Message
@@ -29,11 +29,6 @@ class Attempt:
     text: str
     kind: str = "summary"
     judgement: str | None = None
-
-    @property
-    def summary(self) -> str:
-        """As prompts of before call it."""
-        return self.text
 
 
 def transcript_text(messages: Sequence[Message]) -> str:
@@ -109,7 +104,7 @@ def compare(
         "question": question,
         "answer": solve(question) if truth else None,
         "experiences": experience_lines(library),
-        "attempts": attempts,
+        "attempts": [asdict(attempt) | {"summary": attempt.text} for attempt in attempts],
         "truth": truth,
         "limit": limit,
         "instructions": "",

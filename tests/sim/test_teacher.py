@@ -191,7 +191,7 @@ def misled(library: Library, limit: int = 2) -> list[list[dict[str, str]]]:
     """The lessons of informative groups whose losers followed a harmful experience."""
     found = []
     for seed, (question, attempts) in enumerate(informative(library, 200)):
-        if any(f"Followed {library.experiences[0].id}" in a.summary for a in attempts):
+        if any(f"Followed {library.experiences[0].id}" in a.text for a in attempts):
             found.append(compare(question, attempts, library, seed=seed, limit=limit))
     return found
 
