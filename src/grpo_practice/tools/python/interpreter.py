@@ -116,11 +116,11 @@ def _located(backend: str, python: str | None, folder: Path) -> str:
         ConfigError: There is none.
     """
     name = python or sys.executable
-    # Absolute: a path without a folder would be looked for on the PATH when it is run.
-    path = str((folder / name).absolute()) if os.sep in name else shutil.which(name)
-    if path is None or not Path(path).is_file():
+    found = folder / name if os.sep in name else shutil.which(name)
+    if found is None or not Path(found).is_file():
         raise refused(backend, f"there is no program {name}", "correct config.python")
-    return path
+    # A path without a folder would be looked for on the PATH when it is run.
+    return str(Path(found).absolute())
 
 
 def _refuse_home(backend: str, path: str, prefixes: Sequence[Path]) -> None:
