@@ -17,6 +17,34 @@ PAGES: dict[str, list[list[Any]]] = {
     "huge": [[("c", ANY)], [("big", {**ANY, "description": "x" * 70_000})]],
     "pages": [[("c", ANY)], [("näme/" + "x" * 80, ANY)]],
 }
+ENDLESS = {"type": "string", "pattern": "^(a+)+$"}
+LONG = "a" * 60 + "!"
+
+
+def doubled(how: str) -> dict[str, Any]:
+    """A schema with 2 ** 60 ways to its end."""
+    steps = {f"d{n}": {how: [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(60)}
+    last = {"type": "integer" if how == "allOf" else "string"}
+    return {"properties": {"x": {"$ref": "#/$defs/d0"}}, "$defs": steps | {"d60": last}}
+
+
+HOSTILE: dict[str, tuple[Any, Any]] = {
+    "pattern": ({"properties": {"x": ENDLESS}}, {"x": LONG}),
+    "names": ({"patternProperties": {"^(a+)+$": True}}, {LONG: 1}),
+    "all": (doubled("allOf"), {"x": 1}),
+    "any": (doubled("anyOf"), {"x": 1}),
+    "refs": ({"$ref": "#"}, {"x": 1}),
+    "large": (
+        {"properties": {"x": {"enum": [f"{n:040}" for n in range(50_000)]}}},
+        {"x": f"{7:040}"},
+    ),
+    "elsewhere": ({"properties": {"x": {"$ref": "http://127.0.0.1:9/schema"}}}, {"x": 1}),
+    "no_schema": ({"properties": {"x": {"type": "nothing"}}}, {"x": 1}),
+    "fits": ({"required": ["n"]}, {"n": 1}),
+    "fits_not": ({"required": ["n"]}, {}),
+    "nothing": ({}, None),
+}
+"""Tools with a schema for their result, and that result."""
 TOOLS = [(name, ANY) for name in ("count", "pid", "crash", "sleep", "odd", "refuse", "say")]
 total = 0
 
@@ -40,9 +68,12 @@ def listed(params: dict[str, Any]) -> dict[str, Any]:
     if HOW == "endless":
         found, more = [(f"t{page}_{n}", ANY) for n in range(50)], True
     else:
-        pages = PAGES.get(HOW, [TOOLS])
+        pages = PAGES.get(HOW, [[(name, ANY) for name in HOSTILE] if HOW == "hostile" else TOOLS])
         found, more = pages[page], page + 1 < len(pages)
-    tools = [{"name": name, "inputSchema": schema} for name, schema in found]
+    tools: list[dict[str, Any]] = [{"name": name, "inputSchema": schema} for name, schema in found]
+    for tool in tools:
+        if tool["name"] in HOSTILE:
+            tool["outputSchema"] = {"type": "object", **HOSTILE[tool["name"]][0]}
     return {"tools": tools} | ({"nextCursor": str(page + 1)} if more else {})
 
 
@@ -59,6 +90,10 @@ def called(params: dict[str, Any]) -> dict[str, Any]:
         time.sleep(given["s"])
     elif name == "odd":
         return {"content": "no list"}
+    if name in HOSTILE:
+        content = HOSTILE[name][1]
+        structured = {} if content is None else {"structuredContent": content}
+        return {"content": [{"type": "text", "text": "read"}], **structured}
     text = {"count": str(total), "pid": str(os.getpid()), "say": "ä" * given.get("n", 1)}
     return {"content": [{"type": "text", "text": text.get(name, name)}]}
 

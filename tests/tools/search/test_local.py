@@ -196,6 +196,13 @@ async def test_a_page_s_bytes_are_looked_at_in_a_process_that_can_be_killed_alon
     assert int(process) != os.getpid()
 
 
+async def test_2_33_four_kilobytes_of_charsets_are_a_page_as_any_other() -> None:
+    """A page that took 12 s, in a thread that no limit ends and that let nothing else run."""
+    page = b"<meta" * 38 + b" charset=" + b" " * 4096 + b"><p>Hi"
+    async with raw(answer(page)) as server:
+        assert await read(server) == ("Hi", True)
+
+
 @pytest.mark.parametrize("kind", ["text/html", "text/plain"])
 async def test_2_33_a_page_that_takes_for_ever_to_read_is_given_up_and_the_next_is_read(
     kind: str,

@@ -30,6 +30,7 @@ def test_title_headings_paragraphs_links_and_lists_are_text() -> None:
         *("<a ", "<!--", "<![CDATA[", "<", "</", "&", "<!x", "<?", "<a x='", "<script></", "<a ="),
         *("<p>x</p>", "<a href='", "<script>", "<svg>", "[](", "<a href=x></a>", "&#", " \n"),
         *("<a \"'>", "<meta charset", "&amp", "<a/>", "\x00", "<p '>", "</script"),
+        *("<b><i><u></b>", "<table><tr><td>", "<p a=1 b=2 c ", "<math><mi>", "&notinva", "<title>"),
     ],
 )
 def test_2_33_no_page_takes_time_with_the_square_of_its_length(piece: str) -> None:

@@ -5,13 +5,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpo_practice.calls import Scope
 from grpo_practice.canonical import clean, clean_json
 from grpo_practice.config.schema.tools import McpToolkit
 from grpo_practice.errors import AgentError, ConfigError
 from grpo_practice.tools import Output, Tool
+
+if TYPE_CHECKING:
+    from grpo_practice.tools.mcp.result_check import ResultChecker
 
 ToolCall = Callable[[str, Mapping[str, Any]], Awaitable[Output]]
 """Calls a tool by the name that models know it by."""
@@ -37,20 +40,34 @@ async def open_mcp(toolkit: McpToolkit, folder: Path) -> AsyncIterator[list[Tool
             f"toolkits.{toolkit.name} needs the package mcp, version 2",
             hint="pip install 'grpo-practice[mcp]'",
         ) from e
+    from grpo_practice.tools.mcp.result_check import ResultChecker
+
+    for name in ("mcp", "client"):  # what the library logs of a bad server is not for the terminal
+        logging.getLogger(name).addHandler(logging.NullHandler())
+    checker = ResultChecker()
+    try:
+        async with _opened(toolkit, folder, checker) as tools:
+            yield tools
+    finally:
+        await checker.close()
+
+
+@asynccontextmanager
+async def _opened(
+    toolkit: McpToolkit, folder: Path, checker: "ResultChecker"
+) -> AsyncIterator[list[Tool]]:
     from grpo_practice.tools.mcp.connection import Connection, UnreachableError
     from grpo_practice.tools.mcp.listing import usable, version_of
     from grpo_practice.tools.mcp.server import Server
     from grpo_practice.tools.mcp.transport import reaching
 
-    for name in ("mcp", "client"):  # what the library logs of a bad server is not for the terminal
-        logging.getLogger(name).addHandler(logging.NullHandler())
-    reach = reaching(toolkit, folder)
-    timeout_s = toolkit.mcp_client_session_timeout_seconds
+    reach, timeout_s = reaching(toolkit, folder), toolkit.mcp_client_session_timeout_seconds
+    connect = partial(Connection.open, toolkit.name, reach, timeout_s, checker)
     try:
-        first = await Connection.open(toolkit.name, reach, timeout_s)
+        first = await connect()
     except UnreachableError as e:
         raise ConfigError(f"toolkits.{toolkit.name}: {e}", hint=e.hint) from e
-    server = Server(first, partial(Connection.open, toolkit.name, reach, timeout_s))
+    server = Server(first, connect)
     try:
         listed = usable(toolkit, first.tools)
         original = {name: tool.name for name, tool in listed.items()}
@@ -59,7 +76,7 @@ async def open_mcp(toolkit: McpToolkit, folder: Path) -> AsyncIterator[list[Tool
         @asynccontextmanager
         async def session() -> AsyncIterator[ToolCall]:
             try:
-                connection = await Connection.open(toolkit.name, reach, timeout_s)
+                connection = await connect()
             except UnreachableError as e:
                 raise AgentError(f"toolkits.{toolkit.name}: {e}") from e
             try:

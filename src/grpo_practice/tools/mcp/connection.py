@@ -7,12 +7,13 @@ from typing import Any
 
 import anyio
 from mcp import Client, MCPError
-from mcp.types import CONNECTION_CLOSED, INVALID_REQUEST, REQUEST_TIMEOUT
+from mcp.types import CONNECTION_CLOSED, INVALID_REQUEST, REQUEST_TIMEOUT, CallToolResult
 from mcp.types import Tool as ServerTool
 
 from grpo_practice.errors import AgentError, ConfigError, GrpoPracticeError
 from grpo_practice.tools import Output, ToolError
 from grpo_practice.tools.mcp.listing import every_tool
+from grpo_practice.tools.mcp.result_check import ResultChecker, UnfitError
 from grpo_practice.tools.mcp.results import output_of
 from grpo_practice.tools.mcp.transport import Notes, Reach
 
@@ -46,8 +47,8 @@ class SlowError(ToolError):
 class Connection:
     """A server that answers. Made by `open`; called from any task, any number of times at once."""
 
-    def __init__(self, name: str, reach: Reach, timeout_s: float) -> None:
-        self.name, self._timeout_s = name, timeout_s
+    def __init__(self, name: str, reach: Reach, timeout_s: float, checker: ResultChecker) -> None:
+        self.name, self._timeout_s, self._checker = name, timeout_s, checker
         self.notes = Notes()
         self.tools: Sequence[ServerTool] = ()
         """Tools that the server listed when it was opened."""
@@ -63,14 +64,16 @@ class Connection:
         self._task = asyncio.create_task(self._live())
 
     @classmethod
-    async def open(cls, name: str, reach: Reach, timeout_s: float) -> "Connection":
+    async def open(
+        cls, name: str, reach: Reach, timeout_s: float, checker: ResultChecker
+    ) -> "Connection":
         """Connect, and list the server's tools.
 
         Raises:
             UnreachableError: It did not.
             ConfigError: It cannot do what the config asks of it.
         """
-        found = cls(name, reach, timeout_s)
+        found = cls(name, reach, timeout_s, checker)
         try:
             # A cancelled await would cancel the future itself, which `_live` and `close` share.
             await asyncio.shield(found._ready)
@@ -89,6 +92,9 @@ class Connection:
         try:
             with self._scope:
                 async with self._reach(self.notes) as client:
+                    # The library validates on the event loop, where nothing could stop a
+                    # server's pattern, nor Ctrl-C; `call` has that done in a worker.
+                    client.session.validate_tool_result = _leave_to_checker  # type: ignore[method-assign]
                     self.tools = await every_tool(client)
                     # The deadline was for the start alone.
                     self._scope.deadline = inf
@@ -154,7 +160,26 @@ class Connection:
             why = str(e).partition("\n")[0]
             raise ToolError(f"the tool's server answered what cannot be used: {why}") from e
         self.answers += 1
+        await self._check(name, result)
         return output_of(result)
+
+    async def _check(self, name: str, result: CallToolResult) -> None:
+        """Raise unless a result fits the schema that the server lists for the tool.
+
+        Raises:
+            ToolError: It does not.
+        """
+        schema = next((tool.output_schema for tool in self.tools if tool.name == name), None)
+        if schema is None or result.is_error:
+            return
+        try:
+            if "structured_content" not in result.model_fields_set:
+                raise UnfitError("it has an output schema, and no structured content came")
+            await self._checker.check(result.structured_content, schema)
+        except UnfitError as e:
+            raise ToolError(
+                f"the tool's server answered what cannot be used: tool {name}: {e}"
+            ) from e
 
     async def call_alone(self, name: str, arguments: Mapping[str, Any]) -> Output:
         """Call a tool where no other connection can stand in for this one.
@@ -182,6 +207,10 @@ class Connection:
             return LostError(text, unheard=unheard or forgotten)
         self.answers += 1
         return ToolError(error.message)
+
+
+async def _leave_to_checker(name: str, result: CallToolResult) -> None:
+    """Accept every result."""
 
 
 def _first(error: Exception) -> Exception:

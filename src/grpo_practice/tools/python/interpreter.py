@@ -52,8 +52,8 @@ def _links(path: Path) -> Iterator[Path]:
 def installed(python: str | None, folder: Path) -> Interpreter:
     """Return the interpreter of a config for a sandbox; None is the one that runs this program.
 
-    Its folders are known by the files around it: nothing is run, since what a config names may be
-    any program, and is for the sandbox alone.
+    The files around it tell its folders. Nothing is run: a config may name any program, which is
+    for the sandbox alone.
 
     Raises:
         ConfigError: There is none, or its folders hold the user's home.
@@ -91,7 +91,7 @@ def _holds_library(prefix: Path) -> bool:
 async def find(python: str | None, folder: Path) -> Interpreter:
     """Return the interpreter of a config for `subprocess`; None is the one that runs this program.
 
-    It is run: there is no sandbox that could do that.
+    The interpreter is run, since this backend has no sandbox that could do that.
 
     Raises:
         ConfigError: There is none, or its folders hold the user's home.
@@ -116,11 +116,11 @@ def _located(backend: str, python: str | None, folder: Path) -> str:
         ConfigError: There is none.
     """
     name = python or sys.executable
-    # Absolute: a path without a folder would be looked for on the PATH when it is run.
-    path = str((folder / name).absolute()) if os.sep in name else shutil.which(name)
-    if path is None or not Path(path).is_file():
+    found = folder / name if os.sep in name else shutil.which(name)
+    if found is None or not Path(found).is_file():
         raise refused(backend, f"there is no program {name}", "correct config.python")
-    return path
+    # A path without a folder would be looked for on the PATH when it is run.
+    return str(Path(found).absolute())
 
 
 def _refuse_home(backend: str, path: str, prefixes: Sequence[Path]) -> None:

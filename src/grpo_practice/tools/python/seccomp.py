@@ -24,12 +24,12 @@ _NUMBER, _ARCHITECTURE, _ARGUMENT = 0, 4, 16
 """Offsets in what the filter sees; of the first argument the lower half."""
 _ALLOW, _ERROR = 0x7FFF_0000, 0x0005_0000
 NEWEST = 467
-"""The newest system call that was looked at; those after it are said not to exist."""
+"""The newest system call that was looked at; those after it do not exist here."""
 PERSONAS = (0x0, 0x8, 0x2_0000, 0x2_0008, 0xFFFF_FFFF)
-"""What may be asked of `personality`: plain programs, two of 32 bits, and which one it is."""
+"""Arguments of `personality` that are allowed: plain programs, 32 bits, and which one it is."""
 _ABSENT = (425, 426, 427, 435)
 """`io_uring_setup`, `io_uring_enter`, `io_uring_register`, `clone3`: what is asked of them lies in
-memory, where a filter cannot look. Said not to exist, so that a library takes `clone`."""
+memory, where a filter cannot look. They do not exist here, so that a library takes `clone`."""
 _NEW = (*range(428, 434), 438, 440, 442, 443, 447, 450, 467)
 """`open_tree`, `move_mount`, `fsopen`, `fsconfig`, `fsmount`, `fspick`; `pidfd_getfd`;
 `process_madvise`; `mount_setattr`; `quotactl_fd`; `memfd_secret`; `set_mempolicy_home_node`;

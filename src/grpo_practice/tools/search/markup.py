@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 META = re.compile(
     rb"""<meta\b[^>]{0,200}?charset\s{0,8}=[\s"']{0,8}([a-z0-9_:.-]{1,40})""", re.IGNORECASE
 )
-"""What a page says of its own charset."""
+"""The charset that a page itself names."""
 _SPACE = re.compile(r"[^\S\n]+")
 _LINES = re.compile(r" *\n *(?:\n *)+")
 _NO_TEXT = re.compile(r"\[ ?\]\([^)\s]{0,500}\)")

@@ -1,0 +1,99 @@
+"""Results are checked against a server's schemas where no schema can stop the program."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from grpo_practice.tools import ToolError
+from grpo_practice.tools.mcp import result_check
+from tests.processes import HANG_S
+from tests.tools.mcp.kits import ask, kit, opened, until
+from tests.tools.mcp.test_programs import running
+
+UNUSED = "the tool's server answered what cannot be used: tool "
+
+
+async def answer(name: str) -> str:
+    """What the model reads of the call."""
+    async with opened(kit("hostile", activated_tools=[name])) as tools:
+        try:
+            return await ask(tools[name])
+        except ToolError as e:
+            return str(e).removeprefix(UNUSED)
+
+
+@pytest.mark.parametrize("name", ["pattern", "names", "all", "any"])
+async def test_a_schema_without_an_end_is_given_up(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(result_check, "CHECK_S", 0.5)
+    assert await answer(name) == f"{name}: the check against its schema takes more than 0.5 s"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("fits", "read"),
+        ("large", "read"),
+        ("fits_not", "fits_not: invalid structured content: 'n' is a required property"),
+        ("refs", "refs: the check against its schema needs too much memory"),
+        ("no_schema", "no_schema: invalid schema: 'nothing' is not valid under any of the given"),
+        ("nothing", "nothing: it has an output schema, and no structured content came"),
+        ("elsewhere", "elsewhere: invalid schema: Unresolvable: http://127.0.0.1:9/schema"),
+    ],
+)
+async def test_a_result_is_used_if_it_fits(name: str, said: str) -> None:
+    assert (await answer(name)).startswith(said)
+
+
+async def test_a_check_stops_nothing_else_and_ends_with_its_call(tmp_path: Path) -> None:
+    """The loop goes on, so Ctrl-C does: it cancels calls."""
+    notes = tmp_path / "notes"
+    notes.touch()
+    async with opened(kit("hostile", str(notes))) as tools:
+        assert await ask(tools["fits"]) == "read"
+        endless = asyncio.create_task(ask(tools["pattern"]))
+        await until(lambda: "pattern" in notes.read_text())
+        for _ in range(3):
+            assert await ask(tools["fits"]) == "read"
+        assert not endless.done()
+        endless.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await endless
+        assert await ask(tools["fits"]) == "read"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a worker is found by /proc")
+async def test_one_interrupt_ends_a_program_amid_a_check_and_its_worker(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    notes.touch()
+    body = f"""kit("hostile", {str(notes)!r})) as tools:
+        await ask(tools["fits"])
+        while True:
+            try:
+                await ask(tools["pattern"])
+            except Exception as e:
+                assert "takes more than" in str(e)"""
+    with running(body) as run:
+        await until(lambda: "pattern" in notes.read_text() or run.poll() is not None)
+        started = group(run.pid)
+        os.kill(run.pid, signal.SIGINT)
+        assert await asyncio.to_thread(run.wait, HANG_S) == -signal.SIGINT
+    assert started
+    await until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started))
+
+
+def group(parent: int) -> set[int]:
+    """The processes that one has started, and those that they have."""
+    found, parents = {parent}, dict[int, int]()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    for _ in range(4):
+        found |= {pid for pid, above in parents.items() if above in found}
+    return found - {parent}
