@@ -176,12 +176,8 @@ def score(sample: Any, **_: object) -> dict[str, float]:
 def test_the_hint_of_a_paused_call_is_called_as_it_stands(gp: Gp, tmp_path: Path) -> None:
     project = Project(tmp_path)
     config = project.config
-    scope = {
-        "Workspace": Workspace,
-        "play": play,
-        "score": score,
-        "config": config.read_text("utf-8"),
-    }
+    scope = {"Workspace": Workspace, "play": play, "score": score}
+    scope["config"] = config.read_text("utf-8")
     ws, options = Workspace(project.db), {"agent": play, "verify": score, "max_requests": 3}
     pauses, paused = list[str](), None
     with pytest.raises(PausedError) as first:

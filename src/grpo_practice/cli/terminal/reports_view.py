@@ -54,6 +54,7 @@ def show_eval(report: "EvalReport", *, next_command: str | None = None) -> None:
                 for name, s in report.by_source.items()
             ],
             right=["score", "questions", "coverage"],
+            least=["questions", "coverage"],
         )
     if any(name == "error.verify" for name in report.outcomes):
         say("next: mend the verify function, then --restart-step 0 with the mended file")
@@ -238,7 +239,8 @@ def show_steps(steps: Sequence["StepRow"], scores: Mapping[int, "Score"]) -> Non
     rows = [(*_step(row), _scored(scores.get(row.plan.step))) for row in steps]
     if not any(row[-1] for row in rows):
         headers, rows = headers[:-1], [row[:-1] for row in rows]
-    table(headers, rows, right=headers[:6])
+    least = ["epoch", "library", "status", "scored", "experiences"]
+    table(headers, rows, right=headers[:6], least=least)
     if left_out := sum(len(row.left_out or ()) for row in steps):
         say(f"  {count(left_out, 'group')} left out: their question was not informative before")
     for what, of in _counted(steps).items():
