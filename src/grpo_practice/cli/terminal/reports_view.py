@@ -359,7 +359,7 @@ def _show(report: "RolloutReport") -> None:
     outcome = "answered" if played.outcome == "ok" else played.outcome
     say(f"[{outcome}{why}]  reward {reward(rollout.reward)}", style="bold")
     if rollout.sample.answer is not None:
-        say(f"the answer is {rollout.sample.answer}")
+        say(f"right answer: {rollout.sample.answer}")
     if verdict is not None and verdict.critique:
         say(f"{verdict.critique}")
     say("")

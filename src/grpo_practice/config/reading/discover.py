@@ -1,5 +1,6 @@
 """Config files: which one `--config NAME` means, and those that `init` writes."""
 
+import difflib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -61,7 +62,9 @@ def project_config(dataset: str) -> Path | None:
 
 
 def _near(name: str, cwd: Path) -> str:
-    known = set()
+    known = {path.name for path in cwd.glob("*.yaml") if is_file(path)}
+    if near := difflib.get_close_matches(name, known, n=1):  # a shipped one may be as near
+        return f"did you mean {near[0]}?"
     for folder in (cwd / "configs", packaged_configs()):
         for path in folder.rglob("*.yaml"):
             parts = path.relative_to(folder).with_suffix("").parts
