@@ -42,7 +42,7 @@ def table(
 ) -> None:
     """Print a table; the columns named in `right` are numbers.
 
-    Where it is too wide, headers are stacked word by word, and columns are left out: those that
+    On a narrow terminal, headers are stacked word by word, and columns are left out: those that
     `least` names, in that order.
     """
     from rich.table import Table
