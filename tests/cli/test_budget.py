@@ -20,7 +20,8 @@ def test_a_cap_pauses_with_exit_6_and_a_higher_one_goes_on(toy: Gp) -> None:
     assert paused.code == 6
     assert paused.document["error"]["kind"] == "paused"
     assert paused.document["exit"] == 6
-    assert "--max-requests 20: 20 requests spent so far" in paused.document["error"]["message"]
+    message = paused.document["error"]["message"]
+    assert message == "paused by --max-requests 20: 20 requests spent so far"
     assert "--max-requests 40" in paused.document["error"]["hint"]
     again = toy("practice", "-c", "c.yaml", "--max-requests", "20", "--json")
     assert (again.code, again.document["error"]) == (6, paused.document["error"])

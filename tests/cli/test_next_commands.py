@@ -123,6 +123,14 @@ def test_without_a_config_the_model_of_the_environment_is_not_named(
         assert gp(*after).code == 0
 
 
+@pytest.mark.parametrize("text", ["evaluation: x", "evaluation: {data: [1]}", "a: [", "- 1"])
+def test_a_config_that_cannot_be_read_does_not_spoil_what_was_uploaded(gp: Gp, text: str) -> None:
+    Path("practice.yaml").write_text(text, "utf-8")
+    Path("d.csv").write_text("question,answer\n1+1?,2\n", "utf-8")
+    ran = gp("data", "upload", "d.csv", "--name", "d")
+    assert (ran.code, "--dataset d" in ran.out) == (0, True)
+
+
 def test_the_demo_s_next_command_begins_a_project(gp: Gp) -> None:
     assert gp(*next_words(gp("demo").out)).code == 0
     assert Path("my-task/practice.yaml").is_file()
@@ -176,12 +184,8 @@ def score(sample: Any, **_: object) -> dict[str, float]:
 def test_the_hint_of_a_paused_call_is_called_as_it_stands(gp: Gp, tmp_path: Path) -> None:
     project = Project(tmp_path)
     config = project.config
-    scope = {
-        "Workspace": Workspace,
-        "play": play,
-        "score": score,
-        "config": config.read_text("utf-8"),
-    }
+    scope = {"Workspace": Workspace, "play": play, "score": score}
+    scope["config"] = config.read_text("utf-8")
     ws, options = Workspace(project.db), {"agent": play, "verify": score, "max_requests": 3}
     pauses, paused = list[str](), None
     with pytest.raises(PausedError) as first:

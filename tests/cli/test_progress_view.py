@@ -217,3 +217,17 @@ def test_a_display_that_fails_does_not_stop_the_run() -> None:
         for event in practised():
             emit(event)
     assert Full.writes == 1
+
+
+def test_the_block_says_what_the_line_above_it_says() -> None:
+    console = Console(file=io.StringIO(), width=100, force_terminal=True, color_system=None)
+    assert isinstance(console.file, io.StringIO)
+    with progress(json=False, console=console) as emit:
+        for event in practised():
+            before = len(console.file.getvalue())
+            emit(event)
+            if isinstance(event, StepStarted):
+                line, _, block = console.file.getvalue()[before:].partition("(of 2, epoch")
+                assert f"step {event.step} " in line
+                assert f"  step {event.step} (of 2, epoch {event.epoch})" in block
+                assert "rollouts" in block.rpartition("epoch")[2]

@@ -150,6 +150,7 @@ def test_a_flag_with_an_empty_text_is_none(shell: Shell) -> None:
 
 def test_a_few_answers_are_shown_and_not_asked_again(shell: Shell) -> None:
     out, _ = shell.type("eval", "--config", "math.yaml", "--limit", "2", "--show")
+    assert out.count("right answer: ") >= 2
     assert out.count("boxed") >= 2
     report = shell.json("eval", "--config", "math.yaml")
     assert report["requests"]["new"] == 10

@@ -55,3 +55,11 @@ def test_a_name_never_leaves_the_configs_folder(tmp_path: Path) -> None:
     write(tmp_path, {"secret.yaml": "", "work/configs/eval/y.yaml": ""})
     with pytest.raises(ConfigError, match="there is no config"):
         find_config("../../secret", "eval", tmp_path / "work")
+
+
+def test_a_config_beside_the_user_is_suggested_first(tmp_path: Path) -> None:
+    (tmp_path / "practice.yaml").write_text("exp_id: e\n", "utf-8")
+    for wrong, hint in (("practise.yaml", "did you mean practice.yaml?"), ("x", "practice.yaml")):
+        with pytest.raises(ConfigError) as refused:
+            find_config(wrong, "practice", tmp_path)
+        assert hint in str(refused.value.hint)

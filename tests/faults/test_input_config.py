@@ -47,7 +47,9 @@ def refused(ran: Ran, *said: str, code: int = 2) -> None:
 
 
 def counted(table: str) -> int:
-    """How many rows the database has of these."""
+    """How many rows the database has of these; what is refused before it began makes none."""
+    if not Path("grpo-practice.db").exists():
+        return 0
     with closing(sqlite3.connect("grpo-practice.db")) as db:
         return int(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 

@@ -132,6 +132,7 @@ def _show(report: "RunReport") -> None:
             for name, s in report.scores.items()
         ],
         right=["score", "questions", "coverage"],
+        least=["questions", "coverage"],
     )
     _show_costs(report.costs)
     if health is not None:

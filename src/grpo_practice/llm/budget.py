@@ -130,11 +130,11 @@ class Account:
             space = "" if typed.endswith("(") else ", " if end else " "
             command = f"{typed}{space}{raised}".strip()
         command += end
-        needs = (
-            "" if name == "requests" else f", and one more request may need {_shown(name, more)}"
-        )
+        text = f"paused by {flag} {_number(name, cap)}: {_shown(name, spent)} spent so far"
+        if name != "requests":  # one more of these needs one
+            text += f", and one more request may need {_shown(name, more)}"
         return PausedError(
-            f"paused by {flag} {_number(name, cap)}: {_shown(name, spent)} spent so far{needs if name != 'requests' else ''}",
+            text,
             hint=f"all that was answered is stored; to go on: {command}",
             go_on=command or None,
         )

@@ -1,11 +1,13 @@
 """Datasets on a terminal."""
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from grpo_practice.cli.options import PROGRAM
 from grpo_practice.cli.terminal.formatting import count, say, say_next
 from grpo_practice.cli.terminal.tables import facts, table
+from grpo_practice.errors import ConfigError
 from grpo_practice.text import brief
 
 if TYPE_CHECKING:
@@ -161,7 +163,9 @@ def _next_eval(name: str, verify: str) -> None:
     if config := project_config(name):
         say_next(f"{PROGRAM} eval --config {config}")
         return
-    model = "" if read_environment(os.environ).get("UTU_LLM_MODEL") else " --model MODEL"
+    model = " --model MODEL"
+    with suppress(ConfigError):  # said by the command that needs it
+        model = "" if read_environment(os.environ).get("UTU_LLM_MODEL") else model
     say_next(f"{PROGRAM} eval{model} --dataset {name} --verify {verify}")
 
 

@@ -45,9 +45,8 @@ def progress(*, json: bool, console: Console = err) -> Iterator[Emit]:
     never breaks the run.
     """
     tally = Tally()
-    lines = Lines(tally, console)
     if json or not console.is_terminal:
-        yield _fenced(lines.show)
+        yield _fenced(Lines(tally, console).show)
         return
     with Live(
         get_renderable=lambda: block(tally),
@@ -55,8 +54,16 @@ def progress(*, json: bool, console: Console = err) -> Iterator[Emit]:
         refresh_per_second=4,
         transient=True,
         redirect_stdout=False,
-    ):
-        yield _fenced(Lines(tally, console, tenths=False).show)
+    ) as live:
+        lines = Lines(tally, console, tenths=False)
+
+        def show(event: Event) -> None:
+            lines.show(event)
+            # Until it is drawn again the block is of before: it would contradict the line above.
+            if isinstance(event, (RunStarted, RunFinished, StepStarted, StepFinished)):
+                live.refresh()
+
+        yield _fenced(show)
 
 
 def _fenced(sink: Emit) -> Emit:

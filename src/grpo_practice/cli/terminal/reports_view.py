@@ -55,6 +55,7 @@ def show_eval(report: "EvalReport", *, next_command: str | None = None) -> None:
                 for name, s in report.by_source.items()
             ],
             right=["score", "questions", "coverage"],
+            least=["questions", "coverage"],
         )
     if any(name == "error.verify" for name in report.outcomes):
         say("next: mend the verify function, then --restart-step 0 with the mended file")
@@ -239,7 +240,8 @@ def show_steps(steps: Sequence["StepRow"], scores: Mapping[int, "Score"]) -> Non
     rows = [(*_step(row), _scored(scores.get(row.plan.step))) for row in steps]
     if not any(row[-1] for row in rows):
         headers, rows = headers[:-1], [row[:-1] for row in rows]
-    table(headers, rows, right=headers[:6])
+    least = ["epoch", "library", "status", "scored", "experiences"]
+    table(headers, rows, right=headers[:6], least=least)
     if left_out := sum(len(row.left_out or ()) for row in steps):
         say(f"  {count(left_out, 'group')} left out: their question was not informative before")
     for what, of in _counted(steps).items():
@@ -359,7 +361,7 @@ def _show(report: "RolloutReport") -> None:
     outcome = "answered" if played.outcome == "ok" else played.outcome
     say(f"[{outcome}{why}]  reward {reward(rollout.reward)}", style="bold")
     if rollout.sample.answer is not None:
-        say(f"the answer is {rollout.sample.answer}")
+        say(f"right answer: {rollout.sample.answer}")
     if verdict is not None and verdict.critique:
         say(f"{verdict.critique}")
     say("")

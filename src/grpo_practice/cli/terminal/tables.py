@@ -1,14 +1,17 @@
 """Facts and tables; control characters in them are made visible."""
 
 import os
-from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Literal
 
+from grpo_practice.cli.terminal.formatting import say
 from grpo_practice.text import visible
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+GAP = 2
+"""Spaces between columns."""
 PIPED = 120
 """Columns to use where there is no terminal to fit."""
 
@@ -34,18 +37,55 @@ def table(
     rows: Iterable[Sequence[str]],
     *,
     right: Collection[str] = (),
+    least: Sequence[str] = (),
     stderr: bool = False,
 ) -> None:
-    """Print a table; the columns named in `right` are numbers."""
+    """Print a table; the columns named in `right` are numbers.
+
+    On a narrow terminal, headers are stacked word by word, and columns are left out: those that
+    `least` names, in that order.
+    """
     from rich.table import Table
 
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for header in headers:
-        number = header in right
-        made.add_column(header, justify="right" if number else "left", overflow="fold")
-    for row in rows:
-        made.add_row(*map(visible, row))
+    columns = list(zip(headers, *([visible(cell) for cell in row] for row in rows), strict=True))
+    room, left_out = _room(stderr=stderr), list[str]()
+    while _width(columns, _narrowest) > room and len(left_out) < len(least):
+        left_out.append(least[len(left_out)])
+        columns = [column for column in columns if column[0] not in left_out]
+    # Left to itself, rich makes every column narrower, and so cuts words in all of them.
+    stack = _width(columns, _narrowest) <= room < _width(columns, _widest)
+    made = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    for column in columns:
+        justify: Literal["left", "right"] = "right" if column[0] in right else "left"
+        width = _narrowest(column) if stack else None
+        made.add_column(column[0], justify=justify, overflow="fold", width=width)
+    for row in list(zip(*columns, strict=True))[1:]:
+        made.add_row(*row)
     _print(made, stderr=stderr)
+    if made.row_count and (named := [name for name in left_out if name in headers]):
+        say(f"  left out, since it is narrow here: {', '.join(named)}")
+
+
+def _room(*, stderr: bool) -> int:
+    from grpo_practice.cli.terminal.consoles import err, out
+
+    console = err if stderr else out
+    return console.width if console.is_terminal or "COLUMNS" in os.environ else PIPED
+
+
+def _width(columns: Sequence[Sequence[str]], of: Callable[[Sequence[str]], int]) -> int:
+    return sum(map(of, columns)) + GAP * (len(columns) - 1)
+
+
+def _widest(column: Sequence[str]) -> int:
+    from rich.cells import cell_len
+
+    return max(cell_len(line) for cell in column for line in cell.split("\n"))
+
+
+def _narrowest(column: Sequence[str]) -> int:
+    """Return the width of a column whose header is stacked, word by word."""
+    return _widest([*column[0].split(), *column[1:]])
 
 
 def _print(made: "Table", *, stderr: bool = False) -> None:

@@ -1,11 +1,13 @@
 """Config files: which one `--config NAME` means, and those that `init` writes."""
 
+import difflib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 from grpo_practice.config.reading.compose import compose, is_file, packaged_configs
 from grpo_practice.config.reading.problems import did_you_mean
+from grpo_practice.config.reading.yaml_reader import Tree
 from grpo_practice.config.schema.base import check_name
 from grpo_practice.errors import ConfigError
 
@@ -53,15 +55,17 @@ def project_config(dataset: str) -> Path | None:
     """Return the config that `init` wrote here, where it evaluates on this dataset."""
     path = Path(TEMPLATES[0])
     try:
-        tree = compose(path).data if is_file(path) else {}
+        tree = compose(path) if is_file(path) else Tree({})
     except ConfigError:  # said by the command that uses it
         return None
-    data = tree.get("evaluation", {}).get("data", {})
-    return path if data.get("dataset") == dataset else None
+    named = tree.at("evaluation").at("data").data.get("dataset")
+    return path if named == dataset else None
 
 
 def _near(name: str, cwd: Path) -> str:
-    known = set()
+    known = {path.name for path in cwd.glob("*.yaml") if is_file(path)}
+    if near := difflib.get_close_matches(name, known, n=1):  # a shipped one may be as near
+        return f"did you mean {near[0]}?"
     for folder in (cwd / "configs", packaged_configs()):
         for path in folder.rglob("*.yaml"):
             parts = path.relative_to(folder).with_suffix("").parts

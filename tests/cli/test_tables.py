@@ -1,0 +1,50 @@
+"""Tables where there is little room."""
+
+import pytest
+
+from grpo_practice.cli.terminal import consoles
+from grpo_practice.cli.terminal.tables import table
+from tests.cli.conftest import Gp
+
+
+@pytest.fixture
+def columns(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> int:
+    width: int = request.param
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(consoles.out, "_width", width)
+    return width
+
+
+WORDS = {"step", "epoch", "mean", "reward", "scored", "informative", "experiences", "library"}
+WORDS |= {"status", "score"}
+
+
+@pytest.mark.parametrize("columns", [60, 100], indirect=True)
+def test_no_word_of_the_steps_is_cut_and_no_row_is_wrapped(demo: Gp, columns: int) -> None:
+    for words in (("practice",), ("runs", "show", "demo")):
+        lines = demo(*words, "--db", "grpo-practice.db").out.splitlines()
+        first = next(i for i, line in enumerate(lines) if line.startswith(("step", "    ")))
+        rows = [line for line in lines[first:] if line[:4].strip().isdigit()]
+        assert [row.split()[0] for row in rows] == ["0", "1", "2", "3"]
+        header = lines[first : lines.index(rows[0])]
+        assert {word for line in header for word in line.split()} <= WORDS
+        assert lines.index(rows[3]) == lines.index(rows[0]) + 3
+        assert max(map(len, [*header, *rows])) <= columns
+
+
+@pytest.mark.parametrize("columns", [60], indirect=True)
+def test_columns_that_are_left_out_are_named(demo: Gp, columns: int) -> None:
+    shown = demo("runs", "show", "demo").out
+    assert "  left out, since it is narrow here: epoch, library\n" in shown
+
+
+@pytest.mark.parametrize("columns", [12], indirect=True)
+def test_what_has_no_room_even_so_is_folded(
+    columns: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table(["long name", "n"], [("x" * 15, "1")], least=["n"])
+    text = capsys.readouterr().out
+    assert text.replace(" ", "").count("x") == 15
+    assert max(map(len, text.splitlines()[:-1])) <= columns
+    table(["a", "b"], [], least=["b"])
+    assert capsys.readouterr().out == ""
