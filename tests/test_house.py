@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1] / "src/grpo_practice"
 LAYERS = [
     {"redact"},
-    {"errors", "canonical", "text", "stages"},
+    {"errors", "canonical", "text", "stages", "fences"},
     {"calls"},
     {"types"},
     {"stats"},

@@ -4,8 +4,8 @@ Slots are strict (a missing or unknown one is an error at load, not in the third
 values are never parsed again, and text from outside stands in a fence it cannot close.
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -14,6 +14,7 @@ from jinja2 import Environment, StrictUndefined, Template, TemplateError, meta
 
 from grpo_practice.calls import Message
 from grpo_practice.errors import ConfigError
+from grpo_practice.fences import Fences
 from grpo_practice.stages import STAGES
 
 DIVIDER = "\n--- user ---\n"
@@ -61,15 +62,13 @@ _TRIAL: Mapping[str, object] = {
 """Values of the shape the code fills in: a prompt that uses any other name fails at load."""
 
 
-def fenced(text: object, label: str = "text") -> str:
-    """Return the text between two lines that carry a code made from the text itself.
+_FENCES: ContextVar[Fences] = ContextVar("fences")
+"""Fences of the prompt that is being rendered; unset outside of `Prompt.render`."""
 
-    The text cannot contain its own digest, so it cannot close the fence; and equal texts give
-    equal fences, so that a request is the same when it is made again.
-    """
-    body = str(text)
-    code = hashlib.sha256(body.encode("utf-8", "replace")).hexdigest()[:8]
-    return f"<<<{label} {code}\n{body}\n{code}>>>"
+
+def fenced(text: object, label: str = "text") -> str:
+    """Fence a text, as a filter of prompts."""
+    return _FENCES.get().around(text, label)
 
 
 def _environment() -> Environment:
@@ -97,10 +96,15 @@ class Prompt:
     system: Template
     user: Template
 
-    def render(self, **slots: object) -> list[Message]:
+    def render(self, fences: Fences, /, **slots: object) -> list[Message]:
         """Fill the slots; return the messages: system (when the file has that part) and user."""
-        system = self.system.render(**slots).strip()
-        user: Message = {"role": "user", "content": self.user.render(**slots).strip()}
+        # Compiled prompts are shared by runs, and their fences are not.
+        token = _FENCES.set(fences)
+        try:
+            system = self.system.render(**slots).strip()
+            user: Message = {"role": "user", "content": self.user.render(**slots).strip()}
+        finally:
+            _FENCES.reset(token)
         return [{"role": "system", "content": system}, user] if system else [user]
 
 
@@ -171,7 +175,7 @@ def load_prompts(folder: Path | None = None) -> dict[str, Prompt]:
         path = own if own is not None and own.exists() else FOLDER / f"{name}.md"
         loaded[name] = load_prompt(path, slots)
         try:
-            loaded[name].render(**{slot: _TRIAL[slot] for slot in slots})
+            loaded[name].render(Fences.with_new_key(), **{slot: _TRIAL[slot] for slot in slots})
         except Exception as e:  # a template can raise anything when it is filled
             raise ConfigError(f"{path}: it cannot be filled: {e}") from e
     return loaded

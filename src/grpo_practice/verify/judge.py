@@ -13,6 +13,7 @@ from grpo_practice import user_code
 from grpo_practice.calls import Chat, Message, Reply
 from grpo_practice.canonical import clean
 from grpo_practice.errors import ConfigError, EndpointError, GrpoPracticeError, JudgeError
+from grpo_practice.fences import Fences
 from grpo_practice.prompts import FOLDER, Prompt, compile_prompt, fenced
 from grpo_practice.text import strip_think
 from grpo_practice.types import Sample, Verdict
@@ -181,7 +182,9 @@ def rubric_of(
     return Rubric(load_template(path), criteria_of(preset, criteria), limit_s)
 
 
-async def judged(rubric: Rubric, sample: Sample, response: str, chat: Chat) -> Verdict:
+async def judged(
+    rubric: Rubric, sample: Sample, response: str, chat: Chat, fences: Fences
+) -> Verdict:
     """Return 1.0 when the judge's last grade is CORRECT, 0.0 when it is INCORRECT.
 
     An answer without content is 0.0 and costs no call.
@@ -201,7 +204,7 @@ async def judged(rubric: Rubric, sample: Sample, response: str, chat: Chat) -> V
         "response": visible,
         "criteria": rubric.criteria,
     }
-    messages, asked, r = rubric.prompt.render(**slots), 0, 0
+    messages, asked, r = rubric.prompt.render(fences, **slots), 0, 0
     while asked < ASKS:
         reply = await ask(chat, messages, r=r, limit_s=rubric.limit_s)
         text = text_of(reply)
