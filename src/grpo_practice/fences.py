@@ -37,17 +37,21 @@ class Fences:
         """Return fences of a key that nobody has seen."""
         return cls(new_key())
 
+    def inside(self, text: str) -> str:
+        """Return the text as it stands in its fence: as long, though not in bytes."""
+        return text if self.key is None else without_marks(text)
+
     def around(self, text: object, label: str = "text") -> str:
         """Return the text between two lines with a code that only the key's holder can make.
 
         Marks of a fence in the text become quotation marks, so that it neither closes its fence
         nor seems to.
         """
-        body = str(text)
+        body = self.inside(str(text))
         if self.key is None:
             code = hashlib.sha256(body.encode("utf-8", "replace")).hexdigest()[:8]
             return f"<<<{label} {code}\n{body}\n{code}>>>"
-        body, label = without_marks(body), _NO_LABEL.sub("_", label)
+        label = _NO_LABEL.sub("_", label)
         # Of the label and the text: a code that was once seen is of no use around another text.
         code_of = hmac.digest(self.key, f"{label}\n{body}".encode("utf-8", "replace"), "sha256")
         code = code_of[:CODE_BYTES].hex()
