@@ -22,6 +22,7 @@ NAMES = (
     "big_store",
     "after_kill",
     "serve",
+    "fences",
 )
 
 

@@ -10,7 +10,11 @@ from typing import Any
 import httpx
 
 from grpo_practice.calls import Message, Reply, Turn
+from grpo_practice.fences import Fences
 from grpo_practice.llm.ledgered import Play
+
+FENCES = Fences(bytes(range(32)))
+"""Fences of a run, with the same codes each time."""
 
 Answer = str | Message | httpx.Response | Exception
 Script = Callable[[dict[str, Any]], Answer | Awaitable[Answer]]

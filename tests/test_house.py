@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1] / "src/grpo_practice"
 LAYERS = [
     {"redact", "safe_path"},
-    {"errors", "canonical", "text", "stages", "plain_file"},
+    {"errors", "canonical", "text", "stages", "plain_file", "fences"},
     {"calls"},
     {"types"},
     {"stats"},

@@ -7,6 +7,7 @@ import pytest
 
 from grpo_practice.errors import ConfigError
 from grpo_practice.prompts import FOLDER, SLOTS, load_prompts
+from tests.fakes import FENCES
 
 LIBRARY = "\n".join(f"[E{i}] Units: write down every unit." for i in range(1, 21))
 SAME: dict[str, object] = {
@@ -59,7 +60,7 @@ def rendered(stage: str, one: str) -> str:
         "proposals": [(one, [{"id": "P1", "op": "ADD", "finding": None, "text": one}])],
         "votes": {},
     }
-    messages = load_prompts()[stage].render(**{slot: values[slot] for slot in SLOTS[stage]})
+    messages = load_prompts()[stage].render(FENCES, **{slot: values[slot] for slot in SLOTS[stage]})
     return "".join(str(message["content"]) for message in messages)
 
 

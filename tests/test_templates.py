@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grpo_practice.errors import ConfigError
+from grpo_practice.fences import Fences
 from grpo_practice.prompts import (
     DIVIDER,
     FOLDER,
@@ -54,7 +55,7 @@ def test_a_template_that_shows_what_is_no_value_is_refused(text: str) -> None:
     values = {"error": "ab", "rows": ["a"]}
     slots = [name for name in values if name in text]
     with pytest.raises((ConfigError, TemplateFault)):
-        compile_prompt("x", text, slots, where="x.md").render(**values)
+        compile_prompt("x", text, slots, where="x.md").render(Fences(None), **values)
     assert values["rows"] == ["a"]
 
 
@@ -108,19 +109,21 @@ def test_what_is_not_on_the_list_is_named(text: str, what: str) -> None:
 def test_what_a_template_makes_of_long_values_is_bounded(text: str) -> None:
     prompt = compile_prompt("x", text, ["error"], where="x.md")
     with pytest.raises(TemplateFault, match=r"makes more than|too much work"):
-        prompt.render(error='a"\\' * 1_000)
+        prompt.render(Fences(None), error='a"\\' * 1_000)
 
 
 @pytest.mark.parametrize("text", ["'q' in error", "error == error", "error != 'q'"])
 def test_comparisons_of_long_values_cost_work(text: str) -> None:
     prompt = compile_prompt("x", f"{{% if {text} %}}{{% endif %}}" * 60, ["error"], where="x.md")
     with pytest.raises(TemplateFault, match="too much work"):
-        prompt.render(error="a" * 1_000_000)
+        prompt.render(Fences(None), error="a" * 1_000_000)
 
 
 def test_long_values_are_shown_whole() -> None:
     long = "word " * 1_000_000
-    (message,) = compile_prompt("x", "{{ error|fenced }}", ["error"], where="").render(error=long)
+    (message,) = compile_prompt("x", "{{ error|fenced }}", ["error"], where="").render(
+        Fences(None), error=long
+    )
     assert long in message["content"]
 
 
@@ -131,7 +134,7 @@ def test_a_fault_names_its_line_also_in_the_second_part(newline: str) -> None:
         compile_prompt("x", text, ["error"], where="x.md")
     filled = compile_prompt("x", text.replace("error()", "error.no"), ["error"], where="x.md")
     with pytest.raises(TemplateFault, match=r"line 6: 'str object' has no attribute 'no'"):
-        filled.render(error="e")
+        filled.render(Fences(None), error="e")
 
 
 USUAL: list[tuple[str, str]] = [
@@ -170,7 +173,7 @@ VALUES: dict[str, Any] = {
 @pytest.mark.parametrize(("text", "shown"), USUAL)
 def test_the_usual_forms_work(text: str, shown: str) -> None:
     used = plain_slots(text)
-    (message,) = compile_prompt("x", text, used, where="").render(**VALUES)
+    (message,) = compile_prompt("x", text, used, where="").render(Fences(None), **VALUES)
     assert message["content"] == shown
 
 
@@ -253,7 +256,9 @@ def test_prompts_in_use_render_as_jinja_renders_them(
     parts = text.partition(DIVIDER)
     system, user = (parts[0], parts[2]) if parts[1] else ("", text)
     wanted = [plain(part).from_string(part).render(values).strip() for part in (system, user)]
-    messages = compile_prompt(name, text, plain_slots(text), where=origin).render(**values)
+    messages = compile_prompt(name, text, plain_slots(text), where=origin).render(
+        Fences(None), **values
+    )
     assert [message["content"] for message in messages] == [part for part in wanted if part]
 
 
@@ -277,7 +282,7 @@ def test_any_text_is_a_prompt_or_a_config_error(text: str) -> None:
     except ConfigError:
         return
     with suppress(TemplateFault):
-        prompt.render(error="e")
+        prompt.render(Fences(None), error="e")
 
 
 def test_prompts_of_a_run_that_cannot_be_used_name_the_run_and_the_way_out() -> None:

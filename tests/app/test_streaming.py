@@ -6,6 +6,7 @@ import pytest
 
 from grpo_practice.errors import EndpointRefusedError
 from grpo_practice.sim import answer
+from grpo_practice.store import branches
 from tests.app.project import Project
 from tests.faults.actions import Action, Asked, error, simulated, sse
 from tests.faults.server import FaultServer
@@ -33,8 +34,9 @@ async def practised(project: Project, server: FaultServer, *settings: str) -> No
 
 
 async def test_a_streamed_run_has_the_results_and_the_ledger_of_an_unstreamed_one(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(branches, "new_key", lambda: bytes(32))  # else each run has its own codes
     plain, streamed = Project(tmp_path / "plain"), Project(tmp_path / "streamed")
     async with FaultServer(pieces) as server:
         await practised(plain, server)

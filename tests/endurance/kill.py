@@ -62,6 +62,8 @@ CHECK = """
 def check(sample, **kwargs):
     return {"reward": float("{" + str(sample.correct_answer) + "}" in sample.response)}
 """
+KEY = "5f" * 32
+"""Secret of the fences of every run."""
 RESULTS = (
     """SELECT r.step, r.slot, r.attempt, r.outcome, b.response, r.reward FROM v_rollouts r
          JOIN rollout_bodies b USING (rollout_id) ORDER BY 1, 2, 3""",
@@ -184,9 +186,13 @@ class Run:
         """The same command again, killed at the n-th visit of the place if there is one."""
         key = "evaluation.agent.model.model_provider.base_url"
         words = ["practice", "--config", "c.yaml", "--set", f"{key}={self.endpoint.root}/v1"]
-        if place is None:
+        # Runs are compared by what they ask, fences and all. Only the first process may choose the
+        # key: a later one that does not go on with the stored one asks otherwise.
+        begun = self.query("SELECT 1 FROM runs")
+        if place is None and begun:
             return self.type("-m", "grpo_practice", *words)
-        return self.type("-m", "tests.endurance.victim", place, str(n), *words)
+        key = "-" if begun else KEY
+        return self.type("-m", "tests.endurance.victim", place or "nowhere", str(n), key, *words)
 
     def query(self, sql: str) -> list[Any]:
         """What is in the database."""

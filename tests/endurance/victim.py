@@ -1,6 +1,8 @@
 """The real command, which kills itself when it comes to a place for the n-th time.
 
-python -m tests.endurance.victim PLACE N WORDS…
+python -m tests.endurance.victim PLACE N KEY WORDS…
+
+KEY is the secret of the fences of a run that begins, in hex; `-` has one made.
 """
 
 import asyncio
@@ -15,7 +17,7 @@ from grpo_practice.calls import Reply, Request
 from grpo_practice.cli.main import main
 from grpo_practice.llm.ledgered import LedgeredChat
 from grpo_practice.processes import Pool
-from grpo_practice.store import close_step
+from grpo_practice.store import branches, close_step
 from grpo_practice.store.store import Store
 
 Hit = Callable[[], None]
@@ -96,9 +98,12 @@ PLACES: dict[str, Callable[[Hit], None]] = {
     "distillation": lambda hit: at_requests(hit, {"summarise", "compare", "propose"}),
     "merge": lambda hit: at_requests(hit, {"merge"}),
     "closing": at_closing,
+    "nowhere": lambda hit: None,
 }
 
 if __name__ == "__main__":
-    place, n, *words = sys.argv[1:]
+    place, n, key, *words = sys.argv[1:]
+    if key != "-":
+        branches.new_key = lambda: bytes.fromhex(key)  # type: ignore[attr-defined]
     PLACES[place](countdown(int(n)))
     main(words)

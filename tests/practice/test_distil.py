@@ -15,6 +15,7 @@ from grpo_practice.errors import (
     ContextOverflowError,
     EndpointError,
 )
+from grpo_practice.fences import Fences
 from grpo_practice.practice.distil import distil
 from grpo_practice.practice.evidence import Evidence
 from grpo_practice.practice.informative import status_of
@@ -88,7 +89,9 @@ PROMPTS = load_prompts()
 
 def teacher(said: Said, *, truth: bool = True) -> Teacher:
     goals = ("Add numbers.", "Be exact.")
-    return Teacher(said.chat, load_prompts(), *goals, truth, 2, 0, "Add it up.")
+    return Teacher(
+        said.chat, load_prompts(), *goals, truth, 2, 0, "Add it up.", fences=Fences(None)
+    )
 
 
 AT = GroupKey(1, 0, 0, 0)
@@ -322,7 +325,7 @@ async def test_the_prompts_are_what_was_reviewed() -> None:
     first: dict[str, str] = {s.address.stage: shown(m) for s, m in reversed(said.asked)}
     taught = {stage for stage, spec in STAGES.items() if spec.role == "teacher"}
     assert first.keys() == taught, "a stage of stages.STAGES that neither asks"
-    first["reask"] = shown(load_prompts()["reask"].render(error="it is empty"))
+    first["reask"] = shown(load_prompts()["reask"].render(Fences(None), error="it is empty"))
     for stage, text in first.items():
         path = GOLDEN / f"{stage}.txt"
         if not path.exists():

@@ -11,7 +11,7 @@ from grpo_practice.practice.informative import status_of
 from grpo_practice.practice.teacher import Teacher
 from grpo_practice.rollout import own_failure
 from grpo_practice.types import Group, Outcome, Rollout, Summaries, Trajectory
-from tests.fakes import FakeChat
+from tests.fakes import FENCES, FakeChat
 from tests.practice.test_distil import (
     ADD,
     AT,
@@ -144,6 +144,17 @@ async def test_writing_that_takes_more_bytes_has_room_for_fewer_characters() -> 
     await distil(never, group, LIBRARY, AT)
     (told,) = said.prompts("compare")
     assert len(told) <= 12_000 * 400_000 // 1_200_000 + 100
+
+
+async def test_a_prompt_fits_also_where_its_fences_make_the_marks_in_it_longer() -> None:
+    said = Said(compare=LESSON, propose=ADD)
+    reader = replace(as_they_are(said, 90_000), summaries="never", fences=FENCES)
+    group = tall(400_000)
+    group.rollouts[0].played.transcript[-1]["reasoning_content"] = "<" * 400_000
+    await distil(reader, group, LIBRARY, AT)
+    (prompt,) = said.prompts("compare")
+    assert "\u2039" * 10_000 in prompt
+    assert len(prompt.encode()) <= 90_001
 
 
 async def test_a_prompt_fits_also_where_its_dense_part_is_what_stays() -> None:

@@ -13,6 +13,7 @@ from grpo_practice.sim import DEFAULT, World, answer
 from grpo_practice.sim.lore import keys_in, text
 from grpo_practice.sim.questions import solve
 from grpo_practice.types import Experience, Library, Rollout, Sample, Trajectory
+from tests.fakes import FENCES
 
 PROMPTS = load_prompts()
 INSTRUCTIONS = "Solve the task. Put the final answer into \\boxed{}."
@@ -69,7 +70,7 @@ def summarise(question: str, reply: str, library: Library, seed: int = 0) -> str
         "reward": None,
         "words": 300,
     }
-    return ask(PROMPTS["summarise"].render(**slots), seed)
+    return ask(PROMPTS["summarise"].render(FENCES, **slots), seed)
 
 
 def group(question: str, library: Library, seed: int, size: int = 5) -> list[Attempt]:
@@ -109,7 +110,7 @@ def compare(
         "limit": limit,
         "instructions": "",
     }
-    lessons = ending(ask(PROMPTS["compare"].render(**slots), seed, world))["lessons"]
+    lessons = ending(ask(PROMPTS["compare"].render(FENCES, **slots), seed, world))["lessons"]
     assert isinstance(lessons, list)
     return lessons
 
@@ -118,7 +119,7 @@ def propose(
     lessons: Sequence[str], library: Library = EMPTY, seed: int = 0
 ) -> list[dict[str, Any]]:
     slots = {**GOALS, "experiences": experience_lines(library), "lessons": lessons}
-    operations = ending(ask(PROMPTS["propose"].render(**slots), seed))["operations"]
+    operations = ending(ask(PROMPTS["propose"].render(FENCES, **slots), seed))["operations"]
     assert isinstance(operations, list)
     return operations
 
@@ -138,7 +139,7 @@ def merge(
         "proposals": list(by_target.items()),
         "votes": {},
     }
-    merged = ending(ask(PROMPTS["merge"].render(**slots), seed))["operations"]
+    merged = ending(ask(PROMPTS["merge"].render(FENCES, **slots), seed))["operations"]
     assert isinstance(merged, list)
     return merged
 

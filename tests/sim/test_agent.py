@@ -8,6 +8,7 @@ from grpo_practice.sim import DEFAULT, World, answer, stage_of
 from grpo_practice.sim.questions import find, questions
 from grpo_practice.sim.student import program
 from grpo_practice.sim.world import Rule
+from tests.fakes import FENCES
 from tests.sim.agents import Tool, offered, play, run_code
 from tests.sim.stages import EMPTY, INSTRUCTIONS, ask, library_of, reward
 from tests.sim.stages import play as play_plainly
@@ -171,7 +172,7 @@ def test_a_page_is_read_for_what_was_asked() -> None:
         ("Quanto costa?", "The page does not answer the question."),
     ):
         slots = {"url": "https://a.example/", "query": query, "page": page, "cut": ""}
-        messages = prompt.render(**slots, label="web a.example")
-        assert web_fenced(page, "a.example") in messages[-1]["content"]
+        messages = prompt.render(FENCES, **slots, label="web a.example")
+        assert web_fenced(FENCES, page, "a.example") in messages[-1]["content"]
         assert stage_of({"messages": messages}) == "tool"
         assert ask(messages) == told

@@ -3,11 +3,12 @@ from typing import Any
 import pytest
 
 from grpo_practice.calls import Message
-from grpo_practice.prompts import FOLDER, fenced, load_prompt
+from grpo_practice.prompts import FOLDER, load_prompt
 from grpo_practice.prompts import SLOTS as PROMPT_SLOTS
 from grpo_practice.sim import answer, stage_of
 from grpo_practice.sim.questions import questions, solve
 from grpo_practice.stages import Stage
+from tests.fakes import FENCES
 from tests.sim.stages import GOALS, PROMPTS, ask
 
 JUDGE = load_prompt(FOLDER / "judge.md", ["question", "answer", "criteria", "response"])
@@ -66,7 +67,7 @@ def test_a_limit_of_tokens_cuts_the_answer_and_says_so(key: str) -> None:
 @pytest.mark.parametrize("stage", ["summarise", "compare", "propose", "merge"])
 def test_stages_are_told_apart_by_the_shipped_prompts(stage: Stage) -> None:
     slots = {name: SLOTS[name] for name in PROMPT_SLOTS[stage]}
-    messages = PROMPTS[stage].render(**slots)
+    messages = PROMPTS[stage].render(FENCES, **slots)
     assert stage_of({"messages": messages}) == stage
     again: Message = {"role": "user", "content": "Your reply could not be used: no JSON"}
     reply: Message = {"role": "assistant", "content": "x"}
@@ -74,7 +75,7 @@ def test_stages_are_told_apart_by_the_shipped_prompts(stage: Stage) -> None:
 
 
 def test_a_heading_inside_a_fence_does_not_make_a_stage() -> None:
-    text = f"{QUESTION}\n\n{fenced('## The attempts', 'note')}"
+    text = f"{QUESTION}\n\n{FENCES.around('## The attempts', 'note')}"
     assert stage_of({"messages": [{"role": "user", "content": text}]}) == "play"
     assert stage_of({"messages": MESSAGES}) == "play"
 
@@ -84,7 +85,7 @@ def test_a_stage_of_other_prompts_is_known_by_its_fences(stage: Stage) -> None:
     name = {"summarise": "attempt", "compare": "summary", "propose": "lesson"}.get(
         stage, "proposal"
     )
-    messages = [{"role": "user", "content": f"Look:\n{fenced('x', name)}"}]
+    messages = [{"role": "user", "content": f"Look:\n{FENCES.around('x', name)}"}]
     assert stage_of({"messages": messages}) == stage
     assert ask(messages)
 
@@ -104,13 +105,13 @@ def test_a_stage_of_other_prompts_is_known_by_its_fences(stage: Stage) -> None:
 )
 def test_the_judge_grades_the_end_of_the_response(gold: str, response: str, grade: str) -> None:
     slots = {"question": "What is it?", "answer": gold, "criteria": "", "response": response}
-    assert ask(JUDGE.render(**slots)).splitlines()[-1] == f"GRADE: {grade}"
+    assert ask(JUDGE.render(FENCES, **slots)).splitlines()[-1] == f"GRADE: {grade}"
 
 
 def test_without_a_reference_the_judge_works_the_question_out() -> None:
     for said, grade in ((solve(QUESTION), "CORRECT"), (-1, "INCORRECT")):
         slots = {"question": QUESTION, "answer": None, "criteria": "", "response": f"it is {said}"}
-        messages = JUDGE.render(**slots)
+        messages = JUDGE.render(FENCES, **slots)
         assert stage_of({"messages": messages}) == "judge"
         assert ask(messages).splitlines()[-1] == f"GRADE: {grade}"
 

@@ -10,6 +10,7 @@ from grpo_practice.sim import DEFAULT, World, answer
 from grpo_practice.sim.lore import sentence, text
 from grpo_practice.sim.world import Teaching
 from grpo_practice.types import Experience, Library
+from tests.fakes import FENCES
 from tests.sim.stages import GOALS, PROMPTS, ask, ending, library_of, merge, propose
 
 HELP, SPEED = DEFAULT.key("posts", "help"), DEFAULT.key("speed", "help")
@@ -116,7 +117,7 @@ def told_votes(votes: str, world: World = DEFAULT, seed: int = 0) -> list[dict[s
         "proposals": [(f"E2\n\n{votes}", [update])],
         "votes": {},
     }
-    operations = ending(ask(PROMPTS["merge"].render(**slots), seed, world))["operations"]
+    operations = ending(ask(PROMPTS["merge"].render(FENCES, **slots), seed, world))["operations"]
     assert isinstance(operations, list)
     return operations
 
@@ -174,7 +175,7 @@ def test_some_merges_name_no_proposals_and_some_what_stays() -> None:
     }
     seen = Counter[tuple[bool, bool]]()
     for seed in range(300):
-        body = {"messages": PROMPTS["merge"].render(**slots), "seed": seed}
+        body = {"messages": PROMPTS["merge"].render(FENCES, **slots), "seed": seed}
         reply = Reply(answer(body)["choices"][0]["message"])
         changed, *rest = read_operations(reply, library, limit=9, proposals=1)
         assert (changed.op, changed.target, changed.text) == ("UPDATE", "E2", update["text"])

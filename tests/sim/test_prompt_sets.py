@@ -13,6 +13,7 @@ from grpo_practice.sim.questions import TOPICS, questions, solve
 from grpo_practice.sim.request import read
 from grpo_practice.sim.world import Teaching
 from grpo_practice.types import Library
+from tests.fakes import FENCES
 from tests.sim.rehearsal import SETS, Rehearsal, prompts_of
 from tests.sim.stages import GOALS, library_of, play, reward, summarise, transcript_text
 
@@ -64,7 +65,7 @@ def test_every_attempt_is_read_with_its_reward(name: str, *, whole: bool) -> Non
     library, read_so = library_of(DEFAULT.key("percent", "help")), set[Any]()
     for sample in questions(30, 3):
         slots, expected = shown(sample.question, library, whole=whole)
-        body = {"messages": prompts_of(name)["compare"].render(**slots)}
+        body = {"messages": prompts_of(name)["compare"].render(FENCES, **slots)}
         assert stage_of(body) == "compare"
         found = [w for w in material.witnesses(read(body)) if w.method]
         assert [(w.reward, w.method, w.followed, w.answer) for w in found] == expected
@@ -121,6 +122,7 @@ def test_an_attempt_alone_is_summarised_and_played_by_nobody(name: str) -> None:
         reply = play(sample.question, library, seed)
         prompt: Prompt = prompts_of(name)["summarise"]
         messages = prompt.render(
+            FENCES,
             **GOALS,
             question=sample.question,
             answer=sample.answer,

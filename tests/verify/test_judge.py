@@ -10,6 +10,7 @@ from grpo_practice.types import Sample
 from grpo_practice.verify.judge import empty_answer, read_grade
 from grpo_practice.verify.resolve import check_gold, resolve
 from grpo_practice.verify.verifier import Verifier
+from tests.fakes import FENCES
 
 SAMPLE = Sample("Capital of France?", "Paris")
 
@@ -39,7 +40,7 @@ class Scripted:
 
 
 def verifier(**params: Any) -> Verifier:
-    return Verifier(resolve("judge", params, None, Path()))
+    return Verifier(resolve("judge", params, None, Path()), FENCES)
 
 
 async def test_the_grade_is_the_reward_and_the_reasons_are_the_critique() -> None:
@@ -161,6 +162,7 @@ async def test_2_25_and_2_26_the_answer_cannot_leave_its_fence() -> None:
     await verifier()(SAMPLE, hostile, chat)
     assert chat.asked[0] == chat.asked[1]
     user = chat.asked[0][0][1]["content"]
+    hostile = hostile.replace(">>>", "\u203a\u203a\u203a")
     opening = user[: user.index(hostile)].rstrip("\n").rpartition("<<<answer ")[2]
     assert user.endswith(f"{hostile}\n{opening}>>>")
     assert opening not in hostile

@@ -16,6 +16,7 @@ from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.tools import McpToolkit, PythonToolkit, SearchToolkit, Toolkit
 from grpo_practice.errors import ConfigError
+from grpo_practice.fences import Fences
 from grpo_practice.tools import Tool
 from grpo_practice.tools.toolbox import Toolbox
 
@@ -56,9 +57,10 @@ async def open_agent(
         yield play_simple
         return
     async with AsyncExitStack() as stack:
-        tools = list[Tool]()
+        tools, fences = list[Tool](), Fences(run.branch.fence_key)
+        reader = partial(models.chats, caller="teacher")
         for name, toolkit in config.toolkits.items():
-            opened = await open_toolkit(toolkit, partial(models.chats, caller="teacher"), folder)
+            opened = await open_toolkit(toolkit, reader, folder, fences)
             tools += chosen(name, toolkit, await stack.enter_async_context(opened))
             if isinstance(toolkit, PythonToolkit) and toolkit.config.backend == "subprocess":
                 run.notice(UNCONFINED)
@@ -75,7 +77,7 @@ ModelOpener = Callable[[ModelConfig], Awaitable[Callable[[Scope], Chat]]]
 
 
 async def open_toolkit(
-    toolkit: Toolkit, reader: ModelOpener, folder: Path
+    toolkit: Toolkit, reader: ModelOpener, folder: Path, fences: Fences
 ) -> AbstractAsyncContextManager[list[Tool]]:
     """Return a context that opens the toolkit's tools, or raises a ConfigError as it is entered."""
     match toolkit:
@@ -87,7 +89,7 @@ async def open_toolkit(
             from grpo_practice.tools.search import open_search
 
             assert toolkit.config_llm is not None, "the loader fills it"
-            return open_search(toolkit.config, await reader(toolkit.config_llm))
+            return open_search(toolkit.config, await reader(toolkit.config_llm), fences)
         case McpToolkit():
             from grpo_practice.tools.mcp import open_mcp
 

@@ -12,6 +12,7 @@ from grpo_practice.app.python_objects import AgentFunction
 from grpo_practice.app.session import OpenRun, Session, to_the_end
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.provider import ModelConfig
+from grpo_practice.fences import Fences
 from grpo_practice.rollout import Player
 from grpo_practice.verify.resolve import VerifyFunction
 from grpo_practice.verify.verifier import Verifier
@@ -46,7 +47,9 @@ async def open_player(
             function's workers cannot start.
     """
     async with AsyncExitStack() as stack:
-        verifier = await stack.enter_async_context(Verifier(spec.verify))
+        verifier = await stack.enter_async_context(
+            Verifier(spec.verify, Fences(run.branch.fence_key))
+        )
         await verifier.start()  # not with the first answer: by then rollouts are paid for
         agent = play_simple
         if not spec.only_scores:

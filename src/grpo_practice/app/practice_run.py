@@ -35,6 +35,7 @@ from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.runs import PracticeConfig, PracticeSettings
 from grpo_practice.errors import Change, ConfigError, FingerprintError, RunFailedError
 from grpo_practice.events import RunStarted
+from grpo_practice.fences import Fences
 from grpo_practice.practice import METHOD
 from grpo_practice.practice.answer_guard import AnswerGuard
 from grpo_practice.practice.context import AfterStep, Practice
@@ -285,6 +286,7 @@ async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
             instructions=config.evaluation.agent.agent.instructions,
             summaries=settings.summaries,
             room=room_of(teacher_context(config), reply),
+            fences=Fences(run.branch.fence_key),
         )
         practice = Practice(
             branch=run.branch,

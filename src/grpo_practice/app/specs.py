@@ -142,6 +142,7 @@ def eval_spec(
         parent_run=target.parent_run,
         parent_step=target.parent_step,
         cause="rejudge" if target.role == "rejudge" else "start",
+        fence_key=target.rejudge.fence_key if target.rejudge else None,
     )
 
 

@@ -14,6 +14,7 @@ from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.tools import McpToolkit, Toolkit
 from grpo_practice.doctor.diagnosis import Check, ok, problem, warning
 from grpo_practice.errors import GrpoPracticeError
+from grpo_practice.fences import Fences
 from grpo_practice.text import is_loopback
 from grpo_practice.tools import Tool
 from grpo_practice.tools.toolbox import check_names
@@ -34,7 +35,7 @@ async def look_at_tools(agent: AgentConfig, folder: Path) -> list[Check]:
         found += _in_clear(about, toolkit)
         try:
             async with AsyncExitStack() as stack:
-                opened = await open_toolkit(toolkit, _nobody, folder)
+                opened = await open_toolkit(toolkit, _nobody, folder, Fences.with_new_key())
                 given = chosen(name, toolkit, await stack.enter_async_context(opened))
         except GrpoPracticeError as e:
             found.append(problem(about, e))

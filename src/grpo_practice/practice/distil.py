@@ -131,8 +131,8 @@ def _fit(task: Task, attempts: Sequence[Attempt]) -> bool:
 
 def _left(task: Task, frame: Sequence[Message], texts: Sequence[Transcript]) -> int:
     """Return how many characters of such texts a prompt has room for, beside the frame."""
-    said = [str(message["content"]) for message in frame]
-    written = "".join([*said, *(text.text for text in texts)])
+    said, fences = [str(message["content"]) for message in frame], task.teacher.fences
+    written = "".join([*said, *(fences.inside(text.text) for text in texts)])
     return chars_in(task.teacher.room, written) - chars_of(frame)
 
 

@@ -1,12 +1,13 @@
 """The teacher: how every stage of distillation asks it, and asks again."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from grpo_practice.agents.simple import outcome_of
 from grpo_practice.calls import Address, Chat, Message, Reply, Scope
 from grpo_practice.errors import ConfigError, ReplyError
+from grpo_practice.fences import Fences
 from grpo_practice.practice.reading import ASSUMED_CONTEXT, room_of
 from grpo_practice.prompts import STORED_HINT, Prompt
 from grpo_practice.prompts.template import TemplateFault
@@ -51,6 +52,8 @@ class Teacher:
     """Whether attempts are summarised before they are compared."""
     room: int = room_of(ASSUMED_CONTEXT, None)
     """UTF-8 bytes of the longest prompt that shows attempts."""
+    fences: Fences = field(default_factory=Fences.with_new_key)
+    """Fences of the run, for what students, judges and models before it wrote."""
 
     def open(self, at: GroupKey, stage: Stage, sample: Sample | None, attempt: int = -1) -> Chat:
         """Open the conversation of one stage about one sample (None: about the whole step)."""
@@ -66,6 +69,7 @@ class Teacher:
         """
         try:
             return self.prompts[stage].render(
+                self.fences,
                 agent_objective=self.agent_objective,
                 learning_objective=self.learning_objective,
                 **slots,
@@ -95,7 +99,8 @@ class Teacher:
                     # A refusal is told as one, not as the form that it did not keep.
                     raise _declined(reply) or e from None
                 error = f"{e}\n\n{e.hint}" if e.hint else str(e)
-                messages = _again(messages, reply, self.prompts["reask"].render(error=error))
+                said = self.prompts["reask"].render(self.fences, error=error)
+                messages = _again(messages, reply, said)
         raise AssertionError("unreachable")
 
 

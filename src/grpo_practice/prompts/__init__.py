@@ -4,14 +4,15 @@ Slots are strict (a missing or unknown one is an error at load, not in the third
 values are never parsed again, and text from outside stands in a fence it cannot close.
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from grpo_practice.calls import Message
 from grpo_practice.errors import ConfigError
+from grpo_practice.fences import Fences
 from grpo_practice.prompts.template import Template, TemplateEnvironment, TemplateFault
 from grpo_practice.stages import STAGES
 
@@ -65,15 +66,13 @@ _TRIAL: Mapping[str, object] = {
 """Values of the shape the code fills in: a prompt that uses any other name fails at load."""
 
 
-def fenced(text: object, label: str = "text") -> str:
-    """Return the text between two lines that carry a code made from the text itself.
+_FENCES: ContextVar[Fences] = ContextVar("fences")
+"""Fences of the prompt that is being rendered; unset outside of `Prompt.render`."""
 
-    The text cannot contain its own digest, so it cannot close the fence; and equal texts give
-    equal fences, so that a request is the same when it is made again.
-    """
-    body = str(text)
-    code = hashlib.sha256(body.encode("utf-8", "replace")).hexdigest()[:8]
-    return f"<<<{label} {code}\n{body}\n{code}>>>"
+
+def fenced(text: object, label: str = "text") -> str:
+    """Fence a text, as a filter of prompts."""
+    return _FENCES.get().around(text, label)
 
 
 _ENVIRONMENT = TemplateEnvironment({"fenced": fenced})
@@ -89,14 +88,19 @@ class Prompt:
     system: Template
     user: Template
 
-    def render(self, **slots: object) -> list[Message]:
+    def render(self, fences: Fences, /, **slots: object) -> list[Message]:
         """Fill the slots; return the messages: system (when the file has that part) and user.
 
         Raises:
             TemplateFault: It cannot be filled with these values.
         """
-        system = self.system.render(slots).strip()
-        user: Message = {"role": "user", "content": self.user.render(slots).strip()}
+        # Compiled prompts are shared by runs, and their fences are not.
+        token = _FENCES.set(fences)
+        try:
+            system = self.system.render(slots).strip()
+            user: Message = {"role": "user", "content": self.user.render(slots).strip()}
+        finally:
+            _FENCES.reset(token)
         return [{"role": "system", "content": system}, user] if system else [user]
 
 
@@ -173,7 +177,7 @@ def try_out(
         ConfigError: It cannot be filled.
     """
     try:
-        prompt.render(**values)
+        prompt.render(Fences.with_new_key(), **values)
     except TemplateFault as e:
         raise ConfigError(f"{where}: it cannot be filled: {e}", hint=hint) from e
 

@@ -3,14 +3,14 @@
 import re
 from collections.abc import Iterator
 
-from grpo_practice.prompts import fenced
+from grpo_practice.fences import CODE, Fences
 
-_BEGIN = re.compile(r"^<<<web (\S+) ([0-9a-f]{8})\n", re.MULTILINE)
+_BEGIN = re.compile(rf"^<<<web (\S+) ({CODE})\n", re.MULTILINE)
 
 
-def web_fenced(body: str, domain: str) -> str:
+def web_fenced(fences: Fences, body: str, domain: str) -> str:
     """Fence the text so that it cannot close the fence, under the site it is from."""
-    return fenced(body, f"web {domain}")
+    return fences.around(body, f"web {domain}")
 
 
 def web_texts(text: str) -> Iterator[tuple[str, str]]:

@@ -8,9 +8,10 @@ from typing import Any
 
 from grpo_practice.calls import Message
 from grpo_practice.canonical import digest
+from grpo_practice.fences import CODE, Fences
 from grpo_practice.sim.lore import MARKER
 
-FENCE = re.compile(r"<<<(\w+)(?: \S+)? ([0-9a-f]{8})\n(.*?)\n\2>>>", re.DOTALL)
+FENCE = re.compile(rf"<<<(\w+)(?: \S+)? ({CODE})\n(.*?)\n\2>>>", re.DOTALL)
 _ENTRY = re.compile(r"\b(E\d+)\b[^\n]*?" + MARKER.pattern)
 
 
@@ -35,7 +36,10 @@ class SimRequest:
     """Characters of all messages together."""
     max_tokens: int | None
     sha: str
-    """Hex digest of messages and seed: what every decision is drawn from."""
+    """Hex digest of messages and seed: what every decision is drawn from.
+
+    Without the run's secret: the same run in another database has other codes in its fences.
+    """
     tools: frozenset[str] = frozenset()
     """Names of the functions that may be called now."""
     parallel: bool = True
@@ -97,7 +101,7 @@ def read(body: Any) -> SimRequest:
         asked="\n\n".join(text for role, text in texts if role == "user"),
         length=sum(len(text) for _, text in texts) + sum(len(a) + len(b) for a, b in calls),
         max_tokens=min((limit for limit in limits if limit is not None), default=None),
-        sha=digest({"messages": messages, "seed": _whole(body, "seed")}).hex(),
+        sha=digest({"messages": _keyless(messages), "seed": _whole(body, "seed")}).hex(),
         tools=_tools(body),
         parallel=body.get("parallel_tool_calls") is not False,
         called=tuple(name for name, _ in calls),
@@ -112,6 +116,24 @@ def read(body: Any) -> SimRequest:
 def labels(text: str) -> dict[str, str]:
     """Return the experience key of each label, from lines like `[E3] Name: … (#key)`."""
     return dict(_ENTRY.findall(text))
+
+
+def _keyless(value: Any) -> Any:
+    """Return a JSON value whose texts have fences as of a run without a key."""
+    match value:
+        case str():
+            return FENCE.sub(_keyless_fence, value) if "<<<" in value else value
+        case dict():
+            return {k: _keyless(v) for k, v in value.items()}
+        case list():
+            return [_keyless(v) for v in value]
+        case _:
+            return value
+
+
+def _keyless_fence(fence: re.Match[str]) -> str:
+    opening, _, _ = fence[0].partition(f" {fence[2]}\n")
+    return Fences(None).around(fence[3], opening.removeprefix("<<<"))
 
 
 def _tools(body: Mapping[str, Any]) -> frozenset[str]:

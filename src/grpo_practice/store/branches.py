@@ -5,6 +5,7 @@ import sqlite3
 
 from grpo_practice.canonical import digest, text_sha
 from grpo_practice.errors import Change, ConfigError, FingerprintError, StoreError
+from grpo_practice.fences import new_key
 from grpo_practice.store import libraries
 from grpo_practice.store.bound_keys import complete, diff
 from grpo_practice.store.db import get_text, insert, now, put_text
@@ -88,6 +89,7 @@ def load(db: sqlite3.Connection, branch_id: int, notices: tuple[str, ...] = ()) 
         dataset_id=row["dataset_id"] or 0,
         library=library,
         prompts=prompts,
+        fence_key=row["fence_key"],
         identity=complete(json.loads(row["identity"])),
         reuses=_reuses(db, row),
         notices=notices,
@@ -190,6 +192,13 @@ def _insert_branch(
     prompts = {n: put_text(db, t, text_sha(t)).hex() for n, t in spec.prompts.items()}
     library_id = _start_library(db, spec, parent, from_step)
     restarted = parent is not None and spec.cause == "start"
+    if rebound:
+        # NULL included: the calls that the branch takes over have the prompts of before schema 7.
+        fence_key = rebound["fence_key"]
+    else:
+        # One key per run, whatever is restarted: who scores the run again has the key of all of it.
+        above = _branch_row(db, parent)["fence_key"] if parent is not None else None
+        fence_key = above or spec.fence_key or new_key()
     cause = rebound["cause"] if rebound else "restart" if restarted else spec.cause
     row = {
         "run_id": spec.name,
@@ -204,6 +213,7 @@ def _insert_branch(
         "identity": json.dumps(dict(spec.identity), ensure_ascii=False, sort_keys=True),
         "config_sha": put_text(db, spec.config_text, text_sha(spec.config_text)),
         "prompts": json.dumps(prompts),
+        "fence_key": fence_key,
         "base_dir": folder_text(spec.base_dir),
         "dataset_id": spec.dataset_id,
         "created_at": now(),

@@ -46,6 +46,12 @@ class RunSpec:
     parent_run: str | None = None
     parent_step: int | None = None
     cause: Cause = "start"
+    fence_key: bytes | None = field(default=None, repr=False)
+    """Secret of the fences of a new run; None has one made.
+
+    A run that scores another's rollouts takes that one's: both file what they ask under the same
+    addresses, where the same prompt is paid once.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,8 @@ class Branch:
     """Keys it is bound to. See `RunSpec`."""
     reuses: tuple[int, ...] = ()
     """Branches whose calls may answer for this one's: the same work under a changed config."""
+    fence_key: bytes | None = field(default=None, repr=False)
+    """Secret of the fences in its prompts; None where it began in schema 6 or earlier."""
     notices: tuple[str, ...] = ()
     """Decisions about resuming, for a person."""
 

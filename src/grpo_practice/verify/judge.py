@@ -11,6 +11,7 @@ from grpo_practice import user_code
 from grpo_practice.calls import Chat, Message, Reply
 from grpo_practice.canonical import clean
 from grpo_practice.errors import ConfigError, EndpointError, GrpoPracticeError, JudgeError
+from grpo_practice.fences import Fences
 from grpo_practice.prompts import FOLDER, Prompt, compile_prompt, template_slots, try_out
 from grpo_practice.prompts.template import TemplateFault
 from grpo_practice.text import strip_think
@@ -179,7 +180,9 @@ def rubric_of(
     return Rubric(load_template(path), criteria_of(preset, criteria), limit_s)
 
 
-async def judged(rubric: Rubric, sample: Sample, response: str, chat: Chat) -> Verdict:
+async def judged(
+    rubric: Rubric, sample: Sample, response: str, chat: Chat, fences: Fences
+) -> Verdict:
     """Return 1.0 when the judge's last grade is CORRECT, 0.0 when it is INCORRECT.
 
     An answer without content is 0.0 and costs no call.
@@ -200,7 +203,7 @@ async def judged(rubric: Rubric, sample: Sample, response: str, chat: Chat) -> V
         "criteria": rubric.criteria,
     }
     try:
-        messages, asked, r = rubric.prompt.render(**slots), 0, 0
+        messages, asked, r = rubric.prompt.render(fences, **slots), 0, 0
     except TemplateFault as e:
         raise JudgeError(f"the judge's prompt cannot be filled: {e}") from e
     while asked < ASKS:

@@ -9,6 +9,7 @@ from typing import Any, Self, TypeVar
 from grpo_practice import user_code
 from grpo_practice.calls import Chat
 from grpo_practice.errors import ConfigError, GrpoPracticeError, VerifyError
+from grpo_practice.fences import Fences
 from grpo_practice.processes import CannotStartError, Pool, TimedOutError, WorkerDiedError
 from grpo_practice.types import Sample, Verdict
 from grpo_practice.verify import math, user_function, worker
@@ -25,8 +26,10 @@ _WARMUP = "grpo_practice.verify.warmup"  # by name: importing it takes a second
 class Verifier:
     """Scores responses with one verify function; owns the workers it may need."""
 
-    def __init__(self, function: VerifyFunction) -> None:
+    def __init__(self, function: VerifyFunction, fences: Fences | None = None) -> None:
+        """Score with the function; a run gives the fences of its judge's prompts."""
         self.function = function
+        self._fences = fences or Fences.with_new_key()
         file = None if function.in_process else function.file
         self._pool = Pool(
             worker.start,
@@ -78,7 +81,7 @@ class Verifier:
             case "judge":
                 assert function.rubric is not None, "resolve() compiles the judge's prompt"
                 chat = self._judge_or_raise(judge)
-                return await judged(function.rubric, sample, response, chat)
+                return await judged(function.rubric, sample, response, chat, self._fences)
             case "worker":
                 return await self._in_worker(sample, response)
             case "process":

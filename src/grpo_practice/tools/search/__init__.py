@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from grpo_practice.calls import Chat, Scope
 from grpo_practice.config.schema.tools import SearchConfig
 from grpo_practice.errors import ConfigError
+from grpo_practice.fences import Fences
 from grpo_practice.llm.endpoint import environment_proxy, refuse_socks
 from grpo_practice.text import CHARS_PER_TOKEN
 from grpo_practice.tools import Tool
@@ -36,13 +37,17 @@ _SEARCH_S, _READ_S = 30.0, 60.0
 
 @asynccontextmanager
 async def open_search(
-    config: SearchConfig, ask: Callable[[Scope], Chat], guard: Guard | None = None
+    config: SearchConfig,
+    ask: Callable[[Scope], Chat],
+    fences: Fences,
+    guard: Guard | None = None,
 ) -> AsyncIterator[list[Tool]]:
     """Yield the two tools; the connections behind them are closed with the block.
 
     Args:
         config: What searches, and what reads; keys filled in.
         ask: The model that answers questions from pages, through the ledger.
+        fences: Fences of the run, for what the web says.
         guard: What the local reader may connect to; a test lets a server of its own through.
 
     Raises:
@@ -68,10 +73,13 @@ async def open_search(
                 engine,
                 banned,
                 _micro(config.search_price_usd),
+                fences,
                 runs_in=found_by,
                 slots=asyncio.Semaphore(config.at_once),
             ),
-            web_qa_tool(reader, ask, runs_in=read_by, slots=asyncio.Semaphore(config.at_once)),
+            web_qa_tool(
+                reader, ask, fences, runs_in=read_by, slots=asyncio.Semaphore(config.at_once)
+            ),
         ]
 
 

@@ -2,6 +2,7 @@
 
 import re
 
+from grpo_practice.fences import Fences
 from grpo_practice.prompts.web import web_fenced
 
 PREFACE = (
@@ -35,9 +36,9 @@ def neutral(text: str) -> str:
     return _BRACKET.sub("\u27e6\\1\\2\u27e7", text)
 
 
-def from_web(text: str, domain: str) -> str:
+def from_web(fences: Fences, text: str, domain: str) -> str:
     """Return the text in a fence labelled with the domain it is from."""
-    return web_fenced(neutral(text), domain)
+    return web_fenced(fences, neutral(text), domain)
 
 
 def clipped(text: str, size: int) -> str:

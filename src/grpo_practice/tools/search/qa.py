@@ -11,6 +11,7 @@ from yarl import URL
 
 from grpo_practice.calls import Address, Chat, Message, Reply, Scope
 from grpo_practice.errors import ContentFilterError, ContextOverflowError
+from grpo_practice.fences import Fences
 from grpo_practice.prompts import FOLDER, Prompt, load_prompt
 from grpo_practice.text import CHARS_PER_TOKEN, strip_think
 from grpo_practice.tools import Output, Tool, ToolError
@@ -25,7 +26,9 @@ _SIZE = 15 * 1024
 """Bytes of a result, so that no fence is ever cut."""
 
 
-def search_tool(engine: Engine, banned: Banned, cost_micro: int | None, **more: Any) -> Tool:
+def search_tool(
+    engine: Engine, banned: Banned, cost_micro: int | None, fences: Fences, **more: Any
+) -> Tool:
     """Return the tool `search`."""
 
     async def search(query: str, num_results: int = 5) -> Output:
@@ -38,12 +41,12 @@ def search_tool(engine: Engine, banned: Banned, cost_micro: int | None, **more: 
         if not query.strip():
             raise ToolError("the query is empty")
         found = await engine.search(query, max(1, min(num_results, MOST_RESULTS)))
-        return Output(results(found, banned), cost_micro)
+        return Output(results(found, banned, fences), cost_micro)
 
     return tool_of(search, **more)
 
 
-def results(found: list[SearchHit], banned: Banned) -> str:
+def results(found: list[SearchHit], banned: Banned, fences: Fences) -> str:
     """Return results as a model reads them, each in a fence of its own; no more than have room."""
     parts, size = [PREFACE], len(PREFACE)
     for result in found:
@@ -52,7 +55,7 @@ def results(found: list[SearchHit], banned: Banned) -> str:
             continue
         title, snippet = clipped(result.title, 300), clipped(result.snippet, 1500)
         text = f"{' '.join(title.split())}\n{result.url}\n{snippet}".strip()
-        part = f"{len(parts)}.\n{from_web(text, domain_of(url))}"
+        part = f"{len(parts)}.\n{from_web(fences, text, domain_of(url))}"
         size += len(part.encode()) + 2
         if size > _SIZE:
             break
@@ -60,7 +63,9 @@ def results(found: list[SearchHit], banned: Banned) -> str:
     return "\n\n".join(parts) if len(parts) > 1 else "Nothing was found."
 
 
-def web_qa_tool(reader: PageReader, ask: Callable[[Scope], Chat], **more: Any) -> Tool:
+def web_qa_tool(
+    reader: PageReader, ask: Callable[[Scope], Chat], fences: Fences, **more: Any
+) -> Tool:
     """Return the tool `web_qa`."""
     asking = WeakValueDictionary[tuple[Address, str, str], asyncio.Lock]()
 
@@ -78,35 +83,36 @@ def web_qa_tool(reader: PageReader, ask: Callable[[Scope], Chat], **more: Any) -
         lock = asking.setdefault((at.address, page.url, query), asyncio.Lock())
         start = monotonic()
         async with lock:
-            reply = await _read_with_model(ask(at), page, query)
+            reply = await _read_with_model(ask(at), question(page, query, fences))
         waited_s = monotonic() - start - reply.seconds  # negative where it was stored
         text = (strip_think(reply.content) or "").strip()
         if not text:
             raise ToolError("no answer was found from the page; ask otherwise")
-        return Output(answered(page, text), reader.cost_micro, waited_s)
+        return Output(answered(page, text, fences), reader.cost_micro, waited_s)
 
     return tool_of(web_qa, **more)
 
 
-async def _read_with_model(chat: Chat, page: Page, query: str) -> Reply:
+async def _read_with_model(chat: Chat, messages: list[Message]) -> Reply:
     """Return the reading model's reply.
 
     Raises:
         ToolError: There is none, and that is no fault of who asked.
     """
     try:
-        return await chat(question(page, query))
+        return await chat(messages)
     except ContextOverflowError as e:
         raise ToolError("the page is too long for the model that reads it") from e
     except ContentFilterError as e:
         raise ToolError("the answer from the page was withheld by a filter") from e
 
 
-def question(page: Page, query: str) -> list[Message]:
+def question(page: Page, query: str, fences: Fences) -> list[Message]:
     """Return what the reading model is asked."""
     if not page.text.strip():
         raise ToolError("the page has no text")
     return prompt().render(
+        fences,
         url=neutral(page.url),
         query=query,
         page=neutral(page.text),
@@ -121,10 +127,10 @@ def prompt() -> Prompt:
     return load_prompt(FOLDER / "web_qa.md", SLOTS)
 
 
-def answered(page: Page, answer: str) -> str:
+def answered(page: Page, answer: str, fences: Fences) -> str:
     """Return the answer as the agent reads it: from the page, so fenced as the page is."""
     text = f"{page.url}\n\n{clipped(neutral(answer), _SIZE - 4096)}"
-    parts = [PREFACE, from_web(text, domain_of(URL(page.url)))]
+    parts = [PREFACE, from_web(fences, text, domain_of(URL(page.url)))]
     if not page.whole:
         parts.append("Only the beginning of the page was read.")
     return "\n\n".join(parts)

@@ -1,0 +1,72 @@
+"""Fences around text from outside in a prompt, which no such text can close."""
+
+import hashlib
+import hmac
+import re
+import secrets
+from dataclasses import dataclass, field
+from typing import Self
+
+CODE_BYTES = 12
+"""Length of a fence's code: one of 2**96, which nobody without the key can compute or try."""
+_UNSEEN = (
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e"
+    r"\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb\ud800-\udfff"
+    r"\U000e0000-\U000e0fff]"
+)
+_OPENS, _CLOSES = "<\ufe64\uff1c", ">\ufe65\uff1e"
+_MARK = re.compile("|".join(rf"[{one}](?:{_UNSEEN}*+[{one}]){{2,}}" for one in (_OPENS, _CLOSES)))
+"""Three angle brackets in a row as a reader sees them: in any width, unseen characters between."""
+_QUOTED = str.maketrans(dict.fromkeys(_OPENS, "\u2039") | dict.fromkeys(_CLOSES, "\u203a"))
+_NO_LABEL = re.compile(r"[^\w .:\[\]-]")
+
+
+@dataclass(frozen=True, slots=True)
+class Fences:
+    """Fences of one run: equal texts get equal ones, so that a request made again is the same."""
+
+    key: bytes | None = field(repr=False)
+    """Secret of the run, stored with it; None for a run of schema 6 or earlier.
+
+    Those go on with codes of 32 bits of the text's own hash, byte for byte: a prompt is the key of
+    a paid answer.
+    """
+
+    @classmethod
+    def with_new_key(cls) -> Self:
+        """Return fences of a key that nobody has seen."""
+        return cls(new_key())
+
+    def inside(self, text: str) -> str:
+        """Return the text as it stands in its fence: as long, though not in bytes."""
+        return text if self.key is None else without_marks(text)
+
+    def around(self, text: object, label: str = "text") -> str:
+        """Return the text between two lines with a code that only the key's holder can make.
+
+        Marks of a fence in the text become quotation marks, so that it neither closes its fence
+        nor seems to.
+        """
+        body = self.inside(str(text))
+        if self.key is None:
+            code = hashlib.sha256(body.encode("utf-8", "replace")).hexdigest()[:8]
+            return f"<<<{label} {code}\n{body}\n{code}>>>"
+        label = _NO_LABEL.sub("_", label)
+        # Of the label and the text: a code that was once seen is of no use around another text.
+        code_of = hmac.digest(self.key, f"{label}\n{body}".encode("utf-8", "replace"), "sha256")
+        code = code_of[:CODE_BYTES].hex()
+        return f"<<<{label} {code}\n{body}\n{code}>>>"
+
+
+CODE = rf"[0-9a-f]{{{2 * CODE_BYTES}}}|[0-9a-f]{{8}}"
+"""Pattern of a code; the short one is that of runs without a key."""
+
+
+def new_key() -> bytes:
+    """Return a secret for the fences of a new run."""
+    return secrets.token_bytes(32)
+
+
+def without_marks(text: str) -> str:
+    """Replace what looks like the mark of a fence by as many quotation marks."""
+    return _MARK.sub(lambda mark: mark[0].translate(_QUOTED), text)

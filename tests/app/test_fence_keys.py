@@ -1,0 +1,136 @@
+"""The secret of a run's fences: made once, kept with the run, and nothing is paid twice for it."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_practice.app import agents
+from grpo_practice.app.evaluation_run import run_eval
+from grpo_practice.errors import ConfigError, PausedError
+from grpo_practice.fences import Fences
+from grpo_practice.llm.budget import NO_CAPS, Caps
+from grpo_practice.store import Store, branches
+from tests.app.project import Project
+from tests.store.make_fixture import SCHEMAS
+
+JUDGED = ("evaluation.verify=judge", "practice.epochs=1")
+CALLS = (
+    "SELECT step, slot, attempt, stage, hex(request_hash), nth FROM calls ORDER BY 1, 2, 3, 4, 5"
+)
+
+
+def stored(folder: Path, name: str) -> Project:
+    """A project with a database that an earlier version made."""
+    project = Project(folder)
+    for path in folder.glob("p.db*"):
+        path.unlink()
+    project.db.write_bytes(gzip.decompress((SCHEMAS / f"{name}.db.gz").read_bytes()))
+    return project
+
+
+def keys(project: Project) -> list[tuple[str, bytes | None]]:
+    return project.query("SELECT run_id, fence_key FROM branches ORDER BY branch_id")
+
+
+async def test_a_run_paused_in_schema_6_goes_on_and_nothing_is_paid_twice(tmp_path: Path) -> None:
+    """77 requests in all; 75 were paid when it was paused, three of them for an open step."""
+    project = stored(tmp_path, "paused")
+    before = project.query(CALLS)
+    assert len(before) == 75
+    with Store(project.db) as store:  # what was judged is looked up again, and so asked for again
+        store._write(lambda db: db.execute("DELETE FROM verdicts WHERE rollout_id > 20").rowcount)
+    report = await project.practise(*JUDGED)
+    assert report.requests.new == 2
+    assert set(before) < set(project.query(CALLS))
+    assert not [e for e in project.events if "could not be used" in str(e)]
+    assert project.results() == "d117fb2ff2ac1edc08ac5ba4c2f501ed2f280d7eda1b75ead79d72d9958f0b13"
+    assert keys(project) == [("toy", None)]
+
+
+async def test_a_run_without_a_key_asks_byte_for_byte_what_it_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every request of a whole run that schema 6 stored, asked from the beginning."""
+    was = stored(tmp_path / "was", "v6").query(CALLS)
+    monkeypatch.setattr(branches, "new_key", lambda: None)
+    project = Project(tmp_path / "now")
+    await project.practise("practice.do_eval=true")
+    await project.evaluate()
+    assert project.query(CALLS) == was
+
+
+async def test_a_run_has_a_key_of_its_own_and_goes_on_with_it(tmp_path: Path) -> None:
+    project = Project(tmp_path, caps=Caps(requests=75))
+    with pytest.raises(PausedError):
+        await project.practise(*JUDGED)
+    made, before = keys(project), project.query(CALLS)
+    with Store(project.db) as store:
+        store._write(lambda db: db.execute("DELETE FROM verdicts WHERE rollout_id > 20").rowcount)
+    project.caps = NO_CAPS
+    report = await project.practise(*JUDGED)
+    assert (report.requests.new, keys(project)) == (2, made)
+    assert set(before) < set(project.query(CALLS))
+    await project.evaluate("verify=judge")
+    both = [key for _, key in keys(project)]
+    assert len(set(both)) == 2
+    assert all(key is not None and len(key) == 32 for key in both)
+
+
+async def test_who_scores_a_run_again_asks_the_judge_what_the_run_has_asked(
+    tmp_path: Path,
+) -> None:
+    project = Project(tmp_path)
+    with Store(project.db) as store:
+        report = await run_eval(project.eval_job(store, "verify=judge"))
+        store._write(lambda db: db.execute("DELETE FROM verdicts").rowcount)
+        asked = {"verify": "judge", "run": report.run, "config": None}
+        again = await run_eval(project.eval_job(store, rejudge=True, **asked))
+    assert (again.requests.new, again.score.scored) == (0, 12)
+    assert len({key for _, key in keys(project)}) == 1
+
+
+async def test_a_restart_keeps_the_key_or_gets_one(tmp_path: Path) -> None:
+    project = Project(tmp_path / "new")
+    once = ("practice.epochs=1",)
+    await project.practise(*once)
+    await project.practise(*once, restart_step=1)
+    (_, first), (_, second) = keys(project)
+    assert first == second
+    old = stored(tmp_path / "old", "v6")
+    await old.practise("practice.do_eval=true", restart_step=1)
+    assert keys(old)[0][1] is None
+    assert keys(old)[-1][1] is not None
+
+
+async def test_a_branch_that_takes_over_calls_has_the_prompts_of_those(tmp_path: Path) -> None:
+    project = stored(tmp_path, "paused")
+    with Store(project.db) as store:
+        store._write(lambda db: db.execute("UPDATE steps SET status = 'open', closed_at = NULL"))
+    report = await project.practise(*JUDGED, "practice.num_experiences_per_query=3")
+    assert keys(project) == [("toy", None), ("toy", None)]
+    assert report.requests.new < 20
+
+
+async def test_what_tools_bring_from_the_web_has_the_fences_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = list[Fences]()
+
+    async def opened(toolkit: Any, reader: Any, folder: Path, fences: Fences) -> Any:
+        given.append(fences)
+        raise ConfigError("seen")
+
+    monkeypatch.setattr(agents, "open_toolkit", opened)
+    project = Project(tmp_path)
+    kit = {
+        "mode": "builtin",
+        "name": "search",
+        "config": {"search_url": "http://127.0.0.1:9", "crawl_engine": "local"},
+    }
+    with pytest.raises(ConfigError, match="seen"):
+        await project.evaluate(f"agent.toolkits={json.dumps({'web': kit})}")
+    ((_, key),) = keys(project)
+    assert given == [Fences(key)]
