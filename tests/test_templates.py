@@ -22,7 +22,6 @@ from grpo_practice.prompts import (
     FOLDER,
     SLOTS,
     compile_prompt,
-    fenced,
     load_prompts,
     prompts_from,
 )
@@ -139,8 +138,8 @@ def test_a_fault_names_its_line_also_in_the_second_part(newline: str) -> None:
 
 USUAL: list[tuple[str, str]] = [
     ("{{ error }}", "e<1>"),
-    ("{{ error | fenced('why') | length }}", str(len(fenced("e<1>", "why")))),
-    ("{{ error|fenced(label='why') }}", fenced("e<1>", "why")),
+    ("{{ error | fenced('why') | length }}", str(len(Fences(None).around("e<1>", "why")))),
+    ("{{ error|fenced(label='why') }}", Fences(None).around("e<1>", "why")),
     ("{{ error|upper|lower|trim }}", "e<1>"),
     ("{{ error|tojson }}", r'"e\u003c1\u003e"'),
     ("{{ error|replace('e', 'E') }}", "E<1>"),
@@ -182,7 +181,7 @@ def plain(text: str) -> jinja2.Environment:
     env = jinja2.Environment(
         undefined=jinja2.StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True
     )
-    env.filters["fenced"] = fenced
+    env.filters["fenced"] = Fences(None).around
     return env
 
 
