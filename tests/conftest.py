@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 
 from grpo_practice.redact import Redactor, redactor
 from grpo_practice.store import db as database
+from grpo_practice.verify.verifier import Verifier
 
 # Before numpy is imported, here or by a command: its threads, one a core, only wait for work.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -86,6 +87,19 @@ def a_new_database_is_made_once(
         patch.setattr(database, "_migrate", copy)
         yield
     made.close()
+
+
+@pytest.fixture(autouse=True)
+def workers_start_when_they_are_needed(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few tests come to need a worker, and to start one takes a second of work."""
+    if request.node.get_closest_marker("workers_first") is None:
+
+        async def later(self: Verifier) -> None:
+            """Leave it to the first answer that needs one."""
+
+        monkeypatch.setattr(Verifier, "start", later)
 
 
 @pytest.fixture(scope="session", autouse=True)
