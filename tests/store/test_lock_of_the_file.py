@@ -104,7 +104,10 @@ def test_nor_does_it_within_one_process(tmp_path: Path, way: Callable[[Path], Pa
 def test_a_lock_is_gone_with_a_killed_process_though_its_children_live(tmp_path: Path) -> None:
     code = HOLD.replace(
         "sys.stdin.read()",
-        "import os, time\n    if os.fork(): os.kill(os.getpid(), 9)\n    sys.stdin.read()",
+        # It is killed once its child runs: until then a child has what its parent had open.
+        "import os\n    seen, runs = os.pipe()\n"
+        "    if os.fork(): os.read(seen, 1), os.kill(os.getpid(), 9)\n"
+        "    os.write(runs, b'1')\n    sys.stdin.read()",
     )
     command = [sys.executable, "-c", code, str(tmp_path / "x.db")]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
