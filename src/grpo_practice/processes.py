@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import wait
 from contextlib import suppress
 from multiprocessing import forkserver, popen_forkserver, resource_tracker, spawn, util
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
+from time import monotonic
 from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,6 +31,8 @@ T = TypeVar("T")
 _TASKS = 500
 """After so many tasks a worker is replaced, so that what it leaks does not count as an answer's."""
 _START_S = 60.0
+_LOOK_S = 0.05
+"""Seconds between two looks at whether a worker has reported why it does not start."""
 _HINT = "what the processes wrote before they ended is on stderr"
 MEMORY = 1 << 30
 """Bytes a worker may take beyond what it needs to start."""
@@ -249,7 +253,12 @@ class Pool:
         pool = ProcessPool(self._workers, _TASKS, _initialize, given, context)
         try:
             _server.ensure_running()  # the pool would not say why it cannot
-            pool.schedule(os.getpid).result(_START_S)  # anything shows that a worker starts
+            started = pool.schedule(os.getpid)  # anything shows that a worker starts
+            ends = monotonic() + _START_S
+            # One that ends before it takes the task is replaced, again and again.
+            while not (wait([started], _LOOK_S).done or failures.poll() or monotonic() > ends):
+                pass
+            started.result(0)
         except (TimeoutError, ProcessExpired, RuntimeError, OSError) as e:
             _end(pool)
             if failures.poll():
