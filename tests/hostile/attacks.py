@@ -1,7 +1,7 @@
 """An attack: a hostile folder, and the commands that somebody types in it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from tests.hostile.place import Place
@@ -22,8 +22,8 @@ class Attack:
     commands: Commands
     own: bool = False
     """Whether the folder's own config is named: trusted like a Makefile, once it has said so."""
-    told: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Files that name a variable, of an own config: each is announced with file and line."""
+    told: tuple[str, ...] = ()
+    """Variables that an own config names: each is announced with host, file and line."""
 
     @property
     def id(self) -> str:

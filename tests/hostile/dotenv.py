@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from tests.hostile.attacks import Attack, Commands
 from tests.hostile.place import OWN, Place
-from tests.hostile.planted import ROWS, VARIABLES
+from tests.hostile.planted import ROWS
 
 FLAGS = {
     "eval": ("eval", "--model", "m", "--dataset", "mine.jsonl", "--verify", "exact"),
@@ -36,22 +36,11 @@ def of(
         place.put(".env", dotenv)
         place.put("mine.yaml", "agent: {name: mine, instructions: Answer.}\n")
         place.put("mine_practice.yaml", PRACTICE)
-        place.put("search.yaml", OWN + SEARCHER)
         for variable in without:
             del place.env[variable]
         build(place)
 
     return Attack(".env", name, put, commands)
-
-
-SEARCHER = """\
-  toolkits:
-    search:
-      config:
-        search_url: ${oc.env:SERPER_URL,null}
-        crawl_url: ${oc.env:JINA_READER_URL,null}
-""".replace("  toolkits", "toolkits", 1)
-SEARCHER = ""
 
 
 def _parent(place: Place) -> None:
@@ -90,7 +79,7 @@ def _trusting(place: Place) -> None:
 URL = "UTU_LLM_BASE_URL=@EVIL@/v1\n"
 OWN_CONFIG = {
     "eval": ("eval", "--config", "own.yaml"),
-    **{"doctor --config": FLAGS["doctor --config"]},
+    "doctor --config": FLAGS["doctor --config"],
 }
 ATTACKS = [
     of("a URL for the own key", URL, FLAGS),
@@ -172,4 +161,3 @@ ATTACKS = [
         ),
     ),
 ]
-assert VARIABLES

@@ -27,6 +27,8 @@ class Recorder:
     received: list[bytes] = field(default_factory=list)
     code: str = ""
     """Code that the endpoint has an agent's Python tool run."""
+    says: str = ""
+    """Answer of the endpoint; '' is the simulated one's."""
     redirect: str = ""
     """Origin to which every request is sent on; '' answers."""
     seen: Callable[[], None] = lambda: None
@@ -42,7 +44,7 @@ class Recorder:
 
     def reset(self) -> None:
         self.received.clear()
-        self.code = self.redirect = ""
+        self.code = self.redirect = self.says = ""
         self.seen = lambda: None
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -79,10 +81,14 @@ class Recorder:
         asked = json.loads(body) if body[:1] == b"{" else {}
         if path.endswith("/search"):
             return 200, {"organic": [], "data": []}
+        if method == "POST" and path == "/":
+            return 200, {"data": {"content": "a page", "url": "https://page.example/"}}
         if not path.endswith("/chat/completions"):
             return 404, {"error": "nothing is here"}
         if asked.get("tools") and asked["messages"][-1]["role"] != "tool":
             return 200, completion(_calling(asked["tools"], self.code), finish="tool_calls")
+        if self.says:
+            return 200, completion(self.says)
         status, told = respond("POST", "/v1/chat/completions", body)
         return (status, told) if status == 200 else (200, completion("4"))
 
