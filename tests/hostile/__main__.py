@@ -1,4 +1,9 @@
-"""Print the table: a row for each hostile folder, a column for each command."""
+"""Print the table: a row for each hostile folder and command, and before it each cell that fails.
+
+`python -m tests.hostile WORD…` takes the attacks with one of these words.
+"""
+
+# ruff: noqa: T201
 
 import sys
 import tempfile
@@ -28,9 +33,8 @@ def main(words: list[str]) -> int:
                 if words or wrong:
                     mark = "FAIL" if wrong else "ok  "
                     took = time.monotonic() - start
-                    print(
-                        f"{mark} {attack.id} | {name} | exit {outcome.code} | {took:.1f}s | {'; '.join(wrong)}"
-                    )
+                    end = f"exit {outcome.code} | {took:.1f} s | {'; '.join(wrong)}"
+                    print(f"{mark} {attack.id} | {name} | {end}", flush=True)
                     if words:
                         print("     " + outcome.shown[-700:].replace("\n", "\n     "))
     _table(cells)

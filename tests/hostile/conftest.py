@@ -1,6 +1,6 @@
 """The two origins, served while this process tests."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,3 @@ def origins() -> Iterator[Origins]:
 def place(origins: Origins, tmp_path: Path) -> Place:
     """A home with secrets, and a stranger's folder in it."""
     return Place(tmp_path / "p", *origins)
-
-
-Make = Callable[[str], Place]

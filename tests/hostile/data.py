@@ -141,10 +141,11 @@ def dataset(name: str, rows: str) -> Attack:
 DATASETS = [dataset(name, rows) for name, rows in ROW_SETS.items()]
 
 MODULES = (
-    "math", "random", "types", "json", "re", "numbers", "fractions", "signal", "socket", "typing", "tokenize",
-    "sympy", "mpmath", "gmpy2", "numpy", "latex2sympy2_extended", "math_verify", "antlr4", "aiohttp", "httpx",
-    "typer", "yaml", "dotenv", "typing_extensions", "uvloop", "orjson", "conftest", "sitecustomize",
-    "usercustomize", "planted", "score", "utu", "readline", "idna", "rich", "encodings",
+    "math", "random", "types", "json", "re", "numbers", "fractions", "signal", "socket", "typing",
+    "tokenize", "sympy", "mpmath", "gmpy2", "numpy", "latex2sympy2_extended", "math_verify",
+    "antlr4", "aiohttp", "httpx", "typer", "yaml", "dotenv", "typing_extensions", "uvloop",
+    "orjson", "conftest", "sitecustomize", "usercustomize", "planted", "score", "utu", "readline",
+    "idna", "rich", "encodings",
 )  # fmt: skip
 """Names of modules that something may import."""
 SCORED = {

@@ -6,7 +6,7 @@ import sys
 import tempfile
 import threading
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -163,9 +163,9 @@ class Place:
             sys.argv = ["grpo-practice", *words]
             code = run(list(words))
         shown = out.read_text("utf-8", "replace")
-        left = planted.secrets_in(self.evil.bytes + "\n".join(looked).encode())
+        left = planted.secrets_in(self.evil.whole + "\n".join(looked).encode())
         # The user's endpoint gets its own key, and no other secret.
-        theirs = self.good.bytes.replace(planted.KEY.encode(), b"")
+        theirs = self.good.whole.replace(planted.KEY.encode(), b"")
         left += [f"{name} (to the user's endpoint)" for name in planted.secrets_in(theirs)]
         ran = self.mark.read_text().splitlines() if self.mark.exists() else []
         asked = sum(part.startswith((b"POST", b"GET")) for part in self.evil.received)
@@ -195,7 +195,7 @@ class Place:
         tempfile.tempdir = None
         setattr(client, "Client", partial(Client, sleep=FakeSleep()))  # noqa: B010
         try:
-            with open(os.devnull) as sys.stdin:  # nobody answers a question
+            with Path(os.devnull).open() as sys.stdin:  # nobody answers a question
                 yield
         finally:
             sys.stdin = stdin
@@ -258,7 +258,3 @@ def _ask(url: str) -> None:
     with suppress(OSError):
         direct.open(asked).read()
     os.kill(os.getpid(), signal.SIGINT)
-
-
-Words = Sequence[str]
-Commands = Mapping[str, Words]

@@ -39,7 +39,8 @@ class Recorder:
         return f"http://127.0.0.1:{self.port}"
 
     @property
-    def bytes(self) -> bytes:
+    def whole(self) -> bytes:
+        """All that was received."""
         return b"\n".join(self.received)
 
     def reset(self) -> None:
@@ -59,7 +60,8 @@ class Recorder:
                 body = await reader.readexactly(size)
                 self.received.append(body)
                 self.seen()
-                writer.write(self._answer(*lines[0].split(" ")[:2], body))
+                method, target = lines[0].split(" ")[:2]
+                writer.write(self._answer(method, target, body))
                 await writer.drain()
         except asyncio.IncompleteReadError as e:
             self.received.append(e.partial)

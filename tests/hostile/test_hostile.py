@@ -34,7 +34,7 @@ def test_every_folder_is_given_to_some_command() -> None:
 def test_what_is_looked_for_is_found(place: Place) -> None:
     outcome = place.type("eval", "--config", "own.yaml")
     assert outcome.code == 0
-    assert KEY.encode() in place.good.bytes
+    assert KEY.encode() in place.good.whole
     assert not outcome.left
     assert not outcome.ran
     place.module("planted.py", "def solve(*_):\n    return 1\n")

@@ -1,15 +1,19 @@
 """The user's word: asked for with the flag that gives it, remembered, and for nothing else."""
 
+import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.hostile import agent_files, databases
 from tests.hostile.agent_files import DATA, PROFILE, model
+from tests.hostile.data import MODULES
 from tests.hostile.place import OWN, Outcome, Place
-from tests.hostile.planted import KEY, python, shell
+from tests.hostile.planted import KEY, row, shell
 
 EVAL = ("eval", "--agent", "agent.yaml", *DATA)
 AGENT = model("api_key: none").replace(PROFILE, PROFILE + "type: command\ncommand: ./run\n")
@@ -158,7 +162,7 @@ OWN_EVAL = ("eval", "--config", "own.yaml")
 
 
 def sent(place: Place) -> bool:
-    return KEY.encode() in place.evil.bytes
+    return KEY.encode() in place.evil.whole
 
 
 def test_a_host_is_refused_with_file_line_key_and_flag(by_env: Place) -> None:
@@ -249,4 +253,60 @@ def test_an_own_config_runs_what_it_names(place: Place) -> None:
         "own.yaml", OWN.replace("exact", "score.py:check").replace("exp_id: own", "exp_id: b")
     )
     assert "score.py" in place.type(*OWN_EVAL).ran
-    assert python
+
+
+def test_no_redirect_takes_a_key_to_another_origin(place: Place) -> None:
+    place.good.redirect = place.evil.origin
+    outcome = place.type(*OWN_EVAL)
+    assert KEY.encode() in place.good.whole
+    assert not outcome.asked
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "@GOOD@@127.0.0.1:@EVILPORT@/v1",
+        "@GOOD@\\@127.0.0.1:@EVILPORT@/v1",
+        "http://127.0.0.1:@EVILPORT@/@GOOD@/v1",
+        "http://127.0.0.1:@EVILPORT@\\@@GOODHOST@/v1",
+        "http://127.0.0.1:@EVILPORT@#@@GOODHOST@/v1",
+        "http://127.0.0.1:@EVILPORT@?@@GOODHOST@/v1",
+        "http://127.0.0.1:@EVILPORT@/\t@@GOODHOST@/v1",
+        "HTTP://127.0.0.1:@EVILPORT@/v1",
+        "http://127.0.0.1.:@EVILPORT@/v1",
+        "http://[::ffff:127.0.0.1]:@EVILPORT@/v1",
+        "http://0x7f.1:@EVILPORT@/v1",
+        "http://2130706433:@EVILPORT@/v1",
+        "http://\uff11\uff12\uff17.0.0.1:@EVILPORT@/v1",
+    ],
+)
+def test_no_spelling_of_a_url_passes_for_the_own_host(place: Place, url: str) -> None:
+    """Whichever way another parser reads it."""
+    url = url.replace("@GOODHOST@", place.good.origin.partition("//")[2])
+    place.env["GRPO_PRACTICE_TRUST_HOSTS"] = place.good.origin.partition("//")[2]
+    text = model(
+        "base_url: " + json.dumps(place.fill(url)) + "\napi_key: '${oc.env:UTU_LLM_API_KEY}'"
+    )
+    place.put("agent.yaml", text)
+    for words in (EVAL, ("serve", "--agent", "agent.yaml", "--port", "0")):
+        outcome = place.type(*words)
+        assert not outcome.left, outcome.shown
+    place.put("agent.yaml", text.replace("api_key", "# api_key"))
+    assert not place.type(*EVAL, "--exp-id", "b").left
+
+
+def test_the_program_imports_nothing_of_the_folder(place: Place) -> None:
+    """As it is installed, in a process of its own with its workers."""
+    for name in (*MODULES, "grpo_practice/__init__"):
+        place.module(f"{name}.py")
+    place.put("mine.jsonl", row(question="What is x plus x?", answer="2x"))
+    place.put("own.yaml", OWN.replace("exact", "math"))
+    place.good.says = "\\boxed{x+x}"
+    del place.env["TMPDIR"]  # sockets have short names
+    program = str(Path(sys.executable).with_name("grpo-practice"))
+    for words in (OWN_EVAL, ("doctor", "--config", "own.yaml")):
+        done = subprocess.run(
+            [program, *words], cwd=place.folder, env=place.env, capture_output=True, check=False
+        )
+        assert done.returncode == 0, done.stderr.decode()
+        assert not place.mark.exists(), place.mark.read_text()

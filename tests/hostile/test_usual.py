@@ -2,13 +2,13 @@
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from grpo_practice.config.reading.compose import packaged_configs
 from tests.hostile.data import PRACTICE
-from tests.hostile.place import OWN, Place
+from tests.hostile.place import Place
 from tests.hostile.planted import KEY
 
 FLAG = re.compile(r"--trust(?:-host)? \S+")
@@ -66,25 +66,27 @@ def in_process(place: Place) -> None:
 
 def in_config(place: Place) -> None:
     place.env["OPENAI_API_KEY"] = KEY
-    at = "model: {model_provider: {model: m, base_url: '@GOOD@/v1', api_key: '${oc.env:OPENAI_API_KEY}'}}"
+    provider = "{model: m, base_url: '@GOOD@/v1', api_key: '${oc.env:OPENAI_API_KEY}'}"
+    at = f"model: {{model_provider: {provider}}}"
     for name in ("own.yaml", "p.yaml"):
         text = (place.folder / name).read_text()
         place.put(name, text.replace("agent: {agent: {", f"agent: {{{at}, agent: {{"))
 
 
 @pytest.mark.parametrize("way", [in_dotenv, in_process])
-def test_url_and_key_in_one_place_need_no_question(own: Place, way: "type[in_dotenv]") -> None:
-    way(own)  # type: ignore[operator]
+def test_url_and_key_in_one_place_need_no_question(
+    own: Place, way: Callable[[Place], None]
+) -> None:
+    way(own)
+    assert questions(own, EVAL) == 0
+    assert KEY.encode() in own.good.whole
     assert questions(own, *AGAIN) == 0
-    assert KEY.encode() in own.good.bytes or own.good.received
 
 
 def test_a_variable_beside_a_url_needs_one_question_at_most(own: Place) -> None:
     in_config(own)
-    enhanced = ("--agent", "enhanced.yaml")
     commands = [words for words in AGAIN if words[:1] != ("serve",)]
     assert questions(own, *commands) <= 1
-    assert enhanced
 
 
 REFERENCE = """
@@ -109,8 +111,10 @@ model:
 
 
 @pytest.mark.parametrize("way", [in_dotenv, in_process])
-def test_agent_files_of_the_reference_load_unchanged(own: Place, way: "type[in_dotenv]") -> None:
-    way(own)  # type: ignore[operator]
+def test_agent_files_of_the_reference_load_unchanged(
+    own: Place, way: Callable[[Place], None]
+) -> None:
+    way(own)
     own.put("provider.yaml", PROVIDER)
     own.put("reference.yaml", REFERENCE)
     shipped = sorted((packaged_configs() / "agents" / "practice").glob("*.yaml"))
@@ -137,4 +141,3 @@ def test_a_project_of_init_needs_no_question(own: Place) -> None:
         ("eval",),
     )
     assert questions(own, *commands) == 0
-    assert OWN
