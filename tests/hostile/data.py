@@ -24,7 +24,6 @@ PRACTISED = {
 }
 JUDGED = {
     "eval": ("eval", "--config", "own.yaml"),
-    "doctor": ("doctor", "--config", "own.yaml"),
     "validate": ("config", "validate", "--config", "own.yaml"),
 }
 NAMES = (
