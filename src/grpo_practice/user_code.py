@@ -125,10 +125,30 @@ class UserFunction:
         return f"its process ended while it was loaded (exit code {done.returncode})"
 
 
+_PACKAGE = Path(__file__).resolve().parent
+_SHIPPED = (_PACKAGE, _PACKAGE.parents[1] / "configs")
+
+
+def folders_of(base_dir: Path) -> list[Path]:
+    """Return the folders in which files that a config names are looked for, in order.
+
+    They are the config's own and, for one that lies below the current folder or is shipped, the
+    current folder: elsewhere that is not the config's, and may be a stranger's.
+    """
+    here, base = Path.cwd(), base_dir.resolve()
+    beside = any(base.is_relative_to(folder) for folder in (here, *_SHIPPED))
+    return list(dict.fromkeys([base_dir, here])) if beside else [base_dir]
+
+
 def find_file(name: str, base_dir: Path) -> Path | None:
-    """Return the file of that name beside the config, else in the current folder; None if none."""
-    places = (base_dir / Path(name).expanduser(), Path.cwd() / name)
+    """Return the file of that name in the first of the config's folders that has it, or None."""
+    places = (folder / Path(name).expanduser() for folder in folders_of(base_dir))
     return next((place.resolve() for place in places if place.is_file()), None)
+
+
+def looked_in(base_dir: Path) -> str:
+    """Return a hint that names the folders in which a file was looked for."""
+    return f"looked in {' and '.join(map(str, folders_of(base_dir)))}"
 
 
 class _Siblings(MetaPathFinder):

@@ -62,7 +62,7 @@ def test_a_trusted_file_is_remembered_by_its_content(program: Place) -> None:
     assert list((program.home / ".config" / "grpo-practice").iterdir())
     shutil.copy(program.folder / "agent.yaml", program.folder / "copy.yaml")
     path = program.folder / "agent.yaml"
-    path.write_text(path.read_text() + "# changed\n")
+    path.write_text(path.read_text().replace("./run", "./run --changed"))
     refused(program.type(*EVAL, "--restart-step", "0"), "--trust agent.yaml")
 
 
@@ -201,7 +201,8 @@ def test_machines_name_hosts_in_a_variable(by_env: Place) -> None:
     by_env.env["GRPO_PRACTICE_TRUST_HOSTS"] = f"a.invalid, 127.0.0.1:{by_env.evil.port}"
     assert by_env.type(*OWN_EVAL).code == 0
     assert sent(by_env)
-    assert not (by_env.home / ".config" / "grpo-practice").exists()
+    kept = by_env.home / ".config" / "grpo-practice" / "trusted.jsonl"
+    assert not kept.exists() or "host" not in kept.read_text()
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_a_file_is_looked_for_beside_the_config_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(write(tmp_path / "here"))
-    config = tmp_path / "config"
+    config = tmp_path / "here" / "config"
     config.mkdir()
     found = resolve("score.py:verify_func", {}, None, config).file
     assert found is not None
@@ -106,6 +106,18 @@ def test_a_file_is_looked_for_beside_the_config_first(
     found = resolve("score.py:verify_func", {}, None, config).file
     assert found is not None
     assert found.path == config / "score.py"
+
+
+def test_a_config_elsewhere_does_not_take_a_file_of_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which may be a stranger's: not even one by the name of a built-in of the reference."""
+    monkeypatch.chdir(write(tmp_path / "cloned"))
+    (tmp_path / "cloned" / "math.py").write_text(RIGHT)
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(ConfigError, match=r"there is no file score\.py"):
+        resolve("score.py:verify_func", {}, None, tmp_path / "mine")
+    assert resolve("math.py:verify_func", {}, None, tmp_path / "mine").name == "math"
 
 
 def test_files_of_the_same_name_are_different_modules(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from grpo_practice.canonical import digest
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.errors import ConfigError
 from grpo_practice.text import LOOPBACK
-from grpo_practice.user_code import UserFunction, find_file
+from grpo_practice.user_code import UserFunction, find_file, looked_in
 
 DISTRIBUTIONS = {"agents": "openai-agents"}
 """Distributions that have another name than the module that agents import."""
@@ -177,8 +177,8 @@ def _file_of(name: str, folder: Path) -> Path | None:
     if where.endswith(".py"):
         found = find_file(where, folder)
         if found is None:
-            looked = f"looked in {folder} and {Path.cwd()}"
-            raise ConfigError(f"agent.function {name}: there is no file {where}", hint=looked)
+            hint = looked_in(folder)
+            raise ConfigError(f"agent.function {name}: there is no file {where}", hint=hint)
         return found
     _importable(folder)
     spec = _spec_of(where)

@@ -16,6 +16,9 @@ _SECRET_KEYS = frozenset(
 _REFERENCE = re.compile(r"(?:(?:Bearer|Basic) )?\$\{\s*oc\.env\s*:\s*\w+\s*(?:,\s*(?:null)?\s*)?\}")
 """A value that only names an environment variable gives nothing away."""
 
+_REFERENCE_ANYWHERE = re.compile(r"\$\{\s*oc\.env")
+_GONE = object()
+
 
 def redact(value: Any, key: Key = ()) -> Any:
     """Replace every secret in the value; `key` is where it stands."""
@@ -35,6 +38,17 @@ def redact(value: Any, key: Key = ()) -> Any:
             return redact_url(value)
         case _:
             return value
+
+
+def without_secrets(value: Any, key: Key = ()) -> Any:
+    """Return plain values without those that are secrets, or come from the environment."""
+    if isinstance(value, dict):
+        kept = {k: v for k, v in value.items() if k not in _SECRET_KEYS}
+        inner = {k: without_secrets(v, (*key, k)) for k, v in kept.items()}
+        return {k: v for k, v in inner.items() if v is not _GONE}
+    if isinstance(value, list):
+        return [v for v in (without_secrets(v, key) for v in value) if v is not _GONE]
+    return _GONE if _REFERENCE_ANYWHERE.search(str(value)) else value
 
 
 def leaves(values: Any, key: Key = ()) -> Iterator[tuple[Key, Any]]:

@@ -40,7 +40,8 @@ def host_of(url: str) -> str:
 def typed_host(url: str) -> str:
     """Return a URL's host as a person types it after `--trust-host`."""
     host = host_of(url)
-    return host.removeprefix("https://")
+    here = is_loopback(urlsplit(url).hostname or "")
+    return host.partition("://")[2] if here else host.removeprefix("https://")
 
 
 def _means(typed: str, url: str) -> bool:

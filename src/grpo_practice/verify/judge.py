@@ -175,7 +175,7 @@ def rubric_of(
     if template and path is None:
         raise ConfigError(
             f"verify judge: there is no template {template}",
-            hint=f"looked in {base_dir} and {Path.cwd()}",
+            hint=user_code.looked_in(base_dir),
         )
     return Rubric(load_template(path), criteria_of(preset, criteria), limit_s)
 

@@ -118,7 +118,7 @@ def resolve(
         if path not in REFERENCE_FILES or func != "verify_func":
             raise ConfigError(
                 f"verify {name}: there is no file {path}",
-                hint=f"looked in {base_dir} and {Path.cwd()}",
+                hint=user_code.looked_in(base_dir),
             )
         meant = dict(REFERENCE_FILES[path])
         name, params = meant.pop("name"), {**meant, **params}

@@ -18,7 +18,7 @@ from grpo_practice.config.reading.yaml_reader import (
     plain,
     read_yaml,
 )
-from grpo_practice.config.redact import leaves, redact
+from grpo_practice.config.redact import leaves, redact, without_secrets
 from grpo_practice.errors import ConfigError
 from grpo_practice.redact import REDACTED
 
@@ -174,6 +174,44 @@ def _merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 def lay_over(under: Tree, over: Tree) -> Tree:
     """Merge both trees; a URL that `over` gives does not inherit the key of the URL before."""
     return merge(Tree(_keyless(under.data, over.data), under.places), over)
+
+
+_ADDRESSES = frozenset(
+    {"base_url", "search_url", "crawl_url", "url", "search_engine", "crawl_engine"}
+    | {"command", "args", "cwd", "mode", "mcp_transport"}
+)
+"""Keys that say who is given what stands beside them."""
+
+
+def lay_agent_over(under: Tree, over: Tree) -> Tree:
+    """Lay a file of others over the agent of a config.
+
+    A model or a toolkit whose address the file changes loses every secret of the config: they
+    were given for the address before.
+    """
+    agent = under.data.get("agent")
+    if not isinstance(agent, dict):
+        agent = {}
+    model, kits = agent.get("model"), agent.get("toolkits")
+    if _moves(model, over.data.get("model")):
+        agent = {**agent, "model": without_secrets(model)}
+    theirs = over.data.get("toolkits")
+    if isinstance(kits, dict) and isinstance(theirs, dict):
+        moved = {n: without_secrets(k) for n, k in kits.items() if _moves(k, theirs.get(n))}
+        agent = {**agent, "toolkits": {**kits, **moved}}
+    return lay_over(
+        Tree({**under.data, "agent": agent}, under.places, under.prefix), nest(over, ("agent",))
+    )
+
+
+def _moves(under: Any, over: Any) -> bool:
+    """Return whether `over` changes an address of `under`, at any depth."""
+    if not isinstance(under, dict) or not isinstance(over, dict):
+        return False
+    return any(
+        (name in _ADDRESSES and value != under.get(name)) or _moves(under.get(name), value)
+        for name, value in over.items()
+    )
 
 
 def _keyless(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

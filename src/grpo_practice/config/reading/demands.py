@@ -1,6 +1,6 @@
 """Programs, files and variables that a config names, and that data of others may not."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,12 +37,13 @@ def variables_named(data: Any) -> Iterator[Demand]:
     for key, value in leaves(data):
         last = [part for part in key if isinstance(part, str)][-1:]
         names = [] if {*last} & LITERAL else variables(value)
-        if names and not _of_provider(key, str(value), names):
+        if names and not is_endpoint(key, str(value), names):
             text = f"reads {', '.join(names)} from the environment"
             yield Demand(key, text)
 
 
-def _of_provider(key: Key, value: str, names: list[str]) -> bool:
+def is_endpoint(key: Key, value: str, names: Sequence[str]) -> bool:
+    """Return whether the value, which names variables, is a plain part of a model's endpoint."""
     ends = _OF_PROVIDER.get(str(key[-1]), ()) if key[-2:-1] == ("model_provider",) else ()
     whole = value.startswith("${") and value.endswith("}") and len(names) == 1
     return whole and names[0].endswith(ends or ("\0",))
@@ -77,7 +78,8 @@ def agent_programs(agent: AgentConfig, at: Key) -> Iterator[Demand]:
 def _toolkit_programs(kit: Toolkit, at: Key) -> Iterator[Demand]:
     match kit:
         case McpToolkit(mcp_transport="stdio"):
-            yield Demand((*at, "config", "command"), "starts a program")
+            for name in kit.config.model_fields_set & {"command", "args", "env", "cwd"}:
+                yield Demand((*at, "config", name), "starts a program")
         case McpToolkit():
             # One on this machine may do all that its user may.
             yield Demand((*at, "config", "url"), "uses a server of tools")

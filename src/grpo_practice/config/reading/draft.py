@@ -9,12 +9,17 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from grpo_practice.config.reading.demands import Demand, programs_named, variables_named
+from grpo_practice.config.reading.demands import (
+    Demand,
+    is_endpoint,
+    programs_named,
+    variables_named,
+)
 from grpo_practice.config.reading.endpoint import Written, prepare, written_url
 from grpo_practice.config.reading.env import Environment
-from grpo_practice.config.reading.interpolate import LITERAL, interpolate
-from grpo_practice.config.reading.key_routes import KeyRoute, routes_of_values
-from grpo_practice.config.reading.problems import Problem, problems_of, raise_problems
+from grpo_practice.config.reading.interpolate import LITERAL, interpolate, variables
+from grpo_practice.config.reading.key_routes import KeyRoute, receiver
+from grpo_practice.config.reading.problems import Problem, dotted, problems_of, raise_problems
 from grpo_practice.config.reading.published_keys import section_at, settle
 from grpo_practice.config.reading.roles import Roles
 from grpo_practice.config.reading.yaml_reader import Key, Tree, dump_yaml
@@ -94,7 +99,31 @@ class Draft:
         """
         self.demands += programs_named(config)
         self._refuse_untrusted()
-        self.routes += routes_of_values(self.stored, self.tree, self.source.env, config)
+        self._note_values(config)
+        self.check()
+
+    def _note_values(self, config: RunConfig) -> None:
+        """Note where variables go that are no endpoint's key: headers, queries, tools' settings."""
+        env, roles = self.source.env, self.roles()
+        for key, value in leaves(self.stored):
+            names = [] if LITERAL & {*key[-1:]} else [n for n in variables(value) if env.get(n)]
+            if not names or is_endpoint(key, str(value), names):
+                continue
+            place = self.tree.place(key)
+            by = ", ".join([dotted((*self.tree.prefix, *key)), *([place.shown] if place else [])])
+            found = receiver(key, config)
+            if found is None:
+                continue
+            written = self.written.get(found.section, Written())
+            unnamed = not (written.literal or written.url_variables)
+            if (
+                unnamed and found.section[-1] == "model_provider"
+            ):  # asked where the agent's model is
+                written = self.written[*self.evaluation, "agent", "model", "model_provider"]
+            for name in names:
+                if found.program is not None:
+                    self.routes.append(KeyRoute(name, env.origin(name), found.program, by))
+                roles.sends(name, found.urls, by, written.elsewhere(name, env), key)
 
     def _refuse_untrusted(self) -> None:
         refused = [(d, self.tree.untrusted(d.key)) for d in self.demands]
@@ -111,16 +140,10 @@ class Draft:
         for name in self.section(tools):
             config: Key = (*tools, name, "config")
             section = self.section(config)
-            jina = section.get("search_engine") == "jina"
-            keys = {
-                "search_url": "JINA_API_KEY" if jina else "SERPER_API_KEY",
-                "crawl_url": "JINA_API_KEY",
-            }
-            for field_name, variable in keys.items():
+            for field_name in ("search_url", "crawl_url", "url"):
                 if url := section.get(field_name):
                     at = (*config, field_name)
-                    env = self.source.env
-                    self.written[at] = written_url(url, variable, at, self.tree, env)
+                    self.written[at] = written_url(url, at, self.tree, self.source.env)
 
     def check(self) -> None:
         """Raise the problems collected, if there are any."""
@@ -129,6 +152,12 @@ class Draft:
     def roles(self) -> Roles:
         """Return the resolver of this config's models."""
         return Roles(self.source.env, self.problems, self.notices, self.written, self.routes)
+
+    @property
+    def asks(self) -> bool:
+        """Whether it asks for what only a trusted config may have."""
+        literal = any(w.hidden or (w.keys and w.literal) for w in self.written.values())
+        return bool(self.demands) or literal
 
     def refuse_secrets(self, config: BaseModel) -> None:
         """Raise if a secret stands in a text that is stored as it is, to be used again.

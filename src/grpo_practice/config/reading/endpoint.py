@@ -1,7 +1,7 @@
 """URL and key of a model: both from one source, so that no key goes astray."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from grpo_practice.config.reading.env import Environment
 from grpo_practice.config.reading.interpolate import interpolate, variables
 from grpo_practice.config.reading.problems import Problem, dotted
-from grpo_practice.config.reading.yaml_reader import Key, Position, Tree
+from grpo_practice.config.reading.yaml_reader import Key, Tree
 from grpo_practice.config.schema.provider import ModelProvider, is_sim
 from grpo_practice.redact import REDACTED, redact_url
 
@@ -37,18 +37,34 @@ class Tier:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Endpoint as a config has it, before variables are filled in."""
+    """Address and key of an endpoint as a config has them, before variables are filled in."""
 
-    hidden: bool
-    """Whether there was a key that was hidden when the config was stored."""
-    keys: tuple[str, ...]
+    named_by: str = ""
+    """Key and line of the address."""
+    keys: tuple[str, ...] = ()
     """Variables that the key is filled from."""
-    where: str
-    """Line of the URL, or of the key."""
-    elsewhere: tuple[str, ...]
-    """Places that name the URL, where they are neither that of the key nor a trusted config."""
-    untrusted: bool
-    """Whether the URL stands in data of others."""
+    key_named_by: str = ""
+    """Key and line of the key."""
+    hidden: bool = False
+    """Whether there was a key that was hidden when the config was stored."""
+    url_variables: tuple[str, ...] = ()
+    """Variables that the address is filled from."""
+    literal: bool = False
+    """Whether the address, or a part of it, is a text of the config."""
+    of_others: bool = False
+    """Whether the address stands in a file of others."""
+
+    def elsewhere(self, variable: str, env: Environment) -> list[str]:
+        """Return what names the address, where that is another place than the variable's.
+
+        A trusted config may name both: what it says is announced.
+        """
+        found = [self.named_by] if self.of_others and self.literal else []
+        for name in self.url_variables:
+            ours = name.removesuffix("_BASE_URL") == variable.removesuffix("_API_KEY")
+            if not env.together(name, variable) or (self.of_others and not ours):
+                found.append(f"{name} in {env.line(name)}")
+        return found
 
 
 def tier_of(provider: ModelProvider, name: str) -> Tier | None:
@@ -65,9 +81,11 @@ def env_tier(env: Environment, name: str) -> Tier | None:
     url, key = env.get(url_name), env.get(key_name)
     if not url and not key:
         return None
-    url_from, key_from = env.origin(url_name), env.origin(key_name)
+    key_from = env.origin(key_name)
     # Else a folder's `.env` could have the user's key sent to any host.
-    elsewhere = f"{url_name} in {url_from}" if url and key and not env.together(*both) else None
+    elsewhere = (
+        f"{url_name} in {env.line(url_name)}" if url and key and not env.together(*both) else None
+    )
     source = url_name if url else key_name
     if name == "OPENAI" and not url:
         url = OPENAI_URL
@@ -102,40 +120,26 @@ def prepare(
     if hidden:
         del provider["api_key"]
     keys = tuple(name for name in variables(provider.get("api_key")) if env.get(name))
-    place = tree.place((*key, "base_url")) or tree.place(key)
-    where = ", ".join([dotted((*shown, "api_key" if keys else "base_url")), *_shown(place)])
-    untrusted = tree.untrusted((*key, "base_url")) is not None
+    written = written_url(url, (*key, "base_url"), tree, env)
+    named_by = _line((*key, "api_key"), tree)
+    return replace(written, hidden=hidden, keys=keys, key_named_by=named_by)
+
+
+def written_url(url: object, key: Key, tree: Tree, env: Environment) -> Written:
+    """Return an address as the config has it under a key."""
+    place, names = tree.place(key), variables(url)
+    held = tuple(name for name in names if env.get(name))
     return Written(
-        hidden, keys, where, tuple(_elsewhere(url, keys, env, where, untrusted)), untrusted
+        named_by=_line(key, tree),
+        url_variables=held,
+        literal=bool(url) and (not names or len(held) < len(names)),
+        of_others=place is not None and place.brought_by is not None,
     )
 
 
-def written_url(url: object, variable: str, key: Key, tree: Tree, env: Environment) -> Written:
-    """Return the address of a service whose key is a variable of the environment."""
+def _line(key: Key, tree: Tree) -> str:
     place = tree.place(key)
-    where = ", ".join([dotted((*tree.prefix, *key)), *_shown(place)])
-    untrusted = tree.untrusted(key) is not None
-    elsewhere = tuple(_elsewhere(url, [variable], env, where, untrusted))
-    return Written(False, (variable,), where, elsewhere, untrusted)
-
-
-def _shown(place: Position | None) -> list[str]:
-    return [place.shown] if place else []
-
-
-def _elsewhere(
-    url: object, keys: Sequence[str], env: Environment, where: str, untrusted: bool
-) -> Iterator[str]:
-    """Yield the places that a URL comes from and that a key may not be sent to unasked."""
-    named = variables(url)
-    held = [name for name in named if env.get(name)]
-    if untrusted and (not named or len(held) < len(named)):  # a text, or a default
-        yield where
-    for name in held:
-        for key in keys:
-            ours = name.removesuffix("_BASE_URL") == key.removesuffix("_API_KEY")
-            if not env.together(name, key) or (untrusted and not ours):
-                yield f"{name} in {env.origin(name)}"
+    return ", ".join([dotted((*tree.prefix, *key)), *([place.shown] if place else [])])
 
 
 def _source(value: object, env: Environment, key: Key) -> str:

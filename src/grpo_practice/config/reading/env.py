@@ -2,16 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grpo_practice.config.trust import Trust, user_trust
 from grpo_practice.errors import ConfigError
 from grpo_practice.redact import environment_secrets, redactor
+
+if TYPE_CHECKING:
+    from dotenv.parser import Binding
 
 PREFIXES = ("UTU_", "JUDGE_", "OPENAI_", "GRPO_PRACTICE_", "SERPER_", "JINA_", "HF_")
 """Names a `.env` may set; a `PATH` or `LD_PRELOAD` in one is not ours to load."""
 
 
 NOBODY = Trust()
+EMPTY: Mapping[str, int] = {}
 PROCESS = "the environment"
 
 
@@ -25,6 +30,7 @@ class Environment(dict[str, str]):
         path: Path | None = None,
         notices: Sequence[str] = (),
         trust: Trust = NOBODY,
+        lines: Mapping[str, int] = EMPTY,
     ) -> None:
         """Put the two together, remembering which was which."""
         super().__init__({**(dotenv or {}), **process})
@@ -32,10 +38,16 @@ class Environment(dict[str, str]):
         self.path = path
         self.notices = tuple(notices)
         self.trust = trust
+        self._lines = lines
 
     def origin(self, name: str) -> str:
         """Say where a variable was set."""
         return PROCESS if name in self._process else str(self.path)
+
+    def line(self, name: str) -> str:
+        """Return where a variable was set: the file with its line, or the environment."""
+        line = None if name in self._process else self._lines.get(name)
+        return self.origin(name) if line is None else f"{self.path}:{line}"
 
     def together(self, url: str, key: str) -> bool:
         """Return whether both variables are from one place, or a folder that the user trusts."""
@@ -66,14 +78,17 @@ def read_environment(
     path, trust = _find(cwd or Path.cwd()), trust or user_trust(process)
     if path is None:
         return Environment(process, trust=trust)
-    from dotenv import dotenv_values
+    from dotenv.parser import parse_stream
 
     try:
         readable_by_others = path.stat().st_mode & 0o077
-        # No interpolation: a `$` in a key is a `$`.
-        values = dotenv_values(path, interpolate=False, encoding="utf-8-sig")
+        with path.open(encoding="utf-8-sig") as file:
+            # Without interpolation: a `$` in a key is a `$`.
+            bindings = [one for one in parse_stream(file) if one.key is not None]
     except (OSError, UnicodeDecodeError) as e:
         raise ConfigError(f"cannot read {path}: {e}") from e
+    values = {str(one.key): one.value for one in bindings}
+    lines = {str(one.key): one.original.line + _blank_lines(one) for one in bindings}
     given = {k: v for k, v in values.items() if v is not None}
     redactor.know(environment_secrets(given))
     known = {k: v for k, v in given.items() if k.startswith(PREFIXES)}
@@ -83,7 +98,13 @@ def read_environment(
     if len(known) < len(values):
         others = ", ".join(k for k in values if k not in known)
         notices.append(f"{path}: not loaded: {others} (only {', '.join(PREFIXES)})")
-    return Environment(process, known, path, notices, trust)
+    return Environment(process, known, path, notices, trust, lines)
+
+
+def _blank_lines(binding: "Binding") -> int:
+    """Return how many lines stand before the variable in the text of its binding."""
+    text = binding.original.string
+    return text[: len(text) - len(text.lstrip())].count("\n")
 
 
 def project(cwd: Path) -> Path:

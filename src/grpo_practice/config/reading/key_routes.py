@@ -1,21 +1,12 @@
 """Ways of secrets: which variable of the environment goes to which host, and who says so."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from grpo_practice.config.reading.env import Environment
-from grpo_practice.config.reading.interpolate import LITERAL, variables
-from grpo_practice.config.reading.problems import dotted
-from grpo_practice.config.reading.yaml_reader import Key, Tree
-from grpo_practice.config.redact import leaves
-from grpo_practice.config.schema.agent import AgentConfig
+from grpo_practice.config.reading.yaml_reader import Key
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.runs import RunConfig
-from grpo_practice.config.schema.tools import McpToolkit, SearchToolkit
-from grpo_practice.config.trust import host_of
-
-_ENDPOINT = frozenset({"type", "model", "base_url", "api_key"})
+from grpo_practice.config.schema.tools import McpToolkit, SearchToolkit, Toolkit
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,63 +32,54 @@ def sentences(routes: Iterable[KeyRoute]) -> list[str]:
     return list(dict.fromkeys(route.sentence for route in routes))
 
 
-def routes_of_values(
-    data: Mapping[str, Any], tree: Tree, env: Environment, config: RunConfig
-) -> Iterator[KeyRoute]:
-    """Yield where variables go that are no key of an endpoint: headers, queries, tools' settings.
+@dataclass(frozen=True, slots=True)
+class Receiver:
+    """Somebody who is given what stands under a key."""
+
+    section: Key
+    """Key whose `Written` says who named the address."""
+    urls: Sequence[str] = ()
+    program: str | None = None
+    """Program, where it is one."""
+
+
+def receiver(key: Key, config: RunConfig) -> Receiver | None:
+    """Return who is given what stands under a key of a model or a toolkit; None if nobody is.
 
     Args:
-        data: The config before variables are filled in.
-        tree: Its places.
-        env: Where variables are looked up.
+        key: The key.
         config: The config, with every endpoint resolved.
     """
-    for key, value in leaves(data):
-        names = [] if LITERAL & {*key[-1:]} else [n for n in variables(value) if env.get(n)]
-        if not names or (key[-2:-1] == ("model_provider",) and _whole(key, str(value))):
-            continue
-        place = tree.place(key)
-        shown = ", ".join([dotted((*tree.prefix, *key)), *([place.shown] if place else [])])
-        for to in _receivers(key, config):
-            for name in names:
-                yield KeyRoute(name, env.origin(name), to, shown)
-
-
-def _whole(key: Key, value: str) -> bool:
-    """Return whether it is an endpoint's own value, and not a secret inside its URL."""
-    return key[-1] in _ENDPOINT and (key[-1] != "base_url" or value.startswith("${"))
-
-
-def _receivers(key: Key, config: RunConfig) -> Sequence[str]:
-    """Return who is given what stands under a key."""
-    path = key[1:] if key[:1] == ("evaluation",) else key
-    match path:
+    above = key[:1] if key[:1] == ("evaluation",) else ()
+    match key[len(above) :]:
         case ("practice", "teacher_model", *_) if config.teacher is not None:
-            return hosts(config.teacher)
+            return _model(config.teacher, ("practice", "teacher_model"))
         case ("judge_model", *_):
-            return hosts(config.judge)
+            return _model(config.judge, (*above, "judge_model"))
         case ("agent", "model", *_):
-            return hosts(config.student)
-        case ("agent", "toolkits", name, *rest):
-            return _of_toolkit(config.evaluation.agent, str(name), rest)
+            return _model(config.student, (*above, "agent", "model"))
+        case ("agent", "toolkits", str(name), *rest):
+            at: Key = (*above, "agent", "toolkits", name)
+            return _toolkit(config.evaluation.agent.toolkits.get(name), at, rest)
         case _:
-            return ()
+            return None
 
 
-def _of_toolkit(agent: AgentConfig, name: str, rest: Sequence[str | int]) -> Sequence[str]:
-    match agent.toolkits.get(name):
+def _model(model: ModelConfig, at: Key) -> Receiver:
+    return Receiver((*at, "model_provider"), model.model_provider.base_url)
+
+
+def _toolkit(kit: Toolkit | None, at: Key, rest: Sequence[str | int]) -> Receiver | None:
+    match kit:
         case SearchToolkit(config_llm=ModelConfig() as reader) if rest[:1] == ["config_llm"]:
-            return hosts(reader)
+            return _model(reader, (*at, "config_llm"))
         case SearchToolkit(config=config):
-            if str(rest[-1]).startswith("crawl"):
-                return [host_of(config.crawl_address)]
-            return [host_of(config.search_address)]
+            name = "crawl" if str(rest[-1]).startswith("crawl") else "search"
+            address = config.crawl_address if name == "crawl" else config.search_address
+            return Receiver((*at, "config", f"{name}_url"), [address])
         case McpToolkit(config=config):
-            return [host_of(config.url)] if config.url else [f"the program {config.command}"]
+            urls = [config.url] if config.url else []
+            program = None if config.url else f"the program {config.command}"
+            return Receiver((*at, "config", "url"), urls, program)
         case _:
-            return ()
-
-
-def hosts(model: ModelConfig) -> list[str]:
-    """Return the hosts of a model."""
-    return [host_of(url) for url in model.model_provider.base_url]
+            return None

@@ -9,8 +9,7 @@ from typing import Any, Generic, TypeVar
 from grpo_practice.config.reading.compose import (
     Override,
     compose,
-    lay_over,
-    nest,
+    lay_agent_over,
     override,
     packaged_configs,
     refuse_hidden,
@@ -157,15 +156,18 @@ def _from_file(path: Path | Tree | None, env: Mapping[str, str]) -> ComposedConf
 def _from_text(stored: StoredText, env: Mapping[str, str]) -> ComposedConfig:
     known = as_environment(env)
     tree = parse_yaml(stored.text, "the stored config")
-    tree = _as_trusted(tree, stored.database, stored.base_dir, known.trust)
+    if not known.trust.text(text_digest(tree.data, stored.base_dir), stored.database):
+        tree = tree.as_of(stored.database, trusted=False, but_below=packaged_configs())
     return ComposedConfig(tree, None, stored.base_dir, known)
 
 
-def _as_trusted(tree: Tree, file: Path, base_dir: Path, trust: Trust) -> Tree:
-    """Return the tree of a file of others, as brought by it unless the user trusts it."""
-    if trust.text(text_digest(tree.data, base_dir), file):
+def _brought(agent: Path, base_dir: Path, trust: Trust) -> Tree:
+    """Read an agent's file; one that is trusted still says of nobody's key where it goes."""
+    tree = compose(agent, foreign=True)
+    if trust.folder_of(agent):
         return tree
-    return tree.as_of(file, packaged_configs())
+    trusted = trust.text(text_digest(tree.data, base_dir), agent)
+    return tree.as_of(agent, trusted=trusted, but_below=packaged_configs())
 
 
 def _is_practice(tree: Tree) -> bool:
@@ -214,15 +216,14 @@ def _eval(
             places = dict(tree.places) | ({("exp_id",): place} if place else {})
             tree = Tree({**tree.data, "exp_id": exp_id}, places, tree.prefix)
     if agent is not None:
-        own = compose(agent, foreign=True)
-        own = _as_trusted(own, agent, source.base_dir, source.env.trust)
+        own = _brought(agent, source.base_dir, source.env.trust)
         if _is_practice(own):
             raise ConfigError(
                 f"{agent} is a practice config, and no agent's file",
                 hint="grpo-practice export-agent writes one, with what the agent has learnt",
             )
         tree = _without_other_type(tree, own)
-        tree = lay_over(tree, nest(own, ("agent",)))
+        tree = lay_agent_over(tree, own)
     tree = override(tree, overrides, strip="evaluation")
     draft = Draft(source, tree, "eval")
     dataset = draft.section(("data",)).get("dataset")
@@ -270,7 +271,7 @@ def _loaded(draft: Draft, config: C) -> Loaded[C]:
         notices=draft.notices,
         routes=draft.routes,
         trust=source.env.trust,
-        asks=bool(draft.demands or draft.routes or REDACTED in text),
+        asks=draft.asks or REDACTED in text,
     )
 
 

@@ -1,6 +1,6 @@
 """Endpoints and settings of a run's student, teacher and judge, and keys of its web services."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
@@ -31,8 +31,6 @@ from grpo_practice.config.trust import host_of, typed_host
 from grpo_practice.redact import redact_url
 from grpo_practice.text import is_loopback
 
-NOT_WRITTEN = Written(hidden=False, keys=(), where="", elsewhere=(), untrusted=False)
-"""Section that a config does not have."""
 _CARRIED = (
     "metadata", "store", "prompt_cache_retention", "include_usage",
     "extra_query", "extra_body", "extra_headers", "extra_args",
@@ -47,7 +45,7 @@ class Roles:
     env: Environment
     problems: list[Problem]
     notices: list[str]
-    written: Mapping[Key, Written]
+    written: dict[Key, Written]
     """Endpoints as the config has them, by the key of their section; those of search services by
     the key of their URL."""
     routes: list[KeyRoute]
@@ -94,7 +92,7 @@ class Roles:
             value = self.env.get(name)
             if own is not None:
                 continue
-            nowhere = replace(NOT_WRITTEN, where=f"{dotted(key)}.{field_name}")
+            nowhere = Written(named_by=f"{dotted(key)}.{field_name}")
             written = self.written.get((*key, field_name.replace("api_key", "url")), nowhere)
             # A key of the environment goes to the service it is for, or to this machine: anywhere
             # else it would go to whoever wrote the config.
@@ -106,7 +104,8 @@ class Roles:
                     )
             elif value:
                 found[field_name] = SecretStr(value)
-                self._sends(name, [address], written.where, written.elsewhere, (*key, field_name))
+                at = (*key, field_name)
+                self.sends(name, [address], written.named_by, written.elsewhere(name, self.env), at)
             elif url is None:
                 hint = f"set {name}, or add it to .env"
                 text = f"is missing: {name} is not set"
@@ -145,12 +144,14 @@ class Roles:
         if not provider.model:
             return config
         at = (*key, "model_provider")
-        written = self.written.get(at, NOT_WRITTEN)
+        written = self.written.get(at, Written())
         known = [t for t in tiers if t is not None]
         if written.hidden:  # a key without a host may stand in for the one that was hidden
             known = [t if t.urls else replace(t, urls=provider.base_url) for t in known]
-        own = provider.key is not None
+        own, named = provider.key is not None, bool(provider.base_url)
         provider, tier = resolve(provider, known, at, self.problems)
+        if tier is not None and not named:
+            written = self.written[at] = self._by_tier(written, tier)
         if written.hidden and not provider.key and not provider.simulated:
             text = "was hidden when the config was stored"
             hint = f"set {prefix}_API_KEY, or pass --config"
@@ -159,6 +160,16 @@ class Roles:
             self.notices.append(notice)
         self._announce(provider, tier, written, at, own=own)
         return config.model_copy(update={"model_provider": provider})
+
+    def _by_tier(self, written: Written, tier: Tier) -> Written:
+        """Return the section with the address that the environment, or the agent, gave it."""
+        url = f"{tier.name}_BASE_URL"
+        if self.env.get(url):
+            return replace(written, url_variables=(url,), of_others=False)
+        of = next((w for k, w in self.written.items() if k[-3:-1] == ("agent", "model")), written)
+        return replace(
+            written, url_variables=of.url_variables, literal=of.literal, of_others=of.of_others
+        )
 
     def _announce(
         self, provider: ModelProvider, tier: Tier | None, written: Written, at: Key, *, own: bool
@@ -169,19 +180,29 @@ class Roles:
         """
         if provider.key is None:
             return
+        by_tier = [tier.elsewhere] if tier is not None and tier.elsewhere else []
         if own and written.keys:
             for name in written.keys:
-                self._sends(name, provider.base_url, written.where, written.elsewhere, at)
+                elsewhere = by_tier if tier else written.elsewhere(name, self.env)
+                self.sends(name, provider.base_url, written.key_named_by, elsewhere, at)
         elif tier is not None and tier.variable is not None:
-            elsewhere = (tier.elsewhere,) if tier.elsewhere else ()
-            if written.hidden and not elsewhere and written.untrusted:
-                elsewhere = (written.where,)
-            by = written.where if written.hidden else tier.origin
-            self._sends(tier.variable, provider.base_url, by, elsewhere, at)
+            if written.hidden and written.of_others:
+                by_tier.append(written.named_by)
+            by = written.named_by if written.hidden else tier.origin
+            self.sends(tier.variable, provider.base_url, by, by_tier, at)
 
-    def _sends(
+    def sends(
         self, name: str, urls: Sequence[str], by: str, elsewhere: Sequence[str], at: Key
     ) -> None:
+        """Note that a variable is sent to these addresses; one that needs it is asked for.
+
+        Args:
+            name: The variable.
+            urls: Where it goes.
+            by: Key and line, or variable, that says so.
+            elsewhere: What names the addresses, where that is another place than the variable's.
+            at: Key of the config that a refusal names.
+        """
         place = self.env.origin(name)
         for url in urls:
             self.routes.append(KeyRoute(name, place, host_of(url), by))

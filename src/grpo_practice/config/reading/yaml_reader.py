@@ -53,7 +53,9 @@ class Position:
     file: str
     line: int | None = None
     brought_by: Path | None = None
-    """File of others that it comes from, such as an agent's; None where it is trusted."""
+    """File of others that it comes from, such as an agent's; None for the user's own."""
+    trusted: bool = True
+    """Whether it may name programs, files and variables, wherever it comes from."""
 
     @property
     def shown(self) -> str:
@@ -79,14 +81,14 @@ class Tree:
     def untrusted(self, key: Key) -> Path | None:
         """Return the file of others that the value comes from; None where it is trusted."""
         place = self.place(key)
-        return None if place is None else place.brought_by
+        return None if place is None or place.trusted else place.brought_by
 
-    def as_of(self, file: Path, but_below: Path) -> "Tree":
+    def as_of(self, file: Path, *, trusted: bool, but_below: Path) -> "Tree":
         """Return it as brought by a file of others, but for what stands in files of a folder."""
         places = {
             key: place
             if Path(place.file).is_relative_to(but_below)
-            else replace(place, brought_by=file)
+            else replace(place, brought_by=file, trusted=trusted)
             for key, place in self.places.items()
         }
         return Tree(self.data, places, self.prefix)
