@@ -389,8 +389,20 @@ def _endpoint_error(error: BaseException, call: _Call) -> EndpointError:
         status=call.status,
         broken=error.broken if isinstance(error, EndpointRefusedError) else None,
     )
-    lost.kind = error.kind if isinstance(error, GrpoPracticeError) else type(error).__name__
+    lost.kind = _kind(error)
     return lost
+
+
+def _kind(error: BaseException) -> str:
+    match error:
+        case GrpoPracticeError():
+            return error.kind
+        case asyncio.CancelledError() | KeyboardInterrupt() | SystemExit():
+            return "cancelled"
+        case TimeoutError():
+            return "deadline"
+        case _:
+            return "internal"
 
 
 def _wait_s(state: RetryCallState) -> float:
