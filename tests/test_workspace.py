@@ -18,18 +18,9 @@ from typing_extensions import override
 
 from grpo_practice import Workspace
 from grpo_practice.cli.main import run
-from grpo_practice.errors import (
-    ConfigError,
-    DataError,
-    GrpoPracticeError,
-    LockedError,
-    PausedError,
-    StoreError,
-)
+from grpo_practice.errors import ConfigError, DataError, GrpoPracticeError, LockedError, PausedError
 from grpo_practice.events import CallFinished, Event, RolloutFinished, RunFinished, RunStarted
 from grpo_practice.sim.questions import questions
-from grpo_practice.store.queries import runs
-from grpo_practice.store.records import RunRow
 from grpo_practice.types import Sample
 
 PAGE = Path(__file__).parents[1] / "docs/python.md"
@@ -280,32 +271,6 @@ def test_rollouts_are_read_as_they_are_asked_for(ws: Workspace) -> None:
     found.close()  # type: ignore[attr-defined]
     assert len([*ws.rollouts("toy")]) == N * 3
     assert {r.step for r in ws.rollouts("toy", step=1)} == {1}
-
-
-def test_a_run_that_is_deleted_while_its_rollouts_are_read_is_an_error_of_ours(
-    ws: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ws.practise(config())
-    found = ws.rollouts("toy")
-    next(found)
-    ws.delete_run("toy")
-    with pytest.raises(GrpoPracticeError, match="it was deleted while it was read"):
-        list(found)
-
-    def gone(db: sqlite3.Connection, name: str) -> RunRow:
-        row = get(db, name)
-        with closing(sqlite3.connect(ws.path)) as other:
-            other.execute("UPDATE runs SET head_branch = NULL")
-            other.execute("DELETE FROM branches")
-            other.commit()
-        return row
-
-    ws.practise(config())
-    get = runs.get
-    monkeypatch.setattr(runs, "get", gone)
-    # Between the run's row and its branch.
-    with pytest.raises(StoreError, match="it was deleted while it was read"):
-        list(ws.rollouts("toy"))
 
 
 def test_errors_are_the_projects_own(ws: Workspace, tmp_path: Path) -> None:

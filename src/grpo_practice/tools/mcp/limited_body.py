@@ -68,7 +68,7 @@ class LimitedBody(httpx2.AsyncByteStream):
 
 
 async def limit_body(response: httpx2.Response) -> None:
-    """Have a body read through a limit; a hook that the client calls before it reads."""
+    """Replace a body by a limited one; a hook that the client calls before it reads."""
     await asyncio.sleep(0)
     assert isinstance(response.stream, httpx2.AsyncByteStream)
     # Taken out: for this header the client would unpack the body itself, a whole chunk at a time.

@@ -71,7 +71,7 @@ async def open_program(
 async def _receive(
     process: Process, to_client: MemoryObjectSendStream[Received], on_oversize: Callable[[], None]
 ) -> None:
-    """Hand on each line as a message, until the output ends or nobody listens."""
+    """Send each line on as a message, until the output ends or nobody listens."""
     stdout = process.stdout
     assert stdout is not None
     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
