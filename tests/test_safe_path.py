@@ -26,6 +26,7 @@ NAMES = [
     "fractions",
     "functools",
     "gmpy2",
+    "importlib",
     "inspect",
     "io",
     "json",
@@ -59,12 +60,14 @@ NAMES = [
     "types",
     "typing",
     "usercustomize",
+    "warnings",
 ]
 """Modules that Python, its multiprocessing, or what ours needs comes to import, or tries to."""
-LOADED_BY_RUNPY = ("collections", "functools", "types")
+LOADED_BY_RUNPY = ("collections", "functools", "importlib", "types", "warnings")
 """Modules that `python -m` itself takes from the current folder, before anything of ours is run."""
 COMMAND = (str(Path(sys.executable).with_name("grpo-practice")),)
 MODULE = (sys.executable, "-m", "grpo_practice")
+SAFE_MODULE = (sys.executable, "-P", "-m", "grpo_practice")
 ASK_WORKER = ("verify", "math", "--answer", "x+1", "--response", r"\boxed{1+x}")
 """An answer that only a worker can compare."""
 
@@ -87,7 +90,9 @@ def run(
     )
 
 
-@pytest.mark.parametrize("start", [COMMAND, MODULE], ids=["command", "module"])
+@pytest.mark.parametrize(
+    "start", [COMMAND, SAFE_MODULE, MODULE], ids=["command", "safe_module", "module"]
+)
 def test_modules_of_the_current_folder_are_run_by_no_process(
     tmp_path: Path, start: Sequence[str]
 ) -> None:

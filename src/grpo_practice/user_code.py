@@ -6,6 +6,7 @@ The contract is that of the method's reference implementation:
 
 import ast
 import asyncio
+import builtins
 import contextvars
 import hashlib
 import importlib.util
@@ -18,8 +19,9 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, TypeVar
@@ -85,7 +87,7 @@ class UserFunction:
         module = ModuleType(f"grpo_practice_verify_{key}")
         module.__file__ = str(self.path)
         sys.modules[module.__name__] = module  # dataclasses and pickle look their module up
-        _SIBLINGS.serve(module.__name__, self.path.parent)
+        _SIBLINGS.serve(module, self.path.parent)
         with _reference_shims(), redirect_stdout(sys.stderr):
             exec(compile(self.text, str(self.path), "exec"), module.__dict__)
         if not hasattr(module, self.func):
@@ -155,18 +157,55 @@ class _Siblings(MetaPathFinder):
     """Finds modules beside a file of the user's, for imports of that file and of what it imports.
 
     Nobody else finds them there: a `random.py` beside a verify file is no random number generator,
-    and no `gmpy2.py` beside it is what sympy looks for.
+    and no `gmpy2.py` beside it is what sympy looks for. Each folder has modules of its own:
+    Python's table has one place for each name, and the importing folder's modules are put there.
     """
 
     def __init__(self) -> None:
         self._folders = dict[str, Path]()
-        """Folder by the name of the top-level module whose imports are served."""
+        """Folder of the top-level modules that were found beside a file and are in the table."""
+        self._away = dict[tuple[Path, str], ModuleType]()
+        """Modules whose names another folder's have in the table."""
+        # Reentrant: a module that is imported imports others.
+        self._lock = threading.RLock()
 
-    def serve(self, module: str, folder: Path) -> None:
+    def serve(self, module: ModuleType, folder: Path) -> None:
         """Let a module import from a folder what is neither in the library nor installed."""
-        self._folders[module] = folder
+        vars(module)[_FOLDER] = folder
+        # What a module of that name is differs by folder, which Python's own import cannot know.
+        importing = {"__import__": partial(self._import, folder)}
+        vars(module)["__builtins__"] = vars(builtins) | importing
         if self not in sys.meta_path:
-            sys.meta_path.append(self)  # last: the library and installed packages come first
+            # First: what a package of the folder has inside is found by its path, and by any.
+            sys.meta_path.insert(0, self)
+
+    def _import(
+        self,
+        folder: Path,
+        name: str,
+        globals: Mapping[str, Any] | None = None,
+        locals: Mapping[str, Any] | None = None,
+        fromlist: Sequence[str] = (),
+        level: int = 0,
+    ) -> ModuleType:
+        top = ((globals or {}).get("__package__") or name if level else name).partition(".")[0]
+        if top in sys.modules and top not in self._folders:
+            return builtins.__import__(name, globals, locals, fromlist, level)
+        # Until it is imported: a thread of another folder would put its own there meanwhile.
+        with self._lock:
+            if self._folders.get(top, folder) != folder:
+                self._exchange(top, folder)
+            return builtins.__import__(name, globals, locals, fromlist, level)
+
+    def _exchange(self, top: str, folder: Path) -> None:
+        """Put a folder's modules of a name in the place of another folder's."""
+        other = self._folders.pop(top)
+        for name in [name for name in sys.modules if name.partition(".")[0] == top]:
+            self._away[other, name] = sys.modules.pop(name)
+        for key in [(at, name) for at, name in self._away if at == folder]:
+            if key[1].partition(".")[0] == top:
+                sys.modules[key[1]] = self._away.pop(key)
+                self._folders[top] = folder
 
     @override
     def find_spec(
@@ -176,27 +215,51 @@ class _Siblings(MetaPathFinder):
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
         """Return the module of that name beside the importing one; None if there is none."""
-        folder = None if path is not None else self._folders.get(_importing_module())
+        top = fullname.partition(".")[0]
+        folder = _importing_folder() if path is None else self._folders.get(top)
         if folder is None:
             return None
-        spec = PathFinder.find_spec(fullname, [str(folder)])
+        if path is None:
+            # The library and installed packages come first.
+            for finder in sys.meta_path:
+                if finder is not self and (spec := finder.find_spec(fullname, None, target)):
+                    return spec
+        spec = PathFinder.find_spec(fullname, [str(folder)] if path is None else path)
         if spec is not None:
-            self._folders[fullname] = folder
+            self._folders[top] = folder
+            if isinstance(spec.loader, SourceFileLoader):
+                spec.loader = _SiblingLoader(spec.loader.name, spec.loader.path, folder)
         return spec
 
 
+class _SiblingLoader(SourceFileLoader):
+    """Loads a module that finds, in turn, what is beside the file of the user's."""
+
+    def __init__(self, name: str, path: str, folder: Path) -> None:
+        super().__init__(name, path)
+        self._folder = folder
+
+    @override
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the module."""
+        _SIBLINGS.serve(module, self._folder)
+        super().exec_module(module)
+
+
 _SIBLINGS = _Siblings()
+_FOLDER = "__grpo_practice_folder__"
+"""Name of the global by which a module is known to be served."""
 
 
-def _importing_module() -> str:
-    """Return the top-level name of the module whose import is under way."""
+def _importing_folder() -> Path | None:
+    """Return the folder that the module whose import is under way is served from."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
-        name = str(frame.f_globals.get("__name__")).partition(".")[0]
-        if name != "importlib":
-            return name
+        importing = str(frame.f_globals.get("__name__")).partition(".")[0] != "importlib"
+        if importing and frame.f_globals is not globals():
+            return frame.f_globals.get(_FOLDER)
         frame = frame.f_back
-    return ""
+    return None
 
 
 @contextmanager

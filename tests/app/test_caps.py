@@ -1,5 +1,6 @@
 """A capped run is a clean prefix of the uncapped one: it pauses, goes on, and ends the same."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -230,6 +231,24 @@ async def test_money_is_not_capped_where_a_model_has_no_price(project: Capped) -
             caught.value.hint or ""
         )
         admission(store, "toy", config, Caps(requests=1, tokens=1), "test")
+
+
+async def test_money_is_not_capped_where_the_model_that_reads_pages_has_no_price(
+    project: Capped,
+) -> None:
+    reader = {"model": "reads", "base_url": "http://127.0.0.1:9/v1", "api_key": "none"}
+    kit = {
+        "mode": "builtin",
+        "name": "search",
+        "config": {"search_url": "http://127.0.0.1:9", "crawl_engine": "local"},
+        "config_llm": {"model_provider": reader},
+    }
+    toolkits = f"evaluation.agent.toolkits={json.dumps({'web': kit})}"
+    env = read_environment({}, project.folder)
+    config = load_practice(project.config, [toolkits, PRICED], env).config
+    said = pytest.raises(ConfigError, match="nobody knows what model 'reads' costs")
+    with Store(project.db) as store, said:
+        admission(store, "toy", config, Caps(cost_micro=1), "test")
 
 
 async def test_costs_go_where_they_are_read(project: Capped) -> None:

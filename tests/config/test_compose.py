@@ -108,6 +108,23 @@ def test_nothing_is_included_from_outside_the_projects_folders(
         assert "into a folder called configs" in str(e.value.hint)
 
 
+@pytest.mark.parametrize("home", ["home", "home/me", "home/me/work"])
+def test_a_working_folder_that_has_the_home_in_it_is_no_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str
+) -> None:
+    here = tmp_path / "home"
+    (here / "me/work/deep").mkdir(parents=True)
+    (here / "hosts.yaml").write_text("token: 1")
+    config = here / "me/work/deep/a.yaml"
+    config.write_text("defaults: [/hosts@agent]")
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("HOME", str(tmp_path / "elsewhere"))
+    assert compose(config).data == {"agent": {"token": 1}}
+    monkeypatch.setenv("HOME", str(tmp_path / home))
+    with pytest.raises(ConfigError, match="no file /hosts"):
+        compose(config)
+
+
 def test_an_agents_file_includes_configs_and_nothing_that_lies_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

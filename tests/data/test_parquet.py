@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from grpo_practice.data import parquet, read_samples
+from grpo_practice.data import parquet, parquet_pages, read_samples
 from grpo_practice.data.formats import Row
 from grpo_practice.errors import ConfigError, DataError
 
@@ -195,19 +195,60 @@ def test_one_large_value_is_not_unpacked_for_many_rows_at_once(
     tmp_path: Path, honest: bool
 ) -> None:
     path = repeated(tmp_path, "x" * (50 * 2**20), 64, store_schema=False)
-    chunk = pq.ParquetFile(path).metadata.row_group(0).column(0)
     if not honest:
-        body, claimed = path.read_bytes(), as_varint(chunk.total_uncompressed_size)
-        assert body.count(claimed) == 2  # of the column, and of the row group
-        path.write_bytes(body.replace(claimed, as_varint(2**22)))
+        lie_about_size(path)
+    assert peak_of_refused(path) < 3 * parquet.BATCH_BYTES
+
+
+def lie_about_size(path: Path) -> None:
+    """Write into the footer that the first column takes 4 MiB."""
+    chunk = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    body, claimed = path.read_bytes(), as_varint(chunk.total_uncompressed_size)
+    assert body.count(claimed) == 2  # of the column, and of the row group
+    path.write_bytes(body.replace(claimed, as_varint(2**22)))
+
+
+def peak_of_refused(path: Path, why: str = "unpacks to more than 64 MiB") -> int:
+    """The most bytes that pyarrow had while it read a file that is refused."""
     pool, before = pa.proxy_memory_pool(pa.default_memory_pool()), pa.default_memory_pool()
     pa.set_memory_pool(pool)
     try:
-        with pytest.raises(DataError, match="unpacks to more than 64 MiB"):
+        with pytest.raises(DataError, match=why):
             list(parquet.rows(path))
     finally:
         pa.set_memory_pool(before)
-    assert (pool.max_memory() or 0) < 3 * parquet.BATCH_BYTES
+    return pool.max_memory() or 0
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_a_plain_page_is_believed_by_its_own_header_and_not_by_the_footer(
+    tmp_path: Path, version: Any
+) -> None:
+    how = {"use_dictionary": False, "compression": "zstd", "data_page_version": version}
+    path = write(tmp_path, {"question": ["q", "x" * (120 * 2**20)]}, **how)
+    assert path.stat().st_size < 100_000
+    lie_about_size(path)
+    assert peak_of_refused(path) < 2**20
+
+
+def test_one_page_has_a_limit_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "MAX_PAGE", 2**20)
+    path = write(tmp_path, {"question": ["x" * 2**21]}, use_dictionary=False)
+    assert peak_of_refused(path, "a page of more than 1 MiB") < 2**20
+
+
+def test_pages_without_number_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(
+        tmp_path,
+        {"question": [f"{n:0100}" for n in range(10_000)]},
+        use_dictionary=False,
+        data_page_size=1_000,
+        write_batch_size=10,
+    )
+    assert len(fields(path)) == 10_000
+    monkeypatch.setattr(parquet_pages, "MAX_PAGES", 100)
+    with pytest.raises(DataError, match="more than 100 pages in one column"):
+        list(parquet.rows(path))
 
 
 @pytest.mark.parametrize("cut", [0, 3, 100, -1, -20])

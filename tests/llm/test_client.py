@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from grpo_practice.calls import Message, Request
-from grpo_practice.errors import EndpointError, EndpointRefusedError
+from grpo_practice.errors import ConfigError, EndpointError, EndpointRefusedError
 from grpo_practice.llm.admission import Admission
 from grpo_practice.llm.budget import Account, Caps
 from grpo_practice.llm.client import Client
@@ -339,3 +339,26 @@ async def test_a_reply_that_began_well_may_have_been_paid_whatever_came_after() 
         with pytest.raises(EndpointError) as caught:
             await client.send(ask())
     assert caught.value.maybe_paid
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (asyncio.CancelledError(), "cancelled"),
+        (ZeroDivisionError(), "internal"),
+        (ConfigError("no"), "config"),
+    ],
+)
+async def test_a_request_that_another_error_ended_is_kept_by_a_kind_not_by_a_class(
+    error: BaseException, kind: str
+) -> None:
+    async def ends(_: dict[str, Any]) -> str:
+        await asyncio.sleep(0)
+        raise error
+
+    async with connect(FakeEndpoint(ends)) as client:
+        with pytest.raises(type(error)) as caught:
+            await client.send(ask())
+    cause = caught.value.__cause__
+    assert isinstance(cause, EndpointError)
+    assert cause.kind == kind

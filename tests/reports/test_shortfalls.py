@@ -104,3 +104,5 @@ def test_each_rule_but_the_harmless_ones_has_a_command_that_helps(rule: str) -> 
     looks = "experiences list --quarantined --run math" in short.next_command("math")
     assert looks is (where == "quarantined")
     assert rule.replace("_", " ") in short.sentence
+    of_a_limit = rule in ("too_long", "beyond_limit", "library_full")
+    assert not (of_a_limit and "model" in short.advice)

@@ -50,7 +50,7 @@ class _PriceBook:
     def __init__(self, config: RunConfig) -> None:
         self._prices = Prices(config.evaluation.prices)
         self._by_place = dict[tuple[str, str], Price]()
-        for model in config.models.values():
+        for model in (*config.models.values(), *config.evaluation.readers):
             _, endpoint = endpoint_of(model, prices=self._prices)
             for url in endpoint.base_urls:
                 name = model.model_provider.model

@@ -51,7 +51,7 @@ def check_models(config: RunConfig) -> None:
     Raises:
         ConfigError: A setting is impossible.
     """
-    for model in config.models.values():
+    for model in (*config.models.values(), *config.evaluation.readers):
         endpoint_of(model)
 
 

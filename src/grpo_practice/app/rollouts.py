@@ -17,7 +17,8 @@ def rollouts_of(store: Store, run: str, step: int | None = None) -> Iterator[Rol
         step: The only step to read; None reads all.
 
     Raises:
-        ConfigError: There is no such run.
+        ConfigError: There is no such run, or no more.
+        StoreError: It is deleted at this moment.
     """
     head = store.read(runs.get, run).head_branch
     if head is None:
@@ -27,6 +28,8 @@ def rollouts_of(store: Store, run: str, step: int | None = None) -> Iterator[Rol
         if step is not None and row.plan.step != step:
             continue
         stored = store.read(rollouts.stored, branch, row, transcripts=True)
+        # After the read: of a run that is deleted meanwhile it finds nothing, and no error.
+        store.read(runs.get, run)
         for (slot, _), (_, rollout) in sorted(stored.items()):
             turns = [(section.heading, section.body) for section in sections(rollout.played)]
             yield RolloutReport(run, row.plan.step, row.plan.slots[slot][1], rollout, turns)

@@ -5,16 +5,17 @@ from collections.abc import Iterator, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from grpo_practice.data.columns import ALIASES
 from grpo_practice.data.formats import Row
+from grpo_practice.data.parquet_pages import pages_of
 from grpo_practice.data.text_lines import at
 from grpo_practice.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyarrow.parquet import ColumnChunkMetaData, ParquetFile
+    from pyarrow.parquet import ParquetFile
 
 BATCH = 16
 """Rows in memory at once."""
@@ -26,6 +27,8 @@ SMALL = 1 << 26
 """Decoded bytes that the smallest file may have."""
 MAX_RATIO = 300
 """Decoded bytes for each byte of a file, above `SMALL`."""
+MAX_PAGE = 1 << 28
+"""Decoded bytes of one page, which is in memory as a whole; a page usually has 1 MiB."""
 ROW_BYTES = 256
 """Bytes that a row takes besides its values."""
 
@@ -120,32 +123,17 @@ def _batches(
             chunks = [group.column(i) for i in range(group.num_columns)]
             # A name may hold a dot itself, and a nested column's path begins with its name.
             chunks = [c for c in chunks if f"{c.path_in_schema}.".startswith(names)]
-            dictionaries = sum(_dictionary_bytes(raw, chunk) for chunk in chunks)
+            # By the pages' headers, for the footer may say anything, and decoders do not read it.
+            pages = [page for chunk in chunks for page in pages_of(raw, chunk)]
+            dictionaries = sum(page.size for page in pages if page.is_dictionary)
             claimed = sum(chunk.total_uncompressed_size for chunk in chunks)
-            if max(claimed, dictionaries) > limit:
+            if max(claimed, sum(page.size for page in pages)) > limit:
                 raise _too_large(path, limit)
+            if max((page.size for page in pages), default=0) > MAX_PAGE:
+                raise DataError(f"{path}: a page of more than {MAX_PAGE >> 20} MiB")
             # Each row may have a dictionary's only value, and a batch as many copies of it.
             at_once = max(1, min(BATCH, BATCH_BYTES // max(1, dictionaries)))
             yield from file.iter_batches(at_once, row_groups=[n], columns=kept)
-
-
-def _dictionary_bytes(raw: BinaryIO, chunk: "ColumnChunkMetaData") -> int:
-    """Return the unpacked size of the chunk's dictionary by its own page header; 0 without one.
-
-    The metadata may say anything: decoders go by the header, which begins with the page's type (2
-    is a dictionary) and this size.
-    """
-    first = chunk.dictionary_page_offset
-    raw.seek(chunk.data_page_offset if first is None else min(first, chunk.data_page_offset))
-    head = raw.read(8)
-    if head[:1] != b"\x15" or head[2:3] != b"\x15":
-        raise OSError("a page header in an unusual form")
-    size = 0
-    for n, byte in enumerate(head[3:]):
-        size |= (byte & 0x7F) << 7 * n
-        if byte < 0x80:
-            break
-    return size >> 1 if head[1] == 4 else 0  # zigzag: every number is doubled
 
 
 def _too_large(path: Path, limit: int, what: str = "") -> DataError:

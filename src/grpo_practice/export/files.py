@@ -2,13 +2,12 @@
 
 import errno
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from grpo_practice.errors import ConfigError
 from grpo_practice.export.render import Files, one_text
-from grpo_practice.plain_file import plain_file
+from grpo_practice.plain_file import plain_file, replacement
 from grpo_practice.redact import redactor
 
 
@@ -65,7 +64,8 @@ def write_file(path: Path, text: str, *, force: bool = False) -> None:
         if target is None:
             _write_to(path, redactor.text(text).encode())
         else:
-            _replace(target, redactor.text(text).encode())
+            with replacement(target, mode=0o644) as temporary:
+                temporary.write_bytes(redactor.text(text).encode())
     except OSError as e:
         raise ConfigError(f"cannot write {path}: {e.strerror}") from e
 
@@ -84,16 +84,3 @@ def _write_to(path: Path, data: bytes) -> None:
         raise OSError(errno.ENOTSUP, "it is a disk, which this would destroy")
     with path.open("wb") as file:
         file.write(data)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    # Beside it: a file is replaced atomically within one file system only.
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -17,13 +17,13 @@ from tenacity import (
 )
 
 from grpo_practice.calls import Reply, Request, Send
-from grpo_practice.errors import EndpointError, EndpointRefusedError, GrpoPracticeError
+from grpo_practice.errors import EndpointError, EndpointRefusedError
 from grpo_practice.llm.admission import Admission, Try
 from grpo_practice.llm.budget import Ask
 from grpo_practice.llm.concurrency import STUDENT, Limit
 from grpo_practice.llm.endpoint import Endpoint, host, shown_url
 from grpo_practice.llm.http import Http, chat_url
-from grpo_practice.llm.http_response import ConnectionFailure, Response
+from grpo_practice.llm.http_response import ConnectionFailure, Response, kind_of
 from grpo_practice.llm.open_files import fewer_notice
 from grpo_practice.llm.prices import Price, priced
 from grpo_practice.llm.rate_limit import RateLimit, Route, Sleep, now
@@ -389,7 +389,7 @@ def _endpoint_error(error: BaseException, call: _Call) -> EndpointError:
         status=call.status,
         broken=error.broken if isinstance(error, EndpointRefusedError) else None,
     )
-    lost.kind = error.kind if isinstance(error, GrpoPracticeError) else type(error).__name__
+    lost.kind = kind_of(error)
     return lost
 
 

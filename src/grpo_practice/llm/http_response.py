@@ -1,5 +1,6 @@
 """An endpoint's answer as a value: an HTTP response, or how the connection failed."""
 
+import asyncio
 import json
 import math
 from collections.abc import Mapping
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_practice.canonical import clean_json
-from grpo_practice.errors import ConnectionFault
+from grpo_practice.errors import ConnectionFault, GrpoPracticeError
 from grpo_practice.redact import redactor
 from grpo_practice.text import brief
 
@@ -103,3 +104,16 @@ def _finite(value: Any, key: str = "") -> Any:
 def shown(text: str) -> str:
     """Return the beginning of the endpoint's own words, in one line, nothing in it hidden."""
     return brief(text, SHOWN_CHARS)
+
+
+def kind_of(error: BaseException) -> str:
+    """Return how a request is said to have failed that this error ended."""
+    match error:
+        case GrpoPracticeError():
+            return error.kind
+        case asyncio.CancelledError() | KeyboardInterrupt() | SystemExit():
+            return "cancelled"
+        case TimeoutError():
+            return "deadline"
+        case _:
+            return "internal"

@@ -23,12 +23,18 @@ class LimitedChunks:
         chunks: The unpacked body, in pieces of bounded size.
         most: Limit in bytes.
         wire: Function that gives the bytes that came so far, before they were unpacked.
+        key: Key of the config that sets the limit; None where none does.
     """
 
     def __init__(
-        self, chunks: AsyncIterator[bytes], most: int, wire: Callable[[], int] | None = None
+        self,
+        chunks: AsyncIterator[bytes],
+        most: int,
+        wire: Callable[[], int] | None = None,
+        *,
+        key: str | None = "model_provider.max_reply_mib",
     ) -> None:
-        self._chunks, self._most, self._wire = chunks, most, wire
+        self._chunks, self._most, self._wire, self._key = chunks, most, wire, key
         self._size = 0
 
     def __aiter__(self) -> Self:
@@ -43,10 +49,8 @@ class LimitedChunks:
         chunk = await anext(self._chunks)
         self._size += len(chunk)
         if self._size > self._most:
-            raise OversizeError(
-                f"the reply is larger than {self._most / MEBIBYTE:g} MiB; to read it, raise"
-                " model_provider.max_reply_mib"
-            )
+            remedy = f"; to read it, raise {self._key}" if self._key else ""
+            raise OversizeError(f"the reply is larger than {self._most / MEBIBYTE:g} MiB{remedy}")
         # Only where it matters: a reply of one sentence, repeated, is no attack.
         if self._size > PACKED_FREE and self._wire is not None:
             came = self._wire()

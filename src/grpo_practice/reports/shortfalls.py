@@ -49,7 +49,16 @@ _FAILED: Mapping[str, tuple[str, str]] = {
 }
 """`TeacherFailure` → what it means, and what to change."""
 _QUARANTINED = "look at the texts, and at what is wrong with each"
-_REFUSED = f"choose another model ({_TEACHER}), or correct practice.prompts_dir"
+_UNFIT = f"choose another model ({_TEACHER}), or correct practice.prompts_dir"
+_REFUSED: Mapping[str, str] = {
+    "unknown_id": _UNFIT,
+    "second_operation": _UNFIT,
+    "no_text": _UNFIT,
+    "too_long": "ask for shorter texts in practice.learning_objective or practice.prompts_dir",
+    "beyond_limit": "raise practice.num_experiences_per_query",
+    "library_full": "export the library as it is, or begin anew with another exp_id",
+}
+"""`RefusedRule`, but for the harmless ones → what to change. A limit is not the model's fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +95,7 @@ class Shortfall:
         """Hint at a setting to change, or at something to look at."""
         if self.of == "comparisons":
             return _FAILED[self.reason][1]
-        return _QUARANTINED if self.reason in QUARANTINE else _REFUSED
+        return _QUARANTINED if self.reason in QUARANTINE else _REFUSED[self.reason]
 
     def next_command(self, run: str, practise: str = PRACTISE) -> str:
         """Return what to type. `practise` is a command that goes on with the run."""

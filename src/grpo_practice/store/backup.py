@@ -2,12 +2,11 @@
 
 import os
 import sqlite3
-import tempfile
 from contextlib import closing
 from pathlib import Path
 
 from grpo_practice.errors import StoreError
-from grpo_practice.plain_file import plain_file
+from grpo_practice.plain_file import plain_file, replacement
 from grpo_practice.store.db import PARTS, explain
 from grpo_practice.store.reading import open_to_look
 
@@ -47,11 +46,8 @@ def copy(path: Path, target: Path) -> None:
 
 
 def _replace(path: Path, target: Path) -> None:
-    # Beside the target: a file is replaced atomically within one file system only.
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    temporary = Path(name)
-    os.close(handle)
-    try:
+    parts = ("-wal", "-shm", "-journal")
+    with replacement(target, mode=0o600, flushed=True, parts=parts) as temporary:
         with closing(open_to_look(path)) as source, closing(sqlite3.connect(temporary)) as made:
             # Not a copy of the file: part of what was saved may be in the -wal alone.
             source.backup(made)
@@ -61,20 +57,3 @@ def _replace(path: Path, target: Path) -> None:
                 f"the database {path} is damaged ({found}); it was not copied",
                 hint="grpo-practice db check says what is wrong",
             )
-        # The content before the name: after a power cut the target must not be an empty file.
-        _sync(temporary)
-        temporary.replace(target)
-        # A new name is on disk only once its folder is.
-        _sync(target.parent)
-    finally:
-        for file in (name, f"{name}-wal", f"{name}-shm", f"{name}-journal"):
-            Path(file).unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    """Flush the file, or the folder's list of files, to disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -9,6 +9,7 @@ from grpo_practice.fences import new_key
 from grpo_practice.store import libraries
 from grpo_practice.store.bound_keys import complete, diff
 from grpo_practice.store.db import get_text, insert, now, put_text
+from grpo_practice.store.reading import deleted_meanwhile
 from grpo_practice.store.records import Branch, JudgeRecord, RunSpec, Segment
 from grpo_practice.store.resume import Head, Rebind, Restart, Resume, resume_decision
 from grpo_practice.text import folder_text
@@ -76,7 +77,11 @@ def _whole_or_same(spec: RunSpec, step: int, changes: list[Change]) -> None:
 
 
 def load(db: sqlite3.Connection, branch_id: int, notices: tuple[str, ...] = ()) -> Branch:
-    """Return the branch with its line, its start library and its prompts."""
+    """Return the branch with its line, its start library and its prompts.
+
+    Raises:
+        StoreError: It was deleted since its number was read.
+    """
     row = _branch_row(db, branch_id)
     prompts = {n: get_text(db, bytes.fromhex(h)) for n, h in json.loads(row["prompts"]).items()}
     library = libraries.load(db, row["library_id"]) if row["library_id"] else Library()
@@ -139,9 +144,11 @@ def start_library(db: sqlite3.Connection, run: str) -> Library | None:
 
 
 def _branch_row(db: sqlite3.Connection, branch_id: int) -> sqlite3.Row:
-    row: sqlite3.Row = db.execute(
+    row: sqlite3.Row | None = db.execute(
         "SELECT * FROM branches WHERE branch_id = ?", (branch_id,)
     ).fetchone()
+    if row is None:
+        raise deleted_meanwhile()
     return row
 
 

@@ -75,6 +75,11 @@ def _part(path: Path, end: str) -> Path:
     return real.with_name(real.name + end)
 
 
+def deleted_meanwhile() -> StoreError:
+    """Return the error of a read that found a run at first, and then nothing of it."""
+    return StoreError("the run is no longer there: it was deleted while it was read")
+
+
 def read_only(path: Path) -> StoreError:
     """Return the error of a write to a database that this user may only read."""
     return StoreError(

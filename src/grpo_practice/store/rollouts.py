@@ -13,6 +13,7 @@ from grpo_practice.errors import StoreError
 from grpo_practice.store import datasets
 from grpo_practice.store.bound_keys import has_own_agent
 from grpo_practice.store.db import Row, insert, insert_all, now, put_text
+from grpo_practice.store.reading import deleted_meanwhile
 from grpo_practice.store.records import Branch, RolloutPrompt, StepRow, Unscored
 from grpo_practice.types import Rollout, Sample, Trajectory, Verdict
 
@@ -227,6 +228,8 @@ def _turn(row: sqlite3.Row) -> Turn:
 
 def _own_agent(db: sqlite3.Connection, branch_id: int) -> bool:
     row = db.execute("SELECT identity FROM branches WHERE branch_id = ?", (branch_id,)).fetchone()
+    if row is None:
+        raise deleted_meanwhile()
     return has_own_agent(json.loads(row["identity"]))
 
 

@@ -45,7 +45,9 @@ HOSTILE: dict[str, tuple[Any, Any]] = {
     "nothing": ({}, None),
 }
 """Tools with a schema for their result, and that result."""
-TOOLS = [(name, ANY) for name in ("count", "pid", "crash", "sleep", "odd", "refuse", "say")]
+TOOLS = [
+    (name, ANY) for name in ("count", "pid", "crash", "sleep", "odd", "refuse", "say", "flood")
+]
 total = 0
 
 
@@ -88,6 +90,10 @@ def called(params: dict[str, Any]) -> dict[str, Any]:
         os._exit(3)
     elif name == "sleep":
         time.sleep(given["s"])
+    elif name == "flood":
+        while True:
+            sys.stdout.write("x" * 2**20)
+            note("MiB")
     elif name == "odd":
         return {"content": "no list"}
     if name in HOSTILE:

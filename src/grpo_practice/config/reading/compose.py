@@ -85,7 +85,7 @@ def _compose(path: Path, foreign: bool, stack: tuple[Path, ...]) -> Tree:
     entries = own.data.pop("defaults", None)
     # A key that a file of others includes does not go to a URL of its own.
     combine = lay_over if foreign else merge
-    out = Tree({})
+    out, folders = Tree({}), _folders(path, foreign)
     for entry, place in _entries(entries, own, path):
         if entry == "_self_":
             out = combine(out, own)
@@ -97,7 +97,7 @@ def _compose(path: Path, foreign: bool, stack: tuple[Path, ...]) -> Tree:
                 f"{place.shown}: the defaults entry {entry!r} is not supported",
                 hint="use `_self_` or `/path/of/file@key.it.goes.under`",
             )
-        file = _find(found["path"], _folders(path, foreign), place)
+        file = _find(found["path"], folders, place)
         included = _compose(file, foreign, (*stack, here))
         out = combine(out, nest(included, found["package"].split(".")))
     return out
@@ -126,13 +126,16 @@ def _folders(including: Path, foreign: bool) -> list[tuple[Path, Path]]:
     """List the folders that a file may include from, nearest first, each with its outermost one.
 
     They are the file's parents up to the nearest one called `configs`, else up to the working
-    folder, else its own folder alone; then ./configs, and the configs that are shipped.
+    folder, else its own folder alone; then ./configs, and the configs that are shipped. A working
+    folder that has the user's home in it, or is it, is no project's.
     """
     parents = including.resolve().parents
     configs = [folder for folder in parents if folder.name == CONFIGS]
-    outermost = configs[0] if configs else Path.cwd() if Path.cwd() in parents else parents[0]
+    here = Path.cwd()
+    is_project = here in parents and not Path("~").expanduser().resolve().is_relative_to(here)
+    outermost = configs[0] if configs else here if is_project else parents[0]
     own = [] if foreign and not configs else [f for f in parents if f.is_relative_to(outermost)]
-    shared = (Path.cwd() / CONFIGS, packaged_configs())
+    shared = (here / CONFIGS, packaged_configs())
     return [*((folder, outermost) for folder in own), *((f, f.resolve()) for f in shared)]
 
 

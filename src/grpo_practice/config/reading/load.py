@@ -278,7 +278,8 @@ def _loaded(draft: Draft, config: C) -> Loaded[C]:
 def _named_by_dotenv(config: RunConfig, env: Environment) -> list[str]:
     """Return a sentence for each URL that a `.env` names: its writer is sent every request."""
     notices = []
-    for provider in (model.model_provider for model in config.models.values()):
+    models = (*config.models.values(), *config.evaluation.readers)
+    for provider in (model.model_provider for model in models):
         if provider.base_url and f" in {env.path}" in provider.origin:
             urls = ", ".join(map(redact_url, provider.base_url))
             where = provider.origin.rpartition(", from ")[2]

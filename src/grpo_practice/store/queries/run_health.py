@@ -149,4 +149,7 @@ _KIND = """CASE
   WHEN f.broken = 'cut' THEN 'cut'
   WHEN f.broken IN ('tls', 'proxy', 'connect') THEN 'refused'
   ELSE 'no usable answer' END"""
-"""How a failure on record is said. One that another exception ended has that one's class name."""
+"""How a failure on record is said.
+
+In older rows, one that another exception ended has the name of its class.
+"""

@@ -112,6 +112,8 @@ class Connection:
             return error
         closed = isinstance(error, MCPError) and error.code == CONNECTION_CLOSED
         said = "it ended at once" if closed else str(error) or type(error).__name__
+        if self.notes.oversize:
+            said = ""
         about = "; ".join(part for part in (said, self.notes.explanation) if part)
         return UnreachableError(
             f"the MCP server cannot be used: {about}",
@@ -203,7 +205,8 @@ class Connection:
             return self._slow()
         forgotten = error.code == INVALID_REQUEST and self.notes.status == 404
         if error.code == CONNECTION_CLOSED or forgotten or error.message == _HTTP_FAILED:
-            text = f"the tool's server gave no answer: {error.message}"
+            why = self.notes.explanation if self.notes.oversize else error.message
+            text = f"the tool's server gave no answer: {why}"
             return LostError(text, unheard=unheard or forgotten)
         self.answers += 1
         return ToolError(error.message)

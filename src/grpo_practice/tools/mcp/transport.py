@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import httpx2
-from mcp import Client, StdioServerParameters, stdio_client
+from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import Implementation
 
 from grpo_practice import __version__
 from grpo_practice.config.schema.tools import McpToolkit
 from grpo_practice.errors import ConfigError
+from grpo_practice.llm.size_limit import MEBIBYTE
 from grpo_practice.redact import redactor, url_secrets, variable_secrets
+from grpo_practice.tools.mcp.limited_body import ENCODINGS, MOST, limit_body
+from grpo_practice.tools.mcp.program import open_program
 
 CONNECT_S = 30.0
 _TAIL = 2_000
@@ -50,6 +53,8 @@ class Notes:
     """True when its stderr is closed: it has very likely ended."""
     garbage: int = 0
     """How much came that is no message."""
+    oversize: bool = False
+    """stdio: whether it sent a message that was too long, and was ended for that."""
     status: int = 0
     """HTTP: the last refusal's status."""
     session: bool = False
@@ -61,6 +66,8 @@ class Notes:
         said = []
         if self.status:
             said.append(f"HTTP {self.status}")
+        if self.oversize:
+            said.append(f"it sent a message larger than {MOST / MEBIBYTE:g} MiB and was ended")
         if self.garbage:
             said.append(f"it wrote lines to stdout that are no messages ({self.garbage})")
         if tail := redactor.text(self.tail.decode(errors="replace").strip()):
@@ -72,6 +79,10 @@ class Notes:
         await asyncio.sleep(0)
         if isinstance(message, Exception):
             self.garbage += 1
+
+    def see_oversize(self) -> None:
+        """Note a message that was too long."""
+        self.oversize = True
 
     async def see_response(self, response: httpx2.Response) -> None:
         """Note an answer over HTTP."""
@@ -141,20 +152,21 @@ def _by_program(toolkit: McpToolkit, folder: Path) -> Reach:
             f"{key}.command: there is no program {config.command!r}",
             hint="install it, or give its path",
         )
-    command = [str(os.getpid()), ",".join(env), found, *config.args]
-    parameters = StdioServerParameters(
-        command=sys.executable,
-        # Isolated: a sitecustomize of the user's must not run with the server's keys.
-        args=["-I", "-S", "-c", LAUNCHER, *command],
-        env=env,
-        cwd=cwd,
-        encoding_error_handler="replace",
-    )
+    # Isolated: a sitecustomize of the user's must not run with the server's keys.
+    launch = [sys.executable, "-I", "-S", "-c", LAUNCHER, str(os.getpid()), ",".join(env)]
 
     @asynccontextmanager
     async def reach(notes: Notes) -> AsyncIterator[Client]:
         with notes.stderr() as errors:
-            async with _client(stdio_client(parameters, errors), notes, toolkit) as client:
+            program = open_program(
+                [*launch, found, *config.args],
+                env,
+                cwd,
+                errors,
+                most=MOST,
+                on_oversize=notes.see_oversize,
+            )
+            async with _client(program, notes, toolkit) as client:
                 errors.close()  # the program's own end is the last
                 yield client
 
@@ -170,11 +182,11 @@ def _by_address(toolkit: McpToolkit) -> Reach:
     @asynccontextmanager
     async def reach(notes: Notes) -> AsyncIterator[Client]:
         async with httpx2.AsyncClient(
-            headers=headers,
+            headers={"accept-encoding": ENCODINGS} | headers,
             timeout=httpx2.Timeout(CONNECT_S, read=timeout_s + CONNECT_S),
             # No limit: calls would wait for a connection within their time.
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64),
-            event_hooks={"response": [notes.see_response]},
+            event_hooks={"response": [notes.see_response, limit_body]},
         ) as http:
             transport = streamable_http_client(url, http_client=http)
             async with _client(transport, notes, toolkit) as client:

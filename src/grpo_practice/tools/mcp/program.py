@@ -1,0 +1,147 @@
+"""A program spoken to in lines: what the library's `stdio_client` does, with a limit to a line."""
+
+import asyncio
+import os
+import signal
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TextIO
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp.types import jsonrpc_message_adapter
+
+Received = SessionMessage | Exception
+_CHUNK = 64 * 1024
+_FLUSH_S = 0.5
+"""Seconds for messages that were accepted to be written."""
+_GRACE_S = 2.0
+"""Seconds to end, after the input is closed and after each signal."""
+
+
+@asynccontextmanager
+async def open_program(
+    command: Sequence[str],
+    env: Mapping[str, str],
+    cwd: Path,
+    stderr: TextIO,
+    *,
+    most: int,
+    on_oversize: Callable[[], None],
+) -> AsyncIterator[
+    tuple[MemoryObjectReceiveStream[Received], MemoryObjectSendStream[SessionMessage]]
+]:
+    """Start a program in a group of its own, and yield the messages from it and to it.
+
+    A line of more than `most` bytes ends it: `on_oversize` is called, and the messages end.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=stderr,
+        env=env,
+        cwd=cwd,
+        start_new_session=True,
+        limit=most,
+    )
+    # No await between here and the task group: a cancellation there would leave the program.
+    to_client, received = anyio.create_memory_object_stream[Received](0)
+    sent, from_client = anyio.create_memory_object_stream[SessionMessage](0)
+    written = asyncio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_receive, process, to_client, on_oversize)
+        tasks.start_soon(_send, process, from_client, to_client, written)
+        try:
+            yield received, sent
+        finally:
+            # Shielded: whoever is cancelled must not leave a program behind. Each wait is bounded.
+            with anyio.CancelScope(shield=True):
+                received.close()
+                sent.close()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(written.wait(), _FLUSH_S)
+                await _end(process)
+            tasks.cancel_scope.cancel()
+
+
+async def _receive(
+    process: Process, to_client: MemoryObjectSendStream[Received], on_oversize: Callable[[], None]
+) -> None:
+    """Send each line on as a message, until the output ends or nobody listens."""
+    stdout = process.stdout
+    assert stdout is not None
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        async with to_client:
+            try:
+                while True:
+                    await to_client.send(_message(await stdout.readuntil()))
+            except asyncio.LimitOverrunError:
+                on_oversize()
+                # At once: it may go on writing for as long as somebody reads.
+                _signal(process, signal.SIGKILL)
+            except (asyncio.IncompleteReadError, OSError):
+                pass
+    # A program whose pipe nobody empties stops in a write, and does not end when it is asked to.
+    with anyio.CancelScope(shield=True), suppress(OSError):
+        while await stdout.read(_CHUNK):
+            pass
+
+
+async def _send(
+    process: Process,
+    from_client: MemoryObjectReceiveStream[SessionMessage],
+    to_client: MemoryObjectSendStream[Received],
+    written: asyncio.Event,
+) -> None:
+    """Write each message as a line, until there are no more or nobody reads."""
+    assert process.stdin is not None
+    try:
+        async with from_client:
+            async for sent in from_client:
+                line = sent.message.model_dump_json(by_alias=True, exclude_unset=True) + "\n"
+                process.stdin.write(line.encode(errors="replace"))
+                await process.stdin.drain()
+    except OSError:
+        # It may live on: without this, calls would wait for answers that cannot come.
+        await to_client.aclose()
+    finally:
+        written.set()
+
+
+def _message(line: bytes) -> Received:
+    try:
+        text = line.decode(errors="replace")
+        return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
+    except ValueError as e:
+        return e
+
+
+async def _end(process: Process) -> None:
+    """Close its input, wait for it to end, then kill it and all in its group."""
+    assert process.stdin is not None
+    process.stdin.close()
+    for number in (None, signal.SIGTERM, signal.SIGKILL):
+        if number is not None:
+            _signal(process, number)
+        if await _ended(process):
+            break
+    # The transport stays open while a descendant holds the pipe; nothing public names it.
+    process._transport.close()  # type: ignore[attr-defined]
+
+
+async def _ended(process: Process) -> bool:
+    # Not `wait()`: that also waits for the pipes, which a descendant may hold open.
+    with anyio.move_on_after(_GRACE_S):
+        while process.returncode is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    return process.returncode is not None
+
+
+def _signal(process: Process, number: signal.Signals) -> None:
+    # The program leads its group, whose number stays taken while any of the group lives.
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
