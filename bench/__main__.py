@@ -20,6 +20,7 @@ NAMES = (
     "hostile",
     "growth",
     "big_store",
+    "many_questions",
     "after_kill",
     "serve",
     "fences",

@@ -23,6 +23,16 @@ def digest(value: object) -> bytes:
     return hashlib.sha256(canon(value)).digest()
 
 
+def list_digest(texts: Iterable[str]) -> bytes:
+    """Return `digest` of a list of plain words, such as hashes in hex, without making the list."""
+    state, before = hashlib.sha256(b"["), ""
+    for text in texts:
+        state.update(f'{before}"{text}"'.encode())
+        before = ","
+    state.update(b"]")
+    return state.digest()
+
+
 def text_sha(text: str) -> bytes:
     """Return the sha256 of a text as UTF-8. Shape: [32] bytes."""
     return hashlib.sha256(text.encode()).digest()

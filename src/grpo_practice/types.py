@@ -113,6 +113,14 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
+class Gold:
+    """Part of a sample that tells whether a verify function can use it."""
+
+    answer: Answer
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Trajectory:
     """Outcome of a rollout before it is scored."""
 

@@ -13,6 +13,7 @@ import pytest
 from grpo_practice.cli.options import as_typed, keep_secrets
 from grpo_practice.cli.terminal.formatting import note
 from grpo_practice.cli.terminal.tables import facts, table
+from grpo_practice.data.staged_samples import StagedSamples
 from grpo_practice.errors import DataError, VerifyError
 from grpo_practice.export.files import write_file
 from grpo_practice.redact import redactor
@@ -71,9 +72,9 @@ def test_a_row_that_holds_a_key_is_refused_by_its_number(tmp_path: Path) -> None
     samples = [Sample("a", 1), Sample("b", 1, meta={"x": [STUDENT]})]
     with closing(connect(tmp_path / "x.db")) as db:
         with pytest.raises(DataError, match="row 2 of dataset 'd' holds a secret"):
-            add(db, "d", samples, origin="f", replace=False)
+            add(db, "d", StagedSamples(samples), origin="f", replace=False)
         with pytest.raises(DataError, match="the name of the dataset"):
-            add(db, STUDENT, samples[:1], origin="f", replace=False)
+            add(db, STUDENT, StagedSamples(samples[:1]), origin="f", replace=False)
 
 
 def test_a_file_holds_no_key(tmp_path: Path) -> None:

@@ -7,11 +7,20 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
 from grpo_practice.app.recorded_samples import samples_of_run
+from grpo_practice.app.upload import (
+    IfExists,
+    Upload,
+    UploadOptions,
+    reading_of,
+    stage_python_rows,
+    suited,
+)
 from grpo_practice.config.schema.base import check_name
 from grpo_practice.data.download import DownloadRequest, defaults, download
-from grpo_practice.data.formats import FileSource, Row
-from grpo_practice.data.read import ReadResult, joined, read_rows, read_samples
+from grpo_practice.data.formats import FileSource
+from grpo_practice.data.read import ReadNotes, join_held, stage_file
 from grpo_practice.data.split import draw, shares_of, split
+from grpo_practice.data.staged_samples import StagedSamples
 from grpo_practice.data.stats import stats
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.events import Emit, Notice, silent, tee
@@ -31,27 +40,6 @@ from grpo_practice.verify import suitability
 
 PARTS = "train=0.8,test=0.2"
 Stratum = Literal["source", "level"]
-IfExists = Literal["fail", "replace", "append"]
-"""Treatment of a name that holds other rows: an error, a new revision, or these rows added."""
-
-
-class UploadOptions(TypedDict, total=False):
-    """How rows are read; each may be left out."""
-
-    mapping: Mapping[str, str]
-    """Role → column, where the column names do not say it."""
-    shape: str | None
-    """Published shape of the rows; None: recognised by their columns."""
-    format: str | None
-    """Format of a file; None: as its name ends."""
-    delimiter: str | None
-    """Delimiter of a CSV file; None: a guess."""
-    dedup: bool
-    """Whether only the first of rows with the same question is kept."""
-    skip_bad: bool
-    """Whether bad rows are left out instead of refusing the file."""
-    no_answers: bool
-    """Whether no row needs an answer, since a judge will score."""
 
 
 class DownloadOptions(TypedDict, total=False):
@@ -100,19 +88,21 @@ class Datasets:
             DataError: The rows cannot be used, or the name holds others.
         """
         _check(name, verify)
-        where, origin = name, "Python"
-        if isinstance(source, str | Path):
-            file = FileSource(Path(source), options.get("format"), options.get("delimiter"))
-            found = read_samples(file, **_reading(options))
-            where, origin = file.name, file.origin  # once it is read: a loop of links has none
-        else:
-            found = _read_rows([*source], options)
-        if not options.get("no_answers") and all(s.answer is None for s in found.samples):
-            raise DataError(
-                f"{where}: no row has an answer, so nothing but a judge could score it",
-                hint="say which column it is with --map answer=COLUMN, or add --no-answers",
-            )
-        return self._add(name, found, origin, if_exists, options.get("dedup", False), verify)
+        with StagedSamples() as staged:
+            where, origin = name, "Python"
+            if isinstance(source, str | Path):
+                file = FileSource(Path(source), options.get("format"), options.get("delimiter"))
+                found = stage_file(staged, file, **reading_of(options))
+                where, origin = file.name, file.origin  # once it is read: a loop of links has none
+            else:
+                found = stage_python_rows(staged, source, options)
+            if not options.get("no_answers") and not staged.answered():
+                raise DataError(
+                    f"{where}: no row has an answer, so nothing but a judge could score it",
+                    hint="say which column it is with --map answer=COLUMN, or add --no-answers",
+                )
+            upload = Upload(name, origin, if_exists, options.get("dedup", False), verify)
+            return self._add(upload, staged, found)
 
     def upload_run(
         self,
@@ -132,23 +122,33 @@ class Datasets:
         _check(name, verify)
         with self._store() as store:
             found = samples_of_run(store, run, dedup=dedup)
-        return self._add(name, found, f"run {run}", if_exists, dedup, verify)
+        with StagedSamples(found.samples) as staged:
+            upload = Upload(name, f"run {run}", if_exists, dedup, verify)
+            return self._add(upload, staged, ReadNotes(found.notes, found.skipped))
 
-    def _add(
-        self,
-        name: str,
-        found: ReadResult,
-        origin: str,
-        if_exists: IfExists,
-        dedup: bool,
-        verify: str | None,
-    ) -> StoredDataset:
+    def _add(self, upload: "Upload", staged: StagedSamples, found: ReadNotes) -> StoredDataset:
         with self._store(create=True) as store:
-            held = _named(store, name)[1] if if_exists == "append" else []
-            samples, notes = joined(held, found.samples, dedup=dedup)
-            row, new = store.add_dataset(name, samples, origin=origin, replace=if_exists != "fail")
-        read = ReadResult(samples, [*found.notes, *notes], found.skipped)
-        return _stored("grpo-practice.upload/1", row, read, new=new, origin=origin, verify=verify)
+            held, notes = None, list[str]()
+            if upload.if_exists == "append":
+                held = store.read(datasets.get, upload.name)
+                staged.hold(store.each(datasets.questions, held.id))
+                notes = join_held(staged, dedup=upload.dedup)
+            row, new = store.add_dataset(
+                upload.name,
+                staged,
+                origin=upload.origin,
+                replace=upload.if_exists != "fail",
+                after=held,
+            )
+            return StoredDataset(
+                "grpo-practice.upload/1",
+                row,
+                new,
+                upload.origin,
+                [*found.notes, *notes],
+                found.skipped,
+                *suited(store, row, upload.verify),
+            )
 
     def download(
         self,
@@ -181,9 +181,15 @@ class Datasets:
         found = download(wanted, tell=lambda text: tee(on_event)(Notice(text)))
         with self._store(create=True) as store:
             row, new = store.add_dataset(name, found.samples, origin=found.origin, replace=replace)
-        read = ReadResult(found.samples, found.notes, found.skipped)
-        schema: Literal["grpo-practice.download/1"] = "grpo-practice.download/1"
-        return _stored(schema, row, read, new=new, origin=found.origin, verify=verify)
+            return StoredDataset(
+                "grpo-practice.download/1",
+                row,
+                new,
+                found.origin,
+                found.notes,
+                found.skipped,
+                *suited(store, row, verify),
+            )
 
     def list(self) -> DatasetList:
         """Return the newest revision of every dataset."""
@@ -197,8 +203,9 @@ class Datasets:
             DataError: There is none of this name.
         """
         with self._store() as store:
-            dataset, samples = _named(store, name)
-        return DatasetReport(dataset, samples[:rows], suitability.usable(samples))
+            dataset = store.read(datasets.get, name)
+            first = store.read(datasets.samples, dataset.id, most=rows)
+            return DatasetReport(dataset, first, _usable(store, dataset))
 
     def row(self, name: str) -> DatasetRow:
         """Return name, revision and size of a dataset.
@@ -315,59 +322,11 @@ def _check(name: str, verify: str | None) -> None:
         suitability.by_name(verify)
 
 
-def _reading(options: UploadOptions) -> dict[str, Any]:
-    names = ("mapping", "shape", "dedup", "skip_bad")
-    return {name: options[name] for name in names if name in options}  # type: ignore[literal-required]
-
-
-def _read_rows(rows: Sequence[Any], options: UploadOptions) -> ReadResult:
-    if not rows or not all(isinstance(row, Sample) for row in rows):
-        fields = [Row(f"row {n}", _fields(n, row)) for n, row in enumerate(rows, 1)]
-        return read_rows(iter(fields), Path("rows"), **_reading(options))
-    first: dict[str, Sample] = {}
-    for sample in rows:
-        first.setdefault(" ".join(sample.question.split()), sample)
-    kept = [*first.values()] if options.get("dedup") else [*rows]
-    left = f"{len(rows) - len(kept)} with the question of an earlier one left out"
-    return ReadResult(kept, [left] if len(kept) < len(rows) else [], 0)
-
-
-def _fields(n: int, row: object) -> dict[str, Any]:
-    match row:
-        case Mapping():
-            return dict(row)
-        case (str() as question, answer):
-            return {"question": question, "answer": answer}
-        case _:
-            raise DataError(
-                f"row {n}: {type(row).__name__} is no row",
-                hint="give Samples alone, or mappings and (question, answer) pairs",
-            )
-
-
-def _stored(
-    schema: Literal["grpo-practice.upload/1", "grpo-practice.download/1"],
-    row: DatasetRow,
-    read: ReadResult,
-    *,
-    new: bool,
-    origin: str,
-    verify: str | None,
-) -> StoredDataset:
-    verify = verify or suitability.best_suited(read.samples)
-    unusable = suitability.unusable_rows(read.samples, verify)
-    refused = [read.samples[n - 1] for n in unusable]
-    return StoredDataset(
-        schema,
-        row,
-        new,
-        origin,
-        read.notes,
-        read.skipped,
-        verify,
-        unusable,
-        suitability.usable(refused, verify) if refused else verify,
-    )
+def _usable(store: Store, row: DatasetRow) -> str:
+    """Name a verify function that can use every answer, as far as some of them tell."""
+    if not store.read(datasets.all_answered, row.id):
+        return "judge"
+    return suitability.usable(store.read(datasets.golds_at, row.id, suitability.spread(row.n)))
 
 
 def _stratum(sample: Sample, by: Stratum | None) -> str:

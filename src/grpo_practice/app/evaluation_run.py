@@ -100,20 +100,21 @@ def eval_job(
     check_texts({f"the file of verify {verify.name}": verify.source})
     dataset = eval_dataset(session, config.data, folder)
     job = EvalJob(session, loaded, target, dataset, verify, objects.agent, limits, limit)
-    # A run that goes on had its golds checked when it began.
-    if not _checked(session.store, spec_of(job)):
-        check_golds(session.store.read(datasets.samples, dataset.id), verify, dataset.name)
+    check_golds(session.store, dataset, verify, first=_checked(session.store, job), end=limit)
     return job
 
 
-def _checked(store: Store, spec: RunSpec) -> bool:
-    """Return whether the run was begun with these golds: this dataset and verify function."""
+def _checked(store: Store, job: EvalJob) -> int:
+    """Return how many golds were checked when they were planned, with this verify function."""
+    spec = spec_of(job)
     found = store.read(runs.find, spec.name)
     if found is None or found.head_branch is None:
-        return False
+        return 0
     branch = store.read(branches.load, found.head_branch)
     judge = store.read(branches.judge_sha, branch.judge_id)
-    return (branch.dataset_id, judge) == (spec.dataset_id, spec.judge.sha)
+    if (branch.dataset_id, judge) != (spec.dataset_id, spec.judge.sha):
+        return 0
+    return store.read(steps.planned_slots, branch)
 
 
 async def run_eval(job: EvalJob) -> EvalReport:
@@ -212,7 +213,7 @@ def planned(
     if stored and branch.dataset_id != job.dataset.id:  # the samples it planned, no others
         ids = [i for plan in stored for i, _ in plan.slots]
     else:
-        ids = store.read(datasets.sample_ids, job.dataset.id)[: job.limit]
+        ids = store.read(datasets.sample_ids, job.dataset.id, most=job.limit)
     wanted = plan_eval(ids, batch_size=job.config.batch_size, attempts=job.config.pass_k)
     return grown(stored, wanted), notices
 

@@ -104,14 +104,14 @@ def prepare_practice(session: Session, request: PracticeRequest) -> PracticeJob:
     )
     check_texts({f"the file of verify {verify.name}": verify.source})
     dataset = dataset_of(session, config.data.practice_dataset_name, folder)
-    samples = session.store.read(datasets.samples, dataset.id)[: settings.rollout_data_truncate]
-    check_golds(samples, verify, dataset.name)
+    most = settings.rollout_data_truncate
+    check_golds(session.store, dataset, verify, end=most)
     check_models(config)
     if start is None:  # a run that began with a library goes on without naming it again
         start = session.store.read(branches.start_library, config.exp_id)
     prompts = configured_prompts(config, folder)
     check_texts({f"prompts_dir: {name}.md": prompt.text for name, prompt in prompts.items()})
-    ids = [s.id for s in samples]
+    ids = session.store.read(datasets.sample_ids, dataset.id, most=most)
     job = PracticeJob(session, loaded, dataset, ids, verify, prompts, start, objects.agent)
     tests, selects = None, None
     if settings.do_eval:
@@ -225,8 +225,8 @@ def planned(
         )
     # The samples of its start: rows that the dataset has gained since change no plan.
     if branch.dataset_id != job.dataset.id:
-        at_start = store.read(datasets.samples, branch.dataset_id)
-        ids = [s.id for s in at_start][: settings.rollout_data_truncate]
+        most = settings.rollout_data_truncate
+        ids = store.read(datasets.sample_ids, branch.dataset_id, most=most)
     plan = plan_practice(
         ids,
         epochs=settings.epochs,

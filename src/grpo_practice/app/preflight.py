@@ -1,6 +1,6 @@
 """Checks before anything is paid: caps, models, datasets, files, golds."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,15 +8,15 @@ from grpo_practice.app.caps import admission
 from grpo_practice.app.clients import endpoint_of
 from grpo_practice.app.request import RunRequest
 from grpo_practice.app.session import Session
-from grpo_practice.canonical import digest
+from grpo_practice.canonical import list_digest
 from grpo_practice.config import EvalConfig, Loaded, PracticeConfig
 from grpo_practice.config.schema.runs import EvalData, RunConfig, is_data_file
-from grpo_practice.data.read import read_samples
+from grpo_practice.data.read import stage_file
+from grpo_practice.data.staged_samples import StagedSamples
 from grpo_practice.errors import Change, ConfigError, DataError, FingerprintError
 from grpo_practice.redact import redactor
 from grpo_practice.store import Store, datasets
 from grpo_practice.store.records import Branch, DatasetRow
-from grpo_practice.types import Sample
 from grpo_practice.verify.resolve import VerifyFunction, check_gold
 
 LOST = "dataset samples"
@@ -68,12 +68,12 @@ def dataset_of(
     if not is_data_file(name):
         return session.store.read(datasets.get, name)
     path = Path(name) if Path(name).is_absolute() else base_dir / name
-    result = read_samples(path, mapping=fields or {})
-    for note in result.notes:
-        session.notice(f"{path.name}: {note}")
-    content = digest([s.sha for s in result.samples]).hex()[:8]
-    name = f"{path.stem}-{content}"  # never an uploaded name; other content is another dataset
-    return session.store.add_dataset(name, result.samples, origin=str(path), replace=True)[0]
+    with StagedSamples() as staged:
+        for note in stage_file(staged, path, mapping=fields or {}).notes:
+            session.notice(f"{path.name}: {note}")
+        content = list_digest(staged.hashes()).hex()[:8]
+        name = f"{path.stem}-{content}"  # never an uploaded name; other content is another dataset
+        return session.store.add_dataset(name, staged, origin=str(path), replace=True)[0]
 
 
 def eval_dataset(session: Session, data: EvalData, base_dir: Path) -> DatasetRow:
@@ -91,19 +91,31 @@ def eval_dataset(session: Session, data: EvalData, base_dir: Path) -> DatasetRow
     return dataset_of(session, data.dataset, base_dir, fields)
 
 
-def check_golds(samples: Iterable[Sample], verify: VerifyFunction, dataset: str) -> None:
-    """Raise unless every sample can be scored by this function.
+def check_golds(
+    store: Store,
+    dataset: DatasetRow,
+    verify: VerifyFunction,
+    *,
+    first: int = 0,
+    end: int | None = None,
+) -> None:
+    """Raise unless the samples from position `first` up to `end` can be scored by this function.
 
     Raises:
         DataError: Some cannot; the message names the first of them and counts the rest.
     """
-    bad = [(n, why) for n, s in enumerate(samples, 1) if (why := check_gold(verify, s))]
+    golds = store.each(datasets.golds, dataset.id, first=first, end=end)
+    bad, named = 0, list[str]()
+    for n, gold in enumerate(golds, first + 1):
+        if why := check_gold(verify, gold):
+            bad += 1
+            if bad <= SHOWN:
+                named.append(f"row {n}: {why}")
     if bad:
-        named = "; ".join(f"row {n}: {why}" for n, why in bad[:SHOWN])
-        more = f"; and {len(bad) - SHOWN} more" if len(bad) > SHOWN else ""
+        more = f"; and {bad - SHOWN} more" if bad > SHOWN else ""
         raise DataError(
-            f"{len(bad)} answer{'s' if len(bad) != 1 else ''} of dataset {dataset!r} cannot be "
-            f"scored by verify {verify.name!r}: {named}{more}",
+            f"{bad} answer{'s' if bad != 1 else ''} of dataset {dataset.name!r} cannot be "
+            f"scored by verify {verify.name!r}: {'; '.join(named)}{more}",
             hint="mend these rows and upload again, or choose another verify function",
         )
 
@@ -130,8 +142,8 @@ def check_plan(store: Store, branch: Branch, now: DatasetRow, planned: Sequence[
     """
     if branch.dataset_id == now.id:
         return []
-    here = {s.id for s in store.read(datasets.samples, now.id)}
-    missing = [i for i in planned if i not in here]
+    gone = store.read(datasets.missing, now.id, planned)
+    missing = [i for i in planned if i in gone]
     if missing:
         was, lost = f"{len(planned)} samples", f"{len(missing)} of them are missing"
         raise FingerprintError(

@@ -3,24 +3,41 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypedDict, Unpack
 
-from grpo_practice.canonical import canon, clean_json, text_sha
+from grpo_practice.canonical import clean_json
 from grpo_practice.data.answers import PLAIN, Form, form_of
 from grpo_practice.data.formats import FileSource, Row, format_of, rows
 from grpo_practice.data.parquet import left_out
 from grpo_practice.data.row_layout import Layout, find_layout, to_sample
+from grpo_practice.data.staged_samples import StagedSamples
 from grpo_practice.data.text_lines import at, shown
 from grpo_practice.errors import DataError
 from grpo_practice.text import count
-from grpo_practice.types import Answer, Sample
+from grpo_practice.types import Sample
 
 SHOWN = 5
 """Places named in one note."""
 
 
+class Reading(TypedDict, total=False):
+    """How rows are read as samples; each may be left out."""
+
+    mapping: Mapping[str, str] | None
+    """Column per role (`question`, `answer`, `source`, `level`, `cluster`, `meta.KEY`), where the
+    names in the file do not say it."""
+    shape: str | None
+    """Shape of the rows, one of `SHAPES`; None goes by the columns of the first row."""
+    dedup: bool
+    """Whether only the first of rows with the same question, spaces folded, is kept."""
+    skip_bad: bool
+    """Whether bad rows are left out, and told, instead of refusing the file. A fault of the whole
+    file (its encoding, say) still refuses it."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """Content of a dataset file."""
+    """Content of a dataset file, in memory."""
 
     samples: list[Sample]
     """At least one, in the file's order."""
@@ -30,68 +47,99 @@ class ReadResult:
     """Bad rows left out; always 0 without `skip_bad`."""
 
 
-def read_samples(
-    source: FileSource | Path,
-    *,
-    mapping: Mapping[str, str] | None = None,
-    shape: str | None = None,
-    dedup: bool = False,
-    skip_bad: bool = False,
+@dataclass(frozen=True, slots=True)
+class ReadNotes:
+    """Findings in a dataset file."""
+
+    notes: list[str]
+    """Sentences for the person who brought the file, the reading of its columns first."""
+    skipped: int
+    """Bad rows left out; always 0 without `skip_bad`."""
+
+
+def read_samples(source: FileSource | Path, **reading: Unpack[Reading]) -> ReadResult:
+    """Read every row of the file as a sample, into memory. See `stage_file`."""
+    with StagedSamples() as staged:
+        found = stage_file(staged, source, **reading)
+        return ReadResult(list(staged.samples()), found.notes, found.skipped)
+
+
+def read_rows(
+    found: Iterable[Row | DataError], path: Path, **reading: Unpack[Reading]
 ) -> ReadResult:
-    """Read every row of the file as a sample; either all of them, or an error.
+    """Read rows that are not simply those of one file, into memory. See `stage_rows`."""
+    with StagedSamples() as staged:
+        read = stage_rows(staged, found, path, **reading)
+        return ReadResult(list(staged.samples()), read.notes, read.skipped)
+
+
+def stage_file(
+    staged: StagedSamples, source: FileSource | Path, **reading: Unpack[Reading]
+) -> ReadNotes:
+    """Read every row of the file as a sample into `staged`; either all of them, or an error.
 
     Args:
+        staged: Filled with at least one sample, in the file's order.
         source: A file in one of the known formats, text in UTF-8; `FileSource` says what
             its name does not.
-        mapping: Column per role (`question`, `answer`, `source`, `level`, `cluster`, `meta.KEY`),
-            where the names in the file do not say it.
-        shape: Shape of the rows, one of `SHAPES`; None goes by the columns of the first row.
-        dedup: Keep only the first of several rows with the same question, spaces folded.
-        skip_bad: Leave bad rows out, and say so, instead of refusing the file. A fault of the
-            whole file (its encoding, say) still refuses it.
+        reading: See `Reading`.
 
     Raises:
         DataError: The file, or a row of it, cannot be used; names file and line.
         ConfigError: `mapping`, `shape` or the delimiter does not fit the file.
     """
     source = source if isinstance(source, FileSource) else FileSource(source)
-    found = rows(source)
-    result = read_rows(
-        found, source.path, mapping=mapping, shape=shape, dedup=dedup, skip_bad=skip_bad
-    )
+    result = stage_rows(staged, rows(source), source.path, **reading)
     if format_of(source) == "parquet" and (columns := left_out(source.path)):
         result.notes.append(f"columns left out: {_some(columns)}")
     return result
 
 
-def read_rows(
+def stage_rows(
+    staged: StagedSamples,
     found: Iterable[Row | DataError],
     path: Path,
-    *,
-    mapping: Mapping[str, str] | None = None,
-    shape: str | None = None,
-    dedup: bool = False,
-    skip_bad: bool = False,
-) -> ReadResult:
-    """Read rows that are not simply those of one file; errors name `path`. See `read_samples`."""
-    reader = _RowReader(path, mapping or {}, shape)
-    samples: list[Sample] = []
+    **reading: Unpack[Reading],
+) -> ReadNotes:
+    """Read rows that are not simply those of one file; errors name `path`. See `stage_file`."""
+    dedup, skip_bad = reading.get("dedup", False), reading.get("skip_bad", False)
+    reader = _RowReader(path, reading.get("mapping") or {}, reading.get("shape"))
     for row in found:
         try:
             place, sample = reader.sample(row)
         except DataError as e:
             if not skip_bad:
                 raise
-            reader.bad.append(e)
+            reader.first_bad = reader.first_bad or e
+            reader.bad.add(str(e))
             continue
-        if not reader.repeats(place, sample) or not dedup:
-            samples.append(sample)
-    if not samples:
-        first = reader.bad[0] if reader.bad else None
+        staged.add(sample, place)
+    if not reader.read:
+        first = reader.first_bad
         why = f"; the first bad one: {first}" if first else ""
         hint = first.hint if first else None
         raise DataError(f"{shown(path)}: no row to use{why}", hint=hint)
-    return ReadResult(samples, reader.notes(dedup), len(reader.bad))
+    for repeat in staged.repeats():
+        reader.repeated.add(repeat.place)
+        if repeat.contradicts:
+            place, earlier = (_place([place]) for place in (repeat.place, repeat.earlier))
+            reader.conflicts.add(f"{place} asks what {earlier} asks, with another answer")
+    if dedup:
+        staged.leave_repeats_out()
+    return ReadNotes(reader.notes(dedup), reader.bad.n)
+
+
+@dataclass(slots=True)
+class _Counted:
+    """Texts for one note: all are counted, and the first ones kept."""
+
+    n: int = 0
+    first: list[str] = field(default_factory=list)
+
+    def add(self, text: str) -> None:
+        self.n += 1
+        if self.n <= SHOWN:
+            self.first.append(text)
 
 
 @dataclass(slots=True)
@@ -105,17 +153,16 @@ class _RowReader:
     """From the first row in which it can be told."""
     form: Form | None = None
     """From the first answer."""
-    first: dict[bytes, tuple[str, Answer]] = field(default_factory=dict)
-    """Place and answer of each question, by the hash of its text with spaces folded."""
     read: int = 0
-    bad: list[DataError] = field(default_factory=list)
+    first_bad: DataError | None = None
+    bad: _Counted = field(default_factory=_Counted)
     # Places, for the notes:
-    unanswered: list[str] = field(default_factory=list)
-    repaired: list[str] = field(default_factory=list)
-    several: list[str] = field(default_factory=list)
-    systems: list[str] = field(default_factory=list)
-    repeated: list[str] = field(default_factory=list)
-    conflicts: list[str] = field(default_factory=list)
+    unanswered: _Counted = field(default_factory=_Counted)
+    repaired: _Counted = field(default_factory=_Counted)
+    several: _Counted = field(default_factory=_Counted)
+    systems: _Counted = field(default_factory=_Counted)
+    repeated: _Counted = field(default_factory=_Counted)
+    conflicts: _Counted = field(default_factory=_Counted)
 
     def sample(self, row: Row | DataError) -> tuple[str, Sample]:
         """Return the row's place and sample, or raise a DataError that says where."""
@@ -138,28 +185,14 @@ class _RowReader:
         sample = to_sample(fields, self.layout, parts, self.form or PLAIN)
         self.read += 1
         if sample.answer is None:
-            self.unanswered.append(row.place)
+            self.unanswered.add(row.place)
         if fields != row.fields:
-            self.repaired.append(row.place)
+            self.repaired.add(row.place)
         if parts.question.several:
-            self.several.append(row.place)
+            self.several.add(row.place)
         if parts.question.system:
-            self.systems.append(row.place)
+            self.systems.add(row.place)
         return sample
-
-    def repeats(self, place: str, sample: Sample) -> bool:
-        """Return whether an earlier row has the same question; remember this one if none has."""
-        key = _key(sample)
-        if key not in self.first:
-            self.first[key] = (place, sample.answer)
-            return False
-        earlier, answer = self.first[key]
-        self.repeated.append(place)
-        if canon(answer) != canon(sample.answer):
-            self.conflicts.append(
-                f"{_places([place])} asks what {_places([earlier])} asks, with another answer"
-            )
-        return True
 
     def notes(self, dedup: bool) -> list[str]:
         """Say what was found, one sentence each."""
@@ -172,16 +205,14 @@ class _RowReader:
             (self.repaired, "with broken characters, replaced by U+FFFD"),
             (self.repeated, f"with the question of an earlier row, {left}"),
         ):
-            if places:
-                notes.append(
-                    f"{len(places)} of {count(self.read, 'row')} {what}: {_places(places)}"
-                )
-        if self.conflicts:
-            verb = "contradicts" if len(self.conflicts) == 1 else "contradict"
-            notes.append(f"{len(self.conflicts)} of them {verb} it: {_some(self.conflicts)}")
-        if self.bad:
-            bad = count(len(self.bad), "bad row")
-            notes.append(f"{bad} left out: {_some(list(map(str, self.bad)))}")
+            if places.n:
+                where = _place(places.first, places.n)
+                notes.append(f"{places.n} of {count(self.read, 'row')} {what}: {where}")
+        if n := self.conflicts.n:
+            verb = "contradicts" if n == 1 else "contradict"
+            notes.append(f"{n} of them {verb} it: {_some(self.conflicts.first, n)}")
+        if n := self.bad.n:
+            notes.append(f"{count(n, 'bad row')} left out: {_some(self.bad.first, n)}")
         return notes
 
     def _layout(self) -> str:
@@ -193,41 +224,33 @@ class _RowReader:
             how = f"; the answer's value stands {form.name}" if form is not PLAIN else ""
             return f"read as {shape.title}: {shape.says}{but}{how}"
         note = f"the question is in {role['question']!r}"
-        if len(self.unanswered) < self.read:
+        if self.unanswered.n < self.read:
             note += f", the answer in {role['answer']!r}, {form.name}"
         return note
 
 
-def joined(
-    held: Sequence[Sample], found: Sequence[Sample], *, dedup: bool
-) -> tuple[list[Sample], list[str]]:
-    """Join the rows that are held and those found, with a note on questions that are in both.
-
-    Held rows come first; `dedup` leaves out what asks the same, spaces folded.
-    """
-    answers = {_key(s): s.answer for s in held}
-    again = [s for s in found if _key(s) in answers]
+def join_held(staged: StagedSamples, *, dedup: bool) -> list[str]:
+    """Return a note on samples whose question is held; `dedup` leaves them out."""
+    n = len(staged)
+    again, contradicting = staged.held_again()
     if not again:
-        return [*held, *found], []
+        return []
     left = "left out" if dedup else "added again (--dedup leaves them out)"
-    note = (
-        f"{len(again)} of {count(len(found), 'row')} with a question that is held already, {left}"
-    )
-    if other := sum(canon(s.answer) != canon(answers[_key(s)]) for s in again):
-        note += f"; {other} with another answer"
-    new = [s for s in found if not dedup or _key(s) not in answers]
-    return [*held, *new], [note]
+    note = f"{again} of {count(n, 'row')} with a question that is held already, {left}"
+    if contradicting:
+        note += f"; {contradicting} with another answer"
+    if dedup:
+        staged.leave_held_out()
+    return [note]
 
 
-def _key(sample: Sample) -> bytes:
-    """Hash the question; the same for questions that differ in spaces alone."""
-    return text_sha(" ".join(sample.question.split()))
+def _place(found: Sequence[str], n: int | None = None) -> str:
+    some = _some(found, n)
+    return some if found[0].startswith("row ") else f"line {some}"
 
 
-def _places(found: Sequence[str]) -> str:
-    return _some(found) if found[0].startswith("row ") else f"line {_some(found)}"
-
-
-def _some(found: Sequence[str]) -> str:
-    more = f", and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+def _some(found: Sequence[str], n: int | None = None) -> str:
+    """Join the first of `n` texts, of which `found` are the first ones or all."""
+    n = len(found) if n is None else n
+    more = f", and {n - SHOWN} more" if n > SHOWN else ""
     return ", ".join(found[:SHOWN]) + more

@@ -1,7 +1,7 @@
 """Layout of one file's rows (its shape, or its columns), and a row as a sample."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_practice.data.answers import Form, gold, is_scalar, read_as
@@ -23,6 +23,12 @@ class Layout:
     """Columns of the roles that the shape does not give."""
     shape: Shape | None = None
     """Shape of the rows; None: the columns say all."""
+    named: frozenset[str] = field(init=False)
+    """Columns that have a role, or a key of meta."""
+
+    def __post_init__(self) -> None:
+        named = frozenset((*self.columns.role.values(), *self.columns.meta.values()))
+        object.__setattr__(self, "named", named)
 
     @property
     def answer(self) -> str:
@@ -35,18 +41,17 @@ class Layout:
         Raises:
             DataError: It has no question, or something in it is no text.
         """
-        named = frozenset((*self.columns.role.values(), *self.columns.meta.values()))
         if self.shape is None:
             value = value_at(fields, self.columns.role.get("answer", ""))
             found = _question_at(fields, self.columns.role["question"])
             extra = {} if found.answer is None else {"response": found.answer}
-            return Parts(found, value, named, extra)
+            return Parts(found, value, self.named, extra)
         parts = self.shape.read(fields)
         if "answer" not in self.columns.role:
-            return Parts(parts.question, parts.answer, parts.used | named, parts.meta)
+            return Parts(parts.question, parts.answer, parts.used | self.named, parts.meta)
         meta = {k: v for k, v in {"response": parts.answer}.items() if v is not None}
         answer = value_at(fields, self.columns.role["answer"])
-        return Parts(parts.question, answer, parts.used | named, {**parts.meta, **meta})
+        return Parts(parts.question, answer, parts.used | self.named, {**parts.meta, **meta})
 
 
 def _question_at(fields: Mapping[str, Any], column: str) -> ChatQuestion:

@@ -112,7 +112,7 @@ def _texts(db: sqlite3.Connection) -> Iterator[str | None]:
 
 def _datasets(db: sqlite3.Connection) -> Iterator[str | None]:
     for row in db.execute("SELECT dataset_id, name, n FROM datasets"):
-        n = sum(1 for _ in datasets.samples(db, row["dataset_id"]))
+        n = sum(1 for _ in datasets.each(db, row["dataset_id"]))
         wrong = f"dataset {row['name']} has {n} of its {row['n']} samples"
         yield None if n == row["n"] else wrong
 

@@ -2,38 +2,51 @@
 
 import json
 import sqlite3
-from collections.abc import Sequence
+import sys
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
 
-from grpo_practice.canonical import digest
+from grpo_practice.canonical import list_digest
+from grpo_practice.data.staged_samples import StagedSamples, sample_of
 from grpo_practice.errors import DataError
 from grpo_practice.redact import redactor
 from grpo_practice.store.db import Connection, insert, insert_all, now
 from grpo_practice.store.records import DatasetRow
-from grpo_practice.types import Answer, PlannedStep, Sample
+from grpo_practice.types import Answer, Gold, PlannedStep, Sample
 
 _COLUMNS = "dataset_id, name, revision, sha256, n, origin, created_at"
+CACHE_KB = 1 << 16
+"""Memory of the writing connection while samples are inserted."""
+_ROWS = """SELECT s.* FROM dataset_rows r JOIN samples s USING (sample_id)
+            WHERE r.dataset_id = ? ORDER BY r.position LIMIT ?"""
 
 
 def add(
-    db: sqlite3.Connection, name: str, samples: Sequence[Sample], *, origin: str, replace: bool
+    db: sqlite3.Connection,
+    name: str,
+    found: StagedSamples,
+    *,
+    origin: str,
+    replace: bool,
+    after: DatasetRow | None = None,
 ) -> tuple[DatasetRow, bool]:
     """Make the dataset hold exactly these samples; return it, and whether it is new.
 
-    The same content again is the same revision.
+    The same content again is the same revision. The samples of the dataset `after` come first.
 
     Raises:
         DataError: The name holds other samples and `replace` is not set; or there is a secret in
             the name or in a row, which would be stored and sent.
     """
-    _refuse_secrets(name, samples)
-    sha = digest([s.sha for s in samples])
+    _refuse_secrets(db, name, found, after)
+    sha, n = list_digest(chain(_hashes(db, after), found.hashes())), len(found)
+    n += after.n if after else 0
     newest = find(db, name)
     if newest is not None and newest.sha == sha.hex():
         return newest, False
     if newest is not None and not replace:
         raise DataError(
-            f"dataset {name!r} is there already, with other rows ({newest.n}, not these "
-            f"{len(samples)})",
+            f"dataset {name!r} is there already, with other rows ({newest.n}, not these {n})",
             hint="choose another name, or add --replace (old runs keep what they used); an upload"
             " can also --append",
         )
@@ -43,49 +56,64 @@ def add(
         "name": name,
         "revision": (last or 0) + 1,
         "sha256": sha,
-        "n": len(samples),
+        "n": n,
         "origin": origin,
         "created_at": now(),
     }
     dataset_id = insert(db, "datasets", row)
-    insert_all(
-        db,
-        "dataset_rows",
-        [
-            {"dataset_id": dataset_id, "position": n, "sample_id": _put_sample(db, sample)}
-            for n, sample in enumerate(samples)
-        ],
-    )
+    if after is not None:
+        db.execute(
+            """INSERT INTO dataset_rows (dataset_id, position, sample_id)
+                SELECT ?, position, sample_id FROM dataset_rows WHERE dataset_id = ?""",
+            (dataset_id, after.id),
+        )
+    _put_samples(db, dataset_id, found, after.n if after else 0)
     added = find(db, name)
     assert added is not None
     return added, True
 
 
-def _refuse_secrets(name: str, samples: Sequence[Sample]) -> None:
+def _refuse_secrets(
+    db: sqlite3.Connection, name: str, found: StagedSamples, after: DatasetRow | None
+) -> None:
+    if not redactor.known:
+        return
     hint = "take it out: what is stored here is sent to models"
     if redactor.holds(name):
         raise DataError("the name of the dataset holds a secret, such as an API key", hint=hint)
-    for n, s in enumerate(samples, 1):
-        if redactor.holds(f"{s.question}\n{s.answer}\n{s.source}\n{s.level}\n{s.meta}"):
+    held = db.execute(_ROWS, (after.id if after else None, _most(None)))
+    for n, row in enumerate(chain(held, found.rows()), 1):
+        texts = (row[name] for name in ("question", "answer", "source", "level", "meta"))
+        if redactor.holds("\n".join(filter(None, texts))):
             what = f"row {n} of dataset {name!r} holds a secret, such as an API key"
             raise DataError(what, hint=hint)
 
 
-def _put_sample(db: sqlite3.Connection, s: Sample) -> int:
-    sha = bytes.fromhex(s.sha)
-    row = {
-        "sha256": sha,
-        "question": s.question,
-        "answer": None if s.answer is None else json.dumps(s.answer, ensure_ascii=False),
-        "source": s.source,
-        "level": s.level,
-        "cluster": s.cluster,
-        "meta": json.dumps(dict(s.meta), ensure_ascii=False),
-    }
-    insert(db, "samples", row, more="ON CONFLICT DO NOTHING")
-    # Looked up, since lastrowid means nothing after DO NOTHING.
-    row = db.execute("SELECT sample_id FROM samples WHERE sha256 = ?", (sha,)).fetchone()
-    return int(row[0])
+def _hashes(db: sqlite3.Connection, dataset: DatasetRow | None) -> Iterator[str]:
+    rows = db.execute(
+        """SELECT s.sha256 FROM dataset_rows r JOIN samples s USING (sample_id)
+            WHERE r.dataset_id = ? ORDER BY r.position""",
+        (dataset.id if dataset else None,),
+    )
+    return (row[0].hex() for row in rows)
+
+
+def _put_samples(db: sqlite3.Connection, dataset_id: int, found: StagedSamples, first: int) -> None:
+    """Insert the samples that are new, and all of them into the dataset from position `first`."""
+    # Hashes come in no order: with SQLite's usual 2 MB, each would read and write a page of its own
+    # once their index is larger.
+    (before,) = db.execute("PRAGMA cache_size").fetchone()
+    db.execute(f"PRAGMA cache_size = -{CACHE_KB}")
+    for rows in found.batches():
+        insert_all(db, "samples", rows, more="ON CONFLICT DO NOTHING")
+        # Looked up, since lastrowid means nothing after DO NOTHING.
+        db.executemany(
+            """INSERT INTO dataset_rows (dataset_id, position, sample_id)
+                SELECT ?, ?, sample_id FROM samples WHERE sha256 = ?""",
+            ((dataset_id, n, row["sha256"]) for n, row in enumerate(rows, first)),
+        )
+        first += len(rows)
+    db.execute(f"PRAGMA cache_size = {before}")
 
 
 def find(db: sqlite3.Connection, name: str) -> DatasetRow | None:
@@ -139,22 +167,77 @@ def hide(db: sqlite3.Connection, name: str) -> int:
     ).rowcount
 
 
-def samples(db: sqlite3.Connection, dataset_id: int, *, most: int = -1) -> list[Sample]:
-    """Return the samples of a dataset in order; `most` limits them, -1 does not."""
+def samples(db: sqlite3.Connection, dataset_id: int, *, most: int | None = None) -> list[Sample]:
+    """Return the samples of a dataset in order, or the first `most` of them."""
+    return list(each(db, dataset_id, most=most))
+
+
+def each(db: sqlite3.Connection, dataset_id: int, *, most: int | None = None) -> Iterator[Sample]:
+    """Yield what `samples` returns, for datasets that may not fit into memory."""
+    return map(_sample, db.execute(_ROWS, (dataset_id, _most(most))))
+
+
+def golds(
+    db: sqlite3.Connection, dataset_id: int, *, first: int = 0, end: int | None = None
+) -> Iterator[Gold]:
+    """Yield the answer and the meta of each sample, from the position `first` up to `end`."""
     rows = db.execute(
-        """SELECT s.* FROM dataset_rows r JOIN samples s USING (sample_id)
-            WHERE r.dataset_id = ? ORDER BY r.position LIMIT ?""",
-        (dataset_id, most),
+        """SELECT s.answer, s.meta FROM dataset_rows r JOIN samples s USING (sample_id)
+            WHERE r.dataset_id = ? AND r.position >= ? AND r.position < ? ORDER BY r.position""",
+        (dataset_id, first, _most(end)),
     )
-    return [_sample(row) for row in rows]
+    for answer, meta in rows:
+        yield Gold(
+            None if answer is None else json.loads(answer), {} if meta == "{}" else json.loads(meta)
+        )
 
 
-def sample_ids(db: sqlite3.Connection, dataset_id: int) -> list[int]:
-    """Return the ids of a dataset's samples, in order."""
+def golds_at(db: sqlite3.Connection, dataset_id: int, positions: Iterable[int]) -> list[Gold]:
+    """Return the answer and the meta of the samples at these positions."""
+    return [next(golds(db, dataset_id, first=at, end=at + 1)) for at in positions]
+
+
+def all_answered(db: sqlite3.Connection, dataset_id: int) -> bool:
+    """Return whether every sample of a dataset has an answer."""
+    # Unlike `samples`, this takes less than a second for a million rows.
+    found = db.execute(
+        """SELECT EXISTS (SELECT 1 FROM dataset_rows r JOIN samples s USING (sample_id)
+            WHERE r.dataset_id = ? AND s.answer IS NULL)""",
+        (dataset_id,),
+    )
+    return not found.fetchone()[0]
+
+
+def _most(n: int | None) -> int:
+    """Return the number as SQLite can take it: the largest for None, and for a larger one."""
+    return sys.maxsize if n is None else min(n, sys.maxsize)
+
+
+def questions(db: sqlite3.Connection, dataset_id: int) -> Iterator[tuple[str, str | None]]:
+    """Yield the question of each sample in order, and its answer as JSON."""
     rows = db.execute(
-        "SELECT sample_id FROM dataset_rows WHERE dataset_id = ? ORDER BY position", (dataset_id,)
+        """SELECT s.question, s.answer FROM dataset_rows r JOIN samples s USING (sample_id)
+            WHERE r.dataset_id = ? ORDER BY r.position""",
+        (dataset_id,),
+    )
+    return ((row[0], row[1]) for row in rows)
+
+
+def sample_ids(db: sqlite3.Connection, dataset_id: int, *, most: int | None = None) -> list[int]:
+    """Return the ids of a dataset's samples, in order, or the first `most` of them."""
+    rows = db.execute(
+        "SELECT sample_id FROM dataset_rows WHERE dataset_id = ? ORDER BY position LIMIT ?",
+        (dataset_id, _most(most)),
     )
     return [row[0] for row in rows]
+
+
+def missing(db: sqlite3.Connection, dataset_id: int, ids: Collection[int]) -> set[int]:
+    """Return those of these samples that are not in the dataset."""
+    left = set(ids)
+    rows = db.execute("SELECT sample_id FROM dataset_rows WHERE dataset_id = ?", (dataset_id,))
+    left.difference_update(row[0] for row in rows)
+    return left
 
 
 def answers(db: sqlite3.Connection, dataset_id: int) -> list[tuple[Answer, int]]:
@@ -182,15 +265,7 @@ def samples_of(db: sqlite3.Connection, plan: PlannedStep) -> list[Sample]:
 
 
 def _sample(row: sqlite3.Row) -> Sample:
-    return Sample(
-        question=row["question"],
-        answer=None if row["answer"] is None else json.loads(row["answer"]),
-        source=row["source"],
-        level=row["level"],
-        cluster=row["cluster"],
-        meta=json.loads(row["meta"]),
-        id=row["sample_id"],
-    )
+    return sample_of(row, row["sample_id"])
 
 
 def _dataset(row: sqlite3.Row) -> DatasetRow:

@@ -57,6 +57,8 @@ def _private(parameters: Any) -> Any:
 
 def _storable(text: str) -> str:
     text = redactor.text(text)
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:  # the name of a file, in a command or an origin, is not UTF-8

@@ -2,13 +2,14 @@
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from grpo_practice import __version__
+from grpo_practice.data.staged_samples import StagedSamples
 from grpo_practice.errors import (
     GrpoPracticeError,
     LockedError,
@@ -148,6 +149,11 @@ class Store:
         with explained(self.path):
             return question(self._db, *args, **kwargs)
 
+    def each(self, question: Callable[..., Iterator[T]], *args: Any, **kwargs: Any) -> Iterator[T]:
+        """Yield what a query of this package finds, one by one, on the reading connection."""
+        with explained(self.path):
+            yield from question(self._db, *args, **kwargs)
+
     def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return self._writer.submit(work).result()
 
@@ -165,19 +171,29 @@ class Store:
     # Datasets
 
     def add_dataset(
-        self, name: str, samples: Sequence[Sample], *, origin: str, replace: bool
+        self,
+        name: str,
+        samples: Iterable[Sample] | StagedSamples,
+        *,
+        origin: str,
+        replace: bool,
+        after: DatasetRow | None = None,
     ) -> tuple[DatasetRow, bool]:
         """Make the name hold these samples, all or none; return whether it is new, too."""
-        return self._write(
-            partial(datasets.add, name=name, samples=samples, origin=origin, replace=replace)
-        )
+        if not isinstance(samples, StagedSamples):
+            with StagedSamples(samples) as staged:
+                return self.add_dataset(name, staged, origin=origin, replace=replace, after=after)
+        add = partial(datasets.add, origin=origin, replace=replace, after=after)
+        return self._write(lambda db: add(db, name, samples))
 
     def add_datasets(
         self, parts: Mapping[str, Sequence[Sample]], *, origin: str, replace: bool
     ) -> list[tuple[DatasetRow, bool]]:
         """Add several datasets, all or none."""
         add = partial(datasets.add, origin=origin, replace=replace)
-        return self._write(lambda db: [add(db, name, rows) for name, rows in parts.items()])
+        with ExitStack() as stack:
+            staged = {n: stack.enter_context(StagedSamples(rows)) for n, rows in parts.items()}
+            return self._write(lambda db: [add(db, name, rows) for name, rows in staged.items()])
 
     def hide_dataset(self, name: str) -> None:
         """Free the name; old runs keep the rows they used.

@@ -12,7 +12,7 @@ from grpo_practice import user_code
 from grpo_practice.canonical import digest, text_sha
 from grpo_practice.config.schema.runs import REFERENCE_FILES
 from grpo_practice.errors import ConfigError
-from grpo_practice.types import Sample
+from grpo_practice.types import Gold, Sample
 from grpo_practice.verify import judge
 from grpo_practice.verify.answers import gold_texts
 from grpo_practice.verify.builtin import BUILT_INS, BuiltIn, Runs
@@ -182,7 +182,7 @@ def resolve_callable(
 _OBJECT_HINT = "define it with `def` in a file, or give it as 'path.py:function'"
 
 
-def check_gold(function: VerifyFunction, sample: Sample) -> str | None:
+def check_gold(function: VerifyFunction, sample: Sample | Gold) -> str | None:
     """Return why this sample's gold cannot be used with this function; None when it can.
 
     Said before any call is paid; a reason names the gold.

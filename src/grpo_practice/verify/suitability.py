@@ -1,11 +1,11 @@
 """Choice of a built-in verify function for the answers of a dataset."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from grpo_practice.data.stats import kind
-from grpo_practice.types import Sample
+from grpo_practice.types import Gold, Sample
 from grpo_practice.verify.answers import gold_texts
 from grpo_practice.verify.builtin import BUILT_INS
 from grpo_practice.verify.resolve import VerifyFunction, check_gold, resolve
@@ -22,30 +22,44 @@ SAMPLED = 200
 """Answers that a function is tried on before it is named in a next step."""
 
 
-def best_suited(samples: Sequence[Sample]) -> str:
+def best_suited(golds: Iterable[Gold | Sample]) -> str:
     """Name the built-in function that most answers look made for; `judge` where there is none."""
-    golds = [gold for s in samples for gold in gold_texts(s.answer)]
-    kinds = Counter(map(kind, golds))
-    if not golds:
+    kinds, short = Counter[str](), 0
+    for gold in golds:
+        for text in gold_texts(gold.answer):
+            kinds[kind(text)] += 1
+            short += len(text) <= SHORT
+    total = kinds.total()
+    if not total:
         return "judge"
-    if 2 * kinds["choice letter"] > len(golds):
+    if 2 * kinds["choice letter"] > total:
         return "choice"
-    if 2 * kinds["text"] <= len(golds):
+    if 2 * kinds["text"] <= total:
         return "math"
-    return "contains" if 2 * sum(len(gold) <= SHORT for gold in golds) > len(golds) else "judge"
+    return "contains" if 2 * short > total else "judge"
 
 
-def usable(samples: Sequence[Sample], name: str | None = None) -> str:
+def usable(golds: Sequence[Gold | Sample], name: str | None = None) -> str:
     """Name a function that can use every answer: `name` (default: the best suited), or another.
 
     Only about `SAMPLED` answers are tried, spread over the dataset.
     """
-    if not all(any(gold.strip() for gold in gold_texts(s.answer)) for s in samples):
+    if not all(has_gold(gold) for gold in golds):
         return "judge"  # the only one that needs no answer
-    tried = samples[:: max(1, len(samples) // SAMPLED)]
+    tried = [golds[n] for n in spread(len(golds))]
     name = name or best_suited(tried)
     function = by_name(name)
-    return name if all(check_gold(function, s) is None for s in tried) else "exact"
+    return name if all(check_gold(function, gold) is None for gold in tried) else "exact"
+
+
+def spread(n: int) -> range:
+    """Return the positions of the rows that are tried, of so many."""
+    return range(0, n, max(1, n // SAMPLED))
+
+
+def has_gold(gold: Gold | Sample) -> bool:
+    """Return whether there is an answer that is not blank."""
+    return any(text.strip() for text in gold_texts(gold.answer))
 
 
 def unusable_counts(samples: Sequence[Sample]) -> dict[str, int]:
@@ -53,11 +67,15 @@ def unusable_counts(samples: Sequence[Sample]) -> dict[str, int]:
     return {name: len(unusable_rows(samples, name)) for name in WITHOUT_PARAMETERS}
 
 
-def unusable_rows(samples: Sequence[Sample], name: str) -> dict[int, str]:
+def unusable_rows(golds: Iterable[Gold | Sample], name: str) -> dict[int, str]:
     """Return why the function cannot use an answer, by row number from 1."""
-    function = by_name(name)
-    rows = enumerate(samples, 1)
-    return {n: reason for n, s in rows if (reason := check_gold(function, s)) is not None}
+    function, found, last = by_name(name), dict[int, str](), ""
+    for n, gold in enumerate(golds, 1):
+        if reason := check_gold(function, gold):
+            # One text for equal reasons in a row: there may be a million of them.
+            last = last if reason == last else reason
+            found[n] = last
+    return found
 
 
 def by_name(name: str) -> VerifyFunction:

@@ -1,0 +1,104 @@
+"""Rows on their way into a dataset, from a file or from Python, and which functions suit them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal, TypedDict, cast
+
+from grpo_practice.data.formats import Row
+from grpo_practice.data.read import Reading, ReadNotes, stage_rows
+from grpo_practice.data.staged_samples import StagedSamples
+from grpo_practice.errors import DataError
+from grpo_practice.store import Store, datasets
+from grpo_practice.store.records import DatasetRow
+from grpo_practice.types import Sample
+from grpo_practice.verify import suitability
+
+IfExists = Literal["fail", "replace", "append"]
+"""Treatment of a name that holds other rows: an error, a new revision, or these rows added."""
+
+
+class UploadOptions(TypedDict, total=False):
+    """How rows are read; each may be left out."""
+
+    mapping: Mapping[str, str]
+    """Role → column, where the column names do not say it."""
+    shape: str | None
+    """Published shape of the rows; None: recognised by their columns."""
+    format: str | None
+    """Format of a file; None: as its name ends."""
+    delimiter: str | None
+    """Delimiter of a CSV file; None: a guess."""
+    dedup: bool
+    """Whether only the first of rows with the same question is kept."""
+    skip_bad: bool
+    """Whether bad rows are left out instead of refusing the file."""
+    no_answers: bool
+    """Whether no row needs an answer, since a judge will score."""
+
+
+def reading_of(options: UploadOptions) -> Reading:
+    """Return the options that say how rows become samples."""
+    names = Reading.__annotations__
+    return cast("Reading", {name: value for name, value in options.items() if name in names})
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """Wish of an upload."""
+
+    name: str
+    origin: str
+    if_exists: IfExists
+    dedup: bool
+    verify: str | None
+
+
+def stage_python_rows(
+    staged: StagedSamples, source: Iterable[Any], options: UploadOptions
+) -> ReadNotes:
+    """Read samples, or other rows, one by one: there may be more than the memory holds."""
+    rest = iter(source)
+    first = next(rest, None)
+    if not isinstance(first, Sample):
+        rows = () if first is None else chain([first], rest)
+        fields = (Row(f"row {n}", _fields(n, row)) for n, row in enumerate(rows, 1))
+        return stage_rows(staged, fields, Path("rows"), **reading_of(options))
+    for sample in chain([first], rest):
+        if not isinstance(sample, Sample):
+            _fields(1, first)  # raises: samples stand alone
+        staged.add(sample)
+    left = staged.leave_repeats_out() if options.get("dedup") else 0
+    return ReadNotes([f"{left} with the question of an earlier one left out"] if left else [], 0)
+
+
+def _fields(n: int, row: object) -> dict[str, Any]:
+    match row:
+        case Mapping():
+            return dict(row)
+        case (str() as question, answer):
+            return {"question": question, "answer": answer}
+        case _:
+            raise DataError(
+                f"row {n}: {type(row).__name__} is no row",
+                hint="give Samples alone, or mappings and (question, answer) pairs",
+            )
+
+
+def suited(store: Store, row: DatasetRow, verify: str | None) -> tuple[str, dict[int, str], str]:
+    """Return a verify function, the answers it cannot use, and one that can use all of them."""
+    verify = verify or suitability.best_suited(store.each(datasets.golds, row.id))
+    unusable = suitability.unusable_rows(store.each(datasets.golds, row.id), verify)
+    if not unusable:
+        return verify, unusable, verify
+    refused = [n - 1 for n in unusable]
+    golds = store.each(datasets.golds, row.id)
+    if not all(suitability.has_gold(gold) for n, gold in enumerate(golds, 1) if n in unusable):
+        return verify, unusable, "judge"
+    tried = [refused[n] for n in suitability.spread(len(refused))]
+    return (
+        verify,
+        unusable,
+        suitability.usable(store.read(datasets.golds_at, row.id, tried), verify),
+    )

@@ -1,0 +1,199 @@
+"""Samples between their source and the store, in a private temporary file instead of memory."""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from types import TracebackType
+from typing import Any, Self
+
+from grpo_practice.canonical import canon, text_sha
+from grpo_practice.types import Sample
+
+AT_ONCE = 100
+"""Rows in memory at once."""
+_JSON = json.JSONEncoder(ensure_ascii=False)
+
+_TABLES = """
+CREATE TABLE rows (
+  position INTEGER PRIMARY KEY, key BLOB, place TEXT,
+  sha256 BLOB, question TEXT, answer TEXT, source TEXT, level TEXT, cluster TEXT, meta TEXT);
+CREATE TABLE held (position INTEGER PRIMARY KEY, key BLOB, answer TEXT);
+"""
+COLUMNS = ("sha256", "question", "answer", "source", "level", "cluster", "meta")
+"""Columns of a row of the store's table `samples`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A sample with the question of an earlier one."""
+
+    place: str
+    earlier: str
+    """Place of the earlier one."""
+    contradicts: bool
+    """Whether its answer is another one."""
+
+
+class StagedSamples:
+    """Samples in their order; a million of them take some megabytes of memory.
+
+    A context manager: the file has no name and is gone when the block, or the process, ends.
+    """
+
+    def __init__(self, samples: Iterable[Sample] = ()) -> None:
+        # Read by the store's writer thread while the thread that filled it waits.
+        self._db = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        self._db.execute("PRAGMA journal_mode = OFF")
+        self._db.executescript(_TABLES)
+        self._db.execute("BEGIN")
+        self._waiting = list[tuple[Any, ...]]()
+        for sample in samples:
+            self.add(sample)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._db.close()
+
+    def __len__(self) -> int:
+        return int(self._query("SELECT count(*) FROM rows").fetchone()[0])
+
+    def add(self, sample: Sample, place: str = "") -> None:
+        """Append a sample; `place` is where its source has it."""
+        self._waiting.append((_key(sample.question), place, *_columns(sample)))
+        if len(self._waiting) >= AT_ONCE:
+            self._write()
+
+    def _write(self) -> None:
+        marks = ", ".join("?" * (2 + len(COLUMNS)))
+        self._db.executemany(
+            f"INSERT INTO rows (key, place, {', '.join(COLUMNS)}) VALUES ({marks})", self._waiting
+        )
+        self._waiting.clear()
+
+    def _query(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
+        if self._waiting:
+            self._write()
+        return self._db.execute(sql, parameters)
+
+    def answered(self) -> bool:
+        """Return whether any sample has an answer."""
+        found = self._query("SELECT EXISTS (SELECT 1 FROM rows WHERE answer IS NOT NULL)")
+        return bool(found.fetchone()[0])
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield each sample as a row of the store's table `samples`."""
+        return chain.from_iterable(self.batches())
+
+    def batches(self) -> Iterator[list[dict[str, Any]]]:
+        """Yield the rows, some at a time."""
+        found = self._query(f"SELECT {', '.join(COLUMNS)} FROM rows ORDER BY position")
+        while rows := found.fetchmany(AT_ONCE):
+            yield [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+
+    def hashes(self) -> Iterator[str]:
+        """Yield each sample's hash in hex."""
+        return (row[0].hex() for row in self._query("SELECT sha256 FROM rows ORDER BY position"))
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield each sample."""
+        return map(sample_of, self.rows())
+
+    def repeats(self) -> Iterator[Repeat]:
+        """Yield the samples that ask what an earlier one asks, spaces folded; in order."""
+        self._find_repeats()
+        found = self._query(
+            """SELECT r.place, r.answer, f.place, f.answer FROM repeats
+                 JOIN rows r ON r.position = repeats.position
+                 JOIN rows f ON f.position = repeats.first ORDER BY repeats.position"""
+        )
+        for place, answer, earlier, first in found:
+            yield Repeat(place, earlier, _differ(answer, first))
+
+    def leave_repeats_out(self) -> int:
+        """Keep the first of samples that ask the same, spaces folded; return how many go."""
+        self._find_repeats()
+        return self._query(
+            "DELETE FROM rows WHERE position IN (SELECT position FROM repeats)"
+        ).rowcount
+
+    def _find_repeats(self) -> None:
+        # The index is sorted on disk and read in its order: a set of keys would fill the memory.
+        self._query("CREATE INDEX IF NOT EXISTS rows_key ON rows (key, position)")
+        self._query("DROP TABLE IF EXISTS repeats")
+        self._query(
+            """CREATE TABLE repeats AS SELECT position, first FROM
+                 (SELECT position, min(position) OVER (PARTITION BY key) AS first FROM rows)
+                WHERE first < position"""
+        )
+
+    def hold(self, questions: Iterable[tuple[str, str | None]]) -> None:
+        """Take note of the questions that are stored under the name, with answers as JSON."""
+        rows = ((_key(question), answer) for question, answer in questions)
+        self._db.executemany("INSERT INTO held (key, answer) VALUES (?, ?)", rows)
+
+    def held_again(self) -> tuple[int, int]:
+        """Count the samples whose question is held, and those of them with another answer."""
+        self._query("CREATE INDEX IF NOT EXISTS rows_key ON rows (key, position)")
+        self._query("CREATE INDEX IF NOT EXISTS held_key ON held (key, position)")
+        again = contradicting = 0
+        # The last one held counts. Both indexes are read in their order, so that no page is read
+        # twice but for the answers of questions that are held.
+        for answer, held in self._query(
+            """SELECT r.answer, h.answer FROM (SELECT key, max(position) AS last FROM held
+                 GROUP BY key) AS kept JOIN rows r ON r.key = kept.key
+                 JOIN held h ON h.position = kept.last"""
+        ):
+            again += 1
+            contradicting += _differ(answer, held)
+        return again, contradicting
+
+    def leave_held_out(self) -> None:
+        """Keep the samples whose question is not held."""
+        self._query("DELETE FROM rows WHERE key IN (SELECT key FROM held)")
+
+
+def _columns(sample: Sample) -> tuple[Any, ...]:
+    """Return the values of `COLUMNS`."""
+    return (
+        bytes.fromhex(sample.sha),
+        sample.question,
+        None if sample.answer is None else _JSON.encode(sample.answer),
+        sample.source,
+        sample.level,
+        sample.cluster,
+        _JSON.encode(dict(sample.meta)) if sample.meta else "{}",
+    )
+
+
+def sample_of(row: Any, sample_id: int = 0) -> Sample:
+    """Return the sample that a row of the table `samples` holds."""
+    return Sample(
+        question=row["question"],
+        answer=None if row["answer"] is None else json.loads(row["answer"]),
+        source=row["source"],
+        level=row["level"],
+        cluster=row["cluster"],
+        meta=json.loads(row["meta"]),
+        id=sample_id,
+    )
+
+
+def _key(question: str) -> bytes:
+    """Hash the question; the same for questions that differ in spaces alone."""
+    return text_sha(" ".join(question.split()))[:16]
+
+
+def _differ(one: str | None, other: str | None) -> bool:
+    """Return whether answers as JSON are different values."""
+    if one == other:
+        return False
+    return one is None or other is None or canon(json.loads(one)) != canon(json.loads(other))

@@ -1,0 +1,169 @@
+"""Large datasets: what is read and held is bounded by what is asked for, not by what is stored."""
+
+import gc
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_practice.canonical import digest
+from grpo_practice.data.staged_samples import AT_ONCE
+from grpo_practice.errors import DataError
+from grpo_practice.store import Store, datasets, writer
+from grpo_practice.store import store as store_module
+from grpo_practice.store.db import connect
+from grpo_practice.types import Sample
+from grpo_practice.workspace import Workspace
+from tests.app.project import Project
+
+N = 5_000
+FEW = 500
+"""Rows that a command may fetch of a dataset, whatever its size: `data show` tries about 200."""
+
+
+@pytest.fixture
+def fetched(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Count the rows that the store's connections give to Python."""
+    rows = [0]
+
+    def count(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> sqlite3.Row:
+        rows[0] += 1
+        return sqlite3.Row(cursor, row)
+
+    def counting(path: Path, **options: Any) -> Any:
+        db = connect(path, **options)
+        db.row_factory = count
+        return db
+
+    monkeypatch.setattr(store_module, "connect", counting)
+    monkeypatch.setattr(writer, "connect", counting)
+
+    def since() -> int:
+        n, rows[0] = rows[0], 0
+        return n
+
+    return since
+
+
+def many(n: int = N) -> list[Sample]:
+    return [Sample(f"What is {i} + 0?", str(i)) for i in range(n)]
+
+
+async def test_a_limited_run_reads_few_rows(tmp_path: Path, fetched: Callable[[], int]) -> None:
+    project = Project(tmp_path)
+    with Store(project.db) as store:
+        store.add_dataset("many", many(), origin="x", replace=False)
+    fetched()
+    report = await project.evaluate("data.dataset=many", limit=3)
+    assert report.score.scored == 3
+    assert fetched() < FEW
+    with Store(project.db) as store:
+        job = project.practice_job(
+            store, "data.practice_dataset_name=many", "practice.rollout_data_truncate=3"
+        )
+    assert len(job.sample_ids) == 3
+    assert fetched() < FEW
+
+
+def test_a_page_of_a_dataset_reads_few_rows(tmp_path: Path, fetched: Callable[[], int]) -> None:
+    workspace = Workspace(tmp_path / "p.db")
+    workspace.datasets.upload("many", many())
+    fetched()
+    assert len(workspace.datasets.show("many", rows=3).rows) == 3
+    assert workspace.datasets.list().datasets[0].n == N
+    assert fetched() < FEW
+
+
+def alive_at_most(n: int) -> tuple[Iterator[Sample], Callable[[], int]]:
+    """Yield samples; return also how many of them were alive at once, at most."""
+    most = [0]
+
+    def made() -> Iterator[Sample]:
+        for i in range(n):
+            if i % 100 == 0:
+                gc.collect()
+                most[0] = max(most[0], sum(isinstance(o, Sample) for o in gc.get_objects()))
+            yield Sample(f"q{i}", str(i))
+
+    return made(), lambda: most[0]
+
+
+def test_a_generator_is_uploaded_without_being_gathered(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "p.db")
+    before = sum(isinstance(o, Sample) for o in gc.get_objects())
+    rows, most = alive_at_most(2_000)
+    assert workspace.datasets.upload("d", rows).dataset.n == 2_000
+    assert most() - before < 2 * AT_ONCE
+
+
+def test_what_is_stored_is_what_a_list_of_samples_stored(tmp_path: Path) -> None:
+    samples = [*many(250), Sample("b", ["x", 2], "s", "l", "c", {"é": [1.5, None]}), *many(3)]
+    with Store(tmp_path / "p.db") as store:
+        row, _ = store.add_dataset("d", samples, origin="x", replace=False)
+        assert row.sha == digest([s.sha for s in samples]).hex()
+        assert store.read(datasets.samples, row.id) == samples
+        ids = store.read(datasets.sample_ids, row.id)
+        assert ids == [*range(1, 252), 1, 2, 3]  # in order; a sample that comes again has one row
+
+
+@pytest.mark.parametrize("dedup", [False, True])
+def test_an_append_joins_as_lists_would(tmp_path: Path, dedup: bool) -> None:
+    workspace = Workspace(tmp_path / "p.db")
+    held = [Sample("a", "1"), Sample("b", "2"), Sample(" b", "3")]
+    workspace.datasets.upload("d", held)
+    new = [Sample("b  ", "2"), Sample("c", "1"), Sample("a", "1"), Sample("c", "1")]
+    stored = workspace.datasets.upload("d", new, if_exists="append", dedup=dedup)
+    added = [new[1]] if dedup else new
+    with workspace._store() as store:
+        assert store.read(datasets.samples, stored.dataset.id) == [*held, *added]
+    assert stored.dataset.sha == digest([s.sha for s in [*held, *added]]).hex()
+    of, left = (3, "left out") if dedup else (4, "added again (--dedup leaves them out)")
+    note = f"2 of {of} rows with a question that is held already, {left}; 1 with another answer"
+    assert stored.notes[-1] == note
+    again = workspace.datasets.upload("d", held, if_exists="append", dedup=True)
+    assert (again.new, again.dataset.revision) == (False, 2)
+
+
+def test_an_upload_that_fails_late_leaves_nothing(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "p.db")
+    workspace.datasets.upload("first", many(3))
+
+    def rows() -> Iterator[tuple[str, str]]:
+        for i in range(1_000):
+            yield f"q{i}", str(i)
+        raise OSError("the source broke")
+
+    with pytest.raises(OSError, match="the source broke"):
+        workspace.datasets.upload("d", rows())
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"question": "q", "answer": "1"}\n' * 1_000 + '{"answer": "1"}\n')
+    with pytest.raises(DataError, match=r"rows\.jsonl:1001: the question"):
+        workspace.datasets.upload("d", file)
+    with workspace._store() as store:
+        assert store.read(lambda db: db.execute("SELECT count(*) FROM samples").fetchone()[0]) == 3
+        assert [row.name for row in store.read(datasets.newest)] == ["first"]
+    assert {path.name for path in tmp_path.iterdir()} <= {
+        *("p.db", "p.db-wal", "p.db-shm", "p.db.lock", "rows.jsonl")
+    }
+
+
+async def test_a_later_limit_checks_the_golds_that_were_not(
+    bad_gold: Project,
+) -> None:
+    report = await bad_gold.evaluate("data.dataset=bad", limit=3)
+    assert report.score.scored == 3
+    with pytest.raises(DataError, match=r"1 answer of dataset 'bad' cannot be scored.*row 5: "):
+        await bad_gold.evaluate("data.dataset=bad", limit=5)
+    with pytest.raises(DataError, match=r"row 5: "):
+        await bad_gold.evaluate("data.dataset=bad")
+
+
+@pytest.fixture
+def bad_gold(tmp_path: Path) -> Project:
+    project = Project(tmp_path)
+    with Store(project.db) as store:
+        samples = [*many(4), Sample("no answer"), Sample("q", "7")]
+        store.add_dataset("bad", samples, origin="x", replace=False)
+    return project
