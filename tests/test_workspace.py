@@ -95,6 +95,18 @@ def test_importing_the_package_brings_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_an_error_that_nobody_catches_ends_with_its_hint_once(tmp_path: Path) -> None:
+    code = "from grpo_practice import Workspace; Workspace('x.db').runs()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    last, hint = done.stderr.splitlines()[-2:]
+    assert last.endswith("ConfigError: there is no database x.db yet")
+    assert hint.startswith("hint: name another with --db, or begin: grpo-practice data upload")
+    assert done.stderr.count("hint: ") == 1
+
+
 def test_what_it_returns_is_what_the_command_prints(
     ws: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:

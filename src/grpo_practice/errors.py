@@ -41,6 +41,9 @@ class GrpoPracticeError(Exception):
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(redactor.text(message))
         self.hint = redactor.text(hint) if hint else hint
+        if self.hint:
+            # What is left of it where nobody catches the error: Python prints notes after it.
+            self.add_note(f"hint: {self.hint}")
 
 
 class RunFailedError(GrpoPracticeError):

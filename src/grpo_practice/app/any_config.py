@@ -15,6 +15,7 @@ from grpo_practice.config import (
     load_eval_text,
     load_practice,
     load_practice_text,
+    show,
 )
 from grpo_practice.config.reading.compose import compose
 from grpo_practice.errors import ConfigError
@@ -86,4 +87,5 @@ def config_report(loaded: AnyConfig) -> ConfigReport:
             f" {count(plan.batch_size, 'sample')}, {plan.grpo_n} rollouts each"
         )
         used["teacher"] = teacher_context_text(config)
-    return ConfigReport(config, loaded.path, used, loaded.ignored, loaded.notices)
+    text = show(config, loaded.text)
+    return ConfigReport(config, loaded.path, used, loaded.ignored, loaded.notices, text)

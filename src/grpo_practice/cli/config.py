@@ -25,10 +25,9 @@ def show(config: ConfigOption = None, set_: SetOption = None, db: DbOption = Non
     Example: grpo-practice config show --config math.yaml --set practice.epochs=2
     """
     from grpo_practice.cli.terminal.consoles import out
-    from grpo_practice.config import show as as_yaml
 
     loaded = workspace(db).configuration(config, set_ or [])
-    out.print(visible(as_yaml(loaded.config)), soft_wrap=True, end="")
+    out.print(visible(loaded.text), soft_wrap=True, end="")
     _notices(loaded)
 
 

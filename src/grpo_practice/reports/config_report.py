@@ -8,6 +8,7 @@ from typing import Any
 from typing_extensions import override
 
 from grpo_practice.config import RunConfig
+from grpo_practice.config.reading.yaml_reader import parse_yaml
 from grpo_practice.reports.base import Report
 
 
@@ -24,6 +25,8 @@ class ConfigReport(Report):
     """A sentence for each key that has no effect."""
     notices: Sequence[str]
     """Notices for a person."""
+    text: str
+    """The configuration as YAML that reads back, secrets hidden."""
 
     @property
     def command(self) -> str:
@@ -40,6 +43,7 @@ class ConfigReport(Report):
             "used": dict(self.used),
             "ignored": list(self.ignored),
             "notices": list(self.notices),
+            "config": parse_yaml(self.text, "the config").data,
             "exit": 0,
         }
 
