@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from grpo_practice.app.serving import Served as Served
     from grpo_practice.app.session import Session
     from grpo_practice.doctor.diagnosis import Diagnosis as Diagnosis
-    from grpo_practice.export.files import Exported
+    from grpo_practice.export.report import Exported
     from grpo_practice.forecast.estimate import Forecast as Forecast
     from grpo_practice.forecast.estimate import Line as Line
     from grpo_practice.forecast.range import Range as Range
@@ -63,8 +63,10 @@ class Workspace(StoredRuns):
 
         return Datasets(self._store)
 
-    def configuration(self, name: str | None = None, sets: Sequence[str] = ()) -> "ConfigReport":
-        """Load the configuration called `name`; without one, that of the latest run.
+    def configuration(
+        self, config: "ConfigInput | None" = None, sets: Sequence[str] = ()
+    ) -> "ConfigReport":
+        """Load a configuration; without one, that of the latest run.
 
         Raises:
             ConfigError: There is none, or it cannot be used.
@@ -73,7 +75,7 @@ class Workspace(StoredRuns):
         from grpo_practice.config import read_environment
 
         env = read_environment(os.environ)
-        return config_report(load_config(name, sets, env, self._store))
+        return config_report(load_config(config, sets, env, self._store))
 
     def score_answer(
         self,
@@ -91,22 +93,37 @@ class Workspace(StoredRuns):
         return run_blocking(score_answer(function, sample, response, params, on_event=on_event))
 
     def doctor(
-        self, config: str | None = None, *, sets: Sequence[str] = (), on_event: Emit = silent
+        self,
+        config: "ConfigInput | None" = None,
+        *,
+        sets: Sequence[str] = (),
+        on_event: Emit = silent,
     ) -> "Diagnosis":
         """Check all that a run needs before it costs: machine, endpoints, tools, verify, data.
 
         Each endpoint is asked two tiny questions. Problems are in the result, never raised.
 
         Args:
-            config: File, or its name in ./configs; None: the latest run's configuration.
+            config: As for `evaluate`; None: the latest run's configuration.
             sets: Overrides, `KEY=VALUE`.
             on_event: Told what is being asked.
         """
         from grpo_practice.app.blocking import run_blocking
+
+        return run_blocking(self.doctor_async(config, sets=sets, on_event=on_event))
+
+    async def doctor_async(
+        self,
+        config: "ConfigInput | None" = None,
+        *,
+        sets: Sequence[str] = (),
+        on_event: Emit = silent,
+    ) -> "Diagnosis":
+        """Check as `doctor` does, on the loop that is running."""
         from grpo_practice.doctor.diagnose import DoctorRequest, diagnose
 
         request = DoctorRequest(database=self.path, config=config, overrides=sets)
-        return run_blocking(diagnose(request, lambda text: tee(on_event)(Notice(text))))
+        return await diagnose(request, lambda text: tee(on_event)(Notice(text)))
 
     # Practice and evaluation
 
@@ -273,20 +290,22 @@ class Workspace(StoredRuns):
         """
         from grpo_practice.app.agent_export import call_of_program, exported
         from grpo_practice.app.library_refs import library_of
-        from grpo_practice.export.files import Exported, write_files
+        from grpo_practice.export.files import write_files
         from grpo_practice.export.render import format_by_name, render_files
+        from grpo_practice.export.report import Exported
 
         format = format or format_by_name(str(output or ""))
         with self._store() as store:
             agent = exported(store, library_of(store, run, str(step)))
         files = render_files(agent, format)
-        if output is not None:
-            write_files(Path(output), files, force=force)
-        return Exported(files, format, call_of_program(agent, repr(self)))
+        path = None if output is None else Path(output)
+        if path is not None:
+            write_files(path, files, force=force)
+        return Exported(agent, files, format, path, call_of_program(agent, repr(self)))
 
     def serve(
         self,
-        agent: str | Path,
+        agent: "str | Path | Mapping[str, Any]",
         *,
         port: int = PORT,
         record: str | None = None,
@@ -302,7 +321,7 @@ class Workspace(StoredRuns):
 
     async def serve_async(
         self,
-        agent: str | Path,
+        agent: "str | Path | Mapping[str, Any]",
         *,
         port: int = PORT,
         record: str | None = None,
@@ -312,7 +331,7 @@ class Workspace(StoredRuns):
         """Serve an agent's file as an OpenAI-compatible endpoint, until the task is cancelled.
 
         Args:
-            agent: File, as `export` writes it.
+            agent: File, as `export` writes it, or the mapping that one would hold.
             port: 0 takes any free one.
             record: Run to keep all that passes in.
             on_ready: Called once requests are answered.
@@ -323,8 +342,10 @@ class Workspace(StoredRuns):
         """
         from grpo_practice.app.serving import serve_agent
 
-        command = self._command or f"{self!r}.serve({str(agent)!r})"
+        file = Path(agent) if isinstance(agent, str) else agent
+        shown = repr(str(file)) if isinstance(file, Path) else "agent"
+        command = self._command or f"{self!r}.serve({shown})"
         with ExitStack() as stack:
             store = stack.enter_context(self._store(create=True)) if record is not None else None
             to = None if store is None or record is None else (store, record, command)
-            await serve_agent(Path(agent), port, to, on_ready=on_ready, emit=tee(on_event))
+            await serve_agent(file, port, to, on_ready=on_ready, emit=tee(on_event))

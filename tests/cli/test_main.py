@@ -37,7 +37,7 @@ def fail_with(monkeypatch: pytest.MonkeyPatch) -> Fail:
         def raise_it(_: str) -> NoReturn:
             raise error
 
-        monkeypatch.setattr("grpo_practice.config.reading.discover.init_files", raise_it)
+        monkeypatch.setattr("grpo_practice.export.first_files.init_files", raise_it)
 
     return install
 
@@ -81,8 +81,15 @@ def test_a_refused_change_shows_each_key_as_it_was_and_is(gp: Gp, fail_with: Fai
 
 def test_json_tells_the_error_on_stdout_too(gp: Gp, fail_with: Fail) -> None:
     fail_with(FingerprintError("changed", [Change("practice.grpo_n", 5, 8)], hint="undo it"))
-    # `init` has no --json of its own: a command that does not know it is a usage error
     ran = gp("init", "--json")
+    assert ran.document["error"] == {
+        "kind": "fingerprint",
+        "message": "changed",
+        "hint": "undo it",
+        "diff": [{"key": "practice.grpo_n", "was": 5, "is": 8}],
+    }
+    # `demo` has no --json of its own: a command that does not know it is a usage error
+    ran = gp("demo", "--json")
     assert ran.document["error"]["kind"] == "usage"
     assert (ran.document["exit"], ran.code) == (2, 2)
 

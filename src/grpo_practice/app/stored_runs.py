@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from grpo_practice.reports.database import DatabaseCheck, DatabaseCopy
     from grpo_practice.reports.experience_reports import ExperienceReport, LibraryReport
     from grpo_practice.reports.rollout_report import RolloutReport
-    from grpo_practice.reports.stored_runs import RunReport, RunsReport
+    from grpo_practice.reports.stored_runs import DeletedRuns, RunReport, RunsReport
 
 
 class StoredRuns(DatabaseFile):
@@ -35,15 +35,17 @@ class StoredRuns(DatabaseFile):
         with self._store() as store:
             return run_report(store, name)
 
-    def delete_run(self, name: str) -> list[str]:
-        """Delete a run and the evaluations that it made, and return their names.
+    def delete_run(self, name: str) -> "DeletedRuns":
+        """Delete a run and the evaluations that it made.
 
         Raises:
             ConfigError: There is no such run.
             LockedError: Somebody works on it.
         """
+        from grpo_practice.reports.stored_runs import DeletedRuns
+
         with self._store() as store, store.lock(name):
-            return store.delete_run(name)
+            return DeletedRuns(store.delete_run(name))
 
     def rollouts(self, run: str, *, step: int | None = None) -> "Iterator[RolloutReport]":
         """Yield the rollouts of a run with their transcripts, read as they are asked for.

@@ -5,8 +5,15 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from grpo_practice.cli.options import PROGRAM, ConfigOption, DbOption, SetOption, workspace
-from grpo_practice.cli.terminal.formatting import note, say, say_next
+from grpo_practice.cli.options import (
+    PROGRAM,
+    ConfigOption,
+    DbOption,
+    JsonOption,
+    SetOption,
+    workspace,
+)
+from grpo_practice.cli.terminal.formatting import note, print_json, say, say_next
 from grpo_practice.cli.terminal.tables import facts
 from grpo_practice.text import visible
 
@@ -17,22 +24,36 @@ app = typer.Typer(no_args_is_help=True, help="What a configuration comes to; not
 
 
 @app.command()
-def show(config: ConfigOption = None, set_: SetOption = None, db: DbOption = None) -> None:
+def show(
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
     """Print the configuration as it would be used.
 
-    Keys are hidden. Without --config it is the latest run's.
+    Keys are hidden; saved to a file, it is read back as it is. Without --config it is the latest
+    run's.
 
     Example: grpo-practice config show --config math.yaml --set practice.epochs=2
     """
     from grpo_practice.cli.terminal.consoles import out
 
     loaded = workspace(db).configuration(config, set_ or [])
+    if json:
+        print_json(loaded.document())
+        return
     out.print(visible(loaded.text), soft_wrap=True, end="")
     _notices(loaded)
 
 
 @app.command()
-def validate(config: ConfigOption = None, set_: SetOption = None, db: DbOption = None) -> None:
+def validate(
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
     """Say what of a configuration would be used.
 
     And what has no effect. Without --config it is the latest run's.
@@ -40,6 +61,9 @@ def validate(config: ConfigOption = None, set_: SetOption = None, db: DbOption =
     Example: grpo-practice config validate --config practice.yaml
     """
     loaded = workspace(db).configuration(config, set_ or [])
+    if json:
+        print_json(loaded.document())
+        return
     say(f"{loaded.path or 'the configuration of the latest run'} can be used", style="bold")
     facts(loaded.used.items())
     for text in loaded.ignored:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grpo_practice.app.any_config import load_config
+from grpo_practice.app.request import ConfigInput
 from grpo_practice.app.specs import teacher_context_text
 from grpo_practice.config import Environment, EvalConfig, PracticeConfig, read_environment
 from grpo_practice.config.reading.env import as_environment
@@ -31,8 +32,8 @@ class DoctorRequest:
     """The database and the configuration to check."""
 
     database: Path
-    config: str | None = None
-    """File, or its name in ./configs; None: the latest run's configuration, if there is one."""
+    config: ConfigInput | None = None
+    """Configuration in any form; None: that of the latest run, if there is one."""
     overrides: Sequence[str] = ()
     """Overrides as texts, `KEY=VALUE`."""
     env: Mapping[str, str] | None = None
