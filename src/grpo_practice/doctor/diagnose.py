@@ -79,7 +79,8 @@ async def _check_config(
         checks.append(warning("config", text, "doctor --config FILE"))
         return 0
     loaded = load_config(request.config, request.overrides, env, lambda: Store(path))
-    checks.append(ok("config", f"{loaded.path or 'that of the latest run'} can be used"))
+    unnamed = "that of the latest run" if request.config is None else "the one given"
+    checks.append(ok("config", f"{loaded.path or unnamed} can be used"))
     checks += [warning("config", text) for text in loaded.notices if text not in env.notices]
     config, folder = loaded.config, loaded.base_dir
     evaluation = config.evaluation

@@ -18,7 +18,7 @@ class ConfigReport(Report):
 
     config: RunConfig
     path: Path | None
-    """File it was read from; None: stored with the latest run."""
+    """File it was read from; None for one that was given as a value, or the latest run's."""
     used: Mapping[str, str]
     """Settings that a run would use, by what they are for."""
     ignored: Sequence[str]
