@@ -121,6 +121,12 @@ def test_an_unexpected_error_has_no_traceback_unless_asked_for(gp: Gp, fail_with
     assert "shows the traceback" not in ran.err
 
 
+def test_the_hint_is_told_once_beside_a_traceback(gp: Gp) -> None:
+    ran = gp("--debug", "runs", "list")
+    assert "Traceback" in ran.err
+    assert ran.err.count("hint: ") == 1
+
+
 def test_a_wrong_option_is_a_sentence_and_exit_2(gp: Gp) -> None:
     ran = gp("data", "upload", "--nmae", "x")
     assert (ran.code, ran.out) == (2, "")

@@ -183,9 +183,13 @@ def _unexpected(error: Exception, words: list[str]) -> int:
 
 def _traceback() -> None:
     """Print the current error's traceback, without local variables: they may hold keys."""
-    import traceback
+    from traceback import TracebackException
 
-    note(traceback.format_exc())
+    error = sys.exception()
+    assert error is not None
+    shown = TracebackException.from_exception(error)
+    shown.__notes__ = None  # the hint: it follows, on the database that was named
+    note("".join(shown.format()))
 
 
 def _interrupted(code: int, words: list[str], unanswered: int = 0) -> int:
