@@ -1,7 +1,6 @@
 """The public Python API: a database of runs, datasets and experiences, and what is done with it."""
 
 import asyncio
-import os
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -21,15 +20,15 @@ if TYPE_CHECKING:
     from grpo_practice.app.request import ConfigInput
     from grpo_practice.app.serving import Served as Served
     from grpo_practice.app.session import Session
+    from grpo_practice.config import Environment as Environment
     from grpo_practice.doctor.diagnosis import Diagnosis as Diagnosis
-    from grpo_practice.export.report import Exported
     from grpo_practice.forecast.estimate import Forecast as Forecast
     from grpo_practice.forecast.estimate import Line as Line
     from grpo_practice.forecast.range import Range as Range
     from grpo_practice.reports.config_report import ConfigReport
     from grpo_practice.reports.run_reports import EvalReport, PracticeReport
     from grpo_practice.reports.scored_answer import ScoredAnswer
-    from grpo_practice.store import Store
+    from grpo_practice.reports.trust_report import TrustReport
     from grpo_practice.store.queries.spending import Piloted as Piloted
     from grpo_practice.types import Sample
 
@@ -39,6 +38,23 @@ Options = TypeVar("Options")
 
 PORT = 8400
 """Port to serve at where none is given."""
+
+
+def environment(
+    trust: "Sequence[str | Path]" = (), trust_hosts: Sequence[str] = ()
+) -> "Environment":
+    """Return the process's variables and those of `.env`, to be given to a method as `env`.
+
+    Args:
+        trust: Files of others that you have read and trust: an agent's, or the database.
+        trust_hosts: Hosts that may be sent the keys that would go there.
+
+    Raises:
+        ConfigError: There is a `.env` that cannot be read.
+    """
+    from grpo_practice.app.request import known
+
+    return known(None, [Path(file) for file in trust], trust_hosts)
 
 
 class Workspace(StoredRuns):
@@ -64,18 +80,41 @@ class Workspace(StoredRuns):
         return Datasets(self._store)
 
     def configuration(
-        self, config: "ConfigInput | None" = None, sets: Sequence[str] = ()
+        self,
+        config: "ConfigInput | None" = None,
+        sets: Sequence[str] = (),
+        *,
+        env: "Mapping[str, str] | None" = None,
     ) -> "ConfigReport":
         """Load a configuration; without one, that of the latest run.
+
+        Nothing that it names is run.
+
+        Args:
+            config: As for `evaluate`; None: the latest run's configuration.
+            sets: Overrides, `KEY=VALUE`.
+            env: Variables that it may name; None: the process's, and those of `.env`.
 
         Raises:
             ConfigError: There is none, or it cannot be used.
         """
         from grpo_practice.app.any_config import config_report, load_config
-        from grpo_practice.config import read_environment
+        from grpo_practice.app.request import known
 
-        env = read_environment(os.environ)
-        return config_report(load_config(config, sets, env, self._store))
+        return config_report(load_config(config, sets, known(env), self._store))
+
+    def trust(self, *paths: str | Path) -> "TrustReport":
+        """Remember that you trust files and folders of others; return all that you trust.
+
+        A file is trusted while its text stays what it is: an agent's, used from the current
+        folder, or a database with the configurations in it. A folder is trusted as a whole.
+
+        Raises:
+            ConfigError: There is no such file, or it cannot be remembered.
+        """
+        from grpo_practice.app.trusting import trust
+
+        return trust([Path(path) for path in paths])
 
     def score_answer(
         self,
@@ -97,32 +136,39 @@ class Workspace(StoredRuns):
         config: "ConfigInput | None" = None,
         *,
         sets: Sequence[str] = (),
+        run: bool = False,
+        env: "Mapping[str, str] | None" = None,
         on_event: Emit = silent,
     ) -> "Diagnosis":
-        """Check all that a run needs before it costs: machine, endpoints, tools, verify, data.
+        """Check all that a run needs before it costs; problems are in the result, never raised.
 
-        Each endpoint is asked two tiny questions. Problems are in the result, never raised.
+        Each endpoint is asked two tiny questions.
 
         Args:
             config: As for `evaluate`; None: the latest run's configuration.
             sets: Overrides, `KEY=VALUE`.
+            run: Whether to try the programs that the configuration names, too.
+            env: Variables that it may name; None: the process's, and those of `.env`.
             on_event: Told what is being asked.
         """
         from grpo_practice.app.blocking import run_blocking
 
-        return run_blocking(self.doctor_async(config, sets=sets, on_event=on_event))
+        work = self.doctor_async(config, sets=sets, run=run, env=env, on_event=on_event)
+        return run_blocking(work)
 
     async def doctor_async(
         self,
         config: "ConfigInput | None" = None,
         *,
         sets: Sequence[str] = (),
+        run: bool = False,
+        env: "Mapping[str, str] | None" = None,
         on_event: Emit = silent,
     ) -> "Diagnosis":
         """Check as `doctor` does, on the loop that is running."""
         from grpo_practice.doctor.diagnose import DoctorRequest, diagnose
 
-        request = DoctorRequest(database=self.path, config=config, overrides=sets)
+        request = DoctorRequest(database=self.path, config=config, overrides=sets, run=run, env=env)
         return await diagnose(request, lambda text: tee(on_event)(Notice(text)))
 
     # Practice and evaluation
@@ -242,7 +288,7 @@ class Workspace(StoredRuns):
     @contextmanager
     def _job(
         self,
-        prepare: "Callable[[Store, ConfigInput | None, Options, str | None], Job]",
+        prepare: "Callable[..., Job]",
         config: "ConfigInput | None",
         options: Options,
         *,
@@ -252,9 +298,9 @@ class Workspace(StoredRuns):
             # A request that cannot be prepared leaves no empty database behind.
             quiet = cast("Options", {**cast("Mapping[str, Any]", options), "on_event": silent})
             with self._store(scratch=True) as store:
-                prepare(store, config, quiet, self._command)
+                prepare(store, config, quiet, self._command, only_looks=True)
         with self._store(create=True, scratch=scratch) as store:
-            yield prepare(store, config, options, self._command)
+            yield prepare(store, config, options, self._command, only_looks=scratch)
 
     def _wait(self, session: "Session", work: Coroutine[Any, Any, T]) -> T:
         """Return the result of the work, wherever this is called."""
@@ -265,43 +311,7 @@ class Workspace(StoredRuns):
             return run_until_stopped(session, work)
         return run_blocking(work)
 
-    # Export and serving
-
-    def export(
-        self,
-        run: str | None = None,
-        step: str | int = "last",
-        *,
-        format: str | None = None,
-        output: str | Path | None = None,
-        force: bool = False,
-    ) -> "Exported":
-        """Return the agent with what it learnt, and write it to a file or folder if one is named.
-
-        Args:
-            run: `RUN`, `RUN@BRANCH`, `RUN:STEP` or `L12`; None: the latest practice run.
-            step: `last`, `best`, or the number of a closed step.
-            format: None: by the file's name.
-            output: File or folder to write.
-            force: Whether to replace it.
-
-        Raises:
-            ConfigError: There is no such library, or the file cannot be written.
-        """
-        from grpo_practice.app.agent_export import call_of_program, exported
-        from grpo_practice.app.library_refs import library_of
-        from grpo_practice.export.files import write_files
-        from grpo_practice.export.render import format_by_name, render_files
-        from grpo_practice.export.report import Exported
-
-        format = format or format_by_name(str(output or ""))
-        with self._store() as store:
-            agent = exported(store, library_of(store, run, str(step)))
-        files = render_files(agent, format)
-        path = None if output is None else Path(output)
-        if path is not None:
-            write_files(path, files, force=force)
-        return Exported(agent, files, format, path, call_of_program(agent, repr(self)))
+    # Serving
 
     def serve(
         self,
@@ -309,12 +319,18 @@ class Workspace(StoredRuns):
         *,
         port: int = PORT,
         record: str | None = None,
+        env: "Mapping[str, str] | None" = None,
         on_ready: "Callable[[Served], None]" = lambda _: None,
         on_event: Emit = silent,
     ) -> None:
         """Serve an agent as `serve_async` does, until Ctrl-C."""
         work = self.serve_async(
-            agent, port=port, record=record, on_ready=on_ready, on_event=on_event
+            agent,
+            port=port,
+            record=record,
+            env=env,
+            on_ready=on_ready,
+            on_event=on_event,
         )
         with suppress(KeyboardInterrupt):
             asyncio.run(work)
@@ -325,6 +341,7 @@ class Workspace(StoredRuns):
         *,
         port: int = PORT,
         record: str | None = None,
+        env: "Mapping[str, str] | None" = None,
         on_ready: "Callable[[Served], None]" = lambda _: None,
         on_event: Emit = silent,
     ) -> None:
@@ -334,12 +351,14 @@ class Workspace(StoredRuns):
             agent: File, as `export` writes it, or the mapping that one would hold.
             port: 0 takes any free one.
             record: Run to keep all that passes in.
+            env: Variables that the agent may name; None: the process's, and those of `.env`.
             on_ready: Called once requests are answered.
             on_event: Told what a person should know.
 
         Raises:
             ConfigError: The agent, the port, or the name of the run cannot be used.
         """
+        from grpo_practice.app.request import known
         from grpo_practice.app.serving import serve_agent
 
         file = Path(agent) if isinstance(agent, str) else agent
@@ -348,4 +367,4 @@ class Workspace(StoredRuns):
         with ExitStack() as stack:
             store = stack.enter_context(self._store(create=True)) if record is not None else None
             to = None if store is None or record is None else (store, record, command)
-            await serve_agent(file, port, to, on_ready=on_ready, emit=tee(on_event))
+            await serve_agent(file, port, to, known(env), on_ready=on_ready, emit=tee(on_event))

@@ -29,6 +29,7 @@ LOOKS = (
     ["config", "show", "--config", "c.yaml"],
     ["config", "show", "--config", "c.yaml", "--json"],
     ["config", "validate", "--config", "c.yaml"],
+    ["trust"],
     ["db", "check"],
     ["db", "backup", "copy.db"],
     ["db", "backup", "copy.db", "--force", "--json"],

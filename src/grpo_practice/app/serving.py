@@ -15,7 +15,7 @@ from typing_extensions import override
 from grpo_practice.app.clients import SIM_URL, endpoint_of
 from grpo_practice.app.specs import simulated
 from grpo_practice.chat_server.server import listening
-from grpo_practice.config import Environment, load_eval, read_environment
+from grpo_practice.config import Environment, load_eval
 from grpo_practice.config.identity import identity_of
 from grpo_practice.config.reading.yaml_reader import Tree
 from grpo_practice.config.schema.agent import AgentConfig
@@ -99,6 +99,7 @@ async def serve_agent(
     agent: Path | Mapping[str, Any],
     port: int,
     record: tuple[Store, str, str] | None,
+    env: Environment,
     *,
     on_ready: Callable[[Served], None],
     emit: Emit,
@@ -109,6 +110,7 @@ async def serve_agent(
         agent: File, as `export-agent` writes it, or what one would hold.
         port: 0 takes any free one.
         record: Database, run and command to keep all that passes under.
+        env: Where variables are looked up, and whom the user trusts.
         on_ready: Called once requests are answered.
         emit: Told what a person should know.
 
@@ -119,7 +121,7 @@ async def serve_agent(
     def notice(text: str) -> None:
         emit(Notice(text))
 
-    prepared = prepare(agent, read_environment(os.environ))
+    prepared = prepare(agent, env)
     for text in prepared.notices:
         notice(text)
     with ExitStack() as stack:
@@ -162,7 +164,7 @@ def prepare(agent: Path | Mapping[str, Any], env: Environment) -> Prepared:
         identity,
         loaded.text,
         simulated(config.model),
-        [*loaded.notices, *_what_is_not_served(config, served)],
+        [*loaded.announcements, *_what_is_not_served(config, served)],
     )
 
 

@@ -1,6 +1,7 @@
 """`config`: what a configuration comes to, before anything is paid."""
 
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -11,6 +12,9 @@ from grpo_practice.cli.options import (
     DbOption,
     JsonOption,
     SetOption,
+    TrustHostOption,
+    TrustOption,
+    trusting,
     workspace,
 )
 from grpo_practice.cli.terminal.formatting import note, print_json, say, say_next
@@ -27,6 +31,8 @@ app = typer.Typer(no_args_is_help=True, help="What a configuration comes to; not
 def show(
     config: ConfigOption = None,
     set_: SetOption = None,
+    trust: TrustOption = None,
+    trust_host: TrustHostOption = None,
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -39,7 +45,7 @@ def show(
     """
     from grpo_practice.cli.terminal.consoles import out
 
-    loaded = workspace(db).configuration(config, set_ or [])
+    loaded = _loaded(config, set_, trust, trust_host, db)
     if json:
         print_json(loaded.document())
         return
@@ -51,6 +57,8 @@ def show(
 def validate(
     config: ConfigOption = None,
     set_: SetOption = None,
+    trust: TrustOption = None,
+    trust_host: TrustHostOption = None,
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -60,7 +68,7 @@ def validate(
 
     Example: grpo-practice config validate --config practice.yaml
     """
-    loaded = workspace(db).configuration(config, set_ or [])
+    loaded = _loaded(config, set_, trust, trust_host, db)
     if json:
         print_json(loaded.document())
         return
@@ -72,6 +80,21 @@ def validate(
     say_next(f"{PROGRAM} {loaded.command}{f' --config {shlex.quote(config)}' if config else ''}")
 
 
+def _loaded(
+    config: str | None,
+    sets: list[str] | None,
+    trust: list[Path] | None,
+    hosts: list[str] | None,
+    db: Path | None,
+) -> "ConfigReport":
+    ws = workspace(db)
+    return ws.configuration(config, sets or [], env=trusting(trust, hosts))
+
+
 def _notices(loaded: "ConfigReport") -> None:
+    from grpo_practice.config.reading.key_routes import sentences
+
+    for text in sentences(loaded.routes):
+        note(text)
     for text in loaded.notices:
         note(f"note: {text}", style="yellow")

@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from grpo_practice.cli.options import PROGRAM, DbOption, JsonOption, workspace
+from grpo_practice.cli.options import (
+    PROGRAM,
+    DbOption,
+    JsonOption,
+    TrustHostOption,
+    TrustOption,
+    trusting,
+    workspace,
+)
 from grpo_practice.cli.terminal.formatting import count, note, note_next, print_json
 from grpo_practice.events import Event, Notice
 
@@ -29,6 +37,8 @@ def serve(
         str | None,
         typer.Option(metavar="RUN", help="Keep all that passes, as a run of this name."),
     ] = None,
+    trust: TrustOption = None,
+    trust_host: TrustHostOption = None,
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -57,7 +67,14 @@ def serve(
             note(f"recording what passes as run {record} in {ws.path}")
         note(f"to use it: export OPENAI_BASE_URL={now.url} OPENAI_API_KEY=unused")
 
-    ws.serve(agent, port=port, record=record, on_ready=ready, on_event=_show)
+    ws.serve(
+        agent,
+        port=port,
+        record=record,
+        env=trusting(trust, trust_host),
+        on_ready=ready,
+        on_event=_show,
+    )
     for last in served:
         note(_summary(last))
     if record is not None:

@@ -1,7 +1,9 @@
 """The files of a first experiment: a config, `.env.example` and a dataset to start from."""
 
+import os
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 from typing_extensions import override
 
 from grpo_practice.config.reading.discover import init_files
+from grpo_practice.config.trust import user_trust
 from grpo_practice.errors import ConfigError
 from grpo_practice.export.files import write_file
 from grpo_practice.reports.base import Report
@@ -62,10 +65,14 @@ def write_first_files(folder: Path, exp_id: str, *, force: bool) -> FirstFiles:
             f"{', '.join(there)}: there already, in {folder.resolve()}",
             hint="name another folder, or add --force to replace what is there",
         )
+    made = not folder.exists() or not any(folder.iterdir())
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as e:
         raise ConfigError(f"cannot make {folder}: {e.strerror}") from e
+    if made:  # what is in a folder of others is not yours because a config is added to it
+        with suppress(ConfigError):
+            user_trust(os.environ).remember_folder(folder)
     for path, text in files.items():
         write_file(path, text, force=force)
     return FirstFiles(folder, list(files))

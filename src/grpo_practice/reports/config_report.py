@@ -1,13 +1,14 @@
 """Report on a configuration: what it comes to, before anything is paid."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from typing_extensions import override
 
 from grpo_practice.config import RunConfig
+from grpo_practice.config.reading.key_routes import KeyRoute, sentences
 from grpo_practice.config.reading.yaml_reader import parse_yaml
 from grpo_practice.reports.base import Report
 
@@ -27,6 +28,8 @@ class ConfigReport(Report):
     """Notices for a person."""
     text: str
     """The configuration as YAML that reads back, secrets hidden."""
+    routes: Sequence[KeyRoute] = ()
+    """Ways of the environment's secrets: which goes where, and who says so."""
 
     @property
     def command(self) -> str:
@@ -43,6 +46,7 @@ class ConfigReport(Report):
             "used": dict(self.used),
             "ignored": list(self.ignored),
             "notices": list(self.notices),
+            "keys": [asdict(route) for route in self.routes],
             "config": parse_yaml(self.text, "the config").data,
             "exit": 0,
         }
@@ -51,4 +55,5 @@ class ConfigReport(Report):
     def summary(self) -> Sequence[Sequence[str]]:
         """Return what would be used, and what has no effect."""
         rows = [*self.used.items(), *(("ignored", text) for text in self.ignored)]
+        rows += [("key", text) for text in sentences(self.routes)]
         return [(self.config.exp_id,), *rows, *(("note", text) for text in self.notices)]
