@@ -9,19 +9,16 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typing_extensions import override
 
 from grpo_practice import Workspace
 from grpo_practice.cli.main import run
 from grpo_practice.errors import ConfigError, DataError, GrpoPracticeError, LockedError, PausedError
 from grpo_practice.events import CallFinished, Event, RolloutFinished, RunFinished, RunStarted
 from grpo_practice.sim.questions import questions
-from grpo_practice.types import Sample
 
 PAGE = Path(__file__).parents[1] / "docs/python.md"
 PEM = Path(__file__).parent / "tools/search/page.pem"
@@ -93,6 +90,18 @@ def test_importing_the_package_brings_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_an_error_that_nobody_catches_ends_with_its_hint_once(tmp_path: Path) -> None:
+    code = "from grpo_practice import Workspace; Workspace('x.db').runs()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    last, hint = done.stderr.splitlines()[-2:]
+    assert last.endswith("ConfigError: there is no database x.db yet")
+    assert hint.startswith("hint: name another with --db, or begin: grpo-practice data upload")
+    assert done.stderr.count("hint: ") == 1
 
 
 def test_what_it_returns_is_what_the_command_prints(
@@ -295,58 +304,10 @@ def test_a_forecast_without_a_pilot_writes_nothing(ws: Workspace, tmp_path: Path
     assert not ws.runs().runs
 
 
-class Tags(HTMLParser):
-    """Collects the tags of a text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.found = set[str]()
-        self.feed(text)
-
-    @override
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        self.found.add(tag)
-
-
-def test_a_notebook_shows_reports_with_foreign_text_escaped(ws: Workspace) -> None:
-    hostile = "<script>alert(1)</script> \x1b[31m what is 1 + 1?"
-    ws.datasets.upload("bad", [Sample(hostile, "2")])
-    evaluated = ws.evaluate(config(), dataset="bad", verify="exact")
-    (rollout,) = ws.rollouts(evaluated.run)
-    for report in (evaluated, rollout, ws.runs(), ws.run(evaluated.run)):
-        assert Tags(report._repr_html_()).found <= {"b", "table", "tr", "td"}
-        assert "\x1b" not in repr(report) + report._repr_html_()
-    assert "&lt;script&gt;" in rollout._repr_html_()
-    assert repr(evaluated).startswith(evaluated.run)
-
-
-def test_a_configuration_is_shown_without_the_secrets_in_its_urls(ws: Workspace) -> None:
-    model = {"model": "m", "base_url": "https://me:hunter2@h.example/v1?key=s3cr3t"}
-    one = config()
-    one["evaluation"]["agent"]["model"] = {"model_provider": model}
-    file = ws.path.with_name("c.yaml")
-    file.write_text(json.dumps(one))
-    shown = ws.configuration(str(file))
-    for text in (
-        repr(shown),
-        shown._repr_html_(),
-        json.dumps(shown.document()),
-        repr(shown.config),
-    ):
-        assert "hunter2" not in text
-        assert "s3cr3t" not in text
-    assert "h.example" in repr(shown)
-    assert repr(shown).startswith("toy")
-
-
-def test_a_diagnosis_shows_its_checks(ws: Workspace) -> None:
-    diagnosis = ws.doctor()
-    assert [check.about in repr(diagnosis) for check in diagnosis.checks[:3]] == [True] * 3
-
-
 INTERRUPTED = """
 import asyncio, json, os, signal, sys
 from grpo_practice import Workspace
+from grpo_practice.app.serving import Served
 from grpo_practice.events import RolloutFinished
 
 ended = 0

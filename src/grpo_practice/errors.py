@@ -6,6 +6,7 @@ GrpoPracticeError          exit 1   base; carries an optional `hint`
 │   └── FingerprintError   exit 2   a run would go on under another identity; carries the diff
 ├── EndpointRefusedError   exit 3   the endpoint refused us for good, or nothing answers there
 ├── DataError              exit 4   a dataset row cannot become a Sample
+├── DeclinedError          exit 1   a person was asked, and did not agree
 ├── LockedError            exit 5   somebody else writes this run
 ├── PausedError            exit 6   a cap of money, tokens or requests was reached
 ├── StoreError             exit 7   the database is full, read-only, corrupt, locked or newer
@@ -41,6 +42,9 @@ class GrpoPracticeError(Exception):
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(redactor.text(message))
         self.hint = redactor.text(hint) if hint else hint
+        if self.hint:
+            # What is left of it where nobody catches the error: Python prints notes after it.
+            self.add_note(f"hint: {self.hint}")
 
 
 class RunFailedError(GrpoPracticeError):
@@ -105,6 +109,12 @@ class DataError(GrpoPracticeError):
 
     exit_code = 4
     kind = "data"
+
+
+class DeclinedError(GrpoPracticeError):
+    """A person was asked, and did not agree."""
+
+    kind = "declined"
 
 
 class LockedError(GrpoPracticeError):

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from grpo_practice.app.session import Session
     from grpo_practice.config import Environment as Environment
     from grpo_practice.doctor.diagnosis import Diagnosis as Diagnosis
-    from grpo_practice.export.files import Exported
     from grpo_practice.forecast.estimate import Forecast as Forecast
     from grpo_practice.forecast.estimate import Line as Line
     from grpo_practice.forecast.range import Range as Range
@@ -82,17 +81,17 @@ class Workspace(StoredRuns):
 
     def configuration(
         self,
-        name: str | None = None,
+        config: "ConfigInput | None" = None,
         sets: Sequence[str] = (),
         *,
         env: "Mapping[str, str] | None" = None,
     ) -> "ConfigReport":
-        """Load the configuration called `name`; without one, that of the latest run.
+        """Load a configuration; without one, that of the latest run.
 
         Nothing that it names is run.
 
         Args:
-            name: File, or its name in ./configs.
+            config: As for `evaluate`; None: the latest run's configuration.
             sets: Overrides, `KEY=VALUE`.
             env: Variables that it may name; None: the process's, and those of `.env`.
 
@@ -102,7 +101,7 @@ class Workspace(StoredRuns):
         from grpo_practice.app.any_config import config_report, load_config
         from grpo_practice.app.request import known
 
-        return config_report(load_config(name, sets, known(env), self._store))
+        return config_report(load_config(config, sets, known(env), self._store))
 
     def trust(self, *paths: str | Path) -> "TrustReport":
         """Remember that you trust files and folders of others; return all that you trust.
@@ -134,7 +133,7 @@ class Workspace(StoredRuns):
 
     def doctor(
         self,
-        config: str | None = None,
+        config: "ConfigInput | None" = None,
         *,
         sets: Sequence[str] = (),
         run: bool = False,
@@ -146,23 +145,31 @@ class Workspace(StoredRuns):
         Each endpoint is asked two tiny questions.
 
         Args:
-            config: File, or its name in ./configs; None: the latest run's configuration.
+            config: As for `evaluate`; None: the latest run's configuration.
             sets: Overrides, `KEY=VALUE`.
             run: Whether to try the programs that the configuration names, too.
             env: Variables that it may name; None: the process's, and those of `.env`.
             on_event: Told what is being asked.
         """
         from grpo_practice.app.blocking import run_blocking
+
+        work = self.doctor_async(config, sets=sets, run=run, env=env, on_event=on_event)
+        return run_blocking(work)
+
+    async def doctor_async(
+        self,
+        config: "ConfigInput | None" = None,
+        *,
+        sets: Sequence[str] = (),
+        run: bool = False,
+        env: "Mapping[str, str] | None" = None,
+        on_event: Emit = silent,
+    ) -> "Diagnosis":
+        """Check as `doctor` does, on the loop that is running."""
         from grpo_practice.doctor.diagnose import DoctorRequest, diagnose
 
-        request = DoctorRequest(
-            database=self.path,
-            config=config,
-            overrides=sets,
-            run=run,
-            env=env,
-        )
-        return run_blocking(diagnose(request, lambda text: tee(on_event)(Notice(text))))
+        request = DoctorRequest(database=self.path, config=config, overrides=sets, run=run, env=env)
+        return await diagnose(request, lambda text: tee(on_event)(Notice(text)))
 
     # Practice and evaluation
 
@@ -304,48 +311,11 @@ class Workspace(StoredRuns):
             return run_until_stopped(session, work)
         return run_blocking(work)
 
-    # Export and serving
-
-    def export(
-        self,
-        run: str | None = None,
-        step: str | int = "last",
-        *,
-        format: str | None = None,
-        output: str | Path | None = None,
-        force: bool = False,
-    ) -> "Exported":
-        """Return the agent with what it learnt, and write it to a file or folder if one is named.
-
-        Args:
-            run: `RUN`, `RUN@BRANCH`, `RUN:STEP` or `L12`; None: the latest practice run.
-            step: `last`, `best`, or the number of a closed step.
-            format: None: by the file's name.
-            output: File or folder to write.
-            force: Whether to replace it.
-
-        Raises:
-            ConfigError: There is no such library, or the file cannot be written.
-        """
-        from grpo_practice.app.agent_export import call_of_program, exported, remember_export
-        from grpo_practice.app.library_refs import library_of
-        from grpo_practice.export.files import Exported, write_files
-        from grpo_practice.export.render import FORMATS, format_by_name, render_files
-
-        format = format or format_by_name(str(output or ""))
-        with self._store() as store:
-            found = library_of(store, run, str(step))
-            agent = exported(store, found)
-            files = render_files(agent, format)
-            if FORMATS[format].loadable:
-                remember_export(store, found, files[""])
-        if output is not None:
-            write_files(Path(output), files, force=force)
-        return Exported(files, format, call_of_program(agent, repr(self)))
+    # Serving
 
     def serve(
         self,
-        agent: str | Path,
+        agent: "str | Path | Mapping[str, Any]",
         *,
         port: int = PORT,
         record: str | None = None,
@@ -367,7 +337,7 @@ class Workspace(StoredRuns):
 
     async def serve_async(
         self,
-        agent: str | Path,
+        agent: "str | Path | Mapping[str, Any]",
         *,
         port: int = PORT,
         record: str | None = None,
@@ -378,7 +348,7 @@ class Workspace(StoredRuns):
         """Serve an agent's file as an OpenAI-compatible endpoint, until the task is cancelled.
 
         Args:
-            agent: File, as `export` writes it.
+            agent: File, as `export` writes it, or the mapping that one would hold.
             port: 0 takes any free one.
             record: Run to keep all that passes in.
             env: Variables that the agent may name; None: the process's, and those of `.env`.
@@ -391,10 +361,10 @@ class Workspace(StoredRuns):
         from grpo_practice.app.request import known
         from grpo_practice.app.serving import serve_agent
 
-        command = self._command or f"{self!r}.serve({str(agent)!r})"
+        file = Path(agent) if isinstance(agent, str) else agent
+        shown = repr(str(file)) if isinstance(file, Path) else "agent"
+        command = self._command or f"{self!r}.serve({shown})"
         with ExitStack() as stack:
             store = stack.enter_context(self._store(create=True)) if record is not None else None
             to = None if store is None or record is None else (store, record, command)
-            await serve_agent(
-                Path(agent), port, to, known(env), on_ready=on_ready, emit=tee(on_event)
-            )
+            await serve_agent(file, port, to, known(env), on_ready=on_ready, emit=tee(on_event))

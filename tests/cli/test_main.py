@@ -37,7 +37,7 @@ def fail_with(monkeypatch: pytest.MonkeyPatch) -> Fail:
         def raise_it(_: str) -> NoReturn:
             raise error
 
-        monkeypatch.setattr("grpo_practice.config.reading.discover.init_files", raise_it)
+        monkeypatch.setattr("grpo_practice.export.first_files.init_files", raise_it)
 
     return install
 
@@ -81,8 +81,15 @@ def test_a_refused_change_shows_each_key_as_it_was_and_is(gp: Gp, fail_with: Fai
 
 def test_json_tells_the_error_on_stdout_too(gp: Gp, fail_with: Fail) -> None:
     fail_with(FingerprintError("changed", [Change("practice.grpo_n", 5, 8)], hint="undo it"))
-    # `init` has no --json of its own: a command that does not know it is a usage error
     ran = gp("init", "--json")
+    assert ran.document["error"] == {
+        "kind": "fingerprint",
+        "message": "changed",
+        "hint": "undo it",
+        "diff": [{"key": "practice.grpo_n", "was": 5, "is": 8}],
+    }
+    # `demo` has no --json of its own: a command that does not know it is a usage error
+    ran = gp("demo", "--json")
     assert ran.document["error"]["kind"] == "usage"
     assert (ran.document["exit"], ran.code) == (2, 2)
 
@@ -112,6 +119,12 @@ def test_an_unexpected_error_has_no_traceback_unless_asked_for(gp: Gp, fail_with
     assert "raise error" in ran.err
     assert "locals" not in ran.err
     assert "shows the traceback" not in ran.err
+
+
+def test_the_hint_is_told_once_beside_a_traceback(gp: Gp) -> None:
+    ran = gp("--debug", "runs", "list")
+    assert "Traceback" in ran.err
+    assert ran.err.count("hint: ") == 1
 
 
 def test_a_wrong_option_is_a_sentence_and_exit_2(gp: Gp) -> None:

@@ -8,9 +8,9 @@ import pytest
 from grpo_practice.config.identity import identity_of
 from grpo_practice.config.reading.env import read_environment
 from grpo_practice.config.reading.load import Loaded, load_eval
-from grpo_practice.config.redact import show
 from grpo_practice.config.schema.runs import EvalConfig
 from grpo_practice.config.schema.tools import SearchConfig, SearchToolkit
+from grpo_practice.config.yaml_text import show
 from grpo_practice.errors import ConfigError
 from grpo_practice.redact import redactor
 from tests.config.files import EVAL, stored_eval, write
@@ -98,11 +98,12 @@ def test_keys_are_read_from_a_dotenv(tmp_path: Path) -> None:
 
 def test_a_key_is_in_no_text_that_is_shown_or_stored(tmp_path: Path) -> None:
     _, loaded = load(tmp_path, search="{search_api_key: own-key-0123}")
-    said = f"{show(loaded.config)} {loaded.text} {loaded.config!r} {identity_of(loaded.config)}"
+    shown = show(loaded.config, loaded.text)
+    said = f"{shown} {loaded.text} {loaded.config!r} {identity_of(loaded.config)}"
     for key in ("own-key-0123", JINA):
         assert key not in said
         assert redactor.text(f"a {key} b") == "a *** b"
-    assert 'search_api_key: "***"' in show(loaded.config)
+    assert 'search_api_key: "***"' in shown
 
 
 def test_a_key_and_an_address_are_no_part_of_what_a_run_is_bound_to(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from grpo_practice.config.reading.problems import keys_of
 from grpo_practice.config.reading.yaml_reader import read_yaml
 from grpo_practice.config.reference import reference_markdown
 from grpo_practice.config.schema.runs import PracticeConfig
+from grpo_practice.config.yaml_text import show
 from grpo_practice.errors import ConfigError
 from tests.config.files import ENV as MODEL_ENV
 from tests.config.files import agent_in
@@ -34,6 +35,32 @@ def test_every_shipped_file_loads(path: Path) -> None:
             assert load_practice(path, [], ENV).ignored == []
             assert load_practice(path, [f"evaluation.{SIM}"], ENV).config.practice.teacher_model
             assert load_eval(path, [SIM], KEYS).config.agent.model.model_provider.simulated
+
+
+SERVED = {"UTU_LLM_BASE_URL": "http://127.0.0.1:9/v1", "UTU_LLM_API_KEY": "sk-shipped-00000000"}
+PARTS = {"model", "tools", "agents"}
+WHOLE = [p for p in sorted(CONFIGS.rglob("*.yaml")) if not PARTS & {*p.relative_to(CONFIGS).parts}]
+"""The configurations that are no part of others."""
+
+
+@pytest.mark.parametrize("model", ["sim", "m"])
+@pytest.mark.parametrize("path", WHOLE, ids=lambda p: p.stem)
+def test_what_config_show_prints_is_read_back(path: Path, model: str, tmp_path: Path) -> None:
+    env = {**KEYS, **(SERVED if model == "m" else {}), "UTU_LLM_MODEL": model}
+    load = load_eval if "eval" in path.relative_to(CONFIGS).parts else load_practice
+    first = load(path, [], env)
+    text = show(first.config, first.text)
+    assert not [name for name in (*KEYS, "UTU_LLM_API_KEY") if env.get(name, " ") in text.split()]
+    (tmp_path / "shown.yaml").write_text(text, "utf-8")
+    again = load(tmp_path / "shown.yaml", [], env)
+    assert (again.ignored, again.notices) == ([], first.notices)
+    assert _plain(show(again.config, again.text)) == _plain(text)
+    keys = {name: model.model_provider.key for name, model in first.config.models.items()}
+    assert {n: m.model_provider.key for n, m in again.config.models.items()} == keys
+
+
+def _plain(text: str) -> list[str]:
+    return [line for line in text.splitlines() if not line.strip().startswith("#")]
 
 
 def test_the_flat_file_is_the_composed_one_without_a_tool() -> None:

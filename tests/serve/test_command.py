@@ -74,6 +74,24 @@ def test_it_says_what_it_serves_and_ends_in_order(tmp_path: Path, number: signal
         assert told == "stopped: 1 request, 0 errors\n"
 
 
+def test_its_document_is_there_once_it_answers(tmp_path: Path) -> None:
+    agent_file(tmp_path, "", provider=SIM)
+    words = ("--agent", "agent.yaml", "--record", "rec", "--json")
+    with running(tmp_path, *words) as (process, url, _):
+        ask(url, "What is 1 plus 2?")
+        out, _ = ended(process, signal.SIGINT)
+    assert json.loads(out) == {
+        "schema": "grpo-practice.serve/1",
+        "url": url,
+        "agent": "math_agent",
+        "experiences": 2,
+        "model": "sim",
+        "passing_on_to": "the simulated endpoint in this program",
+        "simulated": True,
+        "run": "rec",
+    }
+
+
 def test_an_agent_s_tools_and_notices_are_said(tmp_path: Path) -> None:
     kit = {"mode": "builtin", "name": "python_executor"}
     agent_file(tmp_path, "", provider=SIM, toolkits={"python_executor": kit})

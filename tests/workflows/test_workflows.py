@@ -47,6 +47,7 @@ def test_mathematics_with_a_python_tool(desk: Desk) -> None:
     )
     assert told
     assert not [raw for (raw,) in told if b"Error" in bytes(raw)]
+    _before_and_after(desk, practice, "math_AIME24/eval", "math_AIME24/eval/math_practice_agent")
 
 
 @pytest.mark.long
@@ -66,6 +67,13 @@ def test_web_search(desk: Desk) -> None:
     )
     assert desk.query("SELECT count(*) FROM operations WHERE domains <> '[]'")[0][0] > 0
     _nothing_is_paid_twice(played)
+    _before_and_after(desk, practice, "web/eval", "web/eval/web_practice_agent")
+
+
+def _before_and_after(desk: Desk, practice: str, before: str, after: str) -> None:
+    """The practice knows the evaluations of its agent, whose experiment has another name."""
+    again = desk.json(practice)
+    assert (again["before"]["run"], again["after"]["run"]) == (before, after)
 
 
 def _nothing_is_paid_twice(played: Played) -> None:

@@ -17,10 +17,9 @@ from grpo_practice.export.enhanced_agent import ExportedAgent, Measured, Provena
 from grpo_practice.export.render import Files, render, render_files
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.redact import REDACTED
-from grpo_practice.reports.known_scores import KnownScore, measured, measured_with
+from grpo_practice.reports.known_scores import KnownScore, measured_with, measured_without
 from grpo_practice.store import Store, libraries
 from grpo_practice.store.queries import references, runs
-from grpo_practice.store.run_names import eval_name
 
 _AGENT = "evaluation.agent."
 
@@ -124,7 +123,7 @@ def _provenance(store: Store, found: LibraryRef, left_out: tuple[str, ...]) -> P
         branch=found.branch,
         step=found.step,
         simulated=run.simulated,
-        before=_evidence(measured(store, found.branch, eval_name(run.exp_id))),
+        before=_evidence(measured_without(store, found.branch, run.exp_id)),
         after=_evidence(measured_with(store, found.branch, run.exp_id, found.library)),
         left_out=left_out,
     )

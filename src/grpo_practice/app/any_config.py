@@ -2,19 +2,21 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 
-from grpo_practice.app.configs import stored_text
+from grpo_practice.app.configs import config_file, stored_text
+from grpo_practice.app.request import ConfigInput
 from grpo_practice.app.specs import check_templates, teacher_context_text
 from grpo_practice.config import (
     Environment,
     EvalConfig,
     Loaded,
     PracticeConfig,
-    find_config,
     load_eval,
     load_eval_text,
     load_practice,
     load_practice_text,
+    show,
 )
 from grpo_practice.config.reading.compose import compose
 from grpo_practice.errors import ConfigError
@@ -28,7 +30,7 @@ AnyConfig = Loaded[PracticeConfig] | Loaded[EvalConfig]
 
 
 def load_config(
-    name: str | None,
+    config: ConfigInput | None,
     overrides: Sequence[str],
     env: Environment,
     open_store: Callable[[], AbstractContextManager[Store]],
@@ -36,7 +38,7 @@ def load_config(
     """Load a configuration as the command that it is for would load it.
 
     Args:
-        name: A file, or its name in ./configs; None: the configuration of the latest run.
+        config: Configuration in any form; None: that of the latest run.
         overrides: `KEY=VALUE` each.
         env: Where interpolations and keys are looked up.
         open_store: Opens the database, for the latest run.
@@ -44,11 +46,12 @@ def load_config(
     Raises:
         ConfigError: There is none, or it cannot be used.
     """
-    if name is not None:
-        path = find_config(name, "practice")
-        if compose(path).data.keys() & {"practice", "evaluation"}:
-            return load_practice(path, overrides, env)
-        return load_eval(path, overrides, env)
+    if config is not None:
+        given = config_file(config, "practice")
+        tree = compose(given) if isinstance(given, Path) else given
+        if tree.data.keys() & {"practice", "evaluation"}:
+            return load_practice(given, overrides, env)
+        return load_eval(given, overrides, env)
     with open_store() as store:
         run = store.read(runs.latest, ["practice", "eval"])
         stored = store.read(runs.config, run.name) if run else None
@@ -86,4 +89,5 @@ def config_report(loaded: AnyConfig) -> ConfigReport:
             f" {count(plan.batch_size, 'sample')}, {plan.grpo_n} rollouts each"
         )
         used["teacher"] = teacher_context_text(config)
-    return ConfigReport(config, loaded.path, used, loaded.ignored, loaded.notices, loaded.routes)
+    text, routes = show(config, loaded.text), loaded.routes
+    return ConfigReport(config, loaded.path, used, loaded.ignored, loaded.notices, text, routes)

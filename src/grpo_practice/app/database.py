@@ -8,6 +8,9 @@ from grpo_practice.reports.database import DatabaseCheck, DatabaseCopy
 from grpo_practice.store import check
 from grpo_practice.store.backup import copy, why_no_copy
 
+STDOUT = "-"
+"""Name by which commands mean their output."""
+
 
 def check_database(path: Path) -> DatabaseCheck:
     """Look whether the database is whole, also while a run writes to it.
@@ -32,6 +35,11 @@ def backup_database(path: Path, target: Path | None, *, replace: bool) -> Databa
         StoreError: The database is damaged, or the copy cannot be written.
     """
     source = _existing(path)
+    if target == Path(STDOUT):
+        raise ConfigError(
+            "a copy of the database is checked before it gets its name, so it cannot go to stdout",
+            hint="name a file: grpo-practice db backup copy.db",
+        )
     target = target or source.with_name(f"{source.name}.bak")
     if why_not := why_no_copy(source, target):
         raise ConfigError(f"{target} {why_not}", hint="name another file")

@@ -33,6 +33,8 @@ class DatabaseFile:
                 f"{path} is no file: each connection would have a database of its own",
                 hint="name a file with --db; `--dry-run` keeps nothing",
             )
+        if str(path) == "-":
+            raise ConfigError("a database cannot be read from stdin", hint="name a file with --db")
         self.path = Path(path)
         self._command, self._signals, self._closed = command, signals, False
 

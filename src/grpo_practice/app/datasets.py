@@ -30,6 +30,7 @@ from grpo_practice.reports.datasets import (
     DatasetSample,
     DatasetSplit,
     DatasetStats,
+    DeletedDataset,
     SplitPart,
     StoredDataset,
 )
@@ -216,14 +217,16 @@ class Datasets:
         with self._store() as store:
             return store.read(datasets.get, name)
 
-    def delete(self, name: str) -> None:
-        """Give a name back; runs keep the rows that they used.
+    def delete(self, name: str) -> DeletedDataset:
+        """Give a name back, and return the dataset it had; runs keep the rows that they used.
 
         Raises:
             DataError: There is none of this name.
         """
         with self._store() as store:
+            dataset = store.read(datasets.get, name)
             store.hide_dataset(name)
+        return DeletedDataset(dataset)
 
     def split(
         self,

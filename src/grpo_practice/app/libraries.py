@@ -1,11 +1,13 @@
 """Stored libraries and experiences as reports: what they say, and the evidence on each."""
 
 import re
+from dataclasses import replace
 
 from grpo_practice.app.library_refs import LibraryRef, library_of
 from grpo_practice.errors import ConfigError
 from grpo_practice.practice.evidence import evidence_on, evidence_text
 from grpo_practice.reports.experience_reports import (
+    Changes,
     EvidenceSummary,
     ExperienceReport,
     LibraryReport,
@@ -39,7 +41,8 @@ def experience_report(store: Store, name: str, ref: str | None) -> ExperienceRep
     found = library_of(store, ref)
     at = {"branch": found.branch, "until": _last_step(found)}
     origin = store.read(history.experience, found.run, int(label[1]), **at)
-    return ExperienceReport(origin, _evidence(store, found).get(origin.id))
+    shown = replace(origin, changes=Changes(origin.changes))
+    return ExperienceReport(shown, _evidence(store, found).get(origin.id))
 
 
 def _last_step(found: LibraryRef) -> int:

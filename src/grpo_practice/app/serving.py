@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from typing_extensions import override
+
 from grpo_practice.app.clients import SIM_URL, endpoint_of
 from grpo_practice.app.specs import simulated
 from grpo_practice.chat_server.server import listening
 from grpo_practice.config import Environment, load_eval
 from grpo_practice.config.identity import identity_of
+from grpo_practice.config.reading.yaml_reader import Tree
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.base import check_name
 from grpo_practice.errors import ConfigError
@@ -25,6 +28,7 @@ from grpo_practice.llm.open_files import fewer_notice
 from grpo_practice.llm.prices import Prices
 from grpo_practice.llm.sim import SimTransport
 from grpo_practice.prompts.system import system_prompt
+from grpo_practice.reports.base import Report
 from grpo_practice.serve.conversations import MOST, Conversations, RecordedCall
 from grpo_practice.serve.recorder import Recorder
 from grpo_practice.serve.served_agent import ServedAgent
@@ -63,8 +67,8 @@ class Prepared:
         return ", ".join(map(shown_url, urls))
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+@dataclass(frozen=True, slots=True, repr=False)
+class Served(Report):
     """An agent that is being served."""
 
     url: str
@@ -73,10 +77,26 @@ class Served:
     """Totals of what has passed so far."""
     recorder: Recorder | None
     """Recorder of what passes; None where nothing is kept."""
+    run: str | None
+    """Run that is recorded."""
+
+    @override
+    def document(self) -> dict[str, Any]:
+        """Return what `serve --json` prints once requests are answered."""
+        return {
+            "schema": "grpo-practice.serve/1",
+            "url": self.url,
+            "agent": self.prepared.agent.name,
+            "experiences": self.prepared.agent.experiences,
+            "model": self.prepared.agent.model,
+            "passing_on_to": self.prepared.passing_on_to,
+            "simulated": self.prepared.simulated,
+            "run": self.run,
+        }
 
 
 async def serve_agent(
-    agent: Path,
+    agent: Path | Mapping[str, Any],
     port: int,
     record: tuple[Store, str, str] | None,
     env: Environment,
@@ -87,7 +107,7 @@ async def serve_agent(
     """Serve the agent in a file until this call is cancelled.
 
     Args:
-        agent: File, as `export-agent` writes it.
+        agent: File, as `export-agent` writes it, or what one would hold.
         port: 0 takes any free one.
         record: Database, run and command to keep all that passes under.
         env: Where variables are looked up, and whom the user trusts.
@@ -111,19 +131,23 @@ async def serve_agent(
             recorder = stack.enter_context(recording(store, run, prepared, command, notice))
 
         def ready(bound: int, counts: Counts) -> None:
-            on_ready(Served(f"http://{LOOPBACK}:{bound}/v1", prepared, counts, recorder))
+            url, run = f"http://{LOOPBACK}:{bound}/v1", record[1] if record else None
+            on_ready(Served(url, prepared, counts, recorder, run))
 
         await serve(prepared, port, recorder=recorder, on_ready=ready, notice=notice)
 
 
-def prepare(agent: Path, env: Environment) -> Prepared:
-    """Return the agent in a file, as `eval --agent` reads it.
+def prepare(agent: Path | Mapping[str, Any], env: Environment) -> Prepared:
+    """Return the agent in a file, as `eval --agent` reads it, or in a mapping.
 
     Raises:
         ConfigError: It cannot be used; the message names each wrong key with file and line.
     """
     no_data = ["data.dataset=none", "verify=exact"]  # an agent alone is asked no questions
-    loaded = load_eval(None, no_data, env, agent=agent)
+    if isinstance(agent, Path):
+        loaded = load_eval(None, no_data, env, agent=agent)
+    else:
+        loaded = load_eval(Tree({"agent": dict(agent)}), no_data, env)
     config, prices = loaded.config.agent, Prices(loaded.config.prices)
     settings, endpoint = endpoint_of(config.model, prices)
     served = ServedAgent(

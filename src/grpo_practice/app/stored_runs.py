@@ -1,4 +1,7 @@
-"""Reading what is stored: runs, rollouts, experiences; the half of `Workspace` that asks nobody."""
+"""Reading what is stored: runs, rollouts, experiences, agents.
+
+The half of `Workspace` that asks nobody.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,10 +10,11 @@ from typing import TYPE_CHECKING
 from grpo_practice.app.database_file import DatabaseFile
 
 if TYPE_CHECKING:
+    from grpo_practice.export.report import Exported
     from grpo_practice.reports.database import DatabaseCheck, DatabaseCopy
     from grpo_practice.reports.experience_reports import ExperienceReport, LibraryReport
     from grpo_practice.reports.rollout_report import RolloutReport
-    from grpo_practice.reports.stored_runs import RunReport, RunsReport
+    from grpo_practice.reports.stored_runs import DeletedRuns, RunReport, RunsReport
 
 
 class StoredRuns(DatabaseFile):
@@ -35,15 +39,17 @@ class StoredRuns(DatabaseFile):
         with self._store() as store:
             return run_report(store, name)
 
-    def delete_run(self, name: str) -> list[str]:
-        """Delete a run and the evaluations that it made, and return their names.
+    def delete_run(self, name: str) -> "DeletedRuns":
+        """Delete a run and the evaluations that it made.
 
         Raises:
             ConfigError: There is no such run.
             LockedError: Somebody works on it.
         """
+        from grpo_practice.reports.stored_runs import DeletedRuns
+
         with self._store() as store, store.lock(name):
-            return store.delete_run(name)
+            return DeletedRuns(store.delete_run(name))
 
     def rollouts(self, run: str, *, step: int | None = None) -> "Iterator[RolloutReport]":
         """Yield the rollouts of a run with their transcripts, read as they are asked for.
@@ -88,6 +94,45 @@ class StoredRuns(DatabaseFile):
 
         with self._store() as store:
             return experience_report(store, name, run)
+
+    def export(
+        self,
+        run: str | None = None,
+        step: str | int = "last",
+        *,
+        format: str | None = None,
+        output: str | Path | None = None,
+        force: bool = False,
+    ) -> "Exported":
+        """Return the agent with what it learnt, and write it to a file or folder if one is named.
+
+        Args:
+            run: `RUN`, `RUN@BRANCH`, `RUN:STEP` or `L12`; None: the latest practice run.
+            step: `last`, `best`, or the number of a closed step.
+            format: None: by the file's name.
+            output: File or folder to write.
+            force: Whether to replace it.
+
+        Raises:
+            ConfigError: There is no such library, or the file cannot be written.
+        """
+        from grpo_practice.app.agent_export import call_of_program, exported, remember_export
+        from grpo_practice.app.library_refs import library_of
+        from grpo_practice.export.files import write_files
+        from grpo_practice.export.render import FORMATS, format_by_name, render_files
+        from grpo_practice.export.report import Exported
+
+        format = format or format_by_name(str(output or ""))
+        with self._store() as store:
+            found = library_of(store, run, str(step))
+            agent = exported(store, found)
+            files = render_files(agent, format)
+            if FORMATS[format].loadable:
+                remember_export(store, found, files[""])
+        path = None if output is None else Path(output)
+        if path is not None:
+            write_files(path, files, force=force)
+        return Exported(agent, files, format, path, call_of_program(agent, repr(self)))
 
     def backup(self, target: str | Path | None = None, *, replace: bool = False) -> "DatabaseCopy":
         """Copy the database as it is now, also while a run writes to it.

@@ -10,13 +10,14 @@ from grpo_practice.cli.options import (
     PROGRAM,
     ConfigOption,
     DbOption,
+    JsonOption,
     SetOption,
     TrustHostOption,
     TrustOption,
     trusting,
     workspace,
 )
-from grpo_practice.cli.terminal.formatting import note, say, say_next
+from grpo_practice.cli.terminal.formatting import note, print_json, say, say_next
 from grpo_practice.cli.terminal.tables import facts
 from grpo_practice.text import visible
 
@@ -33,18 +34,22 @@ def show(
     trust: TrustOption = None,
     trust_host: TrustHostOption = None,
     db: DbOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Print the configuration as it would be used.
 
-    Keys are hidden. Without --config it is the latest run's.
+    Keys are hidden; saved to a file, it is read back as it is. Without --config it is the latest
+    run's.
 
     Example: grpo-practice config show --config math.yaml --set practice.epochs=2
     """
     from grpo_practice.cli.terminal.consoles import out
-    from grpo_practice.config import show as as_yaml
 
     loaded = _loaded(config, set_, trust, trust_host, db)
-    out.print(visible(as_yaml(loaded.config)), soft_wrap=True, end="")
+    if json:
+        print_json(loaded.document())
+        return
+    out.print(visible(loaded.text), soft_wrap=True, end="")
     _notices(loaded)
 
 
@@ -55,6 +60,7 @@ def validate(
     trust: TrustOption = None,
     trust_host: TrustHostOption = None,
     db: DbOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Say what of a configuration would be used.
 
@@ -63,6 +69,9 @@ def validate(
     Example: grpo-practice config validate --config practice.yaml
     """
     loaded = _loaded(config, set_, trust, trust_host, db)
+    if json:
+        print_json(loaded.document())
+        return
     say(f"{loaded.path or 'the configuration of the latest run'} can be used", style="bold")
     facts(loaded.used.items())
     for text in loaded.ignored:

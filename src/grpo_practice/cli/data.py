@@ -153,7 +153,9 @@ def show(
 
 
 @app.command()
-def delete(name: NameArgument, yes: YesOption = False, db: DbOption = None) -> None:
+def delete(
+    name: NameArgument, yes: YesOption = False, db: DbOption = None, json: JsonOption = False
+) -> None:
     """Give a name back; runs keep the rows that they used.
 
     Example: grpo-practice data delete train --yes
@@ -161,7 +163,10 @@ def delete(name: NameArgument, yes: YesOption = False, db: DbOption = None) -> N
     datasets = workspace(db).datasets
     row = datasets.row(name)
     confirm(f"Delete dataset {row.name} ({count(row.n, 'row')})?", yes=yes)
-    datasets.delete(name)
+    deleted = datasets.delete(name)
+    if json:
+        print_json(deleted.document())
+        return
     say(f"deleted {name}; runs keep the rows that they used")
     say_next(f"{PROGRAM} data list")
 

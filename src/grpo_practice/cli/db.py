@@ -1,6 +1,5 @@
 """`db`: a copy of the database while it is used, and a look at whether it is whole."""
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +19,7 @@ def backup(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
     db: DbOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Copy the database as it is now, also while a run writes to it.
 
@@ -28,8 +28,11 @@ def backup(
     Example: grpo-practice db backup before-the-change.db
     """
     made = workspace(db).backup(file, replace=force)
+    if json:
+        print_json(made.document())
+        return
     say(f"copied {made.source} to {made.path} ({made.bytes:,} bytes)")
-    note_next(f"{PROGRAM} runs list --db {shlex.quote(str(made.path))}")
+    note_next(made.next_command)
 
 
 @app.command()

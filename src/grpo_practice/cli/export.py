@@ -1,14 +1,13 @@
 """`export-agent`: the practised agent as a file."""
 
-import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from grpo_practice.cli.options import PROGRAM, DbOption, workspace
-from grpo_practice.cli.terminal.formatting import note, note_next
+from grpo_practice.cli.options import DbOption, JsonOption, workspace
+from grpo_practice.cli.terminal.formatting import note, note_next, print_json
 from grpo_practice.export.render import FORMATS
 
 
@@ -35,6 +34,7 @@ def export_agent(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
     db: DbOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Write the agent with what it learnt to a file or a folder.
 
@@ -45,11 +45,14 @@ def export_agent(
     if output == Path("-"):
         output = None
     exported = workspace(db).export(run, step, format=format_, output=output, force=force)
+    if json:
+        print_json(exported.document())
+        return
     if output is None:
         sys.stdout.write(exported.text)
         return
     note(f"wrote {output}")
     if exported.call:
         note(f"next, in the program that began the run: {exported.call}")
-    elif FORMATS[exported.format].loadable:
-        note_next(f"{PROGRAM} eval --agent {shlex.quote(str(output))}")
+    elif exported.next_command:
+        note_next(exported.next_command)

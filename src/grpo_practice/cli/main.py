@@ -185,9 +185,13 @@ def _unexpected(error: Exception, words: list[str]) -> int:
 
 def _traceback() -> None:
     """Print the current error's traceback, without local variables: they may hold keys."""
-    import traceback
+    from traceback import TracebackException
 
-    note(traceback.format_exc())
+    error = sys.exception()
+    assert error is not None
+    shown = TracebackException.from_exception(error)
+    shown.__notes__ = None  # the hint: it follows, on the database that was named
+    note("".join(shown.format()))
 
 
 def _interrupted(code: int, words: list[str], unanswered: int = 0) -> int:
@@ -205,8 +209,8 @@ def _interrupted(code: int, words: list[str], unanswered: int = 0) -> int:
 
 def _report(error: ErrorReport, words: list[str]) -> int:
     """Print the error on stderr, its document on stdout with `--json`, and return its code."""
-    stopped = error.kind == "interrupted"
-    note(error.message if stopped else f"error: {error.message}", style="red")
+    by_person = error.kind in ("interrupted", "declined")
+    note(error.message if by_person else f"error: {error.message}", style="red")
     rows = [(c.key, *unlike(str(c.was), str(c.now), CHANGE)) for c in error.diff]
     if rows:
         table(["key", "was", "now"], rows, stderr=True)

@@ -73,7 +73,9 @@ def show(run: RunArgument, db: DbOption = None, json: JsonOption = False) -> Non
 
 
 @app.command()
-def delete(run: RunArgument, yes: YesOption = False, db: DbOption = None) -> None:
+def delete(
+    run: RunArgument, yes: YesOption = False, db: DbOption = None, json: JsonOption = False
+) -> None:
     """Delete a run, and the evaluations that it made.
 
     Everything that was paid for in them goes too.
@@ -82,7 +84,10 @@ def delete(run: RunArgument, yes: YesOption = False, db: DbOption = None) -> Non
     """
     confirm(f"Delete {run} and all that was paid for in it?", yes=yes)
     deleted = workspace(db).delete_run(run)
-    say(f"deleted {count(len(deleted), 'run')}: {', '.join(deleted)}")
+    if json:
+        print_json(deleted.document())
+        return
+    say(f"deleted {count(len(deleted.runs), 'run')}: {', '.join(deleted.runs)}")
     say_next(f"{PROGRAM} runs list")
 
 

@@ -8,12 +8,13 @@ import typer
 from grpo_practice.cli.options import (
     PROGRAM,
     DbOption,
+    JsonOption,
     TrustHostOption,
     TrustOption,
     trusting,
     workspace,
 )
-from grpo_practice.cli.terminal.formatting import count, note, note_next
+from grpo_practice.cli.terminal.formatting import count, note, note_next, print_json
 from grpo_practice.events import Event, Notice
 
 if TYPE_CHECKING:
@@ -39,12 +40,13 @@ def serve(
     trust: TrustOption = None,
     trust_host: TrustHostOption = None,
     db: DbOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Serve an agent as an OpenAI-compatible endpoint on this machine, until Ctrl-C.
 
     The agent's instructions, with what it learnt, stand in front of every request; all else is
     passed on to its model and comes back as it is, streams too. A program gets the agent by its
-    base URL.
+    base URL. With --json the document is printed as soon as requests are answered.
 
     Example: grpo-practice serve --agent agent.yaml --port 8400
     """
@@ -52,6 +54,8 @@ def serve(
 
     def ready(now: "Served") -> None:
         served.append(now)
+        if json:
+            print_json(now.document())
         agent = now.prepared.agent
         knows = f" ({count(agent.experiences, 'experience')})" if agent.experiences else ""
         to = f"{now.prepared.passing_on_to} ({agent.model}) until Ctrl-C"

@@ -11,10 +11,10 @@ from grpo_practice.config.reading.load import (
     load_practice,
     load_practice_text,
 )
-from grpo_practice.config.redact import show
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.provider import ModelConfig, ModelProvider, ModelSettings
 from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, RunConfig, VerifySpec
+from grpo_practice.config.yaml_text import show
 
 __all__ = [
     "AgentConfig",

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, SecretStr
 
-from grpo_practice.config.reading.yaml_reader import Key, dump_yaml
+from grpo_practice.config.reading.yaml_reader import Key
 from grpo_practice.redact import REDACTED, redact_url, redactor, url_secrets, variable_secrets
 
 _SECRET_KEYS = frozenset(
@@ -33,7 +33,7 @@ def redact(value: Any, key: Key = ()) -> Any:
             return None
         case _ if any(part in _SECRET_KEYS for part in key):
             text = str(value)
-            return text if not text or _REFERENCE.fullmatch(text) else REDACTED
+            return text if not text or only_names_variable(text) else REDACTED
         case str() if "://" in value:
             return redact_url(value)
         case _:
@@ -49,6 +49,11 @@ def without_secrets(value: Any, key: Key = ()) -> Any:
     if isinstance(value, list):
         return [v for v in (without_secrets(v, key) for v in value) if v is not _GONE]
     return _GONE if _REFERENCE_ANYWHERE.search(str(value)) else value
+
+
+def only_names_variable(value: object) -> bool:
+    """Return whether the value is a reference to an environment variable, and nothing else."""
+    return _REFERENCE.fullmatch(str(value)) is not None
 
 
 def leaves(values: Any, key: Key = ()) -> Iterator[tuple[Key, Any]]:
@@ -84,8 +89,3 @@ def redacted(config: BaseModel) -> dict[str, Any]:
     redactor.know(secrets_in(values))
     hidden: dict[str, Any] = redactor.value(redact(values))
     return hidden
-
-
-def show(config: BaseModel) -> str:
-    """Return the resolved config as YAML, secrets hidden."""
-    return dump_yaml(redacted(config))

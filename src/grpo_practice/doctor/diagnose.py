@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grpo_practice.app.any_config import load_config
-from grpo_practice.app.request import known
+from grpo_practice.app.request import ConfigInput, known
 from grpo_practice.app.specs import teacher_context_text
 from grpo_practice.config import Environment, EvalConfig, PracticeConfig
 from grpo_practice.config.reading.key_routes import sentences
@@ -32,8 +32,8 @@ class DoctorRequest:
     """The database and the configuration to check."""
 
     database: Path
-    config: str | None = None
-    """File, or its name in ./configs; None: the latest run's configuration, if there is one."""
+    config: ConfigInput | None = None
+    """Configuration in any form; None: that of the latest run, if there is one."""
     overrides: Sequence[str] = ()
     """Overrides as texts, `KEY=VALUE`."""
     run: bool = False
@@ -82,7 +82,8 @@ async def _check_config(
         checks.append(warning("config", text, "doctor --config FILE"))
         return 0
     loaded = load_config(request.config, request.overrides, env, lambda: Store(path))
-    checks.append(ok("config", f"{loaded.path or 'that of the latest run'} can be used"))
+    unnamed = "that of the latest run" if request.config is None else "the one given"
+    checks.append(ok("config", f"{loaded.path or unnamed} can be used"))
     for sentence in sentences(loaded.routes):
         notice(sentence)
         checks.append(ok("keys", sentence))

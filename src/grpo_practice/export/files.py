@@ -1,33 +1,13 @@
-"""Exported agents, and files that are written whole or not at all."""
+"""Files that are written whole or not at all."""
 
 import errno
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from grpo_practice.errors import ConfigError
-from grpo_practice.export.render import Files, one_text
+from grpo_practice.export.render import Files
 from grpo_practice.plain_file import plain_file, replacement
 from grpo_practice.redact import redactor
-
-
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """An agent with what it learnt, in one of the formats."""
-
-    files: Files
-    format: str
-    call: str | None = None
-    """Call that evaluates it, where only the program that began the run can."""
-
-    @property
-    def text(self) -> str:
-        """The text of its one file.
-
-        Raises:
-            ConfigError: The format is a folder.
-        """
-        return one_text(self.files, self.format)
 
 
 def write_files(path: Path, files: Files, *, force: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The base of all reports: a JSON document, and a short table for a notebook or a prompt."""
+"""The base of all reports: a short table for a notebook or a prompt, and a JSON document."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -15,20 +15,14 @@ ROWS = 20
 """Rows of it that are shown."""
 
 
-class Report(ABC):
-    """A typed result; `document()` is what the command prints with `--json`."""
+class Shown(ABC):
+    """A value that shows itself as a short table."""
 
     __slots__ = ()
 
     @abstractmethod
-    def document(self) -> dict[str, Any]:
-        """Return the report as JSON."""
-
     def summary(self) -> Sequence[Sequence[str]]:
-        """Return the rows of a short table, its title first; by default the plain values."""
-        document = self.document()
-        plain = [(k, str(v)) for k, v in document.items() if isinstance(v, str | int | float)]
-        return [(type(self).__name__,), *(row for row in plain if row[0] not in ("schema", "exit"))]
+        """Return the rows of the table, its title first."""
 
     @override
     def __repr__(self) -> str:
@@ -47,6 +41,23 @@ class Report(ABC):
         rows = [[visible(brief(cell, CELL)) for cell in row] for row in self.summary()]
         more = len(rows) - 1 - ROWS
         return rows[: ROWS + 1] + ([[f"… and {more} more"]] if more > 0 else [])
+
+
+class Report(Shown):
+    """A typed result; `document()` is what the command prints with `--json`."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def document(self) -> dict[str, Any]:
+        """Return the report as JSON."""
+
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return the plain values of the document."""
+        document = self.document()
+        plain = [(k, str(v)) for k, v in document.items() if isinstance(v, str | int | float)]
+        return [(type(self).__name__,), *(row for row in plain if row[0] not in ("schema", "exit"))]
 
 
 def number(value: float | None) -> str:

@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from grpo_practice.config import RunConfig
 from grpo_practice.config.reading.key_routes import KeyRoute, sentences
+from grpo_practice.config.reading.yaml_reader import parse_yaml
 from grpo_practice.reports.base import Report
 
 
@@ -18,13 +19,15 @@ class ConfigReport(Report):
 
     config: RunConfig
     path: Path | None
-    """File it was read from; None: stored with the latest run."""
+    """File it was read from; None for one that was given as a value, or the latest run's."""
     used: Mapping[str, str]
     """Settings that a run would use, by what they are for."""
     ignored: Sequence[str]
     """A sentence for each key that has no effect."""
     notices: Sequence[str]
     """Notices for a person."""
+    text: str
+    """The configuration as YAML that reads back, secrets hidden."""
     routes: Sequence[KeyRoute] = ()
     """Ways of the environment's secrets: which goes where, and who says so."""
 
@@ -44,6 +47,7 @@ class ConfigReport(Report):
             "ignored": list(self.ignored),
             "notices": list(self.notices),
             "keys": [asdict(route) for route in self.routes],
+            "config": parse_yaml(self.text, "the config").data,
             "exit": 0,
         }
 

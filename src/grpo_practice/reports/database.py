@@ -1,5 +1,6 @@
 """Reports on the database file: a copy of it, and whether it is whole."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +13,30 @@ from grpo_practice.reports.base import Report
 from grpo_practice.store.check import Finding
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseCopy:
+@dataclass(frozen=True, slots=True, repr=False)
+class DatabaseCopy(Report):
     """A copy that was made, and checked."""
 
     source: Path
     path: Path
     bytes: int
+
+    @property
+    def next_command(self) -> str:
+        """Command that looks into the copy."""
+        return f"grpo-practice runs list --db {shlex.quote(str(self.path))}"
+
+    @override
+    def document(self) -> dict[str, Any]:
+        """Return what `db backup --json` prints."""
+        return {
+            "schema": "grpo-practice.db-backup/1",
+            "source": str(self.source),
+            "path": str(self.path),
+            "bytes": self.bytes,
+            "next": self.next_command,
+            "exit": 0,
+        }
 
 
 @dataclass(frozen=True, slots=True, repr=False)

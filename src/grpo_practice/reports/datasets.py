@@ -44,6 +44,23 @@ class DatasetList(Report):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class DeletedDataset(Report):
+    """A dataset whose name was given back; runs keep the rows that they used."""
+
+    dataset: DatasetRow
+
+    @override
+    def document(self) -> dict[str, Any]:
+        """Return what `data delete --json` prints."""
+        return {
+            "schema": "grpo-practice.deleted-dataset/1",
+            "dataset": dataset_document(self.dataset),
+            "next": "grpo-practice data list",
+            "exit": 0,
+        }
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class DatasetReport(Report):
     """One dataset and its first rows."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from grpo_practice.reports.base import Report
+from grpo_practice.reports.base import Report, Shown
 from grpo_practice.store.queries.history import ExperienceHistory
 from grpo_practice.store.queries.history import LibraryChange as LibraryChange
 from grpo_practice.store.queries.history import Quarantined as Quarantined
@@ -79,6 +79,20 @@ class LibraryReport(Report):
         ]
 
 
+class Changes(Shown, tuple[LibraryChange, ...]):
+    """Changes of an experience, oldest first."""
+
+    __slots__ = ()
+
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return a row for each change: its step, operation and text."""
+        return [
+            (count(len(self), "change"),),
+            *((f"step {c.step}", c.op, c.text or "(removed)") for c in self),
+        ]
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class ExperienceReport(Report):
     """An experience, from its first text on."""
@@ -93,6 +107,7 @@ class ExperienceReport(Report):
         return {
             "schema": "grpo-practice.experience/1",
             **asdict(self.history),
+            "changes": [asdict(change) for change in self.history.changes],
             "text": self.history.text,
             "evidence": self.evidence.document() if self.evidence else None,
             "exit": 0,

@@ -5,6 +5,7 @@ from typing import Any
 
 from grpo_practice import stats
 from grpo_practice.canonical import text_sha
+from grpo_practice.config.reading.yaml_reader import parse_yaml
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.reports.documents import score_document
 from grpo_practice.stats import Score
@@ -54,23 +55,52 @@ def measured(store: Store, branch_id: int, run: str) -> KnownScore | None:
     return known_score(store, run)
 
 
+def measured_without(store: Store, branch_id: int, exp_id: str) -> KnownScore | None:
+    """Return the score of this branch's agent without a library, wherever it was measured."""
+    own = measured(store, branch_id, eval_name(exp_id))
+    return own or _measured_elsewhere(store, branch_id, Library(), None)
+
+
 def measured_with(store: Store, branch_id: int, exp_id: str, library: Library) -> KnownScore | None:
-    """Return the score of this branch's agent with a library, measured on the way or exported.
+    """Return the score of this branch's agent with a library, measured on the way or exported."""
+    on_the_way = measured(store, branch_id, eval_name(exp_id, library_variant(library)))
+    return on_the_way or _measured_elsewhere(store, branch_id, library, exp_id)
+
+
+def _measured_elsewhere(
+    store: Store, branch_id: int, library: Library, exp_id: str | None
+) -> KnownScore | None:
+    """Return the newest score of this agent on all of the run's test set, by any name.
 
     An exported agent has its library in its instructions: it is found by the prompt it was asked
-    with, and counts when nothing else about it differs.
+    with, and counts when nothing else about it, and about its verify function, differs. Without
+    one, the evaluations of the experiment `exp_id` count whatever they asked.
     """
-    on_the_way = measured(store, branch_id, eval_name(exp_id, library_variant(library)))
-    if on_the_way is not None:
-        return on_the_way
-    own = _scored(store, branch_id)
+    own, judge = _scored(store, branch_id), store.read(branches.load, branch_id).judge_id
     told = text_sha(system_prompt(str(own.pop(INSTRUCTIONS, "")), library))
-    for run, evaluated in store.read(scores.evaluations_with_prompt, exp_id, told):
+    tested, partly = _test_set(store, branch_id), None
+    for run, of_exp_id, evaluated in store.read(scores.evaluations_with_prompt, told):
         other = _scored(store, evaluated)
         other.pop(INSTRUCTIONS, None)
-        if other == own:
-            return known_score(store, run)
-    return None
+        known = known_score(store, run) if other == own else None
+        if known is None:
+            continue
+        branch = store.read(branches.load, evaluated)
+        dataset = store.read(datasets.by_id, branch.dataset_id)
+        asked = len(store.read(scores.questions, branch))
+        if (dataset.sha, asked, branch.judge_id) == (tested, dataset.n, judge):
+            return known
+        if of_exp_id == exp_id and partly is None:
+            partly = known
+    return partly
+
+
+def _test_set(store: Store, branch_id: int) -> str | None:
+    """Return the hash of the dataset that the branch's configuration evaluates on, as it is now."""
+    config = parse_yaml(store.read(references.record, branch_id).config_text, "the stored config")
+    name = config.at("evaluation").at("data").data.get("dataset")
+    known = store.read(datasets.newest) if name else []
+    return next((row.sha for row in known if row.name == name), None)
 
 
 def _scored(store: Store, branch_id: int) -> dict[str, object]:

@@ -18,7 +18,7 @@ from grpo_practice.reports.documents import (
     usage_document,
     usd,
 )
-from grpo_practice.reports.known_scores import KnownScore, measured, measured_with
+from grpo_practice.reports.known_scores import KnownScore, measured, measured_with, measured_without
 from grpo_practice.reports.reproducibility import health_document, truncated_share
 from grpo_practice.reports.shortfalls import PRACTISE, Shortfall, counted_steps, shortfalls
 from grpo_practice.stats import Score
@@ -337,7 +337,7 @@ def practice_report(
         steps=rows,
         evals=evals,
         library=library,
-        before=measured(store, tip, eval_name(exp_id)),
+        before=measured_without(store, tip, exp_id),
         after=measured_with(store, tip, exp_id, library),
         usage=store.read(scores.usage, branch.run, children=True),
         unpriced=store.read(scores.unpriced, branch.run, children=True),

@@ -6,15 +6,20 @@ from typing import Any
 
 from typing_extensions import override
 
-from grpo_practice.reports.base import Report, number
+from grpo_practice.reports.base import Report, Shown, number
 from grpo_practice.reports.documents import score_document
-from grpo_practice.reports.known_scores import known_score
+from grpo_practice.reports.known_scores import (
+    KnownScore,
+    known_score,
+    measured_with,
+    measured_without,
+)
 from grpo_practice.reports.reproducibility import health_document
 from grpo_practice.reports.run_reports import MEAN_OVER
 from grpo_practice.reports.shortfalls import PRACTISE, Shortfall, counted_steps, shortfalls
 from grpo_practice.stages import STAGES
 from grpo_practice.stats import Score
-from grpo_practice.store import Store, branches, recorded_runs, steps
+from grpo_practice.store import Store, branches, libraries, recorded_runs, steps
 from grpo_practice.store.bound_keys import verify_of
 from grpo_practice.store.distillation import DISTILLATION, Distillation
 from grpo_practice.store.queries import history, references, run_health, runs, scores
@@ -22,7 +27,30 @@ from grpo_practice.store.queries.history import BranchRow
 from grpo_practice.store.queries.run_health import Health
 from grpo_practice.store.queries.runs import StageCost as StageCost
 from grpo_practice.store.recorded_runs import Traffic
-from grpo_practice.store.records import RunRow, StepRow
+from grpo_practice.store.records import Branch, RunRow, StepRow
+from grpo_practice.text import count
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DeletedRuns(Report):
+    """Runs that were deleted: the one that was named, and the evaluations that it made."""
+
+    runs: Sequence[str]
+
+    @override
+    def document(self) -> dict[str, Any]:
+        """Return `grpo-practice.deleted-runs/1`."""
+        return {
+            "schema": "grpo-practice.deleted-runs/1",
+            "runs": list(self.runs),
+            "next": "grpo-practice runs list",
+            "exit": 0,
+        }
+
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return a row for each run."""
+        return [(f"deleted {count(len(self.runs), 'run')}",), *((name,) for name in self.runs)]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -49,6 +77,23 @@ class RunsReport(Report):
         ]
 
 
+class Scores(Shown, dict[str, Score]):
+    """Scores by the name of the evaluation."""
+
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return a row for each evaluation: its score, interval and questions."""
+        return [
+            (count(len(self), "score"),),
+            *((name, *_cells(score)) for name, score in self.items()),
+        ]
+
+
+def _cells(score: Score) -> tuple[str, str, str]:
+    between = f"{score.ci95[0]:.3f} to {score.ci95[1]:.3f}" if score.ci95 else "no interval"
+    return number(score.mean), between, count(score.n_scored_questions, "question")
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class RunReport(Report):
     """A run: its steps, scores and costs."""
@@ -57,8 +102,11 @@ class RunReport(Report):
     branches: Sequence[BranchRow]
     steps: Sequence[StepRow]
     outcomes: Mapping[str, int]
-    scores: Mapping[str, Score]
-    """Scores of the run, or of its experiment's evaluations; complete ones only."""
+    scores: Scores
+    """Scores of the run, or of the evaluations of its experiment and of its agent; complete ones.
+
+    An evaluation of another experiment counts where it is the score of this agent before or after.
+    """
     costs: Sequence[StageCost]
     health: Health | None
     """None for a run that was never begun."""
@@ -178,6 +226,18 @@ def _stats_document(row: StepRow) -> dict[str, Any] | None:
     return stats
 
 
+def _before_and_after(
+    store: Store, run: RunRow, branch: Branch, rows: Sequence[StepRow]
+) -> list[KnownScore | None]:
+    """Return the scores of a practice run's agent, also where evaluations have another exp_id."""
+    outs = [row.library_out for row in rows if row.library_out]
+    library = store.read(libraries.load, outs[-1]) if outs else branch.library
+    return [
+        measured_without(store, branch.id, run.exp_id),
+        measured_with(store, branch.id, run.exp_id, library),
+    ]
+
+
 def run_report(store: Store, name: str) -> RunReport:
     """Return the report of a stored run.
 
@@ -189,13 +249,16 @@ def run_report(store: Store, name: str) -> RunReport:
     evals = [r for r in store.read(runs.all_runs) if r.kind == "eval"]
     shown = evals if run.kind == "practice" else [r for r in evals if r.name == name]
     family = [r.name for r in shown if r.exp_id == run.exp_id]
+    rows = store.read(steps.on_line, branch) if branch else []
     known = {evaluated: known_score(store, evaluated) for evaluated in family}
+    if branch and run.kind == "practice":
+        known |= {k.run: k for k in _before_and_after(store, run, branch, rows) if k}
     return RunReport(
         run,
         store.read(history.branches_of, name),
-        store.read(steps.on_line, branch) if branch else [],
+        rows,
         store.read(scores.outcomes, branch) if branch else {},
-        {n: k.score for n, k in known.items() if k is not None},
+        Scores({n: k.score for n, k in known.items() if k is not None}),
         sorted(store.read(runs.costs, name), key=lambda cost: stages.index(cost.stage)),
         store.read(run_health.health_of, branch) if branch else None,
         store.read(references.play_settings, branch.id)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from grpo_practice.cli.options import on_database
-from grpo_practice.errors import ConfigError
+from grpo_practice.errors import ConfigError, DeclinedError
 from grpo_practice.text import count as count
 from grpo_practice.text import visible
 
@@ -70,15 +70,14 @@ def confirm(question: str, *, yes: bool) -> None:
 
     Raises:
         ConfigError: There is nobody to ask.
-        typer.Exit: They do not agree.
+        DeclinedError: They do not agree.
     """
     if yes:
         return
     if not sys.stdin.isatty():
         raise ConfigError(f"{question} There is nobody to ask", hint="add --yes")
     if not typer.confirm(visible(question), err=True):
-        note("nothing was changed")
-        raise typer.Exit(1)
+        raise DeclinedError("nothing was changed")
 
 
 def tokens(n: int | None) -> str:

@@ -54,9 +54,8 @@ def _says_nothing(value: Any) -> bool:
 
 def _of_files(value: Any, section: Mapping[str, Any]) -> KeyDecision:
     data = section.get("data")
-    return (
-        "use" if is_data_file(data.get("dataset") if isinstance(data, dict) else None) else "ignore"
-    )
+    file = is_data_file(data.get("dataset") if isinstance(data, dict) else None)
+    return "use" if file or value is None else "ignore"
 
 
 def _if_verified(value: Any, section: Mapping[str, Any]) -> KeyDecision:

@@ -130,19 +130,19 @@ def settled_counts(db: sqlite3.Connection, branch: Branch) -> dict[int, int]:
 
 
 def evaluations_with_prompt(
-    db: sqlite3.Connection, exp_id: str, system_sha: bytes
-) -> list[tuple[str, int]]:
-    """Return (run, branch) of an experiment's evaluations with this prompt, newest first.
+    db: sqlite3.Connection, system_sha: bytes
+) -> list[tuple[str, str, int]]:
+    """Return (run, exp_id, branch) of all evaluations with this prompt, newest first.
 
     All rollouts of such a branch were asked with the same one.
     """
     rows = db.execute(
-        """SELECT run_id, head_branch FROM runs u WHERE exp_id = ? AND kind = 'eval' AND ? =
+        """SELECT run_id, exp_id, head_branch FROM runs u WHERE kind = 'eval' AND ? =
              (SELECT r.system_sha FROM rollouts r WHERE r.branch_id = u.head_branch LIMIT 1)
             ORDER BY u.created_at DESC""",
-        (exp_id, system_sha),
+        (system_sha,),
     )
-    return [(run, branch) for run, branch in rows]
+    return [(run, exp_id, branch) for run, exp_id, branch in rows]
 
 
 def usage(db: sqlite3.Connection, run: str, *, children: bool = False) -> Usage:

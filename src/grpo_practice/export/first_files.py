@@ -1,0 +1,78 @@
+"""The files of a first experiment: a config, `.env.example` and a dataset to start from."""
+
+import os
+import shlex
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import override
+
+from grpo_practice.config.reading.discover import init_files
+from grpo_practice.config.trust import user_trust
+from grpo_practice.errors import ConfigError
+from grpo_practice.export.files import write_file
+from grpo_practice.reports.base import Report
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class FirstFiles(Report):
+    """Files that were written into a folder."""
+
+    folder: Path
+    files: Sequence[Path]
+
+    @property
+    def shell_commands(self) -> list[str]:
+        """Commands of the shell that lead to a `.env` to fill in."""
+        there = [] if self.folder == Path() else [f"cd {shlex.quote(str(self.folder))}"]
+        return [*there, "cp .env.example .env && chmod 600 .env"]
+
+    @property
+    def next_commands(self) -> list[str]:
+        """Commands to type once `.env` is filled in."""
+        return [
+            "grpo-practice data upload mine.jsonl --name mine --verify exact",
+            "grpo-practice eval --config practice.yaml",
+            "grpo-practice practice --config practice.yaml",
+        ]
+
+    @override
+    def document(self) -> dict[str, Any]:
+        """Return `grpo-practice.init/1`."""
+        return {
+            "schema": "grpo-practice.init/1",
+            "folder": str(self.folder),
+            "files": [str(path) for path in self.files],
+            "next": [*self.shell_commands, *self.next_commands],
+            "exit": 0,
+        }
+
+
+def write_first_files(folder: Path, exp_id: str, *, force: bool) -> FirstFiles:
+    """Write the files, which work as they are, into the folder.
+
+    Raises:
+        ConfigError: `exp_id` cannot be a name, one is there already and `force` is not set, or the
+            folder cannot be written.
+    """
+    files = {folder / name: text for name, text in init_files(exp_id).items()}
+    there = [path.name for path in files if path.exists() or path.is_symlink()]
+    if there and not force:
+        raise ConfigError(
+            f"{', '.join(there)}: there already, in {folder.resolve()}",
+            hint="name another folder, or add --force to replace what is there",
+        )
+    made = not folder.exists() or not any(folder.iterdir())
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise ConfigError(f"cannot make {folder}: {e.strerror}") from e
+    if made:  # what is in a folder of others is not yours because a config is added to it
+        with suppress(ConfigError):
+            user_trust(os.environ).remember_folder(folder)
+    for path, text in files.items():
+        write_file(path, text, force=force)
+    return FirstFiles(folder, list(files))

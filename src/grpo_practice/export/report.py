@@ -1,0 +1,88 @@
+"""Report on an agent that was exported: its text, its origin, and its scores."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import override
+
+from grpo_practice.export.enhanced_agent import ExportedAgent, Measured
+from grpo_practice.export.render import FORMATS, Files, one_text
+from grpo_practice.reports.base import Report
+from grpo_practice.reports.documents import score_document
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Exported(Report):
+    """An agent with what it learnt, in one of the formats."""
+
+    agent: ExportedAgent
+    files: Files
+    format: str
+    path: Path | None
+    """File or folder that was written; None for the text alone."""
+    call: str | None = None
+    """Call that evaluates it, where only the program that began the run can."""
+
+    @property
+    def text(self) -> str:
+        """The text of its one file.
+
+        Raises:
+            ConfigError: The format is a folder.
+        """
+        return one_text(self.files, self.format)
+
+    @property
+    def before(self) -> Measured | None:
+        """Score of the agent without its library, where it was evaluated."""
+        return self.agent.provenance.before
+
+    @property
+    def after(self) -> Measured | None:
+        """Score of the agent with its library, where it was evaluated."""
+        return self.agent.provenance.after
+
+    @property
+    def next_command(self) -> str | None:
+        """Command that evaluates it; None where none can."""
+        if self.path is None or self.call or not FORMATS[self.format].loadable:
+            return None
+        return f"grpo-practice eval --agent {shlex.quote(str(self.path))}"
+
+    @override
+    def document(self) -> dict[str, Any]:
+        """Return `grpo-practice.export/1`."""
+        origin, library = self.agent.provenance, self.agent.library
+        return {
+            "schema": "grpo-practice.export/1",
+            "run": origin.run,
+            "branch": origin.branch,
+            "step": origin.step,
+            "library": f"L{library.id}",
+            "n": len(library),
+            "simulated": origin.simulated,
+            "before": _document(self.before),
+            "after": _document(self.after),
+            "left_out": list(origin.left_out),
+            "format": self.format,
+            "path": None if self.path is None else str(self.path),
+            "files": dict(self.files) if self.path is None else list(self.files),
+            "call": self.call,
+            "next": self.next_command,
+            "exit": 0,
+        }
+
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return its origin and scores, a sentence each."""
+        written = f" in {self.path}" if self.path else ""
+        return [(f"{self.agent.name}{written}",), *((fact,) for fact in self.agent.facts)]
+
+
+def _document(known: Measured | None) -> dict[str, Any] | None:
+    if known is None:
+        return None
+    return {"run": known.run, "dataset": known.dataset, "score": score_document(known.score)}

@@ -1,0 +1,162 @@
+"""With `--json` a command prints the document of its report, and nothing else on stdout."""
+
+import io
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from grpo_practice import Workspace
+from grpo_practice.cli.main import app
+from grpo_practice.config.reading.yaml_reader import parse_yaml
+from tests.cli.conftest import Gp
+from tests.cli.test_help import commands
+
+DB = "grpo-practice.db"
+
+
+def options(words: tuple[str, ...]) -> set[str]:
+    command: Any = typer.main.get_command(app)
+    for word in words:
+        command = command.commands[word]
+    return {name for param in command.params for name in param.opts}
+
+
+def test_every_command_but_the_demo_has_it() -> None:
+    lacking = {words for words in commands(app) if "--json" not in options(words)}
+    assert lacking == {("demo",)}, "what it prints is the document of a report"
+
+
+WORDS = {
+    "init": ("init", "new folder"),
+    "export": ("export-agent",),
+    "export to a file": ("export-agent", "-o", "my agent.yaml"),
+    "export to stdout": ("export-agent", "-o", "-", "--format", "md"),
+    "config show": ("config", "show"),
+    "config validate": ("config", "validate", "--config", "practice.yaml"),
+    "db backup": ("db", "backup", "a copy.db"),
+    "data delete": ("data", "delete", "test", "--yes"),
+    "runs delete": ("runs", "delete", "demo", "--yes"),
+}
+
+
+@pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
+def test_the_document_is_all_there_is_and_its_next_command_works(
+    demo: Gp, words: tuple[str, ...]
+) -> None:
+    ran = demo(*words, "--json")
+    assert (ran.code, ran.err) == (0, "")
+    document = ran.document
+    assert document["schema"].startswith("grpo-practice.")
+    assert document["exit"] == 0
+    after = document.get("next")
+    if isinstance(after, str):
+        program, *typed = shlex.split(after)
+        assert program == "grpo-practice"
+        if typed[0] == "eval":
+            typed += ["--dataset", "test", "--verify", "math"]
+        done = demo(*typed)
+        assert done.code == 0, done.err
+
+
+def test_it_is_the_report_of_the_python_api(demo: Gp) -> None:
+    ws = Workspace(DB)
+
+    def plain(document: dict[str, Any]) -> Any:
+        return json.loads(json.dumps(document))
+
+    assert demo("export-agent", "--json").document == plain(ws.export().document())
+    assert demo("config", "show", "--json").document == plain(ws.configuration().document())
+    made = demo("db", "backup", "one.db", "--json").document
+    assert made == plain(ws.backup("one.db", replace=True).document()) | {"bytes": made["bytes"]}
+    demo("data", "split", "test")
+    gone = demo("data", "delete", "test-test", "--yes", "--json").document
+    assert gone["dataset"]["name"] == "test-test"
+    assert plain(ws.datasets.delete("test-train").document())["dataset"]["name"] == "test-train"
+    runs = {run["run"] for run in demo("runs", "list", "--json").document["runs"]}
+    deleted = ws.delete_run("demo").document()["runs"]
+    assert runs - set(deleted) == {"demo/eval"}
+    assert [run.name for run in ws.runs().runs] == ["demo/eval"]
+
+
+def test_the_exported_agent_comes_with_its_scores(demo: Gp) -> None:
+    document = demo("export-agent", "--json").document
+    runs = {name: document[name]["run"] for name in ("before", "after")}
+    assert runs["before"] == "demo/eval"
+    assert runs["after"].startswith("demo/eval/L")
+    (text,) = document["files"].values()
+    assert text == demo("export-agent").out
+    exported = Workspace(DB).export()
+    assert exported.before is not None
+    assert exported.before.score.mean == document["before"]["score"]["mean"]
+    assert "score without the library: " in repr(exported)
+    assert exported.text == text
+
+
+def test_a_configuration_is_in_the_document_as_it_is_printed(demo: Gp) -> None:
+    printed = parse_yaml(demo("config", "show").out, "shown").data
+    assert demo("config", "show", "--json").document["config"] == printed
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("init",),
+        ("export-agent", "--run", "nobody"),
+        ("config", "show", "--config", "nowhere"),
+        ("config", "validate", "--set", "practice.epochs=x"),
+        ("db", "backup", DB),
+        ("db", "backup", "-"),
+        ("data", "delete", "nothing", "--yes"),
+        ("data", "delete", "test"),
+        ("runs", "delete", "nobody", "--yes"),
+        ("serve", "--agent", "practice.yaml"),
+        ("serve", "--agent", "nowhere.yaml"),
+    ],
+    ids=" ".join,
+)
+def test_a_failure_is_a_document_too(demo: Gp, words: tuple[str, ...]) -> None:
+    ran = demo(*words, "--json")
+    assert ran.code == ran.document["exit"] != 0
+    error = ran.document["error"]
+    assert error["message"] in ran.err
+    assert f"hint: {error['hint']}" in ran.err
+
+
+def test_somebody_who_does_not_agree_gets_a_document(
+    demo: Gp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyboard = io.StringIO("n\n")
+    monkeypatch.setattr(keyboard, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", keyboard)
+    ran = demo("runs", "delete", "demo", "--json")
+    assert (ran.code, ran.document["error"]["kind"]) == (1, "declined")
+    assert ran.err.endswith("nothing was changed\n")
+
+
+def test_init_says_in_its_document_what_to_type(gp: Gp, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = gp("init", "my task", "--json").document
+    said = gp("init", "my task", "--force").out
+    assert [line.removeprefix("next: ") for line in said.splitlines() if "next: " in line] == (
+        document["next"]
+    )
+    assert all(Path(name).is_file() for name in document["files"])
+    monkeypatch.chdir("my task")
+    Path(".env").write_text("UTU_LLM_MODEL=sim\n", "utf-8")
+    for command in document["next"][2:]:
+        assert gp(*shlex.split(command)[1:]).code == 0
+
+
+def test_a_copy_of_the_database_is_no_stream(demo: Gp) -> None:
+    for words in (("db", "backup", "-"), ("db", "backup", "-", "--force")):
+        ran = demo(*words)
+        assert ran.code == 2
+        hint = ran.err.split("hint: name a file: ")[1]
+        assert not Path("-").exists()
+    assert demo(*shlex.split(hint)[1:]).code == 0
+    assert demo("runs", "list", "--db", "-").code == 2
+    assert demo("data", "upload", "test.jsonl", "--name", "x", "--db", "-").code == 2
+    assert not Path("-").exists()
