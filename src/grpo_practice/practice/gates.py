@@ -5,6 +5,7 @@ that returns the `Change` the next gate sees; a new one is written here and name
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,7 +14,7 @@ from grpo_practice.practice.context import Practice
 from grpo_practice.practice.evidence import Evidence
 from grpo_practice.practice.lint import quarantine
 from grpo_practice.practice.merge import Proposal, fitting, pruned, without_outvoted
-from grpo_practice.practice.web_provenance import read_in, supported
+from grpo_practice.practice.web_provenance import Source, read_in, supported
 from grpo_practice.types import Group, Library, Operation, Quarantine
 
 
@@ -70,14 +71,16 @@ def answer_given_away(
 
 async def quarantine_one_site(step: Merge, change: Change) -> Change:
     """Quarantine what one web site alone says."""
-    pages = {p.slot: read_in(step.groups[p.slot]) for p in step.proposed}
-    teacher = step.job.teacher
+    texts = defaultdict[int, list[str]](list)
+    for proposal in step.proposed:
+        texts[proposal.slot].append(proposal.operation.text or "")
+    tools, teacher = step.job.page_tools, step.job.teacher
+    groups = [Source(said, read_in(step.groups[slot], tools)) for slot, said in texts.items()]
     told = [teacher.instructions, teacher.agent_objective, teacher.learning_objective]
     questions = [group.sample.question for group in step.groups.values()]
     own = [*filter(None, told), *questions, *(e.text for e in step.library.experiences)]
-    behind = [pages[p.slot] for p in step.proposed]
     # In a thread: 20 MB of pages take a second, and rollouts are being played meanwhile.
-    return replace(change, merged=await asyncio.to_thread(supported, change.merged, behind, own))
+    return replace(change, merged=await asyncio.to_thread(supported, change.merged, groups, own))
 
 
 async def refuse_outvoted(step: Merge, change: Change) -> Change:
