@@ -10,11 +10,13 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from grpo_practice.practice.answer_guard import StepGuard
+from grpo_practice.practice.approval import held_back
 from grpo_practice.practice.context import Practice
 from grpo_practice.practice.evidence import Evidence
 from grpo_practice.practice.lint import quarantine
 from grpo_practice.practice.merge import Proposal, fitting, pruned, without_outvoted
 from grpo_practice.practice.web_provenance import Source, read_in, supported
+from grpo_practice.store.queries.held import texts_outside
 from grpo_practice.types import Group, Library, Operation, Quarantine
 
 
@@ -38,6 +40,7 @@ class Merge:
     """The facts that a gate may look at, beside the change itself."""
 
     job: Practice
+    step: int
     library: Library
     """The library that is changed."""
     groups: Mapping[int, Group]
@@ -88,6 +91,15 @@ async def refuse_outvoted(step: Merge, change: Change) -> Change:
     return replace(change, merged=without_outvoted(change.merged, step.proposed, step.evidence))
 
 
+async def hold_for_approval(step: Merge, change: Change) -> Change:
+    """Hold what is new until a person approves it, where the config says so."""
+    job = step.job
+    if not job.settings.approve:
+        return change
+    outside = job.store.read(texts_outside, job.branch.id, until=step.step - 1)
+    return replace(change, merged=held_back(change.merged, outside))
+
+
 async def remove_disproved(step: Merge, change: Change) -> Change:
     """Remove experiences that more speaks against than for, where the merge left them alone."""
     return replace(change, removed=pruned(step.library, change.merged, step.evidence))
@@ -98,12 +110,14 @@ async def refuse_without_room(step: Merge, change: Change) -> Change:
     return replace(change, merged=fitting(step.library, change.merged, change.removed))
 
 
-# The order is part of the method: a quarantined text must not win a vote, removals make room for
-# additions, and what one gate has refused the next ones leave refused.
+# The order is part of the method: a quarantined text must not win a vote, nobody is asked about
+# what is refused anyway, what is held neither saves an experience that goes nor takes its room,
+# removals make room for additions, and what one gate has refused the next ones leave refused.
 GATES: Sequence[Gate] = (
     quarantine_unsafe,
     quarantine_one_site,
     refuse_outvoted,
+    hold_for_approval,
     remove_disproved,
     refuse_without_room,
 )
