@@ -23,6 +23,7 @@ NAMES = (
     "after_kill",
     "serve",
     "fences",
+    "lint",
 )
 
 
