@@ -114,8 +114,8 @@ def approve(
 ) -> None:
     """Let held experiences into the library.
 
-    Those of a run with practice.approve. What is approved while a step is under way goes into the
-    library that this step makes.
+    A run with practice.approve holds what it learns. Texts that are approved while a step is under
+    way go into the library that this step makes.
 
     Example: grpo-practice experiences approve H12 H15 --run math
     """

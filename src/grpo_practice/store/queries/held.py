@@ -8,9 +8,10 @@ from grpo_practice.store import branches
 from grpo_practice.store.queries.history import ON_LINE, line_json
 from grpo_practice.types import Operation, OpKind
 
+# INDEXED BY: the grouping makes SQLite read all operations, of every run.
 _HELD = f"""SELECT o.op_id, o.step, o.op, 'E' || e.label AS target, o.text, o.domains, o.from_ops,
     count(d.op_id) AS decisions, sum(d.status = 'rejected') AS rejections
-  FROM operations o
+  FROM operations o INDEXED BY operations_held
   LEFT JOIN experiences e ON e.experience_id = o.target_id
   LEFT JOIN operations d ON d.decides = o.op_id AND {ON_LINE.format(row="d")}
  WHERE o.rule = 'held' AND o.step <= :until AND {ON_LINE.format(row="o")}
