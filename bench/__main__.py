@@ -24,6 +24,7 @@ NAMES = (
     "after_kill",
     "serve",
     "fences",
+    "lint",
 )
 
 

@@ -53,8 +53,9 @@ RefusedRule = Literal[
     "beyond_limit",
     "library_full",
     "outvoted",
+    "held",
 ]
-"""Kinds of reasons for which an operation is not taken."""
+"""Kinds of reasons for which an operation is not taken; `held`: not until a person approves it."""
 TeacherFailure = Literal[ReplyFailure, "context_overflow", "provider"]
 """Kinds of reasons for which a group's distillation fails: a useless reply, or none at all."""
 

@@ -22,6 +22,8 @@ LOOKS = (
     ["runs", "show", "toy/eval", "--json"],
     ["experiences", "list"],
     ["experiences", "show", "E1"],
+    ["experiences", "approve", "--all"],
+    ["experiences", "reject", "--all", "--json"],
     ["data", "list"],
     ["data", "show", "train"],
     ["data", "stats", "train"],

@@ -142,3 +142,33 @@ agent:
     assert isinstance(config, EvalConfig)
     names = {role: model.model_provider.model for role, model in models_of(config)}
     assert names == {"student": "a", "reader": "b"}
+
+
+SERVICE = {"search_url": "http://127.0.0.1:9", "search_api_key": SECRET, "crawl_engine": "local"}
+READS = {"search": {"mode": "builtin", "config": SERVICE}}
+PRACTICE = {"exp_id": "w", "data": {"practice_dataset_name": "d.jsonl"}}
+
+
+@pytest.mark.parametrize(
+    ("toolkits", "approve", "states"),
+    [(READS, False, ["warning"]), (READS, True, []), ({}, False, [])],
+)
+def test_approval_is_advised_where_an_agent_that_practises_reads_the_web(
+    gp: Gp, tmp_path: Path, toolkits: Any, approve: bool, states: list[str]
+) -> None:
+    (tmp_path / "d.jsonl").write_text('{"question": "1+1?", "answer": "2"}\n')
+    agent = {"toolkits": toolkits, "model": {"model_provider": {"model": "sim"}}}
+    config = PRACTICE | {
+        "practice": {"approve": approve, "batch_size": 1},
+        "evaluation": {"verify": "exact", "agent": agent},
+    }
+    (tmp_path / "w.yaml").write_text(json.dumps(config))
+    ran = gp("doctor", "--config", "w.yaml", "--json")
+    assert [state for state, _ in found(ran, "practice.approve")] == states
+    assert ran.document["exit"] == 0
+    if states:
+        (hint,) = [f["hint"] for f in ran.document["findings"] if f["about"] == "practice.approve"]
+        assert hint.startswith("set practice.approve: true, and read")
+        set_ = ("--set", "practice.approve=true", "--set", "evaluation.agent.toolkits=null")
+        assert gp("practice", "--config", "w.yaml", *set_).code == 0
+        assert gp(*hint.split("`")[1].split()[1:]).code == 0

@@ -31,7 +31,7 @@ def test_all_commands_are_there() -> None:
         *("data upload", "data list", "data show", "data delete"),
         *("data stats", "data split", "data sample"),
         *("runs list", "runs show", "runs delete"),
-        *("experiences list", "experiences show"),
+        *("experiences list", "experiences show", "experiences approve", "experiences reject"),
         *("config show", "config validate"),
         *("db backup", "db check"),
     }

@@ -156,6 +156,7 @@ class World:
                     ),
                     land=landed,
                     after_step=self._after,
+                    page_tools=(),
                 )
                 await practise(job, store.read(steps.on_line, branch))
 

@@ -14,6 +14,7 @@ from grpo_practice.reports.experience_reports import (
 )
 from grpo_practice.store import Store, branches
 from grpo_practice.store.queries import history, past_votes
+from grpo_practice.store.queries.held import held
 
 
 def library_report(store: Store, ref: str | None, step: str, *, quarantined: bool) -> LibraryReport:
@@ -23,10 +24,10 @@ def library_report(store: Store, ref: str | None, step: str, *, quarantined: boo
         ConfigError: There is no such library.
     """
     found = library_of(store, ref, step)
-    outside = None
-    if quarantined:
-        outside = store.read(history.quarantined, found.branch, until=_last_step(found))
-    return LibraryReport(found.run, found.step, found.library, _evidence(store, found), outside)
+    evidence, at = _evidence(store, found), {"branch": found.branch, "until": _last_step(found)}
+    waiting = store.read(held, **at)
+    outside = store.read(history.quarantined, **at) if quarantined else None
+    return LibraryReport(found.run, found.step, found.library, evidence, waiting, outside)
 
 
 def experience_report(store: Store, name: str, ref: str | None) -> ExperienceReport:

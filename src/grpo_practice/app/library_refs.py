@@ -116,6 +116,21 @@ def library_of(store: Store, ref: str | None = None, step: str = "last") -> Libr
             return _after(store, run, closed[-1])
 
 
+def latest_or_named(store: Store, name: str | None) -> RunRow:
+    """Return the practice run of that name; without one, that worked on last.
+
+    Raises:
+        ConfigError: There is no such run, or the name goes on with a branch or a step.
+    """
+    ref = _parsed(store, name)
+    if name is not None and name != ref.run:
+        raise ConfigError(
+            f"{name}: what is held is decided for the run as it stands",
+            hint=f"leave the branch and the step out: {ref.run}",
+        )
+    return _practice_run(store, ref.run)
+
+
 def _library(store: Store, library_id: int) -> LibraryRef:
     origin = store.read(references.origin, library_id)
     if origin is None:

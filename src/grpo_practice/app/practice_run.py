@@ -301,6 +301,7 @@ async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
             land=session.admission.land,
             after_step=_after_step(job, rows),
             guard=_guard(job, run.branch) if settings.answer_guard else None,
+            page_tools=config.evaluation.agent.page_tools,
             pilot=job.pilot,
         )
         await practise(practice, rows)

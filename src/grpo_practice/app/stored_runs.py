@@ -3,7 +3,7 @@
 The half of `Workspace` that asks nobody.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,11 @@ from grpo_practice.app.database_file import DatabaseFile
 if TYPE_CHECKING:
     from grpo_practice.export.report import Exported
     from grpo_practice.reports.database import DatabaseCheck, DatabaseCopy
-    from grpo_practice.reports.experience_reports import ExperienceReport, LibraryReport
+    from grpo_practice.reports.experience_reports import (
+        DecisionReport,
+        ExperienceReport,
+        LibraryReport,
+    )
     from grpo_practice.reports.rollout_report import RolloutReport
     from grpo_practice.reports.stored_runs import DeletedRuns, RunReport, RunsReport
 
@@ -133,6 +137,35 @@ class StoredRuns(DatabaseFile):
         if path is not None:
             write_files(path, files, force=force)
         return Exported(agent, files, format, path, call_of_program(agent, repr(self)))
+
+    def approve(
+        self, held: Sequence[str] | None = None, run: str | None = None
+    ) -> "DecisionReport":
+        """Let held experiences into the library of a run.
+
+        Args:
+            held: `H12` …, as `experiences` lists them; None is all of them.
+            run: Name of the run; None: the latest practice run.
+
+        Raises:
+            ConfigError: There is no such run, nothing of that name is held, or the library does
+                not take it.
+            LockedError: Somebody works on the run.
+        """
+        from grpo_practice.app.approvals import decide
+
+        with self._store() as store:
+            return decide(store, held, run, approve=True)
+
+    def reject(self, held: Sequence[str] | None = None, run: str | None = None) -> "DecisionReport":
+        """Keep held experiences out for good; the arguments are those of `approve`.
+
+        Raises: as `approve` does.
+        """
+        from grpo_practice.app.approvals import decide
+
+        with self._store() as store:
+            return decide(store, held, run, approve=False)
 
     def backup(self, target: str | Path | None = None, *, replace: bool = False) -> "DatabaseCopy":
         """Copy the database as it is now, also while a run writes to it.

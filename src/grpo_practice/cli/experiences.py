@@ -8,11 +8,14 @@ import typer
 from grpo_practice.cli.options import PROGRAM, DbOption, JsonOption, workspace
 from grpo_practice.cli.terminal.formatting import count, print_json, say, say_next
 from grpo_practice.cli.terminal.tables import facts
+from grpo_practice.errors import ConfigError
 from grpo_practice.text import brief
 
 if TYPE_CHECKING:
     from grpo_practice.reports.experience_reports import (
+        DecisionReport,
         ExperienceReport,
+        Held,
         LibraryChange,
         Quarantined,
     )
@@ -63,7 +66,10 @@ def list_(
     show_library(library.experiences, name, report.run, evidence=evidence)
     if report.quarantined is not None:
         _show_quarantined(report.quarantined)
-    if library.experiences:
+    _show_held(report.held)
+    if report.held:
+        say_next(f"{PROGRAM} experiences approve {report.held[0].id} --run {report.run}")
+    elif library.experiences:
         first = library.experiences[0].id
         say_next(f"{PROGRAM} experiences show {first} --run {report.run}")
 
@@ -86,6 +92,104 @@ def show(
         print_json(report.document())
     else:
         _show(report)
+
+
+HeldArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[H12]...", help="As `experiences list` names them."),
+]
+HeldRunOption = Annotated[
+    str | None,
+    typer.Option("--run", metavar="RUN", help="Whose (default: the latest practice run)."),
+]
+
+
+@app.command()
+def approve(
+    held: HeldArgument = None,
+    all_: Annotated[bool, typer.Option("--all", help="All that are held.")] = False,
+    run: HeldRunOption = None,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Let held experiences into the library.
+
+    A run with practice.approve holds what it learns. Texts that are approved while a step is under
+    way go into the library that this step makes.
+
+    Example: grpo-practice experiences approve H12 H15 --run math
+    """
+    names = _names(held, "approve", all_=all_)
+    _show_decision(workspace(db).approve(names, run), json=json)
+
+
+@app.command()
+def reject(
+    held: HeldArgument = None,
+    all_: Annotated[bool, typer.Option("--all", help="All that are held.")] = False,
+    run: HeldRunOption = None,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Keep held experiences out of the library for good.
+
+    Texts of exactly these words are not held again.
+
+    Example: grpo-practice experiences reject H12 --run math
+    """
+    names = _names(held, "reject", all_=all_)
+    _show_decision(workspace(db).reject(names, run), json=json)
+
+
+def _names(held: list[str] | None, command: str, *, all_: bool) -> list[str] | None:
+    """Return the names as typed; None for all.
+
+    Raises:
+        ConfigError: There are none, or all are asked for beside some.
+    """
+    if bool(held) == all_:
+        raise ConfigError(
+            f"experiences {command} takes the names of what is held, or --all",
+            hint=f"{PROGRAM} experiences list",
+        )
+    return held or None
+
+
+def _show_decision(report: "DecisionReport", *, json: bool) -> None:
+    if json:
+        print_json(report.document())
+        return
+    for one in report.decided:
+        is_now = f" as {report.experiences[one.id]}" if one.id in report.experiences else ""
+        say(f"{one.id} {'approved' if report.approved else 'rejected'}{is_now}: {one.text}")
+    if not report.decided:
+        say(f"{report.run} holds nothing")
+    elif report.waits:
+        say("the step under way keeps its library; they enter the one that it makes")
+    elif report.approved:
+        say(f"{report.run} has L{report.library.id} now")
+    if report.left:
+        say(f"{count(report.left, 'text')} still held for approval")
+    say_next(report.next_command)
+
+
+def _show_held(found: "Sequence[Held]") -> None:
+    if not found:
+        return
+    say("")
+    say(f"{count(len(found), 'text')} held for approval, and in no library:")
+    for one in found:
+        does = f"{one.op} {one.target or ''}".rstrip()
+        say(f"{one.id}, of step {one.step}: {does}", style="bold")
+        waits = "yes; it enters when the step under way has closed" if one.approved else ""
+        facts(
+            [
+                ("text", one.text),
+                ("web sites read", brief(", ".join(one.domains), SITES)),
+                *(("question", brief(question, QUESTION)) for question in one.questions),
+                ("approved", waits),
+            ]
+        )
 
 
 def _show_quarantined(found: "Sequence[Quarantined]") -> None:
@@ -131,11 +235,12 @@ def _show(report: "ExperienceReport") -> None:
 def _show_change(change: "LibraryChange") -> None:
     say("")
     say(f"step {change.step}: {change.op}", style="bold")
-    sites = brief(", ".join(change.domains), SITES)
+    sites, since = brief(", ".join(change.domains), SITES), change.held_since
     facts(
         [
             ("text", change.text or ""),
             ("why", change.why or ""),
+            ("approved", "" if since is None else f"held since step {since}"),
             *([("web sites read", sites)] if sites else []),
         ]
     )

@@ -101,6 +101,7 @@ def _show(report: "RunReport") -> None:
     from grpo_practice.cli.terminal.reports_view import (
         coverage,
         funnel,
+        held,
         interval,
         say_shortfalls,
         show_steps,
@@ -126,6 +127,7 @@ def _show(report: "RunReport") -> None:
             ("retries", retries(health) if health else ""),
             ("groups", shrunk_groups(health) if health else ""),
             *(funnel(report.steps, run.name) if practice else ()),
+            ("held", held(report.held, run.name)),
         ]
     )
     if practice:

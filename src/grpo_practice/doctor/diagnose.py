@@ -99,6 +99,7 @@ async def _check_config(
     match config:
         case PracticeConfig():
             checks.append(ok("teacher", f"is given {teacher_context_text(config)}"))
+            checks += _look_at_approval(config)
         case EvalConfig():
             pass
     models = models_of(config)
@@ -108,3 +109,14 @@ async def _check_config(
     prices, tools = Prices(evaluation.prices), bool(evaluation.agent.toolkits)
     checks += await look_at_models(models, prices, config.key("prices"), tools=tools)
     return requests
+
+
+def _look_at_approval(config: PracticeConfig) -> list[Check]:
+    """Return a warning where nobody reads what an agent learns from the web."""
+    if config.practice.approve or not config.evaluation.agent.page_tools:
+        return []
+    text = (
+        "the agent reads the web, and what it learns enters its instructions with no one to read it"
+    )
+    hint = "set practice.approve: true, and read what `grpo-practice experiences list` then holds"
+    return [warning("practice.approve", text, hint)]

@@ -1,6 +1,6 @@
 """The parts that a practice run works with."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from grpo_practice.config.schema.runs import PracticeSettings
@@ -33,6 +33,8 @@ class Practice:
     land: Land
     after_step: AfterStep
     """Awaited for every closed step, also for those an earlier invocation closed."""
+    page_tools: Collection[str]
+    """Names of the agent's tools whose results are web pages."""
     guard: AnswerGuard | None = None
     """Check that no experience gives an answer away; None where `answer_guard` is off."""
     pilot: int | None = None

@@ -5,15 +5,18 @@ that returns the `Change` the next gate sees; a new one is written here and name
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from grpo_practice.practice.answer_guard import StepGuard
+from grpo_practice.practice.approval import held_back
 from grpo_practice.practice.context import Practice
 from grpo_practice.practice.evidence import Evidence
 from grpo_practice.practice.lint import quarantine
 from grpo_practice.practice.merge import Proposal, fitting, pruned, without_outvoted
-from grpo_practice.practice.web_provenance import read_in, supported
+from grpo_practice.practice.web_provenance import Source, read_in, supported
+from grpo_practice.store.queries.held import texts_outside
 from grpo_practice.types import Group, Library, Operation, Quarantine
 
 
@@ -37,6 +40,7 @@ class Merge:
     """The facts that a gate may look at, beside the change itself."""
 
     job: Practice
+    step: int
     library: Library
     """The library that is changed."""
     groups: Mapping[int, Group]
@@ -70,19 +74,30 @@ def answer_given_away(
 
 async def quarantine_one_site(step: Merge, change: Change) -> Change:
     """Quarantine what one web site alone says."""
-    pages = {p.slot: read_in(step.groups[p.slot]) for p in step.proposed}
-    teacher = step.job.teacher
+    texts = defaultdict[int, list[str]](list)
+    for proposal in step.proposed:
+        texts[proposal.slot].append(proposal.operation.text or "")
+    tools, teacher = step.job.page_tools, step.job.teacher
+    groups = [Source(said, read_in(step.groups[slot], tools)) for slot, said in texts.items()]
     told = [teacher.instructions, teacher.agent_objective, teacher.learning_objective]
     questions = [group.sample.question for group in step.groups.values()]
     own = [*filter(None, told), *questions, *(e.text for e in step.library.experiences)]
-    behind = [pages[p.slot] for p in step.proposed]
     # In a thread: 20 MB of pages take a second, and rollouts are being played meanwhile.
-    return replace(change, merged=await asyncio.to_thread(supported, change.merged, behind, own))
+    return replace(change, merged=await asyncio.to_thread(supported, change.merged, groups, own))
 
 
 async def refuse_outvoted(step: Merge, change: Change) -> Change:
     """Refuse what the evidence is against."""
     return replace(change, merged=without_outvoted(change.merged, step.proposed, step.evidence))
+
+
+async def hold_for_approval(step: Merge, change: Change) -> Change:
+    """Hold what is new until a person approves it, where the config says so."""
+    job = step.job
+    if not job.settings.approve:
+        return change
+    outside = job.store.read(texts_outside, job.branch.id, until=step.step - 1)
+    return replace(change, merged=held_back(change.merged, outside))
 
 
 async def remove_disproved(step: Merge, change: Change) -> Change:
@@ -95,12 +110,14 @@ async def refuse_without_room(step: Merge, change: Change) -> Change:
     return replace(change, merged=fitting(step.library, change.merged, change.removed))
 
 
-# The order is part of the method: a quarantined text must not win a vote, removals make room for
-# additions, and what one gate has refused the next ones leave refused.
+# The order is part of the method: a quarantined text must not win a vote, nobody is asked about
+# what is refused anyway, what is held neither saves an experience that goes nor takes its room,
+# removals make room for additions, and what one gate has refused the next ones leave refused.
 GATES: Sequence[Gate] = (
     quarantine_unsafe,
     quarantine_one_site,
     refuse_outvoted,
+    hold_for_approval,
     remove_disproved,
     refuse_without_room,
 )

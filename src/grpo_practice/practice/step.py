@@ -7,6 +7,7 @@ from functools import partial
 
 from grpo_practice.errors import StepError, unanswered
 from grpo_practice.events import GroupDistilled, GroupFinished, StepFinished
+from grpo_practice.practice.approval import admitted
 from grpo_practice.practice.context import Practice
 from grpo_practice.practice.distil import distil
 from grpo_practice.practice.evidence import evidence_on
@@ -20,7 +21,8 @@ from grpo_practice.practice.teacher import GroupKey
 from grpo_practice.store import datasets
 from grpo_practice.store.distillation import DISTILLATION
 from grpo_practice.store.queries import past_votes
-from grpo_practice.store.records import GroupRow, Past, Play, StepResult, StepRow
+from grpo_practice.store.queries.held import held
+from grpo_practice.store.records import Approvals, GroupRow, Past, Play, StepResult, StepRow
 from grpo_practice.types import Distilled, Group, Library
 
 
@@ -98,7 +100,9 @@ class PracticeStep:
         self, step: Merge, distilled: Sequence[Distilled], change: Change, failed: StepError | None
     ) -> int:
         made = edits(step.library, change.merged, change.removed, step.proposed)
-        after = edited(step.library, made)
+        merged = edited(step.library, made)
+        approvals = self._approvals(merged)
+        after = approvals.library if approvals else merged
         why = f"{type(failed).__name__}: {failed}" if failed else None
         groups = [group for _, group in sorted(self._groups.items())]
         rows = [self._row(group) for group in groups]
@@ -116,10 +120,11 @@ class PracticeStep:
             groups=rows,
             distilled=distilled,
             edits=made,
-            library=after,
+            library=merged,
             stats=stats,
             failed=why,
             unanswered=unanswered(failed),
+            approvals=approvals,
         )
         plan, informative = self._rollouts.row.plan, sum(row.informative for row in rows)
         finished = partial(StepFinished, plan.step, mean, informative, len(after), why)
@@ -138,6 +143,13 @@ class PracticeStep:
         library_id = closing.result()
         self._job.emit(finished())
         return library_id
+
+    def _approvals(self, library: Library) -> Approvals | None:
+        """Return what was approved while the step was under way, as edits of the merged library."""
+        job, step = self._job, self._rollouts.row.plan.step
+        found = job.store.read(held, job.branch.id, until=step)
+        approvals = admitted(library, [one for one in found if one.approved]).approvals
+        return approvals if approvals.approved else None
 
     def _on_group(self, group: Group) -> None:
         self._groups[group.slot] = group
@@ -179,7 +191,7 @@ class PracticeStep:
         ]
         truth = self._job.teacher.truth
         evidence = evidence_on(library, past, named, self._plays(), rewards=truth)
-        return Merge(self._job, library, self._groups, changes(cast), evidence, self._guard)
+        return Merge(self._job, step, library, self._groups, changes(cast), evidence, self._guard)
 
     def _was_shown(self, proposal: Proposal, past: Past) -> bool:
         """Return True when the proposing group was played with what its target says now."""

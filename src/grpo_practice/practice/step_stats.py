@@ -49,6 +49,7 @@ def distillation(
         proposals=len(proposed),
         confirmed=sum(op.op == "NONE" and op.target is not None for op in asked),
         outvoted=refused.pop("outvoted", 0),
+        held=refused.pop("held", 0),
         refused=cast(Mapping[RefusedRule, int], refused),
         quarantined=cast(
             Mapping[QuarantineRule, int], frequencies(rule for rule in rules if rule in QUARANTINE)

@@ -1,19 +1,23 @@
 """The web sites behind an experience: those its groups read, and whether two of them agree.
 
-Whoever writes a page that an agent reads could otherwise write into the agent's instructions.
+Whoever writes a page that an agent reads could otherwise write into the agent's instructions. All
+of it is computed from what groups read and proposed: the model that merges was shown texts that
+such a page may have dictated, so what it claims as the source of an operation counts for nothing.
 """
 
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
+from grpo_practice.agents.tool_agent import calls_in
+from grpo_practice.calls import Message
 from grpo_practice.prompts.web import web_texts
 from grpo_practice.text import CJK
-from grpo_practice.types import Group, Operation, Quarantine
+from grpo_practice.types import Group, Operation, Quarantine, Rollout
 
 if TYPE_CHECKING:
     from publicsuffixlist import PublicSuffixList
@@ -24,6 +28,8 @@ PRECISE = 2
 """The same, where one of them holds a digit."""
 UNSPACED = 8
 """The same, of characters in writing without spaces."""
+CARRIED = 0.25
+"""Least share of a merged text, relative to the group with most of it, that a group carries."""
 
 _UNSPACED = re.compile(f"[{CJK}]")
 _WORD = re.compile(rf"[{CJK}]|[^\W{CJK}]+")
@@ -33,16 +39,50 @@ Pages = Mapping[str, Set[str]]
 """Site → the texts that were read there."""
 
 
-def read_in(group: Group) -> Pages:
-    """Return the sites that the group's rollouts read, in order of their names."""
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A group as a source of what the merge makes: what it proposed, and what it had read."""
+
+    texts: Sequence[str]
+    pages: Pages
+
+
+def read_in(group: Group, tools: Collection[str]) -> Pages:
+    """Return the sites that the group's rollouts read, in order of their names.
+
+    Args:
+        group: The group.
+        tools: Names of the tools whose results are pages; other tools may print what they like.
+    """
     found = defaultdict[str, set[str]](set)
     for rollout in group.rollouts:
-        for message in rollout.played.transcript:
-            content = message.get("content")
-            if message.get("role") == "tool" and isinstance(content, str):
-                for host, text in web_texts(content):
-                    found[site_of(host)].add(text)
+        for content in _results(rollout, tools):
+            for host, text in web_texts(content):
+                found[site_of(host)].add(text)
     return dict(sorted(found.items()))
+
+
+def _results(rollout: Rollout, tools: Collection[str]) -> Iterator[str]:
+    """Yield what calls of these tools brought."""
+    called = list[str]()
+    for message in rollout.played.transcript:
+        if message.get("role") == "assistant":
+            called = [_name(call) for call in calls_in(message)]
+        content = message.get("content")
+        if message.get("role") != "tool" or not isinstance(content, str):
+            continue
+        if "tool_call_id" not in message:  # the answer, by one of the calls of the last turn
+            names, called = called, []
+        else:
+            # By place, not by id: models use an id twice, and results come in the calls' order.
+            names, called = called[:1], called[1:]
+        if any(name in tools for name in names):
+            yield content
+
+
+def _name(call: Message) -> str:
+    function = call.get("function")
+    return str(function.get("name")) if isinstance(function, dict) else ""
 
 
 def site_of(host: str) -> str:
@@ -63,7 +103,7 @@ def _public_suffixes() -> "PublicSuffixList":
 
 
 def supported(
-    merged: Sequence[Operation], proposed: Sequence[Pages], own: Iterable[str]
+    merged: Sequence[Operation], groups: Sequence[Source], own: Iterable[str]
 ) -> tuple[Operation, ...]:
     """Give the merged operations the sites behind them; quarantine what one site alone says.
 
@@ -71,19 +111,57 @@ def supported(
 
     Args:
         merged: What the merge made of the proposals.
-        proposed: For each of those, as the merge was shown them, what its group had read.
+        groups: The groups whose proposals the merge was shown; each may have brought any of it.
         own: Texts that are no page's: questions, instructions, the library.
     """
-    if not any(proposed):
+    if not any(group.pages for group in groups):
         return tuple(merged)
     known = set[Phrase]().union(*map(phrases, own))
     wanted = [phrases(op.text or "") - known for op in merged]
-    texts = {text for pages in proposed for said in pages.values() for text in said}
-    found = _phrases_by_text(texts, set[Phrase]().union(*wanted))
-    return tuple(
-        _checked(op, _pages_behind(op, proposed), sorted(said), found)
-        for op, said in zip(merged, wanted, strict=True)
-    )
+    texts = {text for group in groups for page in group.pages.values() for text in page}
+    step = _Step(groups, _phrases_by_text(texts, set[Phrase]().union(*wanted)))
+    return tuple(_checked(op, step, sorted(said)) for op, said in zip(merged, wanted, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """The groups of a step whose proposals were merged, and which phrases stand on their pages."""
+
+    groups: Sequence[Source]
+    found: Mapping[str, Set[Phrase]]
+    """Text of a page → the phrases of merged operations in it."""
+
+    def carriers(self, text: str) -> Sequence[Source]:
+        """Return the groups that a merged text is from, by its words; all where none has any.
+
+        Each word counts one, divided among the groups that proposed it. A group with less than a
+        share of what the first of them has only uses the same language.
+        """
+        words = [set(_words(" ".join(group.texts))) for group in self.groups]
+        counts = [0.0] * len(words)
+        for word in set(_words(text)):
+            users = [i for i, used in enumerate(words) if word in used]
+            for i in users:
+                counts[i] += 1 / len(users)
+        least = CARRIED * max(counts)
+        return [group for group, n in zip(self.groups, counts, strict=True) if n >= least]
+
+    def only_site(self, phrase: Phrase) -> str | None:
+        """Return the site that alone says the phrase; None where several do, or a group by itself.
+
+        A group that did not read the site and proposed the phrase has it from elsewhere.
+        """
+        sites = {
+            site
+            for group in self.groups
+            for site, texts in group.pages.items()
+            if any(phrase in self.found[text] for text in texts)
+        }
+        if len(sites) != 1:
+            return None
+        (site,) = sites
+        others = (text for g in self.groups if site not in g.pages for text in g.texts)
+        return None if any(phrase in phrases(text) for text in others) else site
 
 
 def phrases(text: str) -> set[Phrase]:
@@ -124,35 +202,20 @@ def _phrases_by_text(texts: Iterable[str], wanted: Set[Phrase]) -> dict[str, set
     return found
 
 
-def _pages_behind(op: Operation, proposed: Sequence[Pages]) -> Pages:
-    """Return what the groups behind a merged operation read; all of them where it does not say."""
-    places = [i for i in op.from_ops if i < len(proposed)] or range(len(proposed))
-    found = defaultdict[str, set[str]](set)
-    for i in places:
-        for site, texts in proposed[i].items():
-            found[site] |= texts
-    return dict(sorted(found.items()))
-
-
-def _checked(
-    op: Operation, pages: Pages, said: Sequence[Phrase], found: Mapping[str, Set[Phrase]]
-) -> Operation:
-    if op.refused is not None or op.op not in ("ADD", "UPDATE") or not pages:
+def _checked(op: Operation, step: _Step, said: Sequence[Phrase]) -> Operation:
+    if op.refused is not None or op.op not in ("ADD", "UPDATE"):
         return op
-    op = replace(op, domains=tuple(pages))
-    why = _quarantine(pages, said, found)
+    sites = sorted({site for group in step.carriers(op.text or "") for site in group.pages})
+    op = replace(op, domains=tuple(sites))
+    why = _quarantine(sites, step, said)
     return op.set_aside(why) if why else op
 
 
-def _quarantine(
-    pages: Pages, said: Sequence[Phrase], found: Mapping[str, Set[Phrase]]
-) -> Quarantine | None:
-    if len(pages) == 1:
-        site = next(iter(pages))
-        return Quarantine("one_site", f"it is distilled from pages of one site alone: {site}")
+def _quarantine(sites: Sequence[str], step: _Step, said: Sequence[Phrase]) -> Quarantine | None:
+    if len(sites) == 1:
+        return Quarantine("one_site", f"it is distilled from pages of one site alone: {sites[0]}")
     for phrase in said:
-        sites = [site for site, texts in pages.items() if any(phrase in found[t] for t in texts)]
-        if len(sites) == 1:
-            repeated = f"{' '.join(phrase)!r} ({sites[0]})"
+        if site := step.only_site(phrase):
+            repeated = f"{' '.join(phrase)!r} ({site})"
             return Quarantine("one_site", f"it repeats what one site alone says: {repeated}")
     return None

@@ -7,6 +7,7 @@ from typing import Any
 from typing_extensions import override
 
 from grpo_practice.reports.base import Report, Shown
+from grpo_practice.store.queries.held import Held as Held
 from grpo_practice.store.queries.history import ExperienceHistory
 from grpo_practice.store.queries.history import LibraryChange as LibraryChange
 from grpo_practice.store.queries.history import Quarantined as Quarantined
@@ -49,6 +50,8 @@ class LibraryReport(Report):
     library: Library
     evidence: Mapping[str, EvidenceSummary]
     """Evidence on each experience by its id."""
+    held: Sequence[Held] = ()
+    """New texts up to that step that wait for approval."""
     quarantined: Sequence[Quarantined] | None = None
     """Texts kept out up to that step; None where they were not asked for."""
 
@@ -65,6 +68,7 @@ class LibraryReport(Report):
                 {"id": e.id, "text": e.text, "evidence": self.evidence[e.id].document()}
                 for e in self.library.experiences
             ],
+            "held": [asdict(one) for one in self.held],
             **({"quarantined": [asdict(q) for q in outside]} if outside is not None else {}),
             "exit": 0,
         }
@@ -76,6 +80,60 @@ class LibraryReport(Report):
         return [
             (f"{count(len(found), 'experience')} of {self.run}",),
             *((e.id, e.text, self.evidence[e.id].sentence) for e in found),
+            *((one.id, one.text, "held for approval") for one in self.held),
+        ]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DecisionReport(Report):
+    """Held experiences that a person approved or rejected."""
+
+    run: str
+    approved: bool
+    """False for rejected ones."""
+    decided: Sequence[Held]
+    experiences: Mapping[str, str]
+    """`H12` → `E4`, the experience that it is now; none for what is rejected or waits."""
+    waits: bool
+    """True when they enter the library once the step under way has closed."""
+    library: Library
+    """The library that the run has now."""
+    left: int
+    """Number of texts that are held still."""
+
+    @property
+    def next_command(self) -> str:
+        """Command to type now."""
+        if self.left:
+            return f"grpo-practice experiences list --run {self.run}"
+        if self.waits or not self.library.experiences:
+            return f"grpo-practice runs show {self.run}"
+        return f"grpo-practice export-agent --run {self.run}"
+
+    @override
+    def document(self) -> dict[str, Any]:
+        """Return `grpo-practice.decision/1`."""
+        return {
+            "schema": "grpo-practice.decision/1",
+            "run": self.run,
+            "decision": "approved" if self.approved else "rejected",
+            "decided": [
+                {**asdict(one), "experience": self.experiences.get(one.id)} for one in self.decided
+            ],
+            "waits": self.waits,
+            "library": f"L{self.library.id}" if self.library.id else None,
+            "left": self.left,
+            "next": self.next_command,
+            "exit": 0,
+        }
+
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return a row for each text that was decided on."""
+        word = "approved" if self.approved else "rejected"
+        return [
+            (f"{count(len(self.decided), 'text')} of {self.run} {word}",),
+            *((self.experiences.get(one.id, one.id), one.text) for one in self.decided),
         ]
 
 

@@ -25,6 +25,7 @@ from grpo_practice.stats import Score
 from grpo_practice.store import Store, datasets, libraries, steps
 from grpo_practice.store.distillation import DISTILLATION, Distillation
 from grpo_practice.store.queries import run_health, scores
+from grpo_practice.store.queries.held import held
 from grpo_practice.store.queries.run_health import Health
 from grpo_practice.store.queries.scores import Requests
 from grpo_practice.store.records import Branch, DatasetRow, StepRow
@@ -198,6 +199,8 @@ class PracticeReport(Report):
     failures: Mapping[str, int]
     """Error → how often, commonest first."""
     health: Health
+    held: int = 0
+    """New texts of experiences that wait for approval."""
 
     @property
     def merge_failed(self) -> list[int]:
@@ -230,6 +233,8 @@ class PracticeReport(Report):
         for short in self.shortfalls:
             if short.total:
                 return short.next_command(self.run)
+        if self.held:
+            return f"grpo-practice experiences list --run {self.run}"
         if not self.library.experiences:
             return "grpo-practice eval --limit 3 --show"
         return f"grpo-practice export-agent --run {self.run}"
@@ -273,6 +278,7 @@ class PracticeReport(Report):
             "seconds": round(self.seconds, 3),
             DISTILLATION: self.distillation.document() if self.distillation else None,
             "shortfalls": [short.document(self.run) for short in self.shortfalls],
+            "held": self.held,
             "next": self.next_command,
             "exit": 1 if self.why_failed else 0,
         }
@@ -349,4 +355,5 @@ def practice_report(
         outcomes=store.read(scores.outcomes, branch),
         failures=store.read(scores.failures, branch),
         health=store.read(run_health.health_of, branch, children=True),
+        held=sum(not one.approved for one in store.read(held, branch.id, until=len(rows))),
     )

@@ -23,6 +23,7 @@ from grpo_practice.store import Store, branches, libraries, recorded_runs, steps
 from grpo_practice.store.bound_keys import verify_of
 from grpo_practice.store.distillation import DISTILLATION, Distillation
 from grpo_practice.store.queries import history, references, run_health, runs, scores
+from grpo_practice.store.queries.held import held
 from grpo_practice.store.queries.history import BranchRow
 from grpo_practice.store.queries.run_health import Health
 from grpo_practice.store.queries.runs import StageCost as StageCost
@@ -118,6 +119,8 @@ class RunReport(Report):
     """Verify function of an evaluation, by its name."""
     traffic: Traffic | None = None
     """Requests that passed, for a recorded run."""
+    held: int = 0
+    """New texts of experiences of a practice run that wait for approval."""
 
     @property
     def shortfalls(self) -> list[Shortfall]:
@@ -149,7 +152,7 @@ class RunReport(Report):
                 return short.next_command(run.name, self.practise)
         if run.kind == "eval":
             return self._score_again
-        if self.steps and (self.steps[-1].stats or {}).get("experiences") == 0:
+        if not self.held and self.steps and (self.steps[-1].stats or {}).get("experiences") == 0:
             return "grpo-practice eval --limit 3 --show"
         return f"grpo-practice experiences list --run {run.name}"
 
@@ -185,6 +188,7 @@ class RunReport(Report):
             ],
             DISTILLATION: Distillation.total(counts).document() if counts else None,
             "shortfalls": [s.document(self.run.name, self.practise) for s in self.shortfalls],
+            "held": self.held,
             "outcomes": dict(self.outcomes),
             "scores": {name: score_document(score) for name, score in self.scores.items()},
             "costs": [asdict(cost) for cost in self.costs],
@@ -269,4 +273,7 @@ def run_report(store: Store, name: str) -> RunReport:
         if branch and run.kind == "eval"
         else None,
         store.read(recorded_runs.traffic, branch.id) if branch and run.kind == "recorded" else None,
+        sum(not one.approved for one in store.read(held, branch.id, until=run.steps))
+        if branch and run.kind == "practice"
+        else 0,
     )

@@ -184,7 +184,7 @@ def _libraries(db: sqlite3.Connection) -> Iterator[str | None]:
         name = f"library L{row['library_id']}"
         if len(library) != row["n"] or library_sha(library) != row["sha256"]:
             yield f"{name} is not the one that was made"
-        elif row["cause"] in ("merge", "prune") and not _follows(db, row):
+        elif row["cause"] in ("merge", "prune", "approve") and not _follows(db, row):
             yield f"{name} does not follow from the operations of step {row['step']}"
         else:
             yield None
@@ -196,8 +196,10 @@ def _follows(db: sqlite3.Connection, library: sqlite3.Row) -> bool:
     operations = db.execute(
         """SELECT o.op, o.target_id, o.result_id, t.version FROM operations o
              LEFT JOIN experience_texts t ON t.op_id = o.op_id
-            WHERE o.branch_id = ? AND o.step = ? AND o.status = 'applied' ORDER BY o.op_id""",
-        (library["branch_id"], library["step"]),
+            WHERE o.branch_id = ? AND o.step = ? AND o.status = 'applied'
+              AND CASE o.source WHEN 'human' THEN o.library_id = ? ELSE ? <> 'approve' END
+            ORDER BY o.op_id""",
+        (library["branch_id"], library["step"], library["library_id"], library["cause"]),
     )
     for op in operations:
         if op["op"] == "DELETE":

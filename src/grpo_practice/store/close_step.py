@@ -2,13 +2,14 @@
 
 import json
 import sqlite3
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Literal
 
 from grpo_practice.errors import StoreError
 from grpo_practice.store import libraries, step_totals
 from grpo_practice.store.db import Row, insert, insert_all, now
-from grpo_practice.store.records import Branch, StepResult
+from grpo_practice.store.records import Approvals, Branch, StepResult
 from grpo_practice.types import Edit, Experience, Library, Operation, ProposalKey
 
 MERGED = -1
@@ -28,33 +29,27 @@ def close(db: sqlite3.Connection, branch: Branch, step: int, result: StepResult)
         "SELECT library_in FROM steps WHERE branch_id = ? AND step = ?", (branch.id, step)
     ).fetchone()
     library_in: int = row["library_in"]
-    _check_library(libraries.load(db, library_in), result, step)
+    _check_library(libraries.load(db, library_in), result.edits, result.library, step)
     insert_all(
         db, "groups", [{"branch_id": branch.id, "step": step, **asdict(g)} for g in result.groups]
     )
-    held = {label: (eid, version) for label, eid, version in libraries.items(db, library_in)}
-    closing = _Closing(db, branch, step, {f"E{label}": eid for label, (eid, _) in held.items()})
+    writing = _Writing(db, branch, step, library_in)
     # Before the edits, whose rows name the op_ids of the proposals behind them.
-    proposals = closing.put_proposals(result)
-    library_out = library_in
-    # Without an edit no version is made: equal ids say that the step changed nothing.
-    if any(edit.label for edit in result.edits):
-        merged = any(edit.label and not edit.pruned for edit in result.edits)
-        library_out = libraries.add_version(
-            db,
-            branch.run,
-            result.library,
-            cause="merge" if merged else "prune",
-            parent_id=library_in,
-            made_in=(branch.id, step),
+    proposals = writing.put_proposals(result)
+    rows: list[tuple[Edit, Row]] = [
+        (
+            edit,
+            {
+                "source": "prune" if edit.pruned else "merge",
+                "from_ops": json.dumps([proposals[key] for key in edit.behind]),
+            },
         )
-    # Between version and items, for the foreign keys: experiences name the library that they were
-    # born in, and the library's items name the experiences.
-    for n, edit in enumerate(result.edits):
-        closing.put_edit(n, edit, library_out, held, proposals)
-    if library_out != library_in:
-        for position, e in enumerate(result.library.experiences):
-            libraries.add_item(db, library_out, position, *held[e.label])
+        for edit in result.edits
+    ]
+    merged = any(edit.label and not edit.pruned for edit in result.edits)
+    library_out = writing.put_edits(rows, result.library, "merge" if merged else "prune")
+    if result.approvals:
+        library_out = _put_approvals(db, branch, step, library_out, result.approvals)
     db.execute(
         """UPDATE steps SET status = :status, library_out = :library_out, stats = :stats,
              unanswered = :unanswered, closed_at = :closed_at
@@ -75,7 +70,60 @@ def close(db: sqlite3.Connection, branch: Branch, step: int, result: StepResult)
     return library_out
 
 
-def _check_library(before: Library, result: StepResult, step: int) -> None:
+def approve(db: sqlite3.Connection, branch: Branch, step: int, approvals: Approvals) -> int:
+    """Let held operations into the library of the last closed step; return the id that it has then.
+
+    The step's own library stays, as the parent of the new one.
+    """
+    (library_in,) = db.execute(
+        "SELECT library_out FROM steps WHERE branch_id = ? AND step = ?", (branch.id, step)
+    ).fetchone()
+    library_out = _put_approvals(db, branch, step, library_in, approvals)
+    db.execute(
+        """UPDATE steps SET library_out = :library_out,
+             stats = json_set(stats, '$.experiences', :n, '$.distillation.experiences', :n)
+            WHERE branch_id = :branch_id AND step = :step""",
+        {
+            "library_out": library_out,
+            "n": len(approvals.library),
+            "branch_id": branch.id,
+            "step": step,
+        },
+    )
+    db.execute("UPDATE branches SET tip_library = ? WHERE branch_id = ?", (library_out, branch.id))
+    return library_out
+
+
+def decide(
+    db: sqlite3.Connection, branch: Branch, step: int, held: Iterable[int], *, approve: bool
+) -> None:
+    """Insert a person's decision on held operations, without any effect on a library."""
+    db.executemany(
+        """INSERT INTO operations (branch_id, step, slot, ordinal, source, op, target_id, text,
+             status, from_ops, domains, decides)
+           SELECT ?, ?, slot, ordinal, 'human', op, target_id, text, ?, from_ops, domains, op_id
+             FROM operations WHERE op_id = ?""",
+        [(branch.id, step, "proposed" if approve else "rejected", op_id) for op_id in held],
+    )
+
+
+def _put_approvals(
+    db: sqlite3.Connection, branch: Branch, step: int, library_in: int, approvals: Approvals
+) -> int:
+    edits = [approval.edit for approval in approvals.approved]
+    _check_library(libraries.load(db, library_in), edits, approvals.library, step)
+    rows = list[tuple[Edit, Row]]()
+    for approval in approvals.approved:
+        (from_ops,) = db.execute(
+            "SELECT from_ops FROM operations WHERE op_id = ?", (approval.held,)
+        ).fetchone()
+        row: Row = {"source": "human", "from_ops": from_ops, "decides": approval.held}
+        rows.append((approval.edit, row))
+    writing = _Writing(db, branch, step, library_in)
+    return writing.put_edits(rows, approvals.library, "approve")
+
+
+def _check_library(before: Library, edits: Iterable[Edit], after: Library, step: int) -> None:
     """Raise unless the library is what the edits make of the one before.
 
     Labels are decided by the merge and arrive with the edits. An experience that is lost between
@@ -83,7 +131,7 @@ def _check_library(before: Library, result: StepResult, step: int) -> None:
     """
     texts = {e.label: e.text for e in before.experiences}
     next_label = before.next_label
-    for edit in result.edits:
+    for edit in edits:
         if edit.label is None:
             continue
         if edit.operation.op == "DELETE":
@@ -92,8 +140,8 @@ def _check_library(before: Library, result: StepResult, step: int) -> None:
             texts[edit.label] = edit.operation.text or ""
             next_label = max(next_label, edit.label + 1)
     made = Library(tuple(Experience(*item) for item in texts.items()), next_label)
-    if made != result.library:
-        shown = [", ".join(e.id for e in it.experiences) or "none" for it in (made, result.library)]
+    if made != after:
+        shown = [", ".join(e.id for e in it.experiences) or "none" for it in (made, after)]
         raise StoreError(
             f"step {step} is not closed: its operations make a library of {shown[0]}, and it was"
             f" given one of {shown[1]}",
@@ -101,15 +149,15 @@ def _check_library(before: Library, result: StepResult, step: int) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Closing:
-    """The operations of one step, as they become rows."""
+class _Writing:
+    """The operations of one step, as they become rows, and the library that they edit."""
 
-    db: sqlite3.Connection
-    branch: Branch
-    step: int
-    targets: Mapping[str, int]
-    """`E12` → experience_id, for what the step's library holds."""
+    def __init__(self, db: sqlite3.Connection, branch: Branch, step: int, library_in: int) -> None:
+        self.db, self.branch, self.step, self._library = db, branch, step, library_in
+        items = libraries.items(db, library_in)
+        self._held = {label: (eid, version) for label, eid, version in items}
+        """Label → (experience_id, version) of what the library holds; edits are taken over."""
+        self._targets = {f"E{label}": eid for label, eid, _ in items}
 
     def put_proposals(self, result: StepResult) -> dict[ProposalKey, int]:
         """Insert lessons and proposals; return the op_id of each proposal."""
@@ -123,25 +171,41 @@ class _Closing:
                 op_ids[group.slot, n] = self._insert(op, (group.slot, n), {"source": "propose"})
         return op_ids
 
-    def put_edit(
+    def put_edits(
         self,
-        n: int,
-        edit: Edit,
-        library_out: int,
-        held: dict[int, tuple[int, int]],
-        proposals: Mapping[ProposalKey, int],
-    ) -> None:
-        """Insert the n-th edit, and the experience or the text that it makes.
+        edits: Sequence[tuple[Edit, Row]],
+        library: Library,
+        cause: Literal["merge", "prune", "approve"],
+    ) -> int:
+        """Insert the edits, each with columns of its own, and the library that they make.
 
-        `held` (label → experience_id, version) then describes the new library.
+        Returns:
+            Its id. Without an edit that changes something no version is made: equal ids say so.
         """
-        op, label = edit.operation, edit.label
-        row: Row = {
-            "source": "prune" if edit.pruned else "merge",
-            "from_ops": json.dumps([proposals[key] for key in edit.behind]),
-        }
+        library_out = self._library
+        if any(edit.label for edit, _ in edits):
+            library_out = libraries.add_version(
+                self.db,
+                self.branch.run,
+                library,
+                cause=cause,
+                parent_id=self._library,
+                made_in=(self.branch.id, self.step),
+            )
+        # Between version and items, for the foreign keys: experiences name the library that they
+        # were born in, and the library's items name the experiences.
+        for n, (edit, row) in enumerate(edits):
+            self._put_edit(n, edit, library_out, row)
+        if library_out != self._library:
+            for position, e in enumerate(library.experiences):
+                libraries.add_item(self.db, library_out, position, *self._held[e.label])
+        return library_out
+
+    def _put_edit(self, n: int, edit: Edit, library_out: int, row: Row) -> None:
+        """Insert the n-th edit, and the experience or the text that it makes."""
+        op, label, held = edit.operation, edit.label, self._held
         if label is not None:
-            row["status"] = "applied"
+            row = {**row, "status": "applied"}
         if label is None or op.op == "DELETE":
             self._insert(op, (MERGED, n), row)
             return
@@ -153,14 +217,14 @@ class _Closing:
             latest = "SELECT max(version) FROM experience_texts WHERE experience_id = ?"
             (version,) = self.db.execute(latest, (held[label][0],)).fetchone()
             held[label] = (held[label][0], version + 1)
-        row |= {"result_id": held[label][0], "library_id": library_out}
+        row = {**row, "result_id": held[label][0], "library_id": library_out}
         op_id = self._insert(op, (MERGED, n), row)
         libraries.add_text(self.db, *held[label], op.text or "", op_id)
 
     def _insert(self, op: Operation, place: tuple[int, int], more: Row) -> int:
         """Insert the operation's row at `place`: (slot, ordinal)."""
         status = "proposed"
-        if op.refused is not None:
+        if op.refused is not None and op.rule != "held":
             status = "quarantined" if op.quarantined else "refused"
         row: Row = {
             "branch_id": self.branch.id,
@@ -168,7 +232,7 @@ class _Closing:
             "slot": place[0],
             "ordinal": place[1],
             "op": op.op,
-            "target_id": self.targets.get(op.target or ""),
+            "target_id": self._targets.get(op.target or ""),
             "text": op.text,
             "status": status,
             "reason": op.refused or op.why,

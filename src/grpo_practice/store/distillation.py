@@ -9,8 +9,9 @@ from grpo_practice.types import QuarantineRule, RefusedRule, TeacherFailure
 
 DISTILLATION = "distillation"
 """The key of a step's stats under which its `Distillation` stands."""
-HARMLESS: frozenset[RefusedRule] = frozenset({"outvoted", "duplicate"})
-"""Rules that lose nothing: questions decided, or the library says exactly this already."""
+HARMLESS: frozenset[RefusedRule] = frozenset({"outvoted", "duplicate", "held"})
+"""Rules that lose nothing: questions decide, the library says exactly this already, or a person
+is going to decide."""
 
 K = TypeVar("K", bound=str)
 
@@ -39,8 +40,11 @@ class Distillation:
     confirmed: int = 0
     """Experiences that single groups confirmed."""
     refused: Mapping[RefusedRule, int] = field(default_factory=dict)
-    """Operations, proposed or merged, that could not be taken; outvoted ones not counted."""
+    """Operations, proposed or merged, that could not be taken; outvoted and held ones not counted.
+    """
     outvoted: int = 0
+    held: int = 0
+    """New experiences, and new texts of experiences, that wait for a person's approval."""
     quarantined: Mapping[QuarantineRule, int] = field(default_factory=dict)
     """Operations, proposed or merged, whose text may not enter a library."""
     lost: int = 0

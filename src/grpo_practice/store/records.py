@@ -215,6 +215,23 @@ class Past:
 
 
 @dataclass(frozen=True, slots=True)
+class Approval:
+    """A held operation that a person approved, and the edit that it becomes."""
+
+    held: int
+    """Row of the held operation."""
+    edit: Edit
+
+
+@dataclass(frozen=True, slots=True)
+class Approvals:
+    """Held operations that enter a library, and what they make of it."""
+
+    approved: Sequence[Approval]
+    library: Library
+
+
+@dataclass(frozen=True, slots=True)
 class StepResult:
     """Everything that closing a practice step writes in one transaction."""
 
@@ -229,6 +246,9 @@ class StepResult:
     """Reason for a failed merge; `library` is then the one the step began with."""
     unanswered: bool = False
     """True when it failed because its request got no answer."""
+    approvals: Approvals | None = None
+    """Held operations that were approved while the step was under way; they come after its edits.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ from grpo_practice.store.lock import RunLocks
 from grpo_practice.store.queries import runs
 from grpo_practice.store.reading import is_writable, open_to_look, read_only
 from grpo_practice.store.records import (
+    Approvals,
     Branch,
     DatasetRow,
     JudgeRecord,
@@ -352,6 +353,14 @@ class Store:
     async def close_practice(self, branch: Branch, step: int, result: StepResult) -> int:
         """Close the step in one transaction; return the id of the next one's library."""
         return await self._write_soon(lambda db: close_step.close(db, branch, step, result))
+
+    def approve(self, branch: Branch, step: int, approvals: Approvals) -> int:
+        """Let held operations into the library of the last closed step; return its new id."""
+        return self._write(lambda db: close_step.approve(db, branch, step, approvals))
+
+    def decide(self, branch: Branch, step: int, held: Iterable[int], *, approve: bool) -> None:
+        """Store that held operations are rejected, or go in when the step under way closes."""
+        self._write(lambda db: close_step.decide(db, branch, step, held, approve=approve))
 
     async def close_eval(self, branch: Branch, step: int, stats: Mapping[str, Any]) -> None:
         """Close an evaluation step."""

@@ -12,7 +12,7 @@ import pytest
 from pydantic import SecretStr
 
 from grpo_practice.calls import Chat, Message, Reply, Scope, Tools
-from grpo_practice.config.schema.tools import SearchConfig
+from grpo_practice.config.schema.tools import PAGE_TOOLS, SearchConfig
 from grpo_practice.errors import (
     ConfigError,
     ContentFilterError,
@@ -92,6 +92,11 @@ async def call(tools: Tools, name: str, **arguments: Any) -> str:
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+async def test_the_tools_that_bring_pages_are_known_by_name() -> None:
+    async with standins() as it, opened(it, FakeModel()) as tools:
+        assert [schema["function"]["name"] for schema in tools.schemas] == [*PAGE_TOOLS]
 
 
 @pytest.mark.parametrize("engine", ["google", "jina"])

@@ -114,6 +114,7 @@ def show_practice(
             *trouble(report),
             ("groups", shrunk_groups(report.health)),
             *funnel(report.steps, report.run),
+            ("held", held(report.held, report.run)),
             *costs(report),
             ("time", duration(report.seconds)),
         ]
@@ -152,6 +153,12 @@ def funnel(steps: Sequence["StepRow"], run: str) -> list[tuple[str, str]]:
         ("quarantined", _quarantined(steps, run, sums.quarantined)),
         ("removed", count(sums.removed, "experience") if sums.removed else ""),
     ]
+
+
+def held(n: int, run: str) -> str:
+    """Return how many texts wait for approval, and where to see them; '' for none."""
+    look = on_database(f"{PROGRAM} experiences list --run {run}")
+    return f"{count(n, 'text')} for approval, in no library yet: {look}" if n else ""
 
 
 def _compared(sums: "Distillation") -> str:
@@ -211,6 +218,8 @@ def _why_nothing(report: "PracticeReport") -> str:
     if failed := sum(s.get("groups", {}).get("failed", 0) for s in stats):
         of = sum(s.get("informative") or 0 for s in stats)
         return f"{failed} of {count(of, 'comparison')} failed: {PROGRAM} runs show {report.run}"
+    if report.held:
+        return "what was learnt is held for approval"
     if report.distillation is not None and report.distillation.proposals:
         return f"what was proposed is not in the library: {PROGRAM} runs show {report.run}"
     if any(s.get("informative") for s in stats):

@@ -7,7 +7,7 @@ from pydantic import Field, field_validator, model_validator
 
 from grpo_practice.config.schema.base import Model, Names, Text
 from grpo_practice.config.schema.provider import ModelConfig
-from grpo_practice.config.schema.tools import Toolkit, named
+from grpo_practice.config.schema.tools import PAGE_TOOLS, SearchToolkit, Toolkit, named
 
 
 class AgentProfile(Model):
@@ -42,6 +42,15 @@ class AgentConfig(Model):
     """command: the program and its arguments; started once for each rollout."""
 
     _named = field_validator("toolkits", mode="before")(named)
+
+    @property
+    def page_tools(self) -> frozenset[str]:
+        """The names of its tools whose results are web pages.
+
+        No other tool of the agent has one of these names: two of one name are refused.
+        """
+        kits = [kit for kit in self.toolkits.values() if isinstance(kit, SearchToolkit)]
+        return frozenset(name for kit in kits for name in kit.activated_tools or PAGE_TOOLS)
 
     @field_validator("command", mode="before")
     @classmethod

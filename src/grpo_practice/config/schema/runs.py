@@ -272,6 +272,12 @@ class PracticeSettings(Model):
     (`entailment`, `yes`, the name of a tool) may be named.
     """
 
+    approve: Operational[bool] = False
+    """Whether a person approves what is learnt: new experiences, and new texts of experiences, are
+    held, and enter the library with `grpo-practice experiences approve`. The run goes on meanwhile,
+    with what is approved. Wise where the agent reads the web.
+    """
+
     _check = field_validator("select_dataset")(_dataset)
 
     @field_validator("overlap")

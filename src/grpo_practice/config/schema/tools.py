@@ -161,6 +161,10 @@ class PythonToolkit(_Toolkit):
     config: PythonConfig = PythonConfig()
 
 
+PAGE_TOOLS = ("search", "web_qa")
+"""Names of the tools of a search toolkit."""
+
+
 class SearchToolkit(_Toolkit):
     """`search` and `web_qa`."""
 

@@ -10,10 +10,11 @@ from grpo_practice.errors import ConfigError
 from grpo_practice.store import branches
 from grpo_practice.types import Finding, Operation, OpKind, sharpens
 
-_ON_LINE = """EXISTS (SELECT 1 FROM json_each(:line) s
+ON_LINE = """EXISTS (SELECT 1 FROM json_each(:line) s
   WHERE json_extract(s.value, '$[0]') = {row}.branch_id
     AND {row}.step >= json_extract(s.value, '$[1]') AND {row}.step < json_extract(s.value, '$[2]'))
 """
+"""Condition that `{row}` is of a step on `:line`, which `line_json` makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,8 @@ class LibraryChange:
     """The web sites that the groups behind it had read."""
     why: str | None
     """Reason for a removal that no merge asked for."""
+    held_since: int | None
+    """Step that made it, where it was held until a person approved it; else None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +140,13 @@ def experience(
     Raises:
         ConfigError: There never was one of that label there.
     """
-    at = {"run": run, "label": label, "line": _line(db, branch, until)}
+    at = {"run": run, "label": label, "line": line_json(db, branch, until)}
     row = db.execute(
         f"""SELECT e.experience_id, CASE WHEN l.cause = 'import' THEN t.text END
               FROM experiences e JOIN libraries l ON l.library_id = e.born_in
               JOIN experience_texts t ON t.experience_id = e.experience_id AND t.version = 1
              WHERE e.run_id = :run AND e.label = :label
-               AND (l.step IS NULL OR {_ON_LINE.format(row="l")})
+               AND (l.step IS NULL OR {ON_LINE.format(row="l")})
              ORDER BY e.experience_id DESC LIMIT 1""",
         at,
     ).fetchone()
@@ -153,11 +156,12 @@ def experience(
         )
     at["id"] = row[0]
     changes = db.execute(
-        f"""SELECT o.op, o.step, o.branch_id, t.text, o.from_ops, o.domains, o.reason
+        f"""SELECT o.op, o.step, o.branch_id, t.text, o.from_ops, o.domains, o.reason, h.step
               FROM operations o
               LEFT JOIN experience_texts t ON t.op_id = o.op_id
+              LEFT JOIN operations h ON h.op_id = o.decides
              WHERE :id IN (o.result_id, o.target_id) AND o.status = 'applied'
-               AND {_ON_LINE.format(row="o")}
+               AND {ON_LINE.format(row="o")}
              ORDER BY o.step, o.op_id""",
         at,
     )
@@ -167,7 +171,7 @@ def experience(
         f"""SELECT o.step, o.slot, s.question, o.op, o.finding, o.step <= :since FROM operations o
               JOIN groups g USING (branch_id, step, slot) JOIN samples s USING (sample_id)
              WHERE o.target_id = :id AND o.source = 'propose' AND o.status = 'proposed'
-               AND {_ON_LINE.format(row="o")} ORDER BY o.step, o.slot, o.op_id""",
+               AND {ON_LINE.format(row="o")} ORDER BY o.step, o.slot, o.op_id""",
         {**at, "since": since},
     )
     cast = tuple(
@@ -177,20 +181,19 @@ def experience(
     return ExperienceHistory(f"E{label}", run, row[1], tuple(made), cast)
 
 
-def _line(db: sqlite3.Connection, branch: int, until: int) -> str:
+def line_json(db: sqlite3.Connection, branch: int, until: int) -> str:
     """Return the steps up to `until` on a branch's line: JSON of [branch, first step, end]."""
     segments = branches.line(db, branch)
     return json.dumps([[s.branch_id, s.first, min(s.end, until + 1)] for s in segments])
 
 
 def _change(db: sqlite3.Connection, name: str, op: OpKind, step: int, *told: Any) -> LibraryChange:
-    branch_id, text, from_ops, domains, why = told
+    branch_id, text, from_ops, domains, why, held_since = told
     proposals = _proposals(db, json.loads(from_ops))
     behind = [Operation(p.op, p.target, finding=p.finding) for p in proposals]
     reworded = sharpens(Operation(op, name), behind)
-    return LibraryChange(
-        op, step, branch_id, text, reworded, proposals, tuple(json.loads(domains)), why
-    )
+    sites = tuple(json.loads(domains))
+    return LibraryChange(op, step, branch_id, text, reworded, proposals, sites, why, held_since)
 
 
 def quarantined(db: sqlite3.Connection, branch: int, *, until: int) -> list[Quarantined]:
@@ -202,9 +205,9 @@ def quarantined(db: sqlite3.Connection, branch: int, *, until: int) -> list[Quar
              LEFT JOIN groups g USING (branch_id, step, slot)
              LEFT JOIN samples s ON s.sample_id = g.sample_id
              LEFT JOIN experiences e ON e.experience_id = o.target_id
-            WHERE o.status = 'quarantined' AND {_ON_LINE.format(row="o")}
+            WHERE o.status = 'quarantined' AND {ON_LINE.format(row="o")}
             ORDER BY o.step, o.op_id""",
-        {"line": _line(db, branch, until)},
+        {"line": line_json(db, branch, until)},
     )
     return [Quarantined(**row) for row in rows]
 

@@ -1,0 +1,108 @@
+"""A person's decision on experiences that are held for approval."""
+
+import re
+from collections.abc import Sequence
+
+from grpo_practice.app.library_refs import latest_or_named
+from grpo_practice.errors import ConfigError
+from grpo_practice.practice.approval import admitted
+from grpo_practice.reports.experience_reports import DecisionReport
+from grpo_practice.store import Store, branches, libraries, steps
+from grpo_practice.store.queries.held import Held, held
+from grpo_practice.store.records import Branch, StepRow
+from grpo_practice.types import Library
+
+
+def decide(
+    store: Store, names: Sequence[str] | None, run: str | None, *, approve: bool
+) -> DecisionReport:
+    """Let held experiences into the library of a run, or reject them.
+
+    A step that is under way goes on with the library it began with; what is approved meanwhile
+    goes into the one that it makes.
+
+    Args:
+        store: Where the run is.
+        names: `H12` …; None is all that are held.
+        run: Name of the run; None is the practice run worked on last.
+        approve: False rejects.
+
+    Raises:
+        ConfigError: There is no such run, nothing of that name is held, or the library does not
+            take it.
+        LockedError: Somebody works on the run.
+    """
+    row = latest_or_named(store, run)
+    # Under the lock: a step must not close between the look and the write.
+    with store.lock(row.name):
+        branch = store.read(branches.load, row.head_branch)
+        rows = store.read(steps.on_line, branch)
+        waiting = store.read(held, branch.id, until=len(rows))
+        chosen = _chosen(waiting, names, row.name)
+        library, ids = _library(store, branch, rows), dict[str, str]()
+        step = _step_to_change(branch, rows)
+        if approve:
+            found = admitted(library, chosen)
+            if found.refused:
+                why = "; ".join(f"{name}: {reason}" for name, reason in found.refused.items())
+                raise ConfigError(
+                    f"nothing is approved: {why}",
+                    hint=f"grpo-practice experiences reject {next(iter(found.refused))}"
+                    f" --run {row.name}",
+                )
+            if step is not None:
+                library_id = store.approve(branch, step, found.approvals)
+                library = store.read(libraries.load, library_id)
+                ids = {f"H{a.held}": f"E{a.edit.label}" for a in found.approvals.approved}
+        if not approve or step is None:
+            # Those that wait already are not put down twice.
+            new = [one.row for one in chosen if not (approve and one.approved)]
+            last = max((r.plan.step for r in rows if _own(branch, r) and r.closed), default=None)
+            store.decide(branch, branch.from_step if last is None else last, new, approve=approve)
+        left = store.read(held, branch.id, until=len(rows))
+    return DecisionReport(
+        run=row.name,
+        approved=approve,
+        decided=chosen,
+        experiences=ids,
+        waits=approve and step is None,
+        library=library,
+        left=sum(not one.approved for one in left),
+    )
+
+
+def _chosen(waiting: Sequence[Held], names: Sequence[str] | None, run: str) -> list[Held]:
+    if names is None:
+        return [*waiting]
+    by_id, chosen = {one.id: one for one in waiting}, dict[str, Held]()
+    for name in names:
+        number = re.fullmatch(r"[Hh]?([1-9]\d{0,17})", name)
+        one = by_id.get(f"H{number[1]}") if number else None
+        if one is None:
+            raise ConfigError(
+                f"{run} holds no {name!r}", hint=f"grpo-practice experiences list --run {run}"
+            )
+        chosen[one.id] = one
+    return [*chosen.values()]
+
+
+def _own(branch: Branch, row: StepRow) -> bool:
+    return row.branch_id == branch.id
+
+
+def _library(store: Store, branch: Branch, rows: Sequence[StepRow]) -> Library:
+    """Return the library that the run has now."""
+    outs = [row.library_out for row in rows if row.closed]
+    return store.read(libraries.load, outs[-1]) if outs else branch.library
+
+
+def _step_to_change(branch: Branch, rows: Sequence[StepRow]) -> int | None:
+    """Return the last closed step, whose library is the run's; None where that may not change.
+
+    A step under way was begun with it: its requests would be other ones, and paid again. The
+    steps of another branch are that one's.
+    """
+    closed = [row for row in rows if row.closed]
+    if any(row.status == "open" for row in rows) or not closed or not _own(branch, closed[-1]):
+        return None
+    return closed[-1].plan.step

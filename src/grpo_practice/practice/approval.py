@@ -1,0 +1,64 @@
+"""Approval by a person: held operations become edits of the library as it is by then."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from grpo_practice.practice.merge import edited, edits
+from grpo_practice.practice.replies import FULL, LIBRARY_SIZE
+from grpo_practice.store.queries.held import Held
+from grpo_practice.store.records import Approval, Approvals
+from grpo_practice.types import Library, Operation
+
+HELD = "held until a person approves it"
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Approved texts that a library takes, and why it does not take the others."""
+
+    approvals: Approvals
+    refused: Mapping[str, str]
+    """`H12` → reason."""
+
+
+def admitted(library: Library, approved: Iterable[Held]) -> Admission:
+    """Return what approved operations make of a library that may have changed since.
+
+    A text whose experience is gone meanwhile is added under a new label.
+    """
+    taken, refused = list[Held](), dict[str, str]()
+    operations, after = list[Operation](), library
+    for one in approved:
+        op = one.operation
+        if op.target is None or after.get(op.target) is None:
+            op = replace(op, op="ADD", target=None)
+        says = next((e for e in after.experiences if e.text == one.text), None)
+        if says is not None:
+            refused[one.id] = f"{says.id} says exactly this"
+        elif op.op == "ADD" and len(after) >= LIBRARY_SIZE:
+            refused[one.id] = FULL
+        else:
+            taken.append(one)
+            operations.append(op)
+            after = edited(library, edits(library, operations))
+    made = edits(library, operations)
+    pairs = zip(taken, made, strict=True)
+    return Admission(Approvals([Approval(one.row, edit) for one, edit in pairs], after), refused)
+
+
+def held_back(merged: Sequence[Operation], outside: Collection[str]) -> tuple[Operation, ...]:
+    """Return the merged operations, with every new text held until a person approves it.
+
+    Args:
+        merged: What the merge made.
+        outside: Texts that are held already, or that a person rejected: nobody is asked twice.
+    """
+    return tuple(_held_back(op, outside) for op in merged)
+
+
+def _held_back(op: Operation, outside: Collection[str]) -> Operation:
+    if op.refused is not None or op.op not in ("ADD", "UPDATE"):
+        return op
+    if op.text in outside:
+        return replace(op, refused="it is held already, or was rejected", rule="duplicate")
+    return replace(op, refused=HELD, rule="held")
