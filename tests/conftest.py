@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 import typer
 from hypothesis import HealthCheck, settings
+from typing_extensions import override
 
+from grpo_practice import processes
 from grpo_practice.redact import Redactor, redactor
 from grpo_practice.store import db as database
 from grpo_practice.verify.verifier import Verifier
@@ -100,6 +102,29 @@ def workers_start_when_they_are_needed(
             """Leave it to the first answer that needs one."""
 
         monkeypatch.setattr(Verifier, "start", later)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def workers_of_any_kind_are_preloaded() -> Iterator[None]:
+    """The first pool of a process decides what all workers have; the others import it each time."""
+
+    class ForkServer(processes._ForkServer):
+        @override
+        def set_forkserver_preload(self, modules_names: list[str]) -> None:
+            super().set_forkserver_preload(sorted({*modules_names, *WORKERS}))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(processes._server, "__class__", ForkServer)
+        yield
+
+
+WORKERS = (
+    "grpo_practice.tools.mcp.result_check",
+    "grpo_practice.tools.search.markup",
+    "grpo_practice.verify.warmup",
+    "grpo_practice.verify.worker",
+)
+"""Modules that a worker imports, where it was not copied from a process that has them."""
 
 
 @pytest.fixture(scope="session", autouse=True)
