@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 from typing_extensions import override
 
 from grpo_practice import processes
+from grpo_practice.cli.options import forget_database
 from grpo_practice.redact import Redactor, redactor
 from grpo_practice.store import db as database
 from grpo_practice.verify.verifier import Verifier
@@ -52,6 +53,12 @@ def pytest_collection_finish() -> None:
 def nothing_is_secret_yet() -> None:
     """What one test made known is no secret of the next."""
     vars(redactor).update(vars(Redactor()))
+
+
+@pytest.fixture(autouse=True)
+def no_database_is_named_yet() -> None:
+    """The `--db` of one test's last command is in no advice that the next test reads."""
+    forget_database()
 
 
 @pytest.fixture(autouse=True)
