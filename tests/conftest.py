@@ -10,6 +10,7 @@ import os
 import sqlite3
 import sys
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -145,3 +146,16 @@ def the_commands_are_read_once() -> Iterator[None]:
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+_USERS = count()
+
+
+@pytest.fixture(autouse=True)
+def a_user_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Whom one test's user trusts, no other one does; nothing is written to a person's home."""
+    folder = tmp_path_factory.getbasetemp() / "users" / str(next(_USERS))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder))
+    monkeypatch.delenv("GRPO_PRACTICE_TRUST_HOSTS", raising=False)

@@ -4,6 +4,7 @@ The contract is that of the method's reference implementation:
 `verify_func(sample, timeout_score=0, **kwargs) -> {"reward": float, "reasoning": str | None}`.
 """
 
+import ast
 import asyncio
 import contextvars
 import hashlib
@@ -93,6 +94,13 @@ class UserFunction:
         if not callable(function):
             raise TypeError(f"{self.func} is {type(function).__name__}, not a function")
         return function  # type: ignore[no-any-return]
+
+    def reads_async(self) -> bool:
+        """Return whether the text defines the function with `async def`; nothing is run."""
+        with suppress(SyntaxError, ValueError):
+            body = ast.parse(self.text).body
+            return any(isinstance(d, ast.AsyncFunctionDef) and d.name == self.func for d in body)
+        return False
 
     def rehearse(self) -> str | None:
         """Return why the file cannot be loaded here, found by loading it in a process of its own.

@@ -1,7 +1,6 @@
 """The public Python API: a database of runs, datasets and experiences, and what is done with it."""
 
 import asyncio
-import os
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from grpo_practice.app.request import ConfigInput
     from grpo_practice.app.serving import Served as Served
     from grpo_practice.app.session import Session
+    from grpo_practice.config import Environment as Environment
     from grpo_practice.doctor.diagnosis import Diagnosis as Diagnosis
     from grpo_practice.export.files import Exported
     from grpo_practice.forecast.estimate import Forecast as Forecast
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from grpo_practice.reports.config_report import ConfigReport
     from grpo_practice.reports.run_reports import EvalReport, PracticeReport
     from grpo_practice.reports.scored_answer import ScoredAnswer
-    from grpo_practice.store import Store
+    from grpo_practice.reports.trust_report import TrustReport
     from grpo_practice.store.queries.spending import Piloted as Piloted
     from grpo_practice.types import Sample
 
@@ -39,6 +39,23 @@ Options = TypeVar("Options")
 
 PORT = 8400
 """Port to serve at where none is given."""
+
+
+def environment(
+    trust: "Sequence[str | Path]" = (), trust_hosts: Sequence[str] = ()
+) -> "Environment":
+    """Return the process's variables and those of `.env`, to be given to a method as `env`.
+
+    Args:
+        trust: Files of others that you have read and trust: an agent's, or the database.
+        trust_hosts: Hosts that may be sent the keys that would go there.
+
+    Raises:
+        ConfigError: There is a `.env` that cannot be read.
+    """
+    from grpo_practice.app.request import known
+
+    return known(None, [Path(file) for file in trust], trust_hosts)
 
 
 class Workspace(StoredRuns):
@@ -63,17 +80,42 @@ class Workspace(StoredRuns):
 
         return Datasets(self._store)
 
-    def configuration(self, name: str | None = None, sets: Sequence[str] = ()) -> "ConfigReport":
+    def configuration(
+        self,
+        name: str | None = None,
+        sets: Sequence[str] = (),
+        *,
+        env: "Mapping[str, str] | None" = None,
+    ) -> "ConfigReport":
         """Load the configuration called `name`; without one, that of the latest run.
+
+        Nothing that it names is run.
+
+        Args:
+            name: File, or its name in ./configs.
+            sets: Overrides, `KEY=VALUE`.
+            env: Variables that it may name; None: the process's, and those of `.env`.
 
         Raises:
             ConfigError: There is none, or it cannot be used.
         """
         from grpo_practice.app.any_config import config_report, load_config
-        from grpo_practice.config import read_environment
+        from grpo_practice.app.request import known
 
-        env = read_environment(os.environ)
-        return config_report(load_config(name, sets, env, self._store))
+        return config_report(load_config(name, sets, known(env), self._store))
+
+    def trust(self, *paths: str | Path) -> "TrustReport":
+        """Remember that you trust files and folders of others; return all that you trust.
+
+        A file is trusted while its text stays what it is: an agent's, used from the current
+        folder, or a database with the configurations in it. A folder is trusted as a whole.
+
+        Raises:
+            ConfigError: There is no such file, or it cannot be remembered.
+        """
+        from grpo_practice.app.trusting import trust
+
+        return trust([Path(path) for path in paths])
 
     def score_answer(
         self,
@@ -91,21 +133,35 @@ class Workspace(StoredRuns):
         return run_blocking(score_answer(function, sample, response, params, on_event=on_event))
 
     def doctor(
-        self, config: str | None = None, *, sets: Sequence[str] = (), on_event: Emit = silent
+        self,
+        config: str | None = None,
+        *,
+        sets: Sequence[str] = (),
+        run: bool = False,
+        env: "Mapping[str, str] | None" = None,
+        on_event: Emit = silent,
     ) -> "Diagnosis":
-        """Check all that a run needs before it costs: machine, endpoints, tools, verify, data.
+        """Check all that a run needs before it costs; problems are in the result, never raised.
 
-        Each endpoint is asked two tiny questions. Problems are in the result, never raised.
+        Each endpoint is asked two tiny questions.
 
         Args:
             config: File, or its name in ./configs; None: the latest run's configuration.
             sets: Overrides, `KEY=VALUE`.
+            run: Whether to try the programs that the configuration names, too.
+            env: Variables that it may name; None: the process's, and those of `.env`.
             on_event: Told what is being asked.
         """
         from grpo_practice.app.blocking import run_blocking
         from grpo_practice.doctor.diagnose import DoctorRequest, diagnose
 
-        request = DoctorRequest(database=self.path, config=config, overrides=sets)
+        request = DoctorRequest(
+            database=self.path,
+            config=config,
+            overrides=sets,
+            run=run,
+            env=env,
+        )
         return run_blocking(diagnose(request, lambda text: tee(on_event)(Notice(text))))
 
     # Practice and evaluation
@@ -225,7 +281,7 @@ class Workspace(StoredRuns):
     @contextmanager
     def _job(
         self,
-        prepare: "Callable[[Store, ConfigInput | None, Options, str | None], Job]",
+        prepare: "Callable[..., Job]",
         config: "ConfigInput | None",
         options: Options,
         *,
@@ -235,9 +291,9 @@ class Workspace(StoredRuns):
             # A request that cannot be prepared leaves no empty database behind.
             quiet = cast("Options", {**cast("Mapping[str, Any]", options), "on_event": silent})
             with self._store(scratch=True) as store:
-                prepare(store, config, quiet, self._command)
+                prepare(store, config, quiet, self._command, only_looks=True)
         with self._store(create=True, scratch=scratch) as store:
-            yield prepare(store, config, options, self._command)
+            yield prepare(store, config, options, self._command, only_looks=scratch)
 
     def _wait(self, session: "Session", work: Coroutine[Any, Any, T]) -> T:
         """Return the result of the work, wherever this is called."""
@@ -271,15 +327,18 @@ class Workspace(StoredRuns):
         Raises:
             ConfigError: There is no such library, or the file cannot be written.
         """
-        from grpo_practice.app.agent_export import call_of_program, exported
+        from grpo_practice.app.agent_export import call_of_program, exported, remember_export
         from grpo_practice.app.library_refs import library_of
         from grpo_practice.export.files import Exported, write_files
-        from grpo_practice.export.render import format_by_name, render_files
+        from grpo_practice.export.render import FORMATS, format_by_name, render_files
 
         format = format or format_by_name(str(output or ""))
         with self._store() as store:
-            agent = exported(store, library_of(store, run, str(step)))
-        files = render_files(agent, format)
+            found = library_of(store, run, str(step))
+            agent = exported(store, found)
+            files = render_files(agent, format)
+            if FORMATS[format].loadable:
+                remember_export(store, found, files[""])
         if output is not None:
             write_files(Path(output), files, force=force)
         return Exported(files, format, call_of_program(agent, repr(self)))
@@ -290,12 +349,18 @@ class Workspace(StoredRuns):
         *,
         port: int = PORT,
         record: str | None = None,
+        env: "Mapping[str, str] | None" = None,
         on_ready: "Callable[[Served], None]" = lambda _: None,
         on_event: Emit = silent,
     ) -> None:
         """Serve an agent as `serve_async` does, until Ctrl-C."""
         work = self.serve_async(
-            agent, port=port, record=record, on_ready=on_ready, on_event=on_event
+            agent,
+            port=port,
+            record=record,
+            env=env,
+            on_ready=on_ready,
+            on_event=on_event,
         )
         with suppress(KeyboardInterrupt):
             asyncio.run(work)
@@ -306,6 +371,7 @@ class Workspace(StoredRuns):
         *,
         port: int = PORT,
         record: str | None = None,
+        env: "Mapping[str, str] | None" = None,
         on_ready: "Callable[[Served], None]" = lambda _: None,
         on_event: Emit = silent,
     ) -> None:
@@ -315,16 +381,20 @@ class Workspace(StoredRuns):
             agent: File, as `export` writes it.
             port: 0 takes any free one.
             record: Run to keep all that passes in.
+            env: Variables that the agent may name; None: the process's, and those of `.env`.
             on_ready: Called once requests are answered.
             on_event: Told what a person should know.
 
         Raises:
             ConfigError: The agent, the port, or the name of the run cannot be used.
         """
+        from grpo_practice.app.request import known
         from grpo_practice.app.serving import serve_agent
 
         command = self._command or f"{self!r}.serve({str(agent)!r})"
         with ExitStack() as stack:
             store = stack.enter_context(self._store(create=True)) if record is not None else None
             to = None if store is None or record is None else (store, record, command)
-            await serve_agent(Path(agent), port, to, on_ready=on_ready, emit=tee(on_event))
+            await serve_agent(
+                Path(agent), port, to, known(env), on_ready=on_ready, emit=tee(on_event)
+            )

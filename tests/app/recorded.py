@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from grpo_practice.config import load_eval_text, load_practice_text
 from grpo_practice.config.identity import identity_of
 from grpo_practice.practice.merge import edited, edits
 from grpo_practice.prompts.system import library_sha, system_prompt
@@ -29,6 +28,7 @@ from grpo_practice.types import (
     Trajectory,
     Verdict,
 )
+from tests.config.files import stored_eval, stored_practice
 from tests.store.helpers import planned
 
 INSTRUCTIONS = "Solve it.\nPut the answer in \\boxed{{…}} ${oc.env:NOT_A_VARIABLE}."
@@ -82,7 +82,7 @@ class Recorded:
     ) -> Branch:
         """A practice run, planned and not played."""
         text = self.config.replace("exp_id: m", f"exp_id: {exp_id}")
-        loaded = load_practice_text(text, Path("/"), self.env)
+        loaded = stored_practice(text, Path("/"), self.env)
         data, ids = self.dataset("d")
         spec = RunSpec(
             name=exp_id,
@@ -137,7 +137,7 @@ class Recorded:
         unplayed: int = 0,
     ) -> None:
         """An evaluation on record: a reward per question (None: it failed), some not played."""
-        loaded = load_eval_text(self.config, Path("/"), self.env)
+        loaded = stored_eval(self.config, Path("/"), self.env)
         data, ids = self.dataset(dataset, len(rewards) + unplayed)
         spec = RunSpec(
             name=name,

@@ -28,6 +28,7 @@ LOOKS = (
     ["config", "show"],
     ["config", "show", "--config", "c.yaml"],
     ["config", "validate", "--config", "c.yaml"],
+    ["trust"],
     ["db", "check"],
     ["db", "backup", "copy.db"],
     ["export-agent", "--run", "toy"],

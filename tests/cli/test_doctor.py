@@ -46,7 +46,7 @@ def ask(gp: Gp, script: Script, *words: str, model: str = "m-1") -> tuple[Ran, A
         sets += ["data.dataset=test.jsonl", "verify=math", "exp_id=e", *words]
         Path("e.yaml").write_text("{}")
         words = tuple(word for text in sets for word in ("--set", text))
-        return gp("doctor", "--json", "--config", "e.yaml", *words), server
+        return gp("doctor", "--run", "--json", "--config", "e.yaml", *words), server
 
 
 def test_an_empty_folder_has_no_problem_and_is_left_empty(gp: Gp, tmp_path: Path) -> None:

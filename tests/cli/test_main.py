@@ -133,7 +133,7 @@ def test_the_version_is_told(gp: Gp) -> None:
 
 
 def test_a_stopped_run_says_how_to_go_on(gp: Gp, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(*_: object) -> NoReturn:
+    def stop(*_: object, **__: object) -> NoReturn:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("grpo_practice.app.options.practice_job", stop)

@@ -251,7 +251,7 @@ def test_a_file_s_agent_takes_the_place_of_one_of_another_type(gp: Gp, tmp_path:
     sets = ("--set", f"{at}.type=command", "--set", f"{at}.command=[{sys.executable}, a.py]")
     assert gp("eval", "-c", "c.yaml", "--db", "p.db", "--limit", "2", *sets).code == 0
     Path("e.yaml").write_text("type: python\nfunction: own.py:play\n", "utf-8")
-    ran = gp("eval", "--agent", "e.yaml", "--db", "p.db", "--limit", "2")
+    ran = gp("eval", "--agent", "e.yaml", "--db", "p.db", "--limit", "2", "--trust", "e.yaml")
     assert ran.code == 0, ran.err
     Path("s.yaml").write_text("type: simple\nagent: {name: s}\n", "utf-8")
     ran = gp("eval", "--agent", "s.yaml", "--db", "p.db", "--limit", "2")

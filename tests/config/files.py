@@ -1,9 +1,21 @@
 """Config files for tests."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from grpo_practice.config import AgentConfig, load_eval
+from grpo_practice.config import (
+    AgentConfig,
+    Environment,
+    EvalConfig,
+    Loaded,
+    PracticeConfig,
+    StoredText,
+    load_eval,
+    load_eval_text,
+    load_practice_text,
+)
+from grpo_practice.config.reading.compose import Override
+from grpo_practice.config.trust import Trust
 
 ENV = {
     "UTU_LLM_MODEL": "student-1",
@@ -50,3 +62,31 @@ def write(folder: Path, files: dict[str, str]) -> Path:
 def agent_in(path: Path, env: Mapping[str, str]) -> AgentConfig:
     """The agent in a file, as `eval --agent` takes it."""
     return load_eval(None, ["data.dataset=D", "verify=exact"], env, agent=path).config.agent
+
+
+def stored_practice(
+    text: str, base_dir: Path, env: Mapping[str, str], overrides: Sequence[Override] = ()
+) -> Loaded[PracticeConfig]:
+    """Load a stored practice config of a database that the user trusts."""
+    return load_practice_text(_stored(text, base_dir), _trusting(env, base_dir), overrides)
+
+
+def stored_eval(
+    text: str,
+    base_dir: Path,
+    env: Mapping[str, str],
+    overrides: Sequence[Override] = (),
+    *,
+    agent: Path | None = None,
+) -> Loaded[EvalConfig]:
+    """Load a stored evaluation config of a database that the user trusts."""
+    stored, known = _stored(text, base_dir), _trusting(env, base_dir)
+    return load_eval_text(stored, known, overrides, agent=agent)
+
+
+def _stored(text: str, base_dir: Path) -> StoredText:
+    return StoredText(text, base_dir, base_dir / "practice.db")
+
+
+def _trusting(env: Mapping[str, str], base_dir: Path) -> Environment:
+    return Environment(env, trust=Trust(files=frozenset({(base_dir / "practice.db").resolve()})))

@@ -105,7 +105,7 @@ def test_a_key_alone_goes_to_the_host_it_came_with_or_nowhere() -> None:
 
 def test_a_dotenv_cannot_send_the_users_openai_key_to_its_host() -> None:
     env = Environment(OPENAI, {"OPENAI_BASE_URL": "http://evil.example"}, Path("/repo/.env"))
-    with pytest.raises(ConfigError, match=r"OPENAI_BASE_URL is from /repo/\.env"):
+    with pytest.raises(ConfigError, match=r"OPENAI_API_KEY .* OPENAI_BASE_URL in /repo/\.env"):
         student([f"{AT}.model=m"], env)
     assert student([f"{AT}.base_url=http://evil.example", f"{AT}.model=m"], env).key is None
     both = Environment(ENV | OPENAI, {"OPENAI_BASE_URL": "http://evil.example"}, Path("/r/.env"))

@@ -5,12 +5,19 @@ import pytest
 from grpo_practice.config.reading.env import Environment
 from grpo_practice.config.reading.load import (
     load_eval,
-    load_eval_text,
     load_practice,
-    load_practice_text,
 )
 from grpo_practice.errors import ConfigError
-from tests.config.files import ENV, EVAL, MODEL_BASE, PRACTICE, agent_in, write
+from tests.config.files import (
+    ENV,
+    EVAL,
+    MODEL_BASE,
+    PRACTICE,
+    agent_in,
+    stored_eval,
+    stored_practice,
+    write,
+)
 
 REFERENCE = {
     "configs/practice/math.yaml": """
@@ -122,9 +129,9 @@ def test_an_agent_in_a_file_of_its_own_is_laid_over_the_configs(tmp_path: Path) 
     loaded = load_eval(path, ["agent.max_turns=4"], {}, agent=tmp_path / "a.yaml")
     assert (loaded.config.agent.agent.name, loaded.config.agent.max_turns) == ("other", 4)
     assert loaded.config.agent.model.model_provider.simulated
-    again = load_eval_text(loaded.text, tmp_path, {})
+    again = stored_eval(loaded.text, tmp_path, {})
     assert again.config == loaded.config
-    laid = load_eval_text(load_eval(path, [], {}).text, tmp_path, {}, agent=tmp_path / "a.yaml")
+    laid = stored_eval(load_eval(path, [], {}).text, tmp_path, {}, agent=tmp_path / "a.yaml")
     assert laid.config.agent.agent.name == "other"
 
 
@@ -247,12 +254,12 @@ def test_the_best_step_is_never_chosen_on_the_test_set(tmp_path: Path) -> None:
 def test_the_stored_text_loads_again_as_the_same_config(tmp_path: Path) -> None:
     path = write(tmp_path, REFERENCE)
     loaded = load_practice(path, ["practice.grpo_n=7"], ENV)
-    again = load_practice_text(loaded.text, loaded.base_dir, ENV)
+    again = stored_practice(loaded.text, loaded.base_dir, ENV)
     assert again.config == loaded.config
     assert again.text == loaded.text
     part = load_eval(path, [], ENV)
-    assert load_eval_text(part.text, part.base_dir, ENV).text == part.text
-    other = load_eval_text(loaded.text, loaded.base_dir, ENV, ["pass_k=2"])
+    assert stored_eval(part.text, part.base_dir, ENV).text == part.text
+    other = stored_eval(loaded.text, loaded.base_dir, ENV, ["pass_k=2"])
     assert (other.config.exp_id, other.config.pass_k) == ("one_eval", 2)
 
 
@@ -284,11 +291,11 @@ def test_a_hidden_key_comes_from_the_environment_or_is_asked_for(tmp_path: Path)
         {"UTU_LLM_API_KEY": "new-key"},
         {"UTU_LLM_API_KEY": "new-key", "UTU_LLM_BASE_URL": "https://h/other"},
     ):
-        found = load_practice_text(text, tmp_path, env).config.evaluation.agent.model.model_provider
+        found = stored_practice(text, tmp_path, env).config.evaluation.agent.model.model_provider
         assert (found.key, found.base_url) == ("new-key", ("https://h/v1",))
     with pytest.raises(ConfigError, match="hidden when the config was stored"):
-        load_practice_text(text, tmp_path, ENV)
-    again = load_practice_text(text, tmp_path, {}, [f"{at}.api_key=sk-literal-2"])
+        stored_practice(text, tmp_path, ENV)
+    again = stored_practice(text, tmp_path, {}, [f"{at}.api_key=sk-literal-2"])
     assert again.config.evaluation.agent.model.model_provider.key == "sk-literal-2"
 
 
@@ -304,13 +311,13 @@ def test_other_hidden_values_are_asked_for(tmp_path: Path, flag: str) -> None:
     flags = ["evaluation.agent.model.model_provider.model=m", f"evaluation.agent.{flag}"]
     text = load_practice(write(tmp_path, {"p.yaml": PRACTICE}), flags, ENV).text
     with pytest.raises(ConfigError, match="hidden when the config was stored"):
-        load_practice_text(text, tmp_path, ENV)
+        stored_practice(text, tmp_path, ENV)
 
 
 def test_stars_in_a_prompt_are_only_stars(tmp_path: Path) -> None:
     flags = ["evaluation.agent.agent.instructions='Be ***bold*** at http://x'"]
     loaded = load_practice(write(tmp_path, {"p.yaml": PRACTICE}), flags, {})
-    assert load_practice_text(loaded.text, tmp_path, {}).config == loaded.config
+    assert stored_practice(loaded.text, tmp_path, {}).config == loaded.config
 
 
 def test_an_agent_file_is_checked_like_any_other(tmp_path: Path) -> None:

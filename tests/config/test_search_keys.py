@@ -7,13 +7,13 @@ import pytest
 
 from grpo_practice.config.identity import identity_of
 from grpo_practice.config.reading.env import read_environment
-from grpo_practice.config.reading.load import Loaded, load_eval, load_eval_text
+from grpo_practice.config.reading.load import Loaded, load_eval
 from grpo_practice.config.redact import show
 from grpo_practice.config.schema.runs import EvalConfig
 from grpo_practice.config.schema.tools import SearchConfig, SearchToolkit
 from grpo_practice.errors import ConfigError
 from grpo_practice.redact import redactor
-from tests.config.files import EVAL, write
+from tests.config.files import EVAL, stored_eval, write
 
 SERPER, JINA = "serper-0123456789", "jina_0123456789"
 ENV = {"SERPER_API_KEY": SERPER, "JINA_API_KEY": JINA}
@@ -113,12 +113,12 @@ def test_a_key_and_an_address_are_no_part_of_what_a_run_is_bound_to(tmp_path: Pa
 
 def test_a_stored_config_takes_its_keys_from_the_environment_again(tmp_path: Path) -> None:
     _, loaded = load(tmp_path)
-    again = load_eval_text(loaded.text, tmp_path, ENV).config.agent.toolkits["search"]
+    again = stored_eval(loaded.text, tmp_path, ENV).config.agent.toolkits["search"]
     assert isinstance(again, SearchToolkit)
     assert keys(again.config) == [SERPER, JINA]
     _, written = load(tmp_path, search="{search_api_key: own-key-0123}")
     with pytest.raises(ConfigError, match="was hidden when the config was stored"):
-        load_eval_text(written.text, tmp_path, ENV)
+        stored_eval(written.text, tmp_path, ENV)
 
 
 @pytest.mark.parametrize(

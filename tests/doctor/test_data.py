@@ -67,7 +67,7 @@ async def test_a_verify_function_is_tried_on_golds_near_misses_and_hostile_answe
     flags = ["data.dataset=d", f"verify={verify}", "agent.model.model_provider.model=sim"]
     config = load_eval(None, flags, {}).config
     data = {"evaluation": samples(("a", 123), ("b", 145), ("c", 77))}
-    findings = await look_at_verify(config, data, tmp_path)
+    findings = await look_at_verify(config, data, tmp_path, run=True)
     assert any(f.state == state and said in f.text for f in findings), findings
     if state == "ok":
         assert {f.state for f in findings} == {"ok"}
@@ -80,7 +80,10 @@ async def test_one_is_not_several(tmp_path: Path) -> None:
     for verify in ("math", "s.py:deaf"):
         flags = ["data.dataset=d", f"verify={verify}", "agent.model.model_provider.model=sim"]
         config = load_eval(None, flags, {}).config
-        said += [f.text for f in await look_at_verify(config, {"d": samples(("a", 1.5))}, tmp_path)]
+        said += [
+            f.text
+            for f in await look_at_verify(config, {"d": samples(("a", 1.5))}, tmp_path, run=True)
+        ]
     assert said[0].startswith("tried on 1 gold, 1 near miss, 7 hostile answers;")
     assert said[1] == "1 of 1 gold is not a right answer to itself, as '1.5'"
 
@@ -90,7 +93,7 @@ async def test_golds_that_a_function_cannot_read_are_exit_4(tmp_path: Path) -> N
     flags = ["data.dataset=d", "verify=choice", "agent.model.model_provider.model=sim"]
     config = load_eval(None, flags, {}).config
     data = {"evaluation": samples(("a", "neither of them"), ("b", "B"))}
-    (finding,) = await look_at_verify(config, data, tmp_path)
+    (finding,) = await look_at_verify(config, data, tmp_path, run=True)
     assert (finding.state, finding.exit_code) == ("problem", 4)
     assert "1 gold cannot be used" in finding.text
 

@@ -370,7 +370,7 @@ def test_2_42_an_environment_file_above_a_cloned_repository_is_not_read(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-user-12345")
     ran = gp("eval", "--config", "c.yaml")
     assert ran.code == 2
-    assert "it is not sent there" in ran.err
+    assert "which is named elsewhere" in ran.err
 
 
 def test_2_41_a_file_that_never_ends_loading_does_not_hang_the_command(

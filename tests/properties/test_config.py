@@ -11,15 +11,14 @@ from hypothesis import strategies as st
 from grpo_practice.config import (
     PracticeConfig,
     load_eval,
-    load_eval_text,
     load_practice,
-    load_practice_text,
     show,
 )
 from grpo_practice.config.identity import identity_of
 from grpo_practice.config.reading.compose import override
 from grpo_practice.config.reading.yaml_reader import Tree, parse_yaml, plain
 from grpo_practice.errors import ConfigError
+from tests.config.files import stored_eval, stored_practice
 from tests.properties.texts import BROKEN, HARD, TEXTS, nested
 
 NAMES = TEXTS.map(lambda text: text[:200] or "n")
@@ -131,9 +130,9 @@ def test_a_config_is_what_was_written_also_when_it_was_stored(data: dict[str, An
         first = load_practice(path, [], {})
         for held, told in meant(first.config, data):
             assert held == told
-        again = load_practice_text(first.text, Path(folder), {})
+        again = stored_practice(first.text, Path(folder), {})
         evaluation = load_eval(path, ["data.dataset=D"], {})
-        stored = load_eval_text(first.text, Path(folder), {}, ["data.dataset=D"])
+        stored = stored_eval(first.text, Path(folder), {}, ["data.dataset=D"])
         path.write_text(yaml.safe_dump(written(yaml.safe_load(show(first.config)))), "utf-8")
         shown = load_practice(path, [], {})
     assert again.config == first.config

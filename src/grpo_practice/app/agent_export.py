@@ -1,6 +1,9 @@
 """The agent to ship: the one that was measured, read back from the records of its run."""
 
+import os
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from grpo_practice.app.custom_agent import is_of_program
@@ -8,6 +11,7 @@ from grpo_practice.app.library_refs import LibraryRef, library_of
 from grpo_practice.config.reading.yaml_reader import parse_yaml
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.tools import Toolkit
+from grpo_practice.config.trust import text_digest, user_trust
 from grpo_practice.errors import ConfigError
 from grpo_practice.export.enhanced_agent import ExportedAgent, Measured, Provenance
 from grpo_practice.export.render import Files, render, render_files
@@ -68,6 +72,23 @@ def exported(store: Store, found: LibraryRef) -> ExportedAgent:
         more=_more(config),
         provenance=_provenance(store, found, tuple(left_out)),
     )
+
+
+def remember_export(store: Store, found: LibraryRef, text: str) -> None:
+    """Remember the exported agent's file as trusted, where the run that it comes from is.
+
+    Used elsewhere than where the run was begun, or exported, it is a file of others.
+    """
+    stored = store.read(runs.config, found.run)
+    if stored is None:
+        return
+    trust, folder = user_trust(os.environ), Path(stored.base_dir)
+    config = text_digest(parse_yaml(stored.text, "the stored config").data, folder)
+    if trust.text(config, store.path):
+        data = parse_yaml(text, "the exported agent").data
+        with suppress(ConfigError):
+            for place in {folder, Path.cwd()}:
+                trust.remember(text_digest(data, place), None)
 
 
 def call_of_program(agent: ExportedAgent, workspace: str) -> str | None:

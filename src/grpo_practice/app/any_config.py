@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 
+from grpo_practice.app.configs import stored_text
 from grpo_practice.app.specs import check_templates, teacher_context_text
 from grpo_practice.config import (
     Environment,
@@ -52,12 +52,12 @@ def load_config(
     with open_store() as store:
         run = store.read(runs.latest, ["practice", "eval"])
         stored = store.read(runs.config, run.name) if run else None
-    if run is None or stored is None:
+        text = stored_text(store, stored) if stored else None
+    if run is None or text is None:
         raise ConfigError("no run has a configuration yet", hint="name one with --config")
-    text, folder = stored.text, Path(stored.base_dir)
     if run.kind == "practice":
-        return load_practice_text(text, folder, env, overrides)
-    return load_eval_text(text, folder, env, overrides)
+        return load_practice_text(text, env, overrides)
+    return load_eval_text(text, env, overrides)
 
 
 def config_report(loaded: AnyConfig) -> ConfigReport:
@@ -86,4 +86,4 @@ def config_report(loaded: AnyConfig) -> ConfigReport:
             f" {count(plan.batch_size, 'sample')}, {plan.grpo_n} rollouts each"
         )
         used["teacher"] = teacher_context_text(config)
-    return ConfigReport(config, loaded.path, used, loaded.ignored, loaded.notices)
+    return ConfigReport(config, loaded.path, used, loaded.ignored, loaded.notices, loaded.routes)

@@ -15,6 +15,7 @@ from grpo_practice.config import (
     EvalConfig,
     Loaded,
     PracticeConfig,
+    StoredText,
     find_config,
     load_eval,
     load_eval_text,
@@ -28,6 +29,7 @@ from grpo_practice.config.schema.provider import WORKED_OUT
 from grpo_practice.errors import ConfigError
 from grpo_practice.store import Store, branches, libraries, steps
 from grpo_practice.store.queries import runs, scores
+from grpo_practice.store.queries.runs import StoredConfig
 from grpo_practice.store.records import Branch, RunRow
 from grpo_practice.store.run_names import eval_name, library_variant
 from grpo_practice.text import count
@@ -94,7 +96,7 @@ def practice_config(
             "there is no run to go on with: say what to practise with --config",
             hint="grpo-practice init writes a config to start from",
         )
-    return load_practice_text(stored.text, Path(stored.base_dir), env, overrides)
+    return load_practice_text(stored_text(store, stored), env, overrides)
 
 
 def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> EvalOf:
@@ -121,7 +123,7 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
         given = None if request.config is None else config_file(request.config, "eval")
         loaded = load_eval(given, overrides, env, agent=agent)
         return loaded, EvalTarget(eval_name(loaded.config.exp_id, *variants), library)
-    loaded = load_eval_text(stored.text, Path(stored.base_dir), env, overrides, agent=agent)
+    loaded = load_eval_text(stored_text(store, stored), env, overrides, agent=agent)
     config, target = loaded.config, eval_name(loaded.config.exp_id, *variants)
     if latest.kind == "eval" and latest.exp_id == config.exp_id:
         more = [v for v in variants if f"/{v}/" not in f"{latest.name}/"]
@@ -198,7 +200,12 @@ def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> Eva
         parent_run=found.name,
         rejudge=branch,
     )
-    return load_eval_text(stored.text, Path(stored.base_dir), env, overrides), target
+    return load_eval_text(stored_text(store, stored), env, overrides), target
+
+
+def stored_text(store: Store, stored: StoredConfig) -> StoredText:
+    """Return a stored configuration as the loader takes it."""
+    return StoredText(stored.text, Path(stored.base_dir), store.path)
 
 
 def _check_complete(store: Store, run: RunRow, branch: Branch) -> None:

@@ -16,7 +16,7 @@ from contextlib import (
 from functools import cache
 from hashlib import sha256
 from importlib import import_module
-from importlib.util import find_spec
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -181,16 +181,24 @@ def _file_of(name: str, folder: Path) -> Path | None:
             raise ConfigError(f"agent.function {name}: there is no file {where}", hint=looked)
         return found
     _importable(folder)
-    try:
-        spec = find_spec(where)
-    except (ImportError, ValueError) as e:
-        raise ConfigError(f"agent.function {name}: {e}", hint=FORM) from e
-    except BaseException as e:  # a package of the user's raises what it likes
-        raise ConfigError(f"agent.function {name}: {type(e).__name__}: {e}") from e
+    spec = _spec_of(where)
     if spec is None:
         raise ConfigError(f"agent.function {name}: there is no module {where}", hint=FORM)
     path = Path(spec.origin) if spec.origin else None
     return path if path and path.is_file() else None
+
+
+def _spec_of(module: str) -> ModuleSpec | None:
+    """Return where a module is; none of the packages that it is in is run."""
+    spec, path, parts = None, None, module.split(".")
+    for n in range(1, len(parts) + 1):
+        name = ".".join(parts[:n])
+        found = (finder.find_spec(name, path) for finder in sys.meta_path)
+        spec = next((one for one in found if one is not None), None)
+        if spec is None:
+            return None
+        path = list(spec.submodule_search_locations or ())
+    return spec
 
 
 def _load(name: str, folder: Path) -> Callable[..., Any]:

@@ -87,11 +87,15 @@ def eval_job(
 ) -> EvalJob:
     """Return the job of a configuration that is loaded. See `prepare_eval`."""
     config, folder = loaded.config, loaded.base_dir
-    if target.rejudge is None and objects.agent is None:
+    if target.rejudge is None and objects.agent is None and not session.only_looks:
         check_own(config.agent, folder)
     check_models(config)
     verify = objects.verify or resolve(
-        config.verify.name, config.verify.params, config.verify.timeout_s, folder
+        config.verify.name,
+        config.verify.params,
+        config.verify.timeout_s,
+        folder,
+        load=not session.only_looks,
     )
     check_texts({f"the file of verify {verify.name}": verify.source})
     dataset = eval_dataset(session, config.data, folder)
@@ -120,6 +124,7 @@ async def run_eval(job: EvalJob) -> EvalReport:
         EndpointRefusedError: The endpoint refuses us.
         RunFailedError: Too many rollouts failed.
     """
+    job.loaded.remember()
     spec, job, reports = spec_of(job), following(job), list[EvalReport]()
     store = job.session.store
     # With a pilot it goes on to `pilot_eval`: there is no report to return.

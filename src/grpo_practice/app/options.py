@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -40,7 +41,8 @@ class RunOptions(TypedDict, total=False):
     sets: Sequence[str]
     """Overrides as texts, `KEY=VALUE`, values read as YAML; `overrides` win over them."""
     env: Mapping[str, str] | None
-    """Variables that the config may name; None: the process's, and those of `.env`."""
+    """Variables that the config may name; None: the process's, and those of `.env`. Those that
+    `environment(trust=…)` returns trust files or hosts, too."""
     verify: str | Callable[..., Any] | None
     """Verify function in place of the configured one: its name, or a Python function."""
     max_cost: float | None
@@ -86,26 +88,43 @@ class PracticeOptions(RunOptions, total=False):
 
 
 def eval_job(
-    store: Store, config: ConfigInput | None, options: EvalOptions, command: str | None
+    store: Store,
+    config: ConfigInput | None,
+    options: EvalOptions,
+    command: str | None,
+    *,
+    only_looks: bool = False,
 ) -> EvalJob:
     """Return the evaluation that these options mean; see `prepare_eval`.
 
-    `command` is what goes on record; None is the call from Python.
+    Args:
+        store: The database.
+        config: Its configuration.
+        options: Options as they were given.
+        command: Command on record; None is the call from Python.
+        only_looks: Whether nothing that the configuration names may be run.
     """
     session, fields = _taken_apart(
         store, options, "data.dataset", command or _call(store, "evaluate", config, options)
     )
+    session = replace(session, only_looks=only_looks)
     return prepare_eval(session, EvalRequest(config=config, **fields))
 
 
 def practice_job(
-    store: Store, config: ConfigInput | None, options: PracticeOptions, command: str | None
+    store: Store,
+    config: ConfigInput | None,
+    options: PracticeOptions,
+    command: str | None,
+    *,
+    only_looks: bool = False,
 ) -> PracticeJob:
     """Return the practice run that these options mean; see `eval_job`."""
     dataset = "data.practice_dataset_name"
     session, fields = _taken_apart(
         store, options, dataset, command or _call(store, "practise", config, options)
     )
+    session = replace(session, only_looks=only_looks)
     return prepare_practice(session, PracticeRequest(config=config, **fields))
 
 

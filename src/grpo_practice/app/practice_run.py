@@ -97,9 +97,11 @@ def prepare_practice(session: Session, request: PracticeRequest) -> PracticeJob:
     elif start is not None:
         start = session.store.read(libraries.as_stored, start)
     session = session_of(session, request, loaded, config.exp_id)
-    if objects.agent is None:
+    if objects.agent is None and not session.only_looks:
         check_own(config.evaluation.agent, folder)
-    verify = objects.verify or resolve(spec.name, spec.params, spec.timeout_s, folder)
+    verify = objects.verify or resolve(
+        spec.name, spec.params, spec.timeout_s, folder, load=not session.only_looks
+    )
     check_texts({f"the file of verify {verify.name}": verify.source})
     dataset = dataset_of(session, config.data.practice_dataset_name, folder)
     samples = session.store.read(datasets.samples, dataset.id)[: settings.rollout_data_truncate]
@@ -127,8 +129,7 @@ def _on_the_way(
     config = job.config
     data = config.evaluation.data.model_copy(update={"dataset": dataset})
     evaluation = config.evaluation.model_copy(update={"exp_id": config.exp_id, "data": data})
-    source = job.loaded
-    loaded = Loaded(evaluation, source.path, source.base_dir, source.text, [], [])
+    loaded = job.loaded.as_evaluation(evaluation)
     # The flags are the practice run's: its evaluations would be restarted, and paid, as well.
     session = replace(job.session, restart_step=None, again=False)
     target = EvalTarget(eval_name(config.exp_id))
@@ -143,6 +144,7 @@ async def run_practice(job: PracticeJob) -> PracticeReport:
         EndpointRefusedError: The endpoint refuses us.
         RunFailedError: Too many rollouts of a step failed.
     """
+    job.loaded.remember()
     try:
         return await _run(job)
     except NotLearntError as e:

@@ -8,11 +8,33 @@ from typing import Any
 
 from grpo_practice.config import Environment, EvalConfig, PracticeConfig, read_environment
 from grpo_practice.config.reading.compose import Override
+from grpo_practice.config.trust import user_trust
 from grpo_practice.llm.budget import NO_CAPS, Caps
 from grpo_practice.types import Library
 
 ConfigInput = str | Path | Mapping[str, Any] | PracticeConfig | EvalConfig
 """A file, the name of one in ./configs, YAML text (several lines), its mapping, or typed."""
+
+
+def known(
+    env: Mapping[str, str] | None, files: Sequence[Path] = (), hosts: Sequence[str] = ()
+) -> Environment:
+    """Return the variables, those of the process where none are given, and whom the user trusts.
+
+    Args:
+        env: Variables; None: the process's, and those of `.env`.
+        files: Files of others that are trusted from now on.
+        hosts: Hosts that may be sent keys from now on.
+
+    Raises:
+        ConfigError: There is a `.env` that cannot be read.
+    """
+    if isinstance(env, Environment):
+        return env
+    trust = user_trust(os.environ).given(files, hosts)
+    if env is None:
+        return read_environment(os.environ, trust=trust)
+    return Environment(env, trust=trust)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +68,7 @@ class RunRequest:
         Raises:
             ConfigError: There is a `.env` that cannot be read.
         """
-        return read_environment(os.environ) if self.env is None else Environment(self.env)
+        return known(self.env)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from grpo_practice.app.clients import SIM_URL, endpoint_of
 from grpo_practice.app.specs import simulated
 from grpo_practice.chat_server.server import listening
-from grpo_practice.config import Environment, load_eval, read_environment
+from grpo_practice.config import Environment, load_eval
 from grpo_practice.config.identity import identity_of
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.base import check_name
@@ -79,6 +79,7 @@ async def serve_agent(
     agent: Path,
     port: int,
     record: tuple[Store, str, str] | None,
+    env: Environment,
     *,
     on_ready: Callable[[Served], None],
     emit: Emit,
@@ -89,6 +90,7 @@ async def serve_agent(
         agent: File, as `export-agent` writes it.
         port: 0 takes any free one.
         record: Database, run and command to keep all that passes under.
+        env: Where variables are looked up, and whom the user trusts.
         on_ready: Called once requests are answered.
         emit: Told what a person should know.
 
@@ -99,7 +101,7 @@ async def serve_agent(
     def notice(text: str) -> None:
         emit(Notice(text))
 
-    prepared = prepare(agent, read_environment(os.environ))
+    prepared = prepare(agent, env)
     for text in prepared.notices:
         notice(text)
     with ExitStack() as stack:
@@ -138,7 +140,7 @@ def prepare(agent: Path, env: Environment) -> Prepared:
         identity,
         loaded.text,
         simulated(config.model),
-        [*loaded.notices, *_what_is_not_served(config, served)],
+        [*loaded.announcements, *_what_is_not_served(config, served)],
     )
 
 

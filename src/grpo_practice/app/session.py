@@ -30,6 +30,8 @@ class Session:
     """Whether notices also say which keys of a config have no effect."""
     restart_step: int | None = None
     again: bool = False
+    only_looks: bool = False
+    """Whether nothing of what the configuration names may be run: a forecast of what is left."""
     admission: Admission = field(default_factory=Admission)
     """Gate that every request passes, whichever run it is for."""
 

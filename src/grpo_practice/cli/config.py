@@ -1,11 +1,21 @@
 """`config`: what a configuration comes to, before anything is paid."""
 
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from grpo_practice.cli.options import PROGRAM, ConfigOption, DbOption, SetOption, workspace
+from grpo_practice.cli.options import (
+    PROGRAM,
+    ConfigOption,
+    DbOption,
+    SetOption,
+    TrustHostOption,
+    TrustOption,
+    trusting,
+    workspace,
+)
 from grpo_practice.cli.terminal.formatting import note, say, say_next
 from grpo_practice.cli.terminal.tables import facts
 from grpo_practice.text import visible
@@ -17,7 +27,13 @@ app = typer.Typer(no_args_is_help=True, help="What a configuration comes to; not
 
 
 @app.command()
-def show(config: ConfigOption = None, set_: SetOption = None, db: DbOption = None) -> None:
+def show(
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    trust: TrustOption = None,
+    trust_host: TrustHostOption = None,
+    db: DbOption = None,
+) -> None:
     """Print the configuration as it would be used.
 
     Keys are hidden. Without --config it is the latest run's.
@@ -27,20 +43,26 @@ def show(config: ConfigOption = None, set_: SetOption = None, db: DbOption = Non
     from grpo_practice.cli.terminal.consoles import out
     from grpo_practice.config import show as as_yaml
 
-    loaded = workspace(db).configuration(config, set_ or [])
+    loaded = _loaded(config, set_, trust, trust_host, db)
     out.print(visible(as_yaml(loaded.config)), soft_wrap=True, end="")
     _notices(loaded)
 
 
 @app.command()
-def validate(config: ConfigOption = None, set_: SetOption = None, db: DbOption = None) -> None:
+def validate(
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    trust: TrustOption = None,
+    trust_host: TrustHostOption = None,
+    db: DbOption = None,
+) -> None:
     """Say what of a configuration would be used.
 
     And what has no effect. Without --config it is the latest run's.
 
     Example: grpo-practice config validate --config practice.yaml
     """
-    loaded = workspace(db).configuration(config, set_ or [])
+    loaded = _loaded(config, set_, trust, trust_host, db)
     say(f"{loaded.path or 'the configuration of the latest run'} can be used", style="bold")
     facts(loaded.used.items())
     for text in loaded.ignored:
@@ -49,6 +71,21 @@ def validate(config: ConfigOption = None, set_: SetOption = None, db: DbOption =
     say_next(f"{PROGRAM} {loaded.command}{f' --config {shlex.quote(config)}' if config else ''}")
 
 
+def _loaded(
+    config: str | None,
+    sets: list[str] | None,
+    trust: list[Path] | None,
+    hosts: list[str] | None,
+    db: Path | None,
+) -> "ConfigReport":
+    ws = workspace(db)
+    return ws.configuration(config, sets or [], env=trusting(trust, hosts))
+
+
 def _notices(loaded: "ConfigReport") -> None:
+    from grpo_practice.config.reading.key_routes import sentences
+
+    for text in sentences(loaded.routes):
+        note(text)
     for text in loaded.notices:
         note(f"note: {text}", style="yellow")

@@ -1,10 +1,19 @@
 """`doctor`: what would go wrong, before a run is paid."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from grpo_practice.cli.options import ConfigOption, DbOption, JsonOption, SetOption, workspace
+from grpo_practice.cli.options import (
+    ConfigOption,
+    DbOption,
+    JsonOption,
+    SetOption,
+    TrustHostOption,
+    TrustOption,
+    trusting,
+    workspace,
+)
 from grpo_practice.cli.terminal.formatting import count, print_json, say, tell
 
 if TYPE_CHECKING:
@@ -16,18 +25,30 @@ STYLES = {"ok": None, "warning": "yellow", "problem": "red"}
 def doctor(
     config: ConfigOption = None,
     set_: SetOption = None,
+    run: Annotated[
+        bool, typer.Option("--run", help="Also try the programs that the config names.")
+    ] = False,
+    trust: TrustOption = None,
+    trust_host: TrustHostOption = None,
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
     """Check this machine, the database, the endpoints, the tools, the verify function and the data.
 
     Each endpoint is asked two tiny questions, and each toolkit is opened; nothing of it is stored.
+    Programs of the config (a verify file, an agent, a server of tools) are run with --run alone.
     Without --config the latest run's configuration is looked at, and without a run the machine
     alone.
 
     Example: grpo-practice doctor --config practice.yaml
     """
-    diagnosis = workspace(db).doctor(config, sets=set_ or [], on_event=tell)
+    diagnosis = workspace(db).doctor(
+        config,
+        sets=set_ or [],
+        run=run,
+        env=trusting(trust, trust_host),
+        on_event=tell,
+    )
     if json:
         print_json(diagnosis.document())
     else:

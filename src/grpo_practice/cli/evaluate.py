@@ -21,7 +21,10 @@ from grpo_practice.cli.options import (
     JsonOption,
     RestartOption,
     SetOption,
+    TrustHostOption,
+    TrustOption,
     VerboseOption,
+    trusting,
     workspace,
 )
 from grpo_practice.cli.terminal.formatting import print_json
@@ -65,6 +68,8 @@ def evaluate(
     pilot: PilotOption = None,
     restart_step: RestartOption = None,
     again: AgainOption = False,
+    trust: TrustOption = None,
+    trust_host: TrustHostOption = None,
     set_: SetOption = None,
     verbose: VerboseOption = False,
     db: DbOption = None,
@@ -104,6 +109,7 @@ def evaluate(
             "max_requests": max_requests,
             "restart_step": restart_step,
             "again": again,
+            "env": trusting(trust, trust_host),
             "verbose": verbose,
             "on_event": emit,
         }

@@ -1,6 +1,8 @@
 """`init`: the files of a first experiment."""
 
+import os
 import shlex
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -26,6 +28,7 @@ def init(
     Example: grpo-practice init my-task
     """
     from grpo_practice.config.reading.discover import init_files
+    from grpo_practice.config.trust import user_trust
 
     files = {folder / name: text for name, text in init_files(exp_id).items()}
     there = [path.name for path in files if path.exists() or path.is_symlink()]
@@ -34,10 +37,14 @@ def init(
             f"{', '.join(there)}: there already, in {folder.resolve()}",
             hint="name another folder, or add --force to replace what is there",
         )
+    made = not folder.exists() or not any(folder.iterdir())
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as e:
         raise ConfigError(f"cannot make {folder}: {e.strerror}") from e
+    if made:  # what is in a folder of others is not yours because a config is added to it
+        with suppress(ConfigError):
+            user_trust(os.environ).remember_folder(folder)
     for path, text in files.items():
         write_file(path, text, force=force)
         say(f"wrote {path}")

@@ -24,6 +24,7 @@ from grpo_practice.cli import (
     practice,
     runs,
     serve,
+    trust,
     verify,
 )
 from grpo_practice.cli.options import PROGRAM, as_typed, forget_database, keep_secrets, on_database
@@ -56,6 +57,7 @@ app.command("practice", short_help="Let an agent learn from comparing its attemp
 )
 app.command("export-agent")(export.export_agent)
 app.command("serve", short_help="Serve an agent as an endpoint for any program.")(serve.serve)
+app.command("trust", short_help="Trust files of others that you have read.")(trust.trust)
 app.add_typer(data.app, name="data")
 app.add_typer(runs.app, name="runs")
 app.add_typer(experiences.app, name="experiences")

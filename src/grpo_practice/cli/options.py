@@ -23,7 +23,7 @@ from grpo_practice.redact import (
 )
 
 if TYPE_CHECKING:
-    from grpo_practice.workspace import Workspace
+    from grpo_practice.workspace import Environment, Workspace
 
 PROGRAM = "grpo-practice"
 DATABASE = Path("grpo-practice.db")
@@ -76,6 +76,17 @@ AgainOption = Annotated[
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", "-v", help="Also say which keys of the config have no effect.")
 ]
+TrustOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="FILE",
+        help="Trust this agent file or database of others, which you have read; remembered.",
+    ),
+]
+TrustHostOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="HOST", help="Let keys of yours go to this host; remembered."),
+]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
@@ -89,6 +100,13 @@ def workspace(db: Path | None) -> "Workspace":
     from grpo_practice.workspace import Workspace
 
     return Workspace(database(db), command=as_typed(), signals=True)
+
+
+def trusting(files: list[Path] | None, hosts: list[str] | None) -> "Environment":
+    """Return the variables of a command, and whom its user trusts, as typed and as remembered."""
+    from grpo_practice.workspace import environment
+
+    return environment(files or [], hosts or [])
 
 
 _ON_DATABASE = re.compile(

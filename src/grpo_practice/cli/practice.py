@@ -20,7 +20,10 @@ from grpo_practice.cli.options import (
     JsonOption,
     RestartOption,
     SetOption,
+    TrustHostOption,
+    TrustOption,
     VerboseOption,
+    trusting,
     workspace,
 )
 from grpo_practice.cli.terminal.formatting import print_json
@@ -51,6 +54,8 @@ def practice(
     pilot: PilotOption = None,
     restart_step: RestartOption = None,
     again: AgainOption = False,
+    trust: TrustOption = None,
+    trust_host: TrustHostOption = None,
     set_: SetOption = None,
     verbose: VerboseOption = False,
     db: DbOption = None,
@@ -87,6 +92,7 @@ def practice(
             "max_requests": max_requests,
             "restart_step": restart_step,
             "again": again,
+            "env": trusting(trust, trust_host),
             "verbose": verbose,
             "on_event": emit,
         }

@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from grpo_practice.cli.options import PROGRAM, DbOption, workspace
+from grpo_practice.cli.options import (
+    PROGRAM,
+    DbOption,
+    TrustHostOption,
+    TrustOption,
+    trusting,
+    workspace,
+)
 from grpo_practice.cli.terminal.formatting import count, note, note_next
 from grpo_practice.events import Event, Notice
 
@@ -29,6 +36,8 @@ def serve(
         str | None,
         typer.Option(metavar="RUN", help="Keep all that passes, as a run of this name."),
     ] = None,
+    trust: TrustOption = None,
+    trust_host: TrustHostOption = None,
     db: DbOption = None,
 ) -> None:
     """Serve an agent as an OpenAI-compatible endpoint on this machine, until Ctrl-C.
@@ -54,7 +63,14 @@ def serve(
             note(f"recording what passes as run {record} in {ws.path}")
         note(f"to use it: export OPENAI_BASE_URL={now.url} OPENAI_API_KEY=unused")
 
-    ws.serve(agent, port=port, record=record, on_ready=ready, on_event=_show)
+    ws.serve(
+        agent,
+        port=port,
+        record=record,
+        env=trusting(trust, trust_host),
+        on_ready=ready,
+        on_event=_show,
+    )
     for last in served:
         note(_summary(last))
     if record is not None:

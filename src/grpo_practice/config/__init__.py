@@ -5,6 +5,7 @@ from grpo_practice.config.reading.discover import find_config
 from grpo_practice.config.reading.env import Environment, read_environment
 from grpo_practice.config.reading.load import (
     Loaded,
+    StoredText,
     load_eval,
     load_eval_text,
     load_practice,
@@ -25,6 +26,7 @@ __all__ = [
     "ModelSettings",
     "PracticeConfig",
     "RunConfig",
+    "StoredText",
     "VerifySpec",
     "find_config",
     "load_eval",

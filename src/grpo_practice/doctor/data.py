@@ -12,7 +12,7 @@ from grpo_practice.config.schema.runs import EvalConfig, RunConfig, is_data_file
 from grpo_practice.data.catalog import way_to
 from grpo_practice.data.read import read_samples
 from grpo_practice.data.split import folded
-from grpo_practice.doctor.diagnosis import Check, ok, problem, warning
+from grpo_practice.doctor.diagnosis import Check, not_run, ok, problem, warning
 from grpo_practice.errors import ConfigError, DataError, GrpoPracticeError, StepError
 from grpo_practice.prompts import prompts_from
 from grpo_practice.store import Store, branches, datasets
@@ -103,15 +103,20 @@ def look_at_questions(data: Mapping[str, Sequence[Sample]]) -> list[Check]:
 
 
 async def look_at_verify(
-    config: RunConfig, data: Mapping[str, Sequence[Sample]], base_dir: Path
+    config: RunConfig, data: Mapping[str, Sequence[Sample]], base_dir: Path, *, run: bool
 ) -> list[Check]:
-    """Check that the verify function takes right answers for right, and others for wrong."""
+    """Check that the verify function takes right answers for right, and others for wrong.
+
+    One in a file is left alone unless `run` is set.
+    """
     spec = config.evaluation.verify
     about = f"verify {spec.name}"
     try:
-        function = resolve(spec.name, spec.params, spec.timeout_s, base_dir)
+        function = resolve(spec.name, spec.params, spec.timeout_s, base_dir, load=run)
     except ConfigError as e:
         return [problem(about, e)]
+    if function.file is not None and not run:
+        return [not_run(about, str(function.file.path))]
     samples = [sample for part in data.values() for sample in part]
     bad = [why for sample in samples if (why := check_gold(function, sample))]
     if bad:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grpo_practice.app.any_config import load_config
+from grpo_practice.app.request import known
 from grpo_practice.app.specs import teacher_context_text
-from grpo_practice.config import Environment, EvalConfig, PracticeConfig, read_environment
-from grpo_practice.config.reading.env import as_environment
+from grpo_practice.config import Environment, EvalConfig, PracticeConfig
+from grpo_practice.config.reading.key_routes import sentences
 from grpo_practice.doctor.data import (
     look_at_prompts,
     look_at_questions,
@@ -35,6 +36,8 @@ class DoctorRequest:
     """File, or its name in ./configs; None: the latest run's configuration, if there is one."""
     overrides: Sequence[str] = ()
     """Overrides as texts, `KEY=VALUE`."""
+    run: bool = False
+    """Whether to try the programs that the configuration names."""
     env: Mapping[str, str] | None = None
     """Variables that the configuration may name; None: the process's, and those of `.env`."""
 
@@ -44,7 +47,8 @@ async def diagnose(
 ) -> Diagnosis:
     """Check everything that can be checked; problems are part of the result, never raised.
 
-    Each endpoint is asked two tiny questions, and each toolkit is opened; nothing is stored.
+    Each endpoint is asked two tiny questions, and each toolkit is opened; nothing is stored. The
+    programs that a configuration names are run only if the request says so.
 
     Args:
         request: The database and the configuration.
@@ -52,7 +56,7 @@ async def diagnose(
     """
     checks = list[Check]()
     try:
-        env = as_environment(request.env or read_environment(os.environ))
+        env = known(request.env)
     except ConfigError as e:
         env = Environment(os.environ)
         checks.append(problem(".env", e))
@@ -79,6 +83,9 @@ async def _check_config(
         return 0
     loaded = load_config(request.config, request.overrides, env, lambda: Store(path))
     checks.append(ok("config", f"{loaded.path or 'that of the latest run'} can be used"))
+    for sentence in sentences(loaded.routes):
+        notice(sentence)
+        checks.append(ok("keys", sentence))
     checks += [warning("config", text) for text in loaded.notices if text not in env.notices]
     config, folder = loaded.config, loaded.base_dir
     evaluation = config.evaluation
@@ -86,8 +93,8 @@ async def _check_config(
         data, lacking = samples_of(config, store, folder)
         checks += look_at_prompts(config, store, folder)
     checks += [*lacking, *look_at_questions(data)]
-    checks += await look_at_verify(config, data, folder)
-    checks += await look_at_tools(evaluation.agent, folder)
+    checks += await look_at_verify(config, data, folder, run=request.run)
+    checks += await look_at_tools(evaluation.agent, folder, run=request.run)
     match config:
         case PracticeConfig():
             checks.append(ok("teacher", f"is given {teacher_context_text(config)}"))

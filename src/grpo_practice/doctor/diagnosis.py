@@ -34,6 +34,11 @@ def warning(about: str, text: str, hint: str | None = None) -> Check:
     return Check(about, "warning", text, hint)
 
 
+def not_run(about: str, what: str) -> Check:
+    """Return the check of a program that was left alone."""
+    return warning(about, f"{what}: not run", "--run tries the programs that a config names")
+
+
 def problem(about: str, error: GrpoPracticeError) -> Check:
     """Return the check of something that a command would end with this error for."""
     return Check(about, "problem", str(error), error.hint, error.exit_code)

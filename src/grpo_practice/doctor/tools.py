@@ -7,12 +7,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from grpo_practice.app.agents import chosen, open_toolkit
-from grpo_practice.app.custom_agent import check_own
+from grpo_practice.app.custom_agent import check_own, sha_of
 from grpo_practice.calls import Chat, Scope
+from grpo_practice.config.reading.demands import agent_programs
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.tools import McpToolkit, Toolkit
-from grpo_practice.doctor.diagnosis import Check, ok, problem, warning
+from grpo_practice.doctor.diagnosis import Check, not_run, ok, problem, warning
 from grpo_practice.errors import GrpoPracticeError
 from grpo_practice.fences import Fences
 from grpo_practice.text import is_loopback
@@ -20,19 +21,24 @@ from grpo_practice.tools import Tool
 from grpo_practice.tools.toolbox import check_names
 
 
-async def look_at_tools(agent: AgentConfig, folder: Path) -> list[Check]:
+async def look_at_tools(agent: AgentConfig, folder: Path, *, run: bool) -> list[Check]:
     """Check what each toolkit gives, or that an agent of the user's own can be had.
 
     Args:
         agent: The agent.
         folder: What paths in its config are relative to.
+        run: Whether the programs that it names may be run.
     """
     if agent.type != "simple":
-        return [_own(agent, folder)]
+        return [_own(agent, folder, run=run)]
     found, tools = list[Check](), list[Tool]()
+    left = {demand.key[1] for demand in agent_programs(agent, ())} if not run else set()
     for name, toolkit in agent.toolkits.items():
         about = f"toolkit {name}"
         found += _in_clear(about, toolkit)
+        if name in left:
+            found.append(not_run(about, "a program or server of its own"))
+            continue
         try:
             async with AsyncExitStack() as stack:
                 opened = await open_toolkit(toolkit, _nobody, folder, Fences.with_new_key())
@@ -46,15 +52,19 @@ async def look_at_tools(agent: AgentConfig, folder: Path) -> list[Check]:
         check_names(tools)
     except GrpoPracticeError as e:
         found.append(problem("toolkits", e))
-    return found + _unknown(agent, tools, found)
+    return found if left else found + _unknown(agent, tools, found)
 
 
-def _own(agent: AgentConfig, folder: Path) -> Check:
+def _own(agent: AgentConfig, folder: Path, *, run: bool) -> Check:
+    what = agent.function or " ".join(agent.command or ())
     try:
+        if not run:
+            sha_of(agent, folder)
+            return not_run("agent", what)
         check_own(agent, folder)
     except GrpoPracticeError as e:
         return problem("agent", e)
-    return ok("agent", f"{agent.function or ' '.join(agent.command or ())} is there")
+    return ok("agent", f"{what} is there")
 
 
 def _by_place(tools: Sequence[Tool]) -> str:

@@ -1,13 +1,14 @@
 """Report on a configuration: what it comes to, before anything is paid."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from typing_extensions import override
 
 from grpo_practice.config import RunConfig
+from grpo_practice.config.reading.key_routes import KeyRoute, sentences
 from grpo_practice.reports.base import Report
 
 
@@ -24,6 +25,8 @@ class ConfigReport(Report):
     """A sentence for each key that has no effect."""
     notices: Sequence[str]
     """Notices for a person."""
+    routes: Sequence[KeyRoute] = ()
+    """Ways of the environment's secrets: which goes where, and who says so."""
 
     @property
     def command(self) -> str:
@@ -40,6 +43,7 @@ class ConfigReport(Report):
             "used": dict(self.used),
             "ignored": list(self.ignored),
             "notices": list(self.notices),
+            "keys": [asdict(route) for route in self.routes],
             "exit": 0,
         }
 
@@ -47,4 +51,5 @@ class ConfigReport(Report):
     def summary(self) -> Sequence[Sequence[str]]:
         """Return what would be used, and what has no effect."""
         rows = [*self.used.items(), *(("ignored", text) for text in self.ignored)]
+        rows += [("key", text) for text in sentences(self.routes)]
         return [(self.config.exp_id,), *rows, *(("note", text) for text in self.notices)]

@@ -95,10 +95,13 @@ def resolve(
     params: Mapping[str, Any],
     timeout_s: float | None,
     base_dir: Path,
+    *,
+    load: bool = True,
 ) -> VerifyFunction:
     """Return the verify function a config names, or a Python function as one.
 
-    Relative paths start at `base_dir`, where the config stands, else where we are.
+    Relative paths start at `base_dir`, where the config stands, else where we are. Without `load`
+    a file is read and not run, so that the function cannot be called.
 
     Raises:
         ConfigError: There is no such function or file, it cannot be loaded, or a parameter is
@@ -111,7 +114,7 @@ def resolve(
     if colon and path.endswith(".py"):
         found = user_code.find_file(path, base_dir)
         if found is not None:
-            return _custom(name, found, func, params, timeout_s)
+            return _custom(name, found, func, params, timeout_s, load=load)
         if path not in REFERENCE_FILES or func != "verify_func":
             raise ConfigError(
                 f"verify {name}: there is no file {path}",
@@ -224,13 +227,21 @@ def _built_in(
 
 
 def _custom(
-    name: str, path: Path, func: str, params: Mapping[str, Any], timeout_s: float | None
+    name: str,
+    path: Path,
+    func: str,
+    params: Mapping[str, Any],
+    timeout_s: float | None,
+    *,
+    load: bool,
 ) -> VerifyFunction:
+    function: Callable[..., Any] | None = None
     try:
         source = user_code.UserFunction(path, func, path.read_text("utf-8"))
-        if problem := source.rehearse():
+        problem = source.rehearse() if load else None
+        if problem:
             raise ConfigError(f"verify {name}: cannot load {path}: {problem}")
-        function = source.load()
+        function = source.load() if load else None
     except (OSError, UnicodeDecodeError) as e:
         raise ConfigError(f"verify {name}: cannot read {path}: {e}") from e
     except (ConfigError, KeyboardInterrupt):
@@ -244,9 +255,9 @@ def _custom(
             f"verify {name}: cannot load it: {type(e).__name__}: {e}", hint=hint
         ) from e
     given, score = _split_timeout_score(name, params)
-    is_async = user_code.is_async(function)
+    is_async = source.reads_async() if function is None else user_code.is_async(function)
     called_with = {**given, "llm": None} if is_async else given
-    if problem := user_code.accepts(function, called_with):
+    if function and (problem := user_code.accepts(function, called_with)):
         raise ConfigError(f"verify {name}: it cannot be called as {func}(sample): {problem}")
     return VerifyFunction(
         name,

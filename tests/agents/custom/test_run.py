@@ -264,7 +264,7 @@ async def test_calls_that_are_made_at_once_are_each_used_again(project: Own) -> 
         ("mine.py:NUMBER", "cannot load it: TypeError"),
         ("broken.py:solve", "cannot load it: SyntaxError"),
         ("exits.py:solve", "cannot load it: SystemExit"),
-        ("no.such.module:solve", "No module named 'no'"),
+        ("no.such.module:solve", "there is no module no.such.module"),
         ("mine_too:solve", "there is no module mine_too"),
         ("mine.py", "names no function"),
         ("os:system", "it cannot be called"),

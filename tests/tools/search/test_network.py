@@ -36,6 +36,6 @@ async def test_a_service_that_sends_interim_answers_without_end_is_given_up() ->
             await writer.drain()
 
     async with asyncio.timeout(HANG_S), serving(go_on) as address, AsyncExitStack() as stack:
-        session = await stack.enter_async_context(unread_bodies(trust_env=False))
+        session = await stack.enter_async_context(unread_bodies())
         with pytest.raises(ClientPayloadError, match="interim answers"):
             await session.post(f"http://{address}/")

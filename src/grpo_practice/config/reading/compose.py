@@ -83,10 +83,12 @@ def _compose(path: Path, foreign: bool, stack: tuple[Path, ...]) -> Tree:
         raise ConfigError(f"{path}: defaults are nested more than {MAX_FILES_DEEP} deep")
     own = read_yaml(path)
     entries = own.data.pop("defaults", None)
+    # A key that a file of others includes does not go to a URL of its own.
+    combine = lay_over if foreign else merge
     out = Tree({})
     for entry, place in _entries(entries, own, path):
         if entry == "_self_":
-            out = merge(out, own)
+            out = combine(out, own)
             continue
         found = _ENTRY.fullmatch(entry)
         # A dot-folder holds settings and keys of other programs.
@@ -97,7 +99,7 @@ def _compose(path: Path, foreign: bool, stack: tuple[Path, ...]) -> Tree:
             )
         file = _find(found["path"], _folders(path, foreign), place)
         included = _compose(file, foreign, (*stack, here))
-        out = merge(out, nest(included, found["package"].split(".")))
+        out = combine(out, nest(included, found["package"].split(".")))
     return out
 
 

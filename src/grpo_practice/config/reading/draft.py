@@ -1,6 +1,7 @@
 """One config on its way from a composed tree to a model, collecting everything that is wrong."""
 
 import copy
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,15 +9,17 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from grpo_practice.config.reading.endpoint import prepare
+from grpo_practice.config.reading.demands import Demand, programs_named, variables_named
+from grpo_practice.config.reading.endpoint import Written, prepare, written_url
 from grpo_practice.config.reading.env import Environment
 from grpo_practice.config.reading.interpolate import LITERAL, interpolate
+from grpo_practice.config.reading.key_routes import KeyRoute, routes_of_values
 from grpo_practice.config.reading.problems import Problem, problems_of, raise_problems
 from grpo_practice.config.reading.published_keys import section_at, settle
 from grpo_practice.config.reading.roles import Roles
 from grpo_practice.config.reading.yaml_reader import Key, Tree, dump_yaml
 from grpo_practice.config.redact import leaves, redact, secrets_in
-from grpo_practice.config.schema.runs import REFERENCE_FILES, VerifySpec
+from grpo_practice.config.schema.runs import REFERENCE_FILES, RunConfig, VerifySpec
 from grpo_practice.redact import REDACTED, redactor, url_secrets
 
 M = TypeVar("M", bound=BaseModel)
@@ -49,10 +52,12 @@ class Draft:
         self.notices: list[str] = list(source.env.notices)
         self.data: dict[str, Any] = copy.deepcopy(tree.data)
         self.ignored = settle(self.data, kind, self.problems)
-        self.hidden: set[Key] = set()
+        self.written = dict[Key, Written]()
+        self.routes = list[KeyRoute]()
         self.evaluation: Key = ("evaluation",) if kind == "practice" else ()
         self._one_verify_key()
         self.stored: dict[str, Any] = {}
+        self.demands = list[Demand]()
 
     def validate(self, model: type[M]) -> M:
         """Fill in variables and validate the data.
@@ -62,10 +67,12 @@ class Draft:
         """
         self.stored = copy.deepcopy(self.data)  # before variables are filled in: it is kept
         self._leave_out_unused()
+        self.demands += variables_named(self.data)
+        self._refuse_untrusted()
         for key, prefix in self._providers():
-            at = (*self.tree.prefix, *key)
-            if prepare(self.section(key), self.source.env, prefix, at):
-                self.hidden.add(key)
+            section = self.section(key)
+            self.written[key] = prepare(section, self.source.env, prefix, key, self.tree)
+        self._note_services()
         values = interpolate(self.data, self.source.env, self.problems)
         redactor.know(secrets_in(values))
         self.problems += _hidden_values(values)
@@ -79,13 +86,49 @@ class Draft:
         self.check()
         return config
 
+    def finish(self, config: RunConfig) -> None:
+        """Note what the config, with every endpoint resolved, asks for and gives away.
+
+        Raises:
+            ConfigError: It is data of others, and names a program, a file or a host for a key.
+        """
+        self.demands += programs_named(config)
+        self._refuse_untrusted()
+        self.routes += routes_of_values(self.stored, self.tree, self.source.env, config)
+
+    def _refuse_untrusted(self) -> None:
+        refused = [(d, self.tree.untrusted(d.key)) for d in self.demands]
+        for demand, file in refused:
+            if file is not None:
+                text = f"{demand.text}, which a file of others may not"
+                hint = f"read it; if you trust it, add --trust {shlex.quote(str(file))}"
+                self.problems.append(Problem(demand.key, text, hint))
+        if any(file for _, file in refused):
+            self.check()
+
+    def _note_services(self) -> None:
+        tools: Key = (*self.evaluation, "agent", "toolkits")
+        for name in self.section(tools):
+            config: Key = (*tools, name, "config")
+            section = self.section(config)
+            jina = section.get("search_engine") == "jina"
+            keys = {
+                "search_url": "JINA_API_KEY" if jina else "SERPER_API_KEY",
+                "crawl_url": "JINA_API_KEY",
+            }
+            for field_name, variable in keys.items():
+                if url := section.get(field_name):
+                    at = (*config, field_name)
+                    env = self.source.env
+                    self.written[at] = written_url(url, variable, at, self.tree, env)
+
     def check(self) -> None:
         """Raise the problems collected, if there are any."""
         raise_problems(self.problems, self.tree, self.source.name)
 
     def roles(self) -> Roles:
         """Return the resolver of this config's models."""
-        return Roles(self.source.env, self.problems, self.notices, frozenset(self.hidden))
+        return Roles(self.source.env, self.problems, self.notices, self.written, self.routes)
 
     def refuse_secrets(self, config: BaseModel) -> None:
         """Raise if a secret stands in a text that is stored as it is, to be used again.

@@ -1,6 +1,6 @@
 """URL and key of a model: both from one source, so that no key goes astray."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from grpo_practice.config.reading.env import Environment
 from grpo_practice.config.reading.interpolate import interpolate, variables
 from grpo_practice.config.reading.problems import Problem, dotted
-from grpo_practice.config.reading.yaml_reader import Key
+from grpo_practice.config.reading.yaml_reader import Key, Position, Tree
 from grpo_practice.config.schema.provider import ModelProvider, is_sim
 from grpo_practice.redact import REDACTED, redact_url
 
@@ -29,8 +29,26 @@ class Tier:
     """Source of the URL."""
     key_origin: str
     """Source of the key, or the place for one."""
-    refused: str | None = None
-    """Reason why this key may not go to this URL."""
+    variable: str | None = None
+    """Variable that holds the key, where one does."""
+    elsewhere: str | None = None
+    """Place of the URL where that is not the place of the key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Endpoint as a config has it, before variables are filled in."""
+
+    hidden: bool
+    """Whether there was a key that was hidden when the config was stored."""
+    keys: tuple[str, ...]
+    """Variables that the key is filled from."""
+    where: str
+    """Line of the URL, or of the key."""
+    elsewhere: tuple[str, ...]
+    """Places that name the URL, where they are neither that of the key nor a trusted config."""
+    untrusted: bool
+    """Whether the URL stands in data of others."""
 
 
 def tier_of(provider: ModelProvider, name: str) -> Tier | None:
@@ -43,41 +61,81 @@ def tier_of(provider: ModelProvider, name: str) -> Tier | None:
 
 def env_tier(env: Environment, name: str) -> Tier | None:
     """Read `NAME_BASE_URL` and `NAME_API_KEY`; None when neither is set."""
-    url_name, key_name = f"{name}_BASE_URL", f"{name}_API_KEY"
+    both = url_name, key_name = f"{name}_BASE_URL", f"{name}_API_KEY"
     url, key = env.get(url_name), env.get(key_name)
     if not url and not key:
         return None
-    url_from, key_from, refused = env.origin(url_name), env.origin(key_name), None
-    if name == "OPENAI" and url and key and url_from != key_from:
-        # Else a folder's `.env` could have the user's key sent to any host.
-        refused = f"{url_name} is from {url_from}, but {key_name} from {key_from}"
-        refused += ": it is not sent there"
+    url_from, key_from = env.origin(url_name), env.origin(key_name)
+    # Else a folder's `.env` could have the user's key sent to any host.
+    elsewhere = f"{url_name} in {url_from}" if url and key and not env.together(*both) else None
     source = url_name if url else key_name
     if name == "OPENAI" and not url:
         url = OPENAI_URL
     at = f"{source} in {env.origin(source)}"
     key_at = f"{key_name} in {key_from}" if key else key_name
-    return Tier(name, (url.rstrip("/"),) if url else (), key or None, at, key_at, refused)
+    urls = (url.rstrip("/"),) if url else ()
+    return Tier(name, urls, key or None, at, key_at, key_name if key else None, elsewhere)
 
 
-def prepare(provider: dict[str, Any], env: Environment, prefix: str, key: Key) -> bool:
+def prepare(
+    provider: dict[str, Any], env: Environment, prefix: str, key: Key, tree: Tree
+) -> Written:
     """Make a provider of the config, still uninterpolated, ready for the environment.
 
     A `sim` named by the config is not sent to a URL that only the environment knows. Notes where
     URL and key come from. A key that was hidden in a stored config is taken out.
 
-    Returns:
-        True when there was a hidden key.
+    Args:
+        provider: The section, changed in place.
+        env: Where variables are looked up.
+        prefix: First part of the variables that go with this role.
+        key: Where the section stands in the tree.
+        tree: The whole config.
     """
     _settle_sim(provider, env, prefix)
+    shown = (*tree.prefix, *key)
     url = provider.get("base_url")
     if url:
-        provider["origin"] = _source(url, env, (*key, "base_url"))
-        provider["key_origin"] = _source(provider.get("api_key"), env, (*key, "api_key"))
+        provider["origin"] = _source(url, env, (*shown, "base_url"))
+        provider["key_origin"] = _source(provider.get("api_key"), env, (*shown, "api_key"))
     hidden = provider.get("api_key") == REDACTED
     if hidden:
         del provider["api_key"]
-    return hidden
+    keys = tuple(name for name in variables(provider.get("api_key")) if env.get(name))
+    place = tree.place((*key, "base_url")) or tree.place(key)
+    where = ", ".join([dotted((*shown, "api_key" if keys else "base_url")), *_shown(place)])
+    untrusted = tree.untrusted((*key, "base_url")) is not None
+    return Written(
+        hidden, keys, where, tuple(_elsewhere(url, keys, env, where, untrusted)), untrusted
+    )
+
+
+def written_url(url: object, variable: str, key: Key, tree: Tree, env: Environment) -> Written:
+    """Return the address of a service whose key is a variable of the environment."""
+    place = tree.place(key)
+    where = ", ".join([dotted((*tree.prefix, *key)), *_shown(place)])
+    untrusted = tree.untrusted(key) is not None
+    elsewhere = tuple(_elsewhere(url, [variable], env, where, untrusted))
+    return Written(False, (variable,), where, elsewhere, untrusted)
+
+
+def _shown(place: Position | None) -> list[str]:
+    return [place.shown] if place else []
+
+
+def _elsewhere(
+    url: object, keys: Sequence[str], env: Environment, where: str, untrusted: bool
+) -> Iterator[str]:
+    """Yield the places that a URL comes from and that a key may not be sent to unasked."""
+    named = variables(url)
+    held = [name for name in named if env.get(name)]
+    if untrusted and (not named or len(held) < len(named)):  # a text, or a default
+        yield where
+    for name in held:
+        for key in keys:
+            ours = name.removesuffix("_BASE_URL") == key.removesuffix("_API_KEY")
+            if not env.together(name, key) or (untrusted and not ours):
+                yield f"{name} in {env.origin(name)}"
 
 
 def _source(value: object, env: Environment, key: Key) -> str:
@@ -104,36 +162,35 @@ def _settle_sim(provider: dict[str, Any], env: Environment, prefix: str) -> None
 
 def resolve(
     provider: ModelProvider, tiers: Sequence[Tier], key: Key, problems: list[Problem]
-) -> ModelProvider:
-    """Return the provider with a concrete URL and key.
+) -> tuple[ModelProvider, Tier | None]:
+    """Return the provider with a concrete URL and key, and the tier that gave the key.
 
     The config's own URL goes with the config's own key, else with the key of a tier that names the
     same host, else with none. Without a URL in the config the first tier gives both.
     """
     if is_sim(provider.model) and not provider.base_url:
-        return provider.model_copy(update={"api_key": None, "origin": "simulated in this program"})
+        return provider.model_copy(
+            update={"api_key": None, "origin": "simulated in this program"}
+        ), None
     if provider.base_url:
         # The key of a tier goes to the tier's own host alone: who wrote the URL may be a stranger.
         wanted = {_host(url) for url in provider.base_url}
-        same = (t for t in tiers if not t.refused and wanted <= {_host(url) for url in t.urls})
+        same = (t for t in tiers if not t.elsewhere and wanted <= {_host(url) for url in t.urls})
         tier = next(same, None)
         if provider.key or tier is None or not tier.key:
-            return provider
+            return provider, None
         found = {"api_key": SecretStr(tier.key), "key_origin": tier.key_origin}
-        return provider.model_copy(update=found)
+        return provider.model_copy(update=found), tier
     if provider.key is not None:
         tiers = [t for t in tiers if t.key == provider.key]
     if not tiers:
         problems.append(_no_url(provider, key))
-        return provider
+        return provider, None
     tier = tiers[0]
-    if tier.refused:
-        hint = "set both in one place, or use UTU_LLM_BASE_URL and UTU_LLM_API_KEY"
-        problems.append(Problem((*key, "base_url"), tier.refused, hint))
     if not tier.urls:
         text = f"{tier.name}_API_KEY is set, but {tier.name}_BASE_URL is not"
         problems.append(Problem((*key, "base_url"), text, f"set {tier.name}_BASE_URL too"))
-    return at_tier(provider, tier)
+    return at_tier(provider, tier), tier
 
 
 def at_tier(provider: ModelProvider, tier: Tier) -> ModelProvider:

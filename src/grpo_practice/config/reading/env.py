@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from grpo_practice.config.trust import Trust, user_trust
 from grpo_practice.errors import ConfigError
 from grpo_practice.redact import environment_secrets, redactor
 
@@ -10,8 +11,12 @@ PREFIXES = ("UTU_", "JUDGE_", "OPENAI_", "GRPO_PRACTICE_", "SERPER_", "JINA_", "
 """Names a `.env` may set; a `PATH` or `LD_PRELOAD` in one is not ours to load."""
 
 
+NOBODY = Trust()
+PROCESS = "the environment"
+
+
 class Environment(dict[str, str]):
-    """Variables by name; the process's win over those of the `.env` file."""
+    """Variables by name, those of the process before those of the `.env` file; whom to trust."""
 
     def __init__(
         self,
@@ -19,16 +24,23 @@ class Environment(dict[str, str]):
         dotenv: Mapping[str, str] | None = None,
         path: Path | None = None,
         notices: Sequence[str] = (),
+        trust: Trust = NOBODY,
     ) -> None:
         """Put the two together, remembering which was which."""
         super().__init__({**(dotenv or {}), **process})
         self._process = frozenset(process)
         self.path = path
         self.notices = tuple(notices)
+        self.trust = trust
 
     def origin(self, name: str) -> str:
         """Say where a variable was set."""
-        return "the environment" if name in self._process else str(self.path)
+        return PROCESS if name in self._process else str(self.path)
+
+    def together(self, url: str, key: str) -> bool:
+        """Return whether both variables are from one place, or a folder that the user trusts."""
+        places = {self.origin(url), self.origin(key)}
+        return len(places) == 1 or (self.path is not None and self.trust.folder_of(self.path))
 
 
 def as_environment(env: Mapping[str, str]) -> Environment:
@@ -36,21 +48,24 @@ def as_environment(env: Mapping[str, str]) -> Environment:
     return env if isinstance(env, Environment) else Environment(env)
 
 
-def read_environment(process: Mapping[str, str], cwd: Path | None = None) -> Environment:
+def read_environment(
+    process: Mapping[str, str], cwd: Path | None = None, *, trust: Trust | None = None
+) -> Environment:
     """Read the process's variables, and the known ones of the nearest `.env` of the project.
 
     The secrets among all of them are known to the redactor then, used or not.
 
     The search goes up from `cwd` and ends at the project's root: the nearest folder with `.git`
-    or `pyproject.toml`, or `cwd` itself where there is none.
+    or `pyproject.toml`, or `cwd` itself where there is none. Without a `trust` it is that of the
+    process's user.
 
     Raises:
         ConfigError: There is a `.env` that cannot be read.
     """
     redactor.know(environment_secrets(process))
-    path = _find(cwd or Path.cwd())
+    path, trust = _find(cwd or Path.cwd()), trust or user_trust(process)
     if path is None:
-        return Environment(process)
+        return Environment(process, trust=trust)
     from dotenv import dotenv_values
 
     try:
@@ -68,7 +83,7 @@ def read_environment(process: Mapping[str, str], cwd: Path | None = None) -> Env
     if len(known) < len(values):
         others = ", ".join(k for k in values if k not in known)
         notices.append(f"{path}: not loaded: {others} (only {', '.join(PREFIXES)})")
-    return Environment(process, known, path, notices)
+    return Environment(process, known, path, notices, trust)
 
 
 def project(cwd: Path) -> Path:

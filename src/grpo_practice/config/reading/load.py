@@ -1,9 +1,10 @@
 """The one loader of all commands: files, flags and environment in; a frozen config out."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from grpo_practice.config.reading.compose import (
     Override,
@@ -11,10 +12,12 @@ from grpo_practice.config.reading.compose import (
     lay_over,
     nest,
     override,
+    packaged_configs,
     refuse_hidden,
 )
 from grpo_practice.config.reading.draft import ComposedConfig, Draft
 from grpo_practice.config.reading.env import Environment, as_environment
+from grpo_practice.config.reading.key_routes import KeyRoute, sentences
 from grpo_practice.config.reading.problems import Problem
 from grpo_practice.config.reading.roles import Roles
 from grpo_practice.config.reading.yaml_reader import Key, Tree, parse_yaml
@@ -22,10 +25,22 @@ from grpo_practice.config.redact import secrets_in
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, RunConfig, is_data_file
 from grpo_practice.config.schema.tools import SearchToolkit
+from grpo_practice.config.trust import Trust, text_digest
 from grpo_practice.errors import ConfigError
-from grpo_practice.redact import redact_url, redactor
+from grpo_practice.redact import REDACTED, redact_url, redactor
 
 C = TypeVar("C", PracticeConfig, EvalConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredText:
+    """A config as a database has it."""
+
+    text: str
+    base_dir: Path
+    """Folder that files named in it are relative to."""
+    database: Path
+    """File that it is in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +58,31 @@ class Loaded(Generic[C]):
     """A sentence for each key that has no effect."""
     notices: list[str]
     """Sentences that a person should read."""
+    routes: list[KeyRoute]
+    """Ways of the environment's secrets: which goes where, and who says so."""
+    trust: Trust
+    asks: bool
+    """Whether it asks for what only a trusted config may: a program, a file, a key for a host."""
+
+    @property
+    def announcements(self) -> list[str]:
+        """Sentences that are said before the first request: the routes, then the notices."""
+        return [*sentences(self.routes), *self.notices]
+
+    def as_evaluation(self, config: EvalConfig) -> "Loaded[EvalConfig]":
+        """Return the config of an evaluation that this run makes; all is announced already."""
+        return Loaded(
+            config, self.path, self.base_dir, self.text, [], [], [], self.trust, self.asks
+        )
+
+    def remember(self) -> None:
+        """Remember this config as one that the user trusts, for when a run is gone on with."""
+        if self.asks:
+            with suppress(ConfigError):  # a home that cannot be written to: --trust says it again
+                self.trust.remember(text_digest(self._stored(), self.base_dir), self.path)
+
+    def _stored(self) -> dict[str, Any]:
+        return parse_yaml(self.text, "the stored config").data
 
 
 def load_practice(
@@ -62,14 +102,14 @@ def load_practice(
 
 
 def load_practice_text(
-    text: str, base_dir: Path, env: Mapping[str, str], overrides: Sequence[Override] = ()
+    stored: StoredText, env: Mapping[str, str], overrides: Sequence[Override] = ()
 ) -> Loaded[PracticeConfig]:
     """Load the practice config in a `Loaded.text`; a hidden key comes from `env`.
 
     Raises:
         ConfigError: As `load_practice`.
     """
-    return _practice(_from_text(text, base_dir, env), overrides)
+    return _practice(_from_text(stored, env), overrides)
 
 
 def load_eval(
@@ -92,8 +132,7 @@ def load_eval(
 
 
 def load_eval_text(
-    text: str,
-    base_dir: Path,
+    stored: StoredText,
     env: Mapping[str, str],
     overrides: Sequence[Override] = (),
     *,
@@ -104,7 +143,7 @@ def load_eval_text(
     Raises:
         ConfigError: As `load_practice`.
     """
-    return _eval(_from_text(text, base_dir, env), overrides, agent)
+    return _eval(_from_text(stored, env), overrides, agent)
 
 
 def _from_file(path: Path | Tree | None, env: Mapping[str, str]) -> ComposedConfig:
@@ -115,10 +154,18 @@ def _from_file(path: Path | Tree | None, env: Mapping[str, str]) -> ComposedConf
     return ComposedConfig(compose(path), path, path.resolve().parent, as_environment(env))
 
 
-def _from_text(text: str, base_dir: Path, env: Mapping[str, str]) -> ComposedConfig:
-    return ComposedConfig(
-        parse_yaml(text, "the stored config"), None, base_dir, as_environment(env)
-    )
+def _from_text(stored: StoredText, env: Mapping[str, str]) -> ComposedConfig:
+    known = as_environment(env)
+    tree = parse_yaml(stored.text, "the stored config")
+    tree = _as_trusted(tree, stored.database, stored.base_dir, known.trust)
+    return ComposedConfig(tree, None, stored.base_dir, known)
+
+
+def _as_trusted(tree: Tree, file: Path, base_dir: Path, trust: Trust) -> Tree:
+    """Return the tree of a file of others, as brought by it unless the user trusts it."""
+    if trust.text(text_digest(tree.data, base_dir), file):
+        return tree
+    return tree.as_of(file, packaged_configs())
 
 
 def _is_practice(tree: Tree) -> bool:
@@ -168,6 +215,7 @@ def _eval(
             tree = Tree({**tree.data, "exp_id": exp_id}, places, tree.prefix)
     if agent is not None:
         own = compose(agent, foreign=True)
+        own = _as_trusted(own, agent, source.base_dir, source.env.trust)
         if _is_practice(own):
             raise ConfigError(
                 f"{agent} is a practice config, and no agent's file",
@@ -210,9 +258,20 @@ def _loaded(draft: Draft, config: C) -> Loaded[C]:
     # The environment has added keys by now; any later message or stored text may quote them.
     redactor.know(secrets_in(config.model_dump()))
     draft.refuse_secrets(config)
+    draft.finish(config)
     source, text = draft.source, draft.text()
     draft.notices += _named_by_dotenv(config, source.env)
-    return Loaded(config, source.path, source.base_dir, text, draft.ignored, draft.notices)
+    return Loaded(
+        config=config,
+        path=source.path,
+        base_dir=source.base_dir,
+        text=text,
+        ignored=draft.ignored,
+        notices=draft.notices,
+        routes=draft.routes,
+        trust=source.env.trust,
+        asks=bool(draft.demands or draft.routes or REDACTED in text),
+    )
 
 
 def _named_by_dotenv(config: RunConfig, env: Environment) -> list[str]:

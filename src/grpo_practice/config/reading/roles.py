@@ -1,13 +1,14 @@
 """Endpoints and settings of a run's student, teacher and judge, and keys of its web services."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
 from grpo_practice.config.reading.endpoint import (
     Tier,
+    Written,
     at_tier,
     env_tier,
     resolve,
@@ -15,7 +16,8 @@ from grpo_practice.config.reading.endpoint import (
     unused_key,
 )
 from grpo_practice.config.reading.env import Environment
-from grpo_practice.config.reading.problems import Problem
+from grpo_practice.config.reading.key_routes import KeyRoute
+from grpo_practice.config.reading.problems import Problem, dotted
 from grpo_practice.config.reading.yaml_reader import Key
 from grpo_practice.config.schema.provider import (
     ModelConfig,
@@ -25,9 +27,12 @@ from grpo_practice.config.schema.provider import (
     is_sim,
 )
 from grpo_practice.config.schema.tools import SearchConfig
+from grpo_practice.config.trust import host_of, typed_host
 from grpo_practice.redact import redact_url
 from grpo_practice.text import is_loopback
 
+NOT_WRITTEN = Written(hidden=False, keys=(), where="", elsewhere=(), untrusted=False)
+"""Section that a config does not have."""
 _CARRIED = (
     "metadata", "store", "prompt_cache_retention", "include_usage",
     "extra_query", "extra_body", "extra_headers", "extra_args",
@@ -42,8 +47,11 @@ class Roles:
     env: Environment
     problems: list[Problem]
     notices: list[str]
-    hidden: frozenset[Key] = field(default=frozenset())
-    """Providers whose key was hidden when the config was stored."""
+    written: Mapping[Key, Written]
+    """Endpoints as the config has them, by the key of their section; those of search services by
+    the key of their URL."""
+    routes: list[KeyRoute]
+    """Ways of keys, added as models are resolved."""
 
     def student(self, own: ModelConfig, key: Key) -> ModelConfig:
         """Resolve the agent's model: URL and key from the config, `UTU_LLM_*` or `OPENAI_*`."""
@@ -76,15 +84,18 @@ class Roles:
     def services(self, config: SearchConfig, key: Key) -> SearchConfig:
         """Fill in the keys of the services; one that is missing is a problem."""
         search = "SERPER_API_KEY" if config.search_engine == "google" else "JINA_API_KEY"
-        wanted = [("search_api_key", search, config.search_url, config.search_api_key)]
+        address, own = config.search_address, config.search_api_key
+        wanted = [("search_api_key", search, config.search_url, address, own)]
         if config.crawl_engine == "jina":
             url, own = config.crawl_url, config.crawl_api_key
-            wanted.append(("crawl_api_key", "JINA_API_KEY", url, own))
+            wanted.append(("crawl_api_key", "JINA_API_KEY", url, config.crawl_address, own))
         found = {}
-        for field_name, name, url, own in wanted:
+        for field_name, name, url, address, own in wanted:
             value = self.env.get(name)
             if own is not None:
                 continue
+            nowhere = replace(NOT_WRITTEN, where=f"{dotted(key)}.{field_name}")
+            written = self.written.get((*key, field_name.replace("api_key", "url")), nowhere)
             # A key of the environment goes to the service it is for, or to this machine: anywhere
             # else it would go to whoever wrote the config.
             if url is not None and not is_loopback(urlsplit(url).hostname or ""):
@@ -95,6 +106,7 @@ class Roles:
                     )
             elif value:
                 found[field_name] = SecretStr(value)
+                self._sends(name, [address], written.where, written.elsewhere, (*key, field_name))
             elif url is None:
                 hint = f"set {name}, or add it to .env"
                 text = f"is missing: {name} is not set"
@@ -133,17 +145,53 @@ class Roles:
         if not provider.model:
             return config
         at = (*key, "model_provider")
+        written = self.written.get(at, NOT_WRITTEN)
         known = [t for t in tiers if t is not None]
-        if at in self.hidden:  # a key without a host may stand in for the one that was hidden
+        if written.hidden:  # a key without a host may stand in for the one that was hidden
             known = [t if t.urls else replace(t, urls=provider.base_url) for t in known]
-        provider = resolve(provider, known, at, self.problems)
-        if at in self.hidden and not provider.key and not provider.simulated:
+        own = provider.key is not None
+        provider, tier = resolve(provider, known, at, self.problems)
+        if written.hidden and not provider.key and not provider.simulated:
             text = "was hidden when the config was stored"
             hint = f"set {prefix}_API_KEY, or pass --config"
             self.problems.append(Problem((*at, "api_key"), text, hint))
         elif notice := unused_key(provider, self.env, prefix):
             self.notices.append(notice)
+        self._announce(provider, tier, written, at, own=own)
         return config.model_copy(update={"model_provider": provider})
+
+    def _announce(
+        self, provider: ModelProvider, tier: Tier | None, written: Written, at: Key, *, own: bool
+    ) -> None:
+        """Note where the key of an endpoint goes; a place that needs the user's word is asked for.
+
+        The student's key in another role goes where the student's goes, and is noted there.
+        """
+        if provider.key is None:
+            return
+        if own and written.keys:
+            for name in written.keys:
+                self._sends(name, provider.base_url, written.where, written.elsewhere, at)
+        elif tier is not None and tier.variable is not None:
+            elsewhere = (tier.elsewhere,) if tier.elsewhere else ()
+            if written.hidden and not elsewhere and written.untrusted:
+                elsewhere = (written.where,)
+            by = written.where if written.hidden else tier.origin
+            self._sends(tier.variable, provider.base_url, by, elsewhere, at)
+
+    def _sends(
+        self, name: str, urls: Sequence[str], by: str, elsewhere: Sequence[str], at: Key
+    ) -> None:
+        place = self.env.origin(name)
+        for url in urls:
+            self.routes.append(KeyRoute(name, place, host_of(url), by))
+            if elsewhere and not self.env.trust.host(url, name):
+                text = (
+                    f"{name} ({place}) would go to {host_of(url)}, which is named elsewhere:"
+                    f" {', '.join(dict.fromkeys(elsewhere))}"
+                )
+                hint = f"if it may go there, say so once: --trust-host {typed_host(url)}"
+                self.problems.append(Problem(at, text, hint, private=True))
 
 
 def _plain(student: ModelConfig) -> ModelConfig:

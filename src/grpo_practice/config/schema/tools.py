@@ -16,8 +16,11 @@ OPERATIONAL = frozenset(
     | {"env", "headers", "mcp_client_session_timeout_seconds"}
 )
 """Keys of a toolkit's `config` that change nothing in what its tools answer."""
-
-
+SEARCH_ADDRESSES: Mapping[str, str] = {
+    "google": "https://google.serper.dev",
+    "jina": "https://s.jina.ai",
+}
+"""Public addresses of the search engines."""
 IMAGE = r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,299}$"
 """Names of images, with registry, tag and digest; a text that begins with `-` is an option."""
 
@@ -87,6 +90,16 @@ class SearchConfig(Model):
     """Tokens of a page that the model is shown, at most."""
     at_once: int = Field(16, ge=1)
     """Searches, and readings of pages, at once."""
+
+    @property
+    def search_address(self) -> str:
+        """Address of the search engine."""
+        return self.search_url or SEARCH_ADDRESSES[self.search_engine]
+
+    @property
+    def crawl_address(self) -> str:
+        """Address of Jina's reader."""
+        return self.crawl_url or "https://r.jina.ai"
 
     @field_validator("summary_token_limit", mode="before")
     @classmethod

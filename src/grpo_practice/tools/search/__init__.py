@@ -14,9 +14,6 @@ from grpo_practice.text import CHARS_PER_TOKEN
 from grpo_practice.tools import Tool
 from grpo_practice.tools.search.bounded_body import unread_bodies
 from grpo_practice.tools.search.engines import (
-    JINA_READER,
-    JINA_SEARCH,
-    SERPER,
     Engine,
     JinaReader,
     JinaSearch,
@@ -59,7 +56,7 @@ async def open_search(
     except ValueError as e:
         raise ConfigError(f"search_banned_sites: {e}", hint="name domains: example.com") from e
     async with AsyncExitStack() as stack:
-        session = await stack.enter_async_context(unread_bodies(trust_env=True))
+        session = await stack.enter_async_context(unread_bodies())
         engine, found_by = _engine(config, session)
         reader: PageReader
         if config.crawl_engine == "local":
@@ -86,7 +83,7 @@ async def open_search(
 def _engine(config: SearchConfig, session: "ClientSession") -> tuple[Engine, str]:
     key = config.search_api_key.get_secret_value() if config.search_api_key else ""
     google = config.search_engine == "google"
-    url = (config.search_url or (SERPER if google else JINA_SEARCH)).rstrip("/")
+    url = config.search_address.rstrip("/")
     refuse_socks(url, environment_proxy(url))
     if google:
         headers = {"X-API-KEY": key} if key else {}
@@ -100,7 +97,7 @@ def _jina_reader(
     config: SearchConfig, session: "ClientSession", banned: Banned
 ) -> tuple[PageReader, str]:
     key = config.crawl_api_key.get_secret_value() if config.crawl_api_key else ""
-    url = (config.crawl_url or JINA_READER).rstrip("/")
+    url = config.crawl_address.rstrip("/")
     refuse_socks(url, environment_proxy(url))
     reader = JinaReader(
         Service("Jina's reader", session, _jina(key), _hint("JINA_API_KEY"), _READ_S),

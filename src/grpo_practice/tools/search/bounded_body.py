@@ -16,10 +16,10 @@ _CHUNK = 16 * 1024
 
 
 @asynccontextmanager
-async def unread_bodies(*, trust_env: bool, **connector: Any) -> AsyncIterator["ClientSession"]:
+async def unread_bodies(**connector: Any) -> AsyncIterator["ClientSession"]:
     """Yield connections whose answers are left packed, for `body_of`; without cookies or limits.
 
-    `trust_env`: whether the proxies of the environment are used.
+    A proxy is named with each request: what the environment says is not looked at.
     """
     import aiohttp
 
@@ -30,7 +30,8 @@ async def unread_bodies(*, trust_env: bool, **connector: Any) -> AsyncIterator["
         # No limit here: a wait for a connection would count as the server's time.
         connector=aiohttp.TCPConnector(ssl=certificates(), limit=0, **connector),
         response_class=FewInterim,
-        trust_env=trust_env,
+        # With the environment's proxies would come the logins of ~/.netrc, for any host.
+        trust_env=False,
         # Unpacked by `body_of`, which stops at its limit: aiohttp would unpack a bomb whole.
         auto_decompress=False,
         # No cookies: rollouts share the session, and must not share what sites remember.

@@ -15,10 +15,6 @@ from grpo_practice.tools.search.page import (
 )
 from grpo_practice.tools.search.service import Service
 
-SERPER = "https://google.serper.dev"
-JINA_SEARCH = "https://s.jina.ai"
-JINA_READER = "https://r.jina.ai"
-
 
 class Engine(Protocol):
     """Searches the web."""

@@ -150,8 +150,7 @@ async def open_local(
         start_worker, workers=WORKERS, timeout_s=READ_S, preload=[start_worker.__module__]
     )
     async with unread_bodies(
-        # No proxies of the environment: what a proxy connects to, nobody here can check.
-        trust_env=False,
+        # No proxy: what one connects to, nobody here can check.
         resolver=guard,
         # Neither names nor connections are kept: each request has to pass the guard.
         use_dns_cache=False,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from grpo_practice.canonical import clean_json
 from grpo_practice.errors import EndpointRefusedError, is_transient
+from grpo_practice.llm.endpoint import environment_proxy
 from grpo_practice.llm.retry_after import asked_wait_s
 from grpo_practice.redact import redactor
 from grpo_practice.text import brief
@@ -107,7 +108,9 @@ class Service:
         try:
             async with (
                 asyncio.timeout(self.timeout_s),
-                self.session.request(method, url, allow_redirects=False, **what) as response,
+                self.session.request(
+                    method, url, proxy=environment_proxy(url) or None, allow_redirects=False, **what
+                ) as response,
             ):
                 raw, whole = await body_of(response, _MOST_BYTES)
                 status = response.status

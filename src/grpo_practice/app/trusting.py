@@ -1,0 +1,49 @@
+"""The user's word that files and folders of others are trusted."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from grpo_practice.config.reading.compose import compose
+from grpo_practice.config.reading.yaml_reader import parse_yaml
+from grpo_practice.config.trust import text_digest, user_trust
+from grpo_practice.errors import ConfigError
+from grpo_practice.reports.trust_report import TrustReport
+from grpo_practice.store import Store
+from grpo_practice.store.queries import runs
+
+_DATABASE = b"SQLite format 3\0"
+
+
+def trust(paths: Sequence[Path]) -> TrustReport:
+    """Remember that the user trusts these files and folders; return all that is remembered.
+
+    Raises:
+        ConfigError: One is not there or cannot be read, or nothing can be remembered.
+    """
+    known = user_trust(os.environ)
+    for path in paths:
+        if path.is_dir():
+            known.remember_folder(path)
+            continue
+        for digest in _digests(path):
+            known.remember(digest, path.resolve())
+    return TrustReport(known.kept, known.all())
+
+
+def _digests(path: Path) -> list[str]:
+    """Return the hashes of the configs in a file: of an agent, or of each run of a database."""
+    try:
+        with path.open("rb") as file:
+            is_database = file.read(len(_DATABASE)) == _DATABASE
+    except OSError as e:
+        raise ConfigError(f"cannot read {path}: {e.strerror}") from e
+    if not is_database:
+        return [text_digest(compose(path, foreign=True).data, Path.cwd())]
+    with Store(path) as store:
+        stored = [store.read(runs.config, run.name) for run in store.read(runs.all_runs)]
+    return [
+        text_digest(parse_yaml(one.text, "the stored config").data, Path(one.base_dir))
+        for one in stored
+        if one is not None
+    ]

@@ -1,0 +1,35 @@
+"""`trust`: the user's word on what others made."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from grpo_practice.cli.options import JsonOption, workspace
+from grpo_practice.cli.terminal.formatting import print_json, say
+
+
+def trust(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE|DIR]...", help="What you have read, and trust."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Remember that you trust files or folders of others; without any, show what is trusted.
+
+    Read them first: they may then run programs and send keys of your environment away. A file is
+    trusted while its text stays what it is, a folder with all that comes to lie in it.
+
+    Example: grpo-practice trust agent.yaml
+    """
+    report = workspace(None).trust(*(paths or []))
+    if json:
+        print_json(report.document())
+        return
+    for row in report.summary()[1:]:
+        say(": ".join(row))
+    if not report.records:
+        say("nothing of others is trusted")
+    elif report.file:
+        say(f"a line that is taken out of {report.file} is no longer trusted")

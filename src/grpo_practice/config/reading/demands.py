@@ -1,0 +1,98 @@
+"""Programs, files and variables that a config names, and that data of others may not."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_practice.config.reading.interpolate import LITERAL, variables
+from grpo_practice.config.reading.yaml_reader import Key
+from grpo_practice.config.redact import leaves
+from grpo_practice.config.schema.agent import AgentConfig
+from grpo_practice.config.schema.runs import RunConfig, VerifySpec, is_data_file
+from grpo_practice.config.schema.tools import McpToolkit, PythonToolkit, Toolkit
+
+_OF_PROVIDER = {
+    "type": ("_TYPE",),
+    "model": ("_MODEL",),
+    "base_url": ("_BASE_URL",),
+    "api_key": ("",),
+}
+"""Ends of the variables that any `model_provider` may name under its keys.
+
+A key's host is looked at where the key is; the other three are sent to whatever host it is.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A program, a file or a variable that a config names."""
+
+    key: Key
+    text: str
+    """Deed of the config, for people: `starts a program`."""
+
+
+def variables_named(data: Any) -> Iterator[Demand]:
+    """Yield the variables that a config names elsewhere than where any model's endpoint does."""
+    for key, value in leaves(data):
+        last = [part for part in key if isinstance(part, str)][-1:]
+        names = [] if {*last} & LITERAL else variables(value)
+        if names and not _of_provider(key, str(value), names):
+            text = f"reads {', '.join(names)} from the environment"
+            yield Demand(key, text)
+
+
+def _of_provider(key: Key, value: str, names: list[str]) -> bool:
+    ends = _OF_PROVIDER.get(str(key[-1]), ()) if key[-2:-1] == ("model_provider",) else ()
+    whole = value.startswith("${") and value.endswith("}") and len(names) == 1
+    return whole and names[0].endswith(ends or ("\0",))
+
+
+def programs_named(config: RunConfig) -> Iterator[Demand]:
+    """Yield the programs, servers of tools and files that a loaded config names."""
+    evaluation = config.evaluation
+    at: Key = () if config.kind == "eval" else ("evaluation",)
+    yield from agent_programs(evaluation.agent, (*at, "agent"))
+    yield from _verify_files(evaluation.verify, (*at, "verify"))
+    if is_data_file(evaluation.data.dataset):
+        yield Demand((*at, "data", "dataset"), "reads a file")
+    if config.kind == "practice":
+        if is_data_file(config.data.practice_dataset_name):
+            yield Demand(("data", "practice_dataset_name"), "reads a file")
+        for name in ("select_dataset", "prompts_dir"):
+            value = getattr(config.practice, name)
+            if value is not None and (name == "prompts_dir" or is_data_file(value)):
+                yield Demand(("practice", name), "reads a file")
+
+
+def agent_programs(agent: AgentConfig, at: Key) -> Iterator[Demand]:
+    """Yield the programs that an agent is, or that its tools are."""
+    for name in ("function", "command"):
+        if getattr(agent, name):
+            yield Demand((*at, name), "starts a program")
+    for name, kit in agent.toolkits.items():
+        yield from _toolkit_programs(kit, (*at, "toolkits", name))
+
+
+def _toolkit_programs(kit: Toolkit, at: Key) -> Iterator[Demand]:
+    match kit:
+        case McpToolkit(mcp_transport="stdio"):
+            yield Demand((*at, "config", "command"), "starts a program")
+        case McpToolkit():
+            # One on this machine may do all that its user may.
+            yield Demand((*at, "config", "url"), "uses a server of tools")
+        case PythonToolkit(config=config):
+            if config.backend in ("subprocess", "docker"):
+                what = "runs the model's code as you" if config.image is None else "runs an image"
+                yield Demand((*at, "config", "backend"), what)
+            if config.python is not None:
+                yield Demand((*at, "config", "python"), "starts a program")
+        case _:
+            return
+
+
+def _verify_files(verify: VerifySpec, at: Key) -> Iterator[Demand]:
+    if ":" in verify.name:
+        yield Demand((*at, "name"), "runs a file of verify functions")
+    if "template" in verify.params:
+        yield Demand((*at, "template"), "reads a file")

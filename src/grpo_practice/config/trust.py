@@ -1,0 +1,170 @@
+"""The user's word on what others made: files, folders and hosts that are trusted.
+
+Kept in the user's own config folder, never in a project: a project comes from others, too.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from grpo_practice.canonical import digest
+from grpo_practice.errors import ConfigError
+from grpo_practice.text import is_loopback
+
+HOSTS = "GRPO_PRACTICE_TRUST_HOSTS"
+"""Variable of the process with hosts, separated by commas, that may be sent any key."""
+_PORTS = {"http": 80, "https": 443}
+
+
+def text_digest(data: Mapping[str, Any], folder: Path) -> str:
+    """Return the hash by which a config is known again, used from this folder.
+
+    The folder counts: programs in a config are named relative to it.
+    """
+    return digest({"config": data, "folder": ascii(str(folder))}).hex()
+
+
+def host_of(url: str) -> str:
+    """Return scheme, host and port of a URL, without a port that goes without saying."""
+    parts = urlsplit(url)
+    name = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    port = "" if parts.port in (None, _PORTS.get(parts.scheme)) else f":{parts.port}"
+    return f"{parts.scheme}://{name}{port}"
+
+
+def typed_host(url: str) -> str:
+    """Return a URL's host as a person types it after `--trust-host`."""
+    host = host_of(url)
+    return host.removeprefix("https://")
+
+
+def _means(typed: str, url: str) -> bool:
+    """Return whether the host that a person typed is that of the URL.
+
+    One typed without a scheme is asked over https, or is on this machine.
+    """
+    host = host_of(url)
+    if "://" in typed:
+        return host_of(typed) == host
+    scheme, _, name = host.partition("://")
+    secure = scheme == "https" or is_loopback(urlsplit(url).hostname or "")
+    return secure and typed.lower().rstrip("/") == name
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """Things that the user trusts: as typed with this command, and as remembered."""
+
+    kept: Path | None = None
+    """File that remembers it; None remembers nothing."""
+    files: frozenset[Path] = frozenset()
+    """Files given with `--trust`, resolved."""
+    hosts: tuple[str, ...] = ()
+    """Hosts given with `--trust-host`."""
+    any_key: tuple[str, ...] = ()
+    """Hosts of the environment variable: any key may go there."""
+
+    def given(self, files: Sequence[Path], hosts: Sequence[str]) -> "Trust":
+        """Return it with what was typed with this command."""
+        return replace(self, files=frozenset(file.resolve() for file in files), hosts=tuple(hosts))
+
+    def folder_of(self, path: Path) -> bool:
+        """Return whether the file lies in a trusted folder."""
+        here = path.resolve()
+        return any(here.is_relative_to(r["folder"]) for r in self._records("folder"))
+
+    def text(self, key: str, path: Path) -> bool:
+        """Return whether a config in this file is trusted; what was typed is remembered."""
+        if any(r["sha256"] == key for r in self._records("sha256")) or self.folder_of(path):
+            return True
+        if path.resolve() not in self.files:
+            return False
+        with suppress(ConfigError):  # the word was given; without a memory it is given each time
+            self.remember(key, path)
+        return True
+
+    def host(self, url: str, variable: str) -> bool:
+        """Return whether this variable's key may go there; what was typed is remembered."""
+        if any(_means(typed, url) for typed in self.any_key):
+            return True
+        record = {"host": host_of(url), "variable": variable}
+        if record in self._records("host"):
+            return True
+        if not any(_means(typed, url) for typed in self.hosts):
+            return False
+        with suppress(ConfigError):
+            self._add(record)
+        return True
+
+    def remember(self, key: str, path: Path | None) -> None:
+        """Remember that this config is trusted."""
+        if not any(r["sha256"] == key for r in self._records("sha256")):
+            self._add({"sha256": key, "of": str(path or "a run of mine")})
+
+    def remember_folder(self, folder: Path) -> None:
+        """Remember that every file in this folder is trusted."""
+        record = {"folder": str(folder.resolve())}
+        if record not in self._records("folder"):
+            self._add(record)
+
+    def all(self) -> list[dict[str, str]]:
+        """Return all that is remembered, the oldest first."""
+        return list(self._records())
+
+    def _records(self, kind: str = "") -> Iterator[dict[str, str]]:
+        if self.kept is None:
+            return
+        try:
+            lines = self.kept.read_text("utf-8").splitlines()
+        except FileNotFoundError:
+            return
+        except (OSError, UnicodeDecodeError) as e:
+            raise ConfigError(f"cannot read {self.kept}, which says what you trust: {e}") from e
+        for n, line in enumerate(lines, 1):
+            try:
+                record = json.loads(line)
+                known = {"folder", "sha256", "host"} & record.keys()
+                whole = known and all(isinstance(value, str) for value in record.values())
+            except (ValueError, AttributeError):
+                whole = False
+            if not whole or ("host" in record and "variable" not in record):
+                raise ConfigError(
+                    f"{self.kept}:{n}: cannot be read as something you trust",
+                    hint="take the line out",
+                )
+            if not kind or kind in record:
+                yield record
+
+    def _add(self, record: Mapping[str, str]) -> None:
+        if self.kept is None:
+            return
+        try:
+            self.kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # One write to a file open for appending: two commands do not mix their lines.
+            file = os.open(self.kept, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            try:
+                os.write(file, (json.dumps(record) + "\n").encode())
+            finally:
+                os.close(file)
+        except OSError as e:
+            raise ConfigError(
+                f"cannot remember what you trust in {self.kept}: {e.strerror}",
+                hint="XDG_CONFIG_HOME names another folder for it",
+            ) from e
+
+
+def user_trust(process: Mapping[str, str]) -> Trust:
+    """Return what the user of this process trusts; `.env` files have no say in it."""
+    any_key = tuple(h.strip() for h in process.get(HOSTS, "").split(",") if h.strip())
+    folder = Path(process.get("XDG_CONFIG_HOME", ""))
+    if not folder.is_absolute():  # a relative one would be in the project
+        folder = Path()
+        with suppress(RuntimeError):  # there is no home
+            folder = Path.home() / ".config"
+    kept = folder / "grpo-practice" / "trusted.jsonl" if folder.is_absolute() else None
+    return Trust(kept, any_key=any_key)

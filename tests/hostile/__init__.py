@@ -1,0 +1,1 @@
+"""Eight hostile folders, given to every command: no secret leaves, no planted program runs."""

