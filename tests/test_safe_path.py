@@ -102,9 +102,10 @@ def test_modules_of_the_current_folder_are_run_by_no_process(
 COMMANDS = """
 import json, sys
 from grpo_practice.cli.main import run
-sys.exit(max(run(words) for words in json.loads(sys.argv[1])))
+if __name__ == "__main__":
+    sys.exit(max(run(words) for words in json.loads(sys.argv[1])))
 """
-"""Several commands in one process, which as the command's own imports nothing of its folder."""
+"""Several commands in one process."""
 
 
 @pytest.mark.parametrize("apart", [False, pytest.param(True, marks=pytest.mark.long)])
@@ -113,6 +114,7 @@ def test_runs_among_planted_modules_score_as_in_an_empty_folder(
 ) -> None:
     """One folder with and one without: practice, evaluation and doctor say the same in both."""
     said = []
+    (tmp_path / "several.py").write_text(COMMANDS)
     for name in ("empty", "planted"):
         folder = tmp_path / name
         folder.mkdir()
@@ -128,7 +130,8 @@ def test_runs_among_planted_modules_score_as_in_an_empty_folder(
             ["eval", *shared, "--verify", "check.py:check"],
             ["practice", "--config", "p.yaml", "--json"],
         )
-        together = [sys.executable, "-P", "-c", COMMANDS, json.dumps(others)]
+        # A file elsewhere, as the command is one: `-P` would be handed down to the workers.
+        together = [sys.executable, str(tmp_path / "several.py"), json.dumps(others)]
         each = [[*COMMAND, *words] for words in others] if apart else [together]
         ran = [run(words, folder) for words in ([*COMMAND, *doctor], *each)]
         assert not any(r.returncode for r in ran), [r.stdout + r.stderr for r in ran]
