@@ -16,7 +16,10 @@ from pathlib import Path
 import pytest
 import typer
 from hypothesis import HealthCheck, settings
+from typing_extensions import override
 
+from grpo_practice import processes
+from grpo_practice.cli.options import forget_database
 from grpo_practice.redact import Redactor, redactor
 from grpo_practice.store import db as database
 from grpo_practice.verify.verifier import Verifier
@@ -51,6 +54,12 @@ def pytest_collection_finish() -> None:
 def nothing_is_secret_yet() -> None:
     """What one test made known is no secret of the next."""
     vars(redactor).update(vars(Redactor()))
+
+
+@pytest.fixture(autouse=True)
+def no_database_is_named_yet() -> None:
+    """The `--db` of one test's last command is in no advice that the next test reads."""
+    forget_database()
 
 
 @pytest.fixture(autouse=True)
@@ -101,6 +110,29 @@ def workers_start_when_they_are_needed(
             """Leave it to the first answer that needs one."""
 
         monkeypatch.setattr(Verifier, "start", later)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def workers_of_any_kind_are_preloaded() -> Iterator[None]:
+    """The first pool of a process decides what all workers have; the others import it each time."""
+
+    class ForkServer(processes._ForkServer):
+        @override
+        def set_forkserver_preload(self, modules_names: list[str]) -> None:
+            super().set_forkserver_preload(sorted({*modules_names, *WORKERS}))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(processes._server, "__class__", ForkServer)
+        yield
+
+
+WORKERS = (
+    "grpo_practice.tools.mcp.result_check",
+    "grpo_practice.tools.search.markup",
+    "grpo_practice.verify.warmup",
+    "grpo_practice.verify.worker",
+)
+"""Modules that a worker imports, where it was not copied from a process that has them."""
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -104,9 +104,22 @@ def test_modules_of_the_current_folder_are_run_by_no_process(
     assert "reward 1" in ran.stdout
 
 
-def test_runs_among_planted_modules_score_as_in_an_empty_folder(tmp_path: Path) -> None:
+COMMANDS = """
+import json, sys
+from grpo_practice.cli.main import run
+if __name__ == "__main__":
+    sys.exit(max(run(words) for words in json.loads(sys.argv[1])))
+"""
+"""Several commands in one process."""
+
+
+@pytest.mark.parametrize("apart", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_runs_among_planted_modules_score_as_in_an_empty_folder(
+    tmp_path: Path, apart: bool
+) -> None:
     """One folder with and one without: practice, evaluation and doctor say the same in both."""
     said = []
+    (tmp_path / "several.py").write_text(COMMANDS)
     for name in ("empty", "planted"):
         folder = tmp_path / name
         folder.mkdir()
@@ -116,20 +129,24 @@ def test_runs_among_planted_modules_score_as_in_an_empty_folder(tmp_path: Path) 
         (folder / "check.py").write_text(FUNCTION)
         (folder / "p.yaml").write_text(CONFIG)
         shared = ("--model", "sim", "--dataset", "q.jsonl", "--json")
-        ran = [
-            run([*COMMAND, "eval", *shared, "--verify", "math"], folder),
-            run([*COMMAND, "doctor", "--json"], folder),
-            run([*COMMAND, "eval", *shared, "--verify", "check.py:check"], folder),
-            run([*COMMAND, "practice", "--config", "p.yaml", "--json"], folder),
-        ]
-        assert [r.returncode for r in ran] == [0, 0, 0, 0], [r.stdout + r.stderr for r in ran]
+        doctor, *others = (
+            ["doctor", "--json"],
+            ["eval", *shared, "--verify", "math"],
+            ["eval", *shared, "--verify", "check.py:check"],
+            ["practice", "--config", "p.yaml", "--json"],
+        )
+        # A file elsewhere, as the command is one: `-P` would be handed down to the workers.
+        together = [sys.executable, str(tmp_path / "several.py"), json.dumps(others)]
+        each = [[*COMMAND, *words] for words in others] if apart else [together]
+        ran = [run(words, folder) for words in ([*COMMAND, *doctor], *each)]
+        assert not any(r.returncode for r in ran), [r.stdout + r.stderr for r in ran]
         assert not marks.exists(), marks.read_text()
         with closing(sqlite3.connect(folder / "grpo-practice.db")) as db:
             rewards = db.execute(
                 "SELECT branch_id, slot, attempt, reward, response FROM rollouts"
                 " JOIN verdicts USING (rollout_id) JOIN rollout_bodies USING (rollout_id)"
             )
-            said.append([sorted(rewards), json.loads(ran[1].stdout)["exit"]])
+            said.append([sorted(rewards), json.loads(ran[0].stdout)["exit"]])
     assert said[0] == said[1]
     assert len(said[0][0]) == 3 + 3 + 2 * 3
 
@@ -179,7 +196,10 @@ def check(sample, **kwargs):
 """
 
 
-@pytest.mark.parametrize("python_path", ["", ".", f"{os.pathsep}/nowhere", "./"])
+@pytest.mark.parametrize(
+    "python_path",
+    [".", *(pytest.param(p, marks=pytest.mark.long) for p in ("", f"{os.pathsep}/nowhere", "./"))],
+)
 def test_workers_of_a_script_see_nothing_of_the_folder_that_the_script_imports_from(
     tmp_path: Path, python_path: str
 ) -> None:

@@ -8,8 +8,10 @@ from grpo_practice import processes
 
 
 @pytest.fixture(autouse=True)
-def _fresh_workers() -> Iterator[None]:
+def _fresh_workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The verify workers of a test see the keys of its own place, whatever ran before."""
+    # They start anew for each test: to import what other tests need would take most of the time.
+    monkeypatch.setattr("tests.conftest.WORKERS", ())
     stop: Callable[[], None] = processes._server._stop  # type: ignore[attr-defined]
     stop()
     yield

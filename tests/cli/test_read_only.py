@@ -14,6 +14,7 @@ import pytest
 
 from grpo_practice.store import Store
 from grpo_practice.types import Sample
+from tests.cli.conftest import Gp
 
 COMMANDS = """
 import contextlib, io, json, sys
@@ -73,8 +74,9 @@ def without_rights(words: list[str], folder: Path) -> Said:
 
 
 def without_the_file(words: list[str], folder: Path) -> Said:
-    """Run them where only the database may not be written."""
-    (folder / DB).chmod(0o400)
+    """Run them where only the databases may not be written."""
+    for file in folder.glob("*.db"):
+        file.chmod(0o400)
     return commands(words, folder, *BOUND)
 
 
@@ -104,10 +106,13 @@ def old(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_only_reads_reads(folder: Path, way: Callable[[list[str], Path], Said]) -> None:
+def test_what_only_reads_reads(
+    folder: Path, demo: Gp, way: Callable[[list[str], Path], Said]
+) -> None:
     words = [*READING, f"db backup {folder.parent / 'copy.db'}"]
     before = sorted(path.name for path in folder.iterdir())
-    plain = commands(READING, folder)
+    ran = [demo(*command.split()) for command in READING]
+    plain = [[done.code, done.out, done.err] for done in ran]
     assert [code for code, *_ in plain] == [0] * len(READING)
     *said, copied = way(words, folder)
     assert said == plain
@@ -117,23 +122,28 @@ def test_what_only_reads_reads(folder: Path, way: Callable[[list[str], Path], Sa
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("left", [("-wal",), ("-wal", "-shm")], ids=["log", "log and index"])
 def test_what_a_killed_process_left_is_read_too(
-    folder: Path, way: Callable[[list[str], Path], Said], left: tuple[str, ...]
+    folder: Path, way: Callable[[list[str], Path], Said]
 ) -> None:
+    log, both = "log.db", "index.db"
     other = folder.parent / "other"
     other.mkdir()
     with Store(folder / DB) as store:
         store.add_dataset("late", [Sample("q", "1")], origin="x", replace=False)
-        for end in ("", *left):
-            shutil.copy(folder / f"{DB}{end}", other)
+        for name, left in ((log, ("-wal",)), (both, ("-wal", "-shm"))):
+            for end in ("", *left):
+                shutil.copy(folder / f"{DB}{end}", other / f"{name}{end}")
     before = {path.name: path.read_bytes() for path in other.iterdir()}
-    listed, checked = way(["data list", "db check"], other)
-    assert "late" in listed[1], listed
-    assert checked[0] == 0, checked
+    names = (log, both)
+    said = way([f"{words} --db {n}" for n in names for words in ("data list", "db check")], other)
+    for listed, checked in (said[:2], said[2:]):
+        assert "late" in listed[1], listed
+        assert checked[0] == 0, checked
     after = {path.name: path.read_bytes() for path in other.iterdir()}
     assert after.keys() == before.keys()
-    assert all(after[name] == before[name] for name in (DB, f"{DB}-wal"))
+    assert all(
+        after[f"{name}{end}"] == before[f"{name}{end}"] for name in names for end in ("", "-wal")
+    )
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -1,7 +1,7 @@
 """Signals, and outputs that cannot be written: a command ends in order, and keeps what is paid."""
 
+import asyncio
 import fcntl
-import json
 import os
 import signal
 import subprocess
@@ -10,29 +10,19 @@ import termios
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 
 from tests.cli.test_run_commands import Shell, shell
+from tests.faults.actions import Action, Wire, always, simulated
+from tests.faults.conftest import serving
+from tests.faults.server import FaultServer
 from tests.processes import HANG_S, program, until
 
 __all__ = ["shell"]
 
 pytestmark = pytest.mark.slow
 
-SERVER = """
-import asyncio, sys
-from grpo_practice.chat_server import sim_server
-
-async def main():
-    released = asyncio.Event()
-    asyncio.get_running_loop().add_reader(sys.stdin, released.set)
-    sim_server.sleep = lambda _: released.wait()  # how it takes its time
-    await sim_server.serve(0, on_ready=lambda port: print(port, flush=True))
-
-asyncio.run(main())
-"""
 PATIENT = "d.GRACE_S = d.LEAVE_S = 1000"
 """A command that would wait longer than any test."""
 IMPATIENT = "d.GRACE_S, d.LEAVE_S = 0.2, 1000"
@@ -45,31 +35,34 @@ class Slow:
     """The simulated endpoint, which holds its replies back until it is released."""
 
     def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        assert self.process.stdout is not None
-        self.root = f"http://127.0.0.1:{self.process.stdout.readline().strip()}"
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._released = asyncio.Event()
+        self.server = FaultServer(always(Action("held", self._hold)))
+
+    async def _hold(self, wire: Wire) -> bool:
+        self._loop = asyncio.get_running_loop()
+        await self._released.wait()
+        return await simulated().play(wire)
 
     def asked(self) -> int:
-        with urlopen(f"{self.root}/stats", timeout=HANG_S) as reply:
-            return int(json.load(reply)["requests"])
+        return len(self.server.asked)
 
     def release(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
+        if self._loop is None:
+            self._released.set()
+        else:
+            self._loop.call_soon_threadsafe(self._released.set)
 
     def words(self, *more: str) -> list[str]:
         key = "evaluation.agent.model.model_provider.base_url"
-        return ["practice", "--config", "math.yaml", "--set", f"{key}={self.root}/v1", *more]
+        return ["practice", "--config", "math.yaml", "--set", f"{key}={self.server.url}", *more]
 
 
 @pytest.fixture
 def slow() -> Iterator[Slow]:
-    server = Slow()
-    with server.process:
-        yield server
-        server.process.kill()
+    held = Slow()
+    with serving(held.server.script) as held.server:
+        yield held
 
 
 def start(shell: Shell, words: list[str], settings: str = "", **how: Any) -> subprocess.Popen[str]:
@@ -102,7 +95,10 @@ def kept(shell: Shell) -> tuple[int, int]:
     return replies, scored
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGINT, signal.SIGHUP, pytest.param(signal.SIGTERM, marks=pytest.mark.long)],
+)
 def test_1_62_after_one_signal_what_is_in_flight_is_kept(
     shell: Shell, slow: Slow, number: signal.Signals
 ) -> None:

@@ -171,21 +171,27 @@ def reasoned(size: int, *, streamed: bool) -> Iterator[bytes]:
     yield b"data: [DONE]\n\n"
 
 
+@pytest.mark.parametrize(
+    ("size", "most", "shown"),
+    [(12_500_000, 16, "11.9"), pytest.param(50_000_000, 64, "47.7", marks=pytest.mark.long)],
+)
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_50_mb_of_reasoning_are_read_and_said_so(streamed: bool) -> None:
+async def test_much_reasoning_is_read_and_said_so(
+    streamed: bool, size: int, most: int, shown: str
+) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
-        for part in reasoned(50_000_000, streamed=streamed):
+        for part in reasoned(size, streamed=streamed):
             writer.write(part)
             await writer.drain()
 
     told = list[str]()
-    async with serving(serve) as address, client_of(address, most=64 * MIB, told=told) as client:
+    async with serving(serve) as address, client_of(address, most=most * MIB, told=told) as client:
         reply = await client.send(ASK)
         await client.send(Request("m-1", {"seed": 6}, ASK.messages))
-    assert (reply.content, len(reply.message["reasoning_content"])) == ("24", 50_000_000)
+    assert (reply.content, len(reply.message["reasoning_content"])) == ("24", size)
     where = f"http://{address}/v1/chat/completions"
     assert told == [
-        f"m-1 at {where}: a reply of 47.7 MiB, 47.7 MiB of it reasoning; the limit is 64 MiB"
-        " (model_provider.max_reply_mib)"
+        f"m-1 at {where}: a reply of {shown} MiB, {shown} MiB of it reasoning; the limit is"
+        f" {most} MiB (model_provider.max_reply_mib)"
     ]

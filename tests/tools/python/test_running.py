@@ -80,9 +80,9 @@ async def test_what_is_too_long_keeps_its_beginning_and_its_end(tool: Tool) -> N
 
 
 async def test_the_time_is_the_model_s_but_never_more_than_the_config_s() -> None:
-    async with opened("monty", timeout_s=1) as tool:
+    async with opened("monty", timeout_s=0.5) as tool:
         for asked in ({"timeout": 0.3}, {"timeout": 600}, {}):
-            limit = f"{min(asked.get('timeout', 1), 1):g}"
+            limit = f"{min(asked.get('timeout', 600), 0.5):g}"
             text = await said(tool, "print('on')\nwhile True: pass", **asked)
             assert text == f"on\n[stopped after {limit} s, the time it had]"
         with pytest.raises(ToolError, match="timeout should be more than 0"):
