@@ -206,7 +206,12 @@ def cli(cwd: Path, *words: str) -> str:
 
 def environment() -> dict[str, str]:
     """Return the environment of a benchmark's commands."""
-    return os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "COLUMNS": "100"}
+    return os.environ | {
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}",
+        "COLUMNS": "100",
+        # Whom a person trusts is not changed by a measurement.
+        "XDG_CONFIG_HOME": str(Path(tempfile.gettempdir()) / "grpo-practice-bench-user"),
+    }
 
 
 def machine() -> str:

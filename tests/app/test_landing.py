@@ -75,7 +75,7 @@ async def test_what_never_answers_is_not_waited_for_long(
         with pytest.raises(EndpointRefusedError):
             await project.evaluate("concurrency=3", at(server))
     assert sorted(project.query(FAILED), key=str) == [
-        ("CancelledError", None, 1),
-        ("CancelledError", None, 1),
+        ("cancelled", None, 1),
+        ("cancelled", None, 1),
         ("endpoint", 401, 0),
     ]

@@ -53,7 +53,7 @@ async def test_requests_that_a_cancellation_ends_are_on_record_and_do_not_delay_
         with pytest.raises(asyncio.CancelledError):
             await task
     assert project.query(CALLS) == [(4,)]
-    assert project.query(FAILURES) == [("CancelledError", None, 1, 1, "it was cancelled")] * 3
+    assert project.query(FAILURES) == [("cancelled", None, 1, 1, "it was cancelled")] * 3
 
 
 async def test_those_that_were_never_sent_are_not_on_record(project: Project) -> None:

@@ -121,6 +121,7 @@ class Place:
             "HTTPS_PROXY": f"http://me:{quote(keys.LOGIN, safe='')}@127.0.0.1:9",
             "NO_PROXY": "127.0.0.1",
             "TMPDIR": str(self.folder / "tmp"),
+            "XDG_CONFIG_HOME": str(self.folder / "user"),
             "NO_COLOR": "1",
             "COLUMNS": "100",
         }

@@ -175,7 +175,11 @@ class Run:
             return subprocess.run(
                 [sys.executable, *words],
                 cwd=self.folder,
-                env={**kept, "PYTHONPATH": os.pathsep.join(path)},
+                env={
+                    **kept,
+                    "PYTHONPATH": os.pathsep.join(path),
+                    "XDG_CONFIG_HOME": str(self.folder / "user"),
+                },
                 stdout=log,
                 stderr=log,
                 timeout=TIMEOUT_S,

@@ -180,7 +180,8 @@ def soak(
                 stdout=stdout,
                 stderr=stderr,
                 stdin=subprocess.DEVNULL,
-                env={k: v for k, v in os.environ.items() if k in ("PATH", "PYTHONPATH")},
+                env={k: v for k, v in os.environ.items() if k in ("PATH", "PYTHONPATH")}
+                | {"XDG_CONFIG_HOME": str(folder / "user")},
             )
         watched = Watched()
         with command:
