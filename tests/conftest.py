@@ -49,8 +49,6 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_finish() -> None:
     """Leave what is imported and collected out of every later collection of garbage: it stays."""
     gc.freeze()
-    # By default after 700 new objects; to look that often is a twentieth of the tests' time.
-    gc.set_threshold(50_000, 10, 10)
 
 
 @pytest.fixture(autouse=True)
