@@ -1,14 +1,14 @@
 """One answer scored by itself, outside of any run."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 from grpo_practice.app.clients import Models
+from grpo_practice.app.request import known
 from grpo_practice.calls import Address, Chat, Entry, Reply, Scope
-from grpo_practice.config import Environment, ModelConfig, load_eval, read_environment
+from grpo_practice.config import Environment, EvalConfig, Loaded, load_eval
 from grpo_practice.errors import ConfigError, EndpointError
 from grpo_practice.events import Emit, Notice, silent, tee
 from grpo_practice.llm.admission import Admission
@@ -24,6 +24,7 @@ async def score_answer(
     response: str,
     params: Mapping[str, Any] | None = None,
     *,
+    env: Mapping[str, str] | None = None,
     on_event: Emit = silent,
 ) -> ScoredAnswer:
     """Score one response with a verify function.
@@ -35,6 +36,7 @@ async def score_answer(
         sample: The question, and its right answer.
         response: What the agent said.
         params: Of the function.
+        env: Where the judge is named; None: the process's variables, and those of `.env`.
         on_event: Told what a person should know of the environment.
 
     Raises:
@@ -46,10 +48,10 @@ async def score_answer(
         raise ConfigError(unusable, hint="give it another --answer")
     judge = None
     if resolved.is_judge:
-        env = read_environment(os.environ)
-        for text in env.notices:
+        loaded = _judge(known(env))
+        for text in loaded.announcements:
             tee(on_event)(Notice(text))
-        judge = _judge_model(env)
+        judge = loaded.config.judge
     started = monotonic()
     models = Models(_NoLedger(), silent, concurrency=(1, 1), admission=Admission(), prices={})
     async with models, Verifier(resolved) as score:
@@ -61,8 +63,8 @@ async def score_answer(
     return ScoredAnswer(resolved.name, verdict, monotonic() - started)
 
 
-def _judge_model(env: Environment) -> ModelConfig:
-    """Return the model that judges in an evaluation whose config names none."""
+def _judge(env: Environment) -> Loaded[EvalConfig]:
+    """Return an evaluation whose config names no judge, with the model that judges then."""
     overrides = ["exp_id=verify", "verify=judge", "data.dataset=none"]
     if not env.get("UTU_LLM_MODEL"):  # nobody plays here, so it need not be named
         overrides.append("agent.model.model_provider.model=sim")
@@ -71,8 +73,7 @@ def _judge_model(env: Environment) -> ModelConfig:
                 "this function asks a judge, and none is configured",
                 hint="set JUDGE_LLM_MODEL, JUDGE_LLM_BASE_URL and JUDGE_LLM_API_KEY",
             )
-    config = load_eval(None, overrides, env).config
-    return config.judge
+    return load_eval(None, overrides, env)
 
 
 class _NoLedger:

@@ -78,7 +78,9 @@ def agent_programs(agent: AgentConfig, at: Key) -> Iterator[Demand]:
 def _toolkit_programs(kit: Toolkit, at: Key) -> Iterator[Demand]:
     match kit:
         case McpToolkit(mcp_transport="stdio"):
-            for name in kit.config.model_fields_set & {"command", "args", "env", "cwd"}:
+            for name in ("command", "args", "env", "cwd"):
+                if name not in kit.config.model_fields_set:
+                    continue
                 yield Demand((*at, "config", name), "starts a program")
         case McpToolkit():
             # One on this machine may do all that its user may.

@@ -127,8 +127,11 @@ class Draft:
 
     def _refuse_untrusted(self) -> None:
         refused = [(d, self.tree.untrusted(d.key)) for d in self.demands]
+        told = set[tuple[Key, str]]()
         for demand, file in refused:
-            if file is not None:
+            # Of a server that is started by several keys the first is enough.
+            if file is not None and (demand.key[:-1], demand.text) not in told:
+                told.add((demand.key[:-1], demand.text))
                 text = f"{demand.text}, which a file of others may not"
                 hint = f"read it; if you trust it, add --trust {shlex.quote(str(file))}"
                 self.problems.append(Problem(demand.key, text, hint))

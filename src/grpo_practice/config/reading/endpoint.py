@@ -31,6 +31,8 @@ class Tier:
     """Source of the key, or the place for one."""
     variable: str | None = None
     """Variable that holds the key, where one does."""
+    named_by: str = ""
+    """Variable that names the URL, with its line."""
     elsewhere: str | None = None
     """Place of the URL where that is not the place of the key."""
 
@@ -82,17 +84,16 @@ def env_tier(env: Environment, name: str) -> Tier | None:
     if not url and not key:
         return None
     key_from = env.origin(key_name)
+    named_by = f"{url_name if url else key_name} in {env.line(url_name if url else key_name)}"
     # Else a folder's `.env` could have the user's key sent to any host.
-    elsewhere = (
-        f"{url_name} in {env.line(url_name)}" if url and key and not env.together(*both) else None
-    )
+    elsewhere = named_by if url and key and not env.together(*both) else None
     source = url_name if url else key_name
     if name == "OPENAI" and not url:
         url = OPENAI_URL
     at = f"{source} in {env.origin(source)}"
     key_at = f"{key_name} in {key_from}" if key else key_name
     urls = (url.rstrip("/"),) if url else ()
-    return Tier(name, urls, key or None, at, key_at, key_name if key else None, elsewhere)
+    return Tier(name, urls, key or None, at, key_at, key_name if key else None, named_by, elsewhere)
 
 
 def prepare(
