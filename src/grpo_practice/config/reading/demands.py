@@ -1,10 +1,10 @@
 """Programs, files and variables that a config names, and that data of others may not."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_practice.config.reading.interpolate import LITERAL, variables
+from grpo_practice.config.reading.interpolate import LITERAL, variable, variables
 from grpo_practice.config.reading.yaml_reader import Key
 from grpo_practice.config.redact import leaves
 from grpo_practice.config.schema.agent import AgentConfig
@@ -37,16 +37,24 @@ def variables_named(data: Any) -> Iterator[Demand]:
     for key, value in leaves(data):
         last = [part for part in key if isinstance(part, str)][-1:]
         names = [] if {*last} & LITERAL else variables(value)
-        if names and not is_endpoint(key, str(value), names):
+        if names and not is_endpoint(key, value):
             text = f"reads {', '.join(names)} from the environment"
             yield Demand(key, text)
 
 
-def is_endpoint(key: Key, value: str, names: Sequence[str]) -> bool:
-    """Return whether the value, which names variables, is a plain part of a model's endpoint."""
-    ends = _OF_PROVIDER.get(str(key[-1]), ()) if key[-2:-1] == ("model_provider",) else ()
-    whole = value.startswith("${") and value.endswith("}") and len(names) == 1
-    return whole and names[0].endswith(ends or ("\0",))
+def is_endpoint(key: Key, value: object) -> bool:
+    """Return whether the value is one variable, as any model's endpoint may name it."""
+    match key[1:] if key[:1] == ("evaluation",) else key:
+        case (
+            ("agent", "model", "model_provider", name, *_)
+            | ("judge_model", "model_provider", name, *_)
+            | ("practice", "teacher_model", "model_provider", name, *_)
+            | ("agent", "toolkits", _, "config_llm", "model_provider", name, *_)
+        ):
+            # One with more around it is an address that whoever wrote the rest has chosen.
+            return (variable(value) or "").endswith(_OF_PROVIDER.get(str(name), ("\0",)))
+        case _:
+            return False
 
 
 def programs_named(config: RunConfig) -> Iterator[Demand]:
@@ -86,9 +94,11 @@ def _toolkit_programs(kit: Toolkit, at: Key) -> Iterator[Demand]:
             # One on this machine may do all that its user may.
             yield Demand((*at, "config", "url"), "uses a server of tools")
         case PythonToolkit(config=config):
-            if config.backend in ("subprocess", "docker"):
-                what = "runs the model's code as you" if config.image is None else "runs an image"
-                yield Demand((*at, "config", "backend"), what)
+            if config.backend == "subprocess":
+                yield Demand((*at, "config", "backend"), "runs the model's code as you")
+            if config.backend == "docker":
+                for name in ("backend", "image"):
+                    yield Demand((*at, "config", name), "runs an image")
             if config.python is not None:
                 yield Demand((*at, "config", "python"), "starts a program")
         case _:

@@ -107,7 +107,7 @@ class Draft:
         env, roles = self.source.env, self.roles()
         for key, value in leaves(self.stored):
             names = [] if LITERAL & {*key[-1:]} else [n for n in variables(value) if env.get(n)]
-            if not names or is_endpoint(key, str(value), names):
+            if not names or is_endpoint(key, value):
                 continue
             place = self.tree.place(key)
             by = ", ".join([dotted((*self.tree.prefix, *key)), *([place.shown] if place else [])])
@@ -161,6 +161,19 @@ class Draft:
         """Whether it asks for what only a trusted config may have."""
         literal = any(w.hidden or (w.keys and w.literal) for w in self.written.values())
         return bool(self.demands) or literal
+
+    @property
+    def has_key_of_others(self) -> bool:
+        """Whether a file of others brings an address with a key that is hidden when stored.
+
+        Read back as the user's own, it would be sent a key of the environment in its place.
+        """
+        return any(
+            written.of_others
+            and written.literal
+            and redact(section_at(self.stored, key), key).get("api_key") == REDACTED
+            for key, written in self.written.items()
+        )
 
     def refuse_secrets(self, config: BaseModel) -> None:
         """Raise if a secret stands in a text that is stored as it is, to be used again.

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from grpo_practice.config.reading.env import Environment
-from grpo_practice.config.reading.interpolate import interpolate, variables
+from grpo_practice.config.reading.interpolate import interpolate, variable, variables
 from grpo_practice.config.reading.problems import Problem, dotted
 from grpo_practice.config.reading.yaml_reader import Key, Tree
 from grpo_practice.config.schema.provider import ModelProvider, is_sim
@@ -130,10 +130,12 @@ def written_url(url: object, key: Key, tree: Tree, env: Environment) -> Written:
     """Return an address as the config has it under a key."""
     place, names = tree.place(key), variables(url)
     held = tuple(name for name in names if env.get(name))
+    parts = url if isinstance(url, list) else [url]
     return Written(
         named_by=_line(key, tree),
         url_variables=held,
-        literal=bool(url) and (not names or len(held) < len(names)),
+        # With a variable in it, too: `${oc.env:UTU_LLM_BASE_URL}.example` is another host.
+        literal=bool(url) and not all(variable(part) in held for part in parts),
         of_others=place is not None and place.brought_by is not None,
     )
 

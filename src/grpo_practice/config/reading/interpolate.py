@@ -28,6 +28,13 @@ def variables(value: object) -> list[str]:
     return [found[1] for body in bodies if (found := _ENV.fullmatch(body))]
 
 
+def variable(value: object) -> str | None:
+    """Return the environment variable that a raw value is filled from; None if it has more."""
+    whole = _FORM.fullmatch(str(value))
+    found = _ENV.fullmatch(whole[1] or "") if whole else None
+    return found[1] if found else None
+
+
 def interpolate(value: Any, env: Mapping[str, str], problems: list[Problem], key: Key = ()) -> Any:
     """Replace every `${oc.env:…}` in the value; add one that cannot be to `problems`."""
     match value:

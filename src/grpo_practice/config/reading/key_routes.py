@@ -74,7 +74,8 @@ def _toolkit(kit: Toolkit | None, at: Key, rest: Sequence[str | int]) -> Receive
         case SearchToolkit(config_llm=ModelConfig() as reader) if rest[:1] == ["config_llm"]:
             return _model(reader, (*at, "config_llm"))
         case SearchToolkit(config=config):
-            name = "crawl" if str(rest[-1]).startswith("crawl") else "search"
+            crawls = any(str(part).startswith("crawl") for part in rest[1:2])
+            name = "crawl" if crawls else "search"
             address = config.crawl_address if name == "crawl" else config.search_address
             return Receiver((*at, "config", f"{name}_url"), [address])
         case McpToolkit(config=config):

@@ -62,6 +62,8 @@ class Loaded(Generic[C]):
     trust: Trust
     asks: bool
     """Whether it asks for what only a trusted config may: a program, a file, a key for a host."""
+    vouched: bool = True
+    """Whether no address in it is of others with a key of theirs."""
 
     @property
     def announcements(self) -> list[str]:
@@ -71,12 +73,21 @@ class Loaded(Generic[C]):
     def as_evaluation(self, config: EvalConfig) -> "Loaded[EvalConfig]":
         """Return the config of an evaluation that this run makes; all is announced already."""
         return Loaded(
-            config, self.path, self.base_dir, self.text, [], [], [], self.trust, self.asks
+            config,
+            self.path,
+            self.base_dir,
+            self.text,
+            [],
+            [],
+            [],
+            self.trust,
+            self.asks,
+            self.vouched,
         )
 
     def remember(self) -> None:
         """Remember this config as one that the user trusts, for when a run is gone on with."""
-        if self.asks:
+        if self.asks and self.vouched:
             with suppress(ConfigError):  # a home that cannot be written to: --trust says it again
                 self.trust.remember(text_digest(self._stored(), self.base_dir), self.path)
 
@@ -272,6 +283,7 @@ def _loaded(draft: Draft, config: C) -> Loaded[C]:
         routes=draft.routes,
         trust=source.env.trust,
         asks=draft.asks or REDACTED in text,
+        vouched=not draft.has_key_of_others,
     )
 
 

@@ -127,6 +127,12 @@ class Roles:
         provider = provider.model_copy(update={"model": named or otherwise})
         tier = env_tier(self.env, prefix)
         if named and is_sim(named) and not provider.base_url and tier is not None:
+            at = (*key, "model_provider")
+            self.written[at] = Written(
+                keys=(tier.variable,) if tier.variable else (),
+                key_named_by=tier.origin,
+                url_variables=(f"{prefix}_BASE_URL",),
+            )
             return at_tier(provider, tier)
         return provider
 
