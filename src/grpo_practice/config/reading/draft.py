@@ -15,11 +15,11 @@ from grpo_practice.config.reading.demands import (
     programs_named,
     variables_named,
 )
-from grpo_practice.config.reading.endpoint import Written, prepare, written_url
+from grpo_practice.config.reading.endpoint import Written, line_of, prepare, written_url
 from grpo_practice.config.reading.env import Environment
 from grpo_practice.config.reading.interpolate import LITERAL, interpolate, variables
 from grpo_practice.config.reading.key_routes import KeyRoute, receiver
-from grpo_practice.config.reading.problems import Problem, dotted, problems_of, raise_problems
+from grpo_practice.config.reading.problems import Problem, problems_of, raise_problems
 from grpo_practice.config.reading.published_keys import section_at, settle
 from grpo_practice.config.reading.roles import Roles
 from grpo_practice.config.reading.yaml_reader import Key, Tree, dump_yaml
@@ -109,16 +109,14 @@ class Draft:
             names = [] if LITERAL & {*key[-1:]} else [n for n in variables(value) if env.get(n)]
             if not names or is_endpoint(key, value):
                 continue
-            place = self.tree.place(key)
-            by = ", ".join([dotted((*self.tree.prefix, *key)), *([place.shown] if place else [])])
             found = receiver(key, config)
             if found is None:
                 continue
+            by = line_of(key, self.tree)
             written = self.written.get(found.section, Written())
             unnamed = not (written.literal or written.url_variables)
-            if (
-                unnamed and found.section[-1] == "model_provider"
-            ):  # asked where the agent's model is
+            # A model without an address is asked where the agent's model is.
+            if unnamed and found.section[-1] == "model_provider":
                 written = self.written[*self.evaluation, "agent", "model", "model_provider"]
             for name in names:
                 if found.program is not None:
