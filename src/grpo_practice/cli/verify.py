@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from grpo_practice.cli.options import PROGRAM, JsonOption, workspace
+from grpo_practice.cli.options import PROGRAM, JsonOption, TrustHostOption, workspace
 from grpo_practice.cli.terminal.formatting import note, print_json, reward, say, say_next
 from grpo_practice.cli.terminal.tables import facts
 from grpo_practice.errors import ConfigError
@@ -27,6 +27,7 @@ def verify(
         list[str] | None,
         typer.Option("--param", metavar="KEY=VALUE", help="Of the function; repeatable."),
     ] = None,
+    trust_host: TrustHostOption = None,
     json: JsonOption = False,
 ) -> None:
     r"""Score one answer with a verify function.
@@ -38,7 +39,9 @@ def verify(
     from grpo_practice.types import Sample
 
     params, sample = _params(param or []), Sample(question, answer)
-    scored = workspace(None).score_answer(function, sample, response, params, on_event=_warn)
+    scored = workspace(None).score_answer(
+        function, sample, response, params, trust_hosts=trust_host or [], on_event=_warn
+    )
     if json:
         print_json(scored.document())
         return
