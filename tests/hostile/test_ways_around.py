@@ -7,7 +7,7 @@ import pytest
 
 from grpo_practice.config import Environment
 from grpo_practice.config.reading.load import load_eval
-from grpo_practice.config.trust import user_trust
+from grpo_practice.config.trust import text_digest, user_trust
 from grpo_practice.errors import ConfigError
 from tests.hostile.agent_files import DATA, kits, model
 from tests.hostile.place import Outcome, Place
@@ -148,3 +148,54 @@ def test_an_exported_agent_keeps_the_key_of_the_search_that_stands_in_the_config
     place.put("agent.yaml", exported)
     shown = place.type(*OF_CONFIG, "--dry-run").shown
     assert f"MY_SERPER (the environment) goes to {place.good.origin}" in shown
+
+
+def test_a_host_that_is_none_is_a_plain_error(place: Place) -> None:
+    place.put("agent.yaml", model("api_key: '${oc.env:UTU_LLM_API_KEY}'"))
+    for host in ("http://[::1", "http://x:99999999"):
+        refused(place.type(*EVAL, "--trust-host", host), "is no host")
+
+
+def test_a_judge_asked_by_verify_is_announced_and_may_be_trusted(place: Place) -> None:
+    verify = ("verify", "judge", "--answer", "4", "--response", "four")
+    outcome = place.type(*verify)
+    assert f"UTU_LLM_API_KEY (the environment) goes to {place.good.origin}" in outcome.before
+    del place.env["UTU_LLM_BASE_URL"]
+    place.put(".env", "UTU_LLM_BASE_URL=@EVIL@/v1\n")
+    refused(place.type(*verify), "--trust-host")
+    assert place.type(*verify, "--trust-host", place.evil.origin).code == 0
+    assert place.type(*verify).code == 0
+
+
+def test_a_variable_of_a_command_is_announced(place: Place) -> None:
+    own = "type: command, command: [./srv, '${oc.env:BUILD_HOST}'], agent: {"
+    text = (place.folder / "own.yaml").read_text().replace("agent: {agent: {", f"agent: {{{own}")
+    place.put("own.yaml", text)
+    shown = place.type("config", "show", "--config", "own.yaml").shown
+    assert "BUILD_HOST (the environment) goes to the program ./srv: agent.command" in shown
+
+
+def test_a_last_line_that_an_editor_left_open_costs_no_word(place: Place) -> None:
+    kept = place.home / ".config" / "grpo-practice" / "trusted.jsonl"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text('{"folder": "/nowhere"}')
+    place.put("agent.yaml", "agent: {name: a}\n")
+    for file in ("agent.yaml", "own.yaml"):
+        assert place.type("trust", file).code == 0
+    shown = place.type("trust").shown
+    assert all(name in shown for name in ("/nowhere", "agent.yaml", "own.yaml"))
+    kept.write_text("[" * 100_000)
+    assert "cannot be read as something you trust" in place.type("trust").shown
+
+
+def test_what_cannot_be_remembered_is_an_error(place: Place) -> None:
+    place.env["HOME"] = "."
+    place.put("agent.yaml", "agent: {name: a}\n")
+    assert place.type("trust", "agent.yaml").code == 2
+
+
+def test_a_folder_is_the_same_whatever_its_name(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "link").symlink_to("a")
+    assert text_digest({}, tmp_path / "link") == text_digest({}, tmp_path / "a")
+    assert text_digest({}, Path()) == text_digest({}, Path.cwd())

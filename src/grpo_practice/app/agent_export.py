@@ -86,8 +86,7 @@ def remember_export(store: Store, found: LibraryRef, text: str) -> None:
     if trust.text(config, store.path):
         data = parse_yaml(text, "the exported agent").data
         with suppress(ConfigError):
-            for place in {folder, Path.cwd()}:
-                trust.remember(text_digest(data, place), None)
+            trust.remember([text_digest(data, place) for place in (folder, Path.cwd())], None)
 
 
 def call_of_program(agent: ExportedAgent, workspace: str) -> str | None:

@@ -9,6 +9,8 @@ from grpo_practice.app.clients import Models
 from grpo_practice.app.request import known
 from grpo_practice.calls import Address, Chat, Entry, Reply, Scope
 from grpo_practice.config import Environment, EvalConfig, Loaded, load_eval
+from grpo_practice.config.reading.key_routes import sentences
+from grpo_practice.config.trust import host_of
 from grpo_practice.errors import ConfigError, EndpointError
 from grpo_practice.events import Emit, Notice, silent, tee
 from grpo_practice.llm.admission import Admission
@@ -49,9 +51,11 @@ async def score_answer(
     judge = None
     if resolved.is_judge:
         loaded = _judge(known(env))
-        for text in loaded.announcements:
-            tee(on_event)(Notice(text))
         judge = loaded.config.judge
+        asked = {host_of(url) for url in judge.model_provider.base_url}  # nobody plays here
+        routes = [route for route in loaded.routes if route.to in asked]
+        for text in [*sentences(routes), *loaded.notices]:
+            tee(on_event)(Notice(text))
     started = monotonic()
     models = Models(_NoLedger(), silent, concurrency=(1, 1), admission=Admission(), prices={})
     async with models, Verifier(resolved) as score:

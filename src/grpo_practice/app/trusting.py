@@ -22,12 +22,16 @@ def trust(paths: Sequence[Path]) -> TrustReport:
         ConfigError: One is not there or cannot be read, or nothing can be remembered.
     """
     known = user_trust(os.environ)
+    if paths and known.kept is None:
+        raise ConfigError(
+            "there is no folder of yours to remember it in: HOME is not set, or is relative",
+            hint="XDG_CONFIG_HOME names one",
+        )
     for path in paths:
         if path.is_dir():
             known.remember_folder(path)
             continue
-        for digest in _digests(path):
-            known.remember(digest, path.resolve())
+        known.remember(_digests(path), path.resolve())
     return TrustReport(known.kept, known.all())
 
 

@@ -5,7 +5,7 @@ Kept in the user's own config folder, never in a project: a project comes from o
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +26,7 @@ def text_digest(data: Mapping[str, Any], folder: Path) -> str:
 
     The folder counts: programs in a config are named relative to it.
     """
-    return digest({"config": data, "folder": ascii(str(folder))}).hex()
+    return digest({"config": data, "folder": ascii(str(folder.resolve()))}).hex()
 
 
 def host_of(url: str) -> str:
@@ -51,7 +51,10 @@ def _means(typed: str, url: str) -> bool:
     """
     host = host_of(url)
     if "://" in typed:
-        return host_of(typed) == host
+        try:
+            return host_of(typed) == host
+        except ValueError as e:
+            raise ConfigError(f"{typed} is no host that could be trusted: {e}") from e
     scheme, _, name = host.partition("://")
     secure = scheme == "https" or is_loopback(urlsplit(url).hostname or "")
     return secure and typed.lower().rstrip("/") == name
@@ -86,7 +89,7 @@ class Trust:
         if path.resolve() not in self.files:
             return False
         with suppress(ConfigError):  # the word was given; without a memory it is given each time
-            self.remember(key, path)
+            self.remember([key], path)
         return True
 
     def host(self, url: str, variable: str) -> bool:
@@ -99,13 +102,14 @@ class Trust:
         if not any(_means(typed, url) for typed in self.hosts):
             return False
         with suppress(ConfigError):
-            self._add(record)
+            self._add([record])
         return True
 
-    def remember(self, key: str, path: Path | None) -> None:
-        """Remember that this config is trusted."""
-        if not any(r["sha256"] == key for r in self._records("sha256")):
-            self._add({"sha256": key, "of": str(path or "a run of mine")})
+    def remember(self, keys: Iterable[str], path: Path | None) -> None:
+        """Remember that these configs are trusted."""
+        known = {record["sha256"] for record in self._records("sha256")}
+        new = [key for key in dict.fromkeys(keys) if key not in known]
+        self._add([{"sha256": key, "of": str(path or "a run of mine")} for key in new])
 
     def remember_folder(self, folder: Path) -> None:
         """Remember that every file in this folder is trusted.
@@ -121,7 +125,7 @@ class Trust:
             )
         record = {"folder": str(folder.resolve())}
         if record not in self._records("folder"):
-            self._add(record)
+            self._add([record])
 
     def all(self) -> list[dict[str, str]]:
         """Return all that is remembered, the oldest first."""
@@ -137,11 +141,13 @@ class Trust:
         except (OSError, UnicodeDecodeError) as e:
             raise ConfigError(f"cannot read {self.kept}, which says what you trust: {e}") from e
         for n, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
             try:
                 record = json.loads(line)
                 known = {"folder", "sha256", "host"} & record.keys()
                 whole = known and all(isinstance(value, str) for value in record.values())
-            except (ValueError, AttributeError):
+            except (ValueError, AttributeError, RecursionError):
                 whole = False
             if not whole or ("host" in record and "variable" not in record):
                 raise ConfigError(
@@ -151,15 +157,17 @@ class Trust:
             if not kind or kind in record:
                 yield record
 
-    def _add(self, record: Mapping[str, str]) -> None:
-        if self.kept is None:
+    def _add(self, records: Sequence[Mapping[str, str]]) -> None:
+        if self.kept is None or not records:
             return
+        # After an empty line: a person's editor may have left the last one open.
+        text = "".join(f"{json.dumps(record)}\n" for record in records)
         try:
             self.kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             # One write to a file open for appending: two commands do not mix their lines.
             file = os.open(self.kept, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
-                os.write(file, (json.dumps(record) + "\n").encode())
+                os.write(file, f"\n{text}".encode())
             finally:
                 os.close(file)
         except OSError as e:

@@ -58,6 +58,9 @@ def receiver(key: Key, config: RunConfig) -> Receiver | None:
             return _model(config.judge, (*above, "judge_model"))
         case ("agent", "model", *_):
             return _model(config.student, (*above, "agent", "model"))
+        case ("agent", "command", *_):
+            command = config.evaluation.agent.command or ("",)
+            return Receiver((*above, "agent", "command"), program=f"the program {command[0]}")
         case ("agent", "toolkits", str(name), *rest):
             at: Key = (*above, "agent", "toolkits", name)
             return _toolkit(config.evaluation.agent.toolkits.get(name), at, rest)
