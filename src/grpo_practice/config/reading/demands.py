@@ -9,7 +9,13 @@ from grpo_practice.config.reading.yaml_reader import Key
 from grpo_practice.config.redact import leaves
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.runs import RunConfig, VerifySpec, is_data_file
-from grpo_practice.config.schema.tools import McpToolkit, PythonToolkit, SearchToolkit, Toolkit
+from grpo_practice.config.schema.tools import (
+    McpToolkit,
+    PythonConfig,
+    PythonToolkit,
+    SearchToolkit,
+    Toolkit,
+)
 
 _OF_PROVIDER = {
     "type": ("_TYPE",),
@@ -87,24 +93,27 @@ def _toolkit_programs(kit: Toolkit, at: Key) -> Iterator[Demand]:
     match kit:
         case McpToolkit(mcp_transport="stdio"):
             for name in ("command", "args", "env", "cwd"):
-                if name not in kit.config.model_fields_set:
-                    continue
-                yield Demand((*at, "config", name), "starts a program")
+                if name in kit.config.model_fields_set:
+                    yield Demand((*at, "config", name), "starts a program")
         case McpToolkit():
             # One on this machine may do all that its user may.
             yield Demand((*at, "config", "url"), "uses a server of tools")
-        case PythonToolkit(config=config):
-            if config.backend == "subprocess":
-                yield Demand((*at, "config", "backend"), "runs the model's code as you")
-            if config.backend == "docker":
-                for name in ("backend", "image"):
-                    yield Demand((*at, "config", name), "runs an image")
-            if config.python is not None:
-                yield Demand((*at, "config", "python"), "starts a program")
+        case PythonToolkit():
+            yield from _sandbox_programs(kit.config, (*at, "config"))
         case SearchToolkit():
             return
         case _:  # what a new toolkit starts or reads has to be said here
             assert_never(kit)
+
+
+def _sandbox_programs(config: PythonConfig, at: Key) -> Iterator[Demand]:
+    if config.backend == "subprocess":
+        yield Demand((*at, "backend"), "runs the model's code as you")
+    if config.backend == "docker":
+        for name in ("backend", "image"):
+            yield Demand((*at, name), "runs an image")
+    if config.python is not None:
+        yield Demand((*at, "python"), "starts a program")
 
 
 def _verify_files(verify: VerifySpec, at: Key) -> Iterator[Demand]:
