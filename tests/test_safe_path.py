@@ -221,7 +221,13 @@ def test_workers_of_a_script_see_nothing_of_the_folder_that_the_script_imports_f
 _IMPORT_ALL = "import asyncio, grpo_practice.verify.verifier, grpo_practice.verify.symbolic, pebble"
 
 
-@pytest.mark.parametrize("name", ["math", "random", "types", "json", "sympy", "helper"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("math", "types", "helper"),
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("random", "json", "sympy")),
+    ],
+)
 async def test_a_verify_file_of_any_name_imports_what_is_beside_it(
     tmp_path: Path, name: str
 ) -> None:

@@ -123,16 +123,14 @@ class Workspace(StoredRuns):
         response: str,
         params: "Mapping[str, Any] | None" = None,
         *,
-        trust_hosts: "Sequence[str]" = (),
+        env: "Mapping[str, str] | None" = None,
         on_event: Emit = silent,
     ) -> "ScoredAnswer":
         """Score one response by itself; see `app.score_answer`. Nothing is stored."""
         from grpo_practice.app.blocking import run_blocking
         from grpo_practice.app.score_answer import score_answer
 
-        scored = score_answer(
-            function, sample, response, params, trust_hosts=trust_hosts, on_event=on_event
-        )
+        scored = score_answer(function, sample, response, params, env=env, on_event=on_event)
         return run_blocking(scored)
 
     def doctor(

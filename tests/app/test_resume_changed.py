@@ -27,10 +27,15 @@ async def project(tmp_path: Path) -> Project:
         ("evaluation.agent.model.model_provider.model=other", "model_provider.model"),
         ("evaluation.agent.model.model_settings.max_tokens=9", "model_settings.max_tokens"),
         ("practice.grpo_n=3", "practice.grpo_n"),
-        ("practice.seed=5", "practice.seed"),
-        ("practice.batch_size=6", "practice.batch_size"),
-        ("practice.rollout_temperature=0.1", "practice.rollout_temperature"),
-        ("evaluation.agent.agent.instructions=Guess.", "instructions"),
+        *(
+            pytest.param(change, key, marks=pytest.mark.long)
+            for change, key in (
+                ("practice.seed=5", "practice.seed"),
+                ("practice.batch_size=6", "practice.batch_size"),
+                ("practice.rollout_temperature=0.1", "practice.rollout_temperature"),
+                ("evaluation.agent.agent.instructions=Guess.", "instructions"),
+            )
+        ),
         ("evaluation.verify=exact", "verify"),
     ],
 )

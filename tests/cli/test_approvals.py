@@ -100,7 +100,7 @@ def test_the_document_of_a_decision(held: Gp) -> None:
 
 
 @pytest.mark.parametrize("words", [(), ("--all", "H1"), ("H999999",), ("x",), ("E1",)])
-@pytest.mark.parametrize("command", ["approve", "reject"])
+@pytest.mark.parametrize("command", ["approve", pytest.param("reject", marks=pytest.mark.long)])
 def test_what_names_nothing_that_is_held_says_how_to_see_it(
     held: Gp, command: str, words: tuple[str, ...]
 ) -> None:

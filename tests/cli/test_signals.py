@@ -97,7 +97,10 @@ def kept(shell: Shell) -> tuple[int, int]:
 
 @pytest.mark.parametrize(
     "number",
-    [signal.SIGINT, signal.SIGHUP, pytest.param(signal.SIGTERM, marks=pytest.mark.long)],
+    [
+        signal.SIGINT,
+        *(pytest.param(n, marks=pytest.mark.long) for n in (signal.SIGHUP, signal.SIGTERM)),
+    ],
 )
 def test_1_62_after_one_signal_what_is_in_flight_is_kept(
     shell: Shell, slow: Slow, number: signal.Signals
@@ -196,8 +199,13 @@ def waiting_bytes(pipe: int) -> int:
         ("| true", 141, ""),
         ("<&- >&- 2>&-", 0, ""),
         ("> /dev/full", 1, "error: cannot write the output: No space left on device"),
-        ("2> /dev/full", 0, ""),
-        ("--json > /dev/full", 1, "error: cannot write the output: No space left on device"),
+        pytest.param("2> /dev/full", 0, "", marks=pytest.mark.long),
+        pytest.param(
+            "--json > /dev/full",
+            1,
+            "error: cannot write the output: No space left on device",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_1_62_an_output_that_cannot_be_written_harms_no_run(

@@ -1,20 +1,40 @@
 """Each hostile folder given to each command."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.hostile.attacks import Attack
+from tests.hostile.attacks import RUNS_NOTHING, Attack
 from tests.hostile.conftest import Origins
 from tests.hostile.matrix import ATTACKS, check, typed
 from tests.hostile.place import Place
 from tests.hostile.planted import FILES, KEY, secrets_in
 
-CELLS = [
-    pytest.param(attack, name, id=f"{attack.id}, {name}")
-    for attack in ATTACKS
-    for name in attack.commands
-]
+if TYPE_CHECKING:
+    from _pytest.mark.structures import ParameterSet
+
+
+def cells() -> Iterator["ParameterSet"]:
+    """Yield each attack with each of its commands; what another cell shows as well is long.
+
+    Each attack keeps `eval`, `doctor` and its first look, each kind of folder every command once.
+    """
+    shown = set[tuple[str, str]]()
+    for attack in ATTACKS:
+        looks = [n for n in attack.commands if n in RUNS_NOTHING and n != "doctor"]
+        own = {"eval", "doctor", *looks[:1]}
+        if not own & attack.commands.keys():
+            own = {next(iter(attack.commands))}
+        for name in attack.commands:
+            again = name not in own and (attack.folder, name) in shown
+            shown.add((attack.folder, name))
+            marks = [pytest.mark.long] if again else []
+            yield pytest.param(attack, name, id=f"{attack.id}, {name}", marks=marks)
+
+
+CELLS = list(cells())
 
 
 @pytest.mark.parametrize(("attack", "name"), CELLS)

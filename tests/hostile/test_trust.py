@@ -197,6 +197,25 @@ def test_a_trusted_host_is_remembered(by_env: Place) -> None:
     refused(place.type(*OWN_EVAL, "--restart-step", "0"), "--trust-host localhost")
 
 
+def test_one_answer_s_judge_is_announced_and_asked_for_too(by_env: Place) -> None:
+    words = ("verify", "judge", "--answer", "4", "--response", "it is 4")
+    host = f"127.0.0.1:{by_env.evil.port}"
+    by_env.put(".env", "UTU_LLM_BASE_URL=@EVIL@/v1\nUTU_LLM_MODEL=m\n")
+    refused(by_env.type(*words), ".env:1", f"--trust-host {host}")
+    outcome = by_env.type(*words, "--trust-host", host)
+    assert sent(by_env)
+    (line,) = [text for text in outcome.before.splitlines() if " goes to " in text]
+    assert "UTU_LLM_API_KEY" in line
+    assert host in line
+    assert line.endswith(".env:1")
+
+
+def test_a_folder_that_holds_the_home_is_not_trusted(place: Place) -> None:
+    for folder in (str(place.home), "/"):
+        outcome = place.type("trust", folder)
+        assert outcome.code == 2, outcome.shown
+
+
 def test_machines_name_hosts_in_a_variable(by_env: Place) -> None:
     by_env.env["GRPO_PRACTICE_TRUST_HOSTS"] = f"a.invalid, 127.0.0.1:{by_env.evil.port}"
     assert by_env.type(*OWN_EVAL).code == 0

@@ -18,6 +18,7 @@ from tests.sim.rehearsal import SETS, Rehearsal, prompts_of
 from tests.sim.stages import GOALS, library_of, play, reward, summarise, transcript_text
 
 NAMES = sorted(path.name for path in SETS.iterdir() if path.is_dir())
+SOME = [*NAMES[:3], *(pytest.param(name, marks=pytest.mark.long) for name in NAMES[3:])]
 SURE = World(teacher=Teaching(top=1.0, miss=0.0, blind=1.0))
 """A teacher that errs only where it cannot read what is shown."""
 HARMFUL = library_of(*(DEFAULT.key(topic, "harm") for topic in TOPICS))
@@ -35,7 +36,7 @@ def test_there_are_sets_of_every_sort() -> None:
     assert all({path.stem for path in (SETS / name).iterdir()} == stages for name in NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SOME)
 def test_other_prompts_teach_as_much_as_the_shipped_ones(name: str) -> None:
     shipped, own = practised("shipped"), practised(name)
     assert set(own.taken_for) == {(stage, stage) for stage, _ in shipped.taken_for}
@@ -45,7 +46,7 @@ def test_other_prompts_teach_as_much_as_the_shipped_ones(name: str) -> None:
     assert own.gain() == shipped.gain() > 0.1
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SOME)
 def test_with_other_prompts_what_is_harmful_gives_way(name: str) -> None:
     shipped, own = (practised(n, harmful=True) for n in ("shipped", name))
     assert sorted(own.keys) == sorted(shipped.keys)
@@ -53,7 +54,7 @@ def test_with_other_prompts_what_is_harmful_gives_way(name: str) -> None:
     assert own.library.experiences[0].id == "E1", "it was changed, not made anew"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SOME)
 def test_they_may_hide_which_attempts_are_right(name: str) -> None:
     own, shipped = practised(name, truth=False), practised("shipped", truth=False)
     assert sorted(own.keys) == sorted(shipped.keys)

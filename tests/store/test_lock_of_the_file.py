@@ -75,7 +75,13 @@ def without_a_lock_file(path: Path) -> Path:
     return path
 
 
-WAYS = [symlinked, hard_linked, moved, in_a_folder_that_moved, without_a_lock_file]
+WAYS = [
+    *(symlinked, hard_linked, moved),
+    *(
+        pytest.param(w, marks=pytest.mark.long)
+        for w in (in_a_folder_that_moved, without_a_lock_file)
+    ),
+]
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -210,10 +210,10 @@ async def _end(transport: asyncio.SubprocessTransport, talk: _Talk) -> None:
     finally:
         # Also where the process has ended: what it started is in its group and may go on.
         _kill(group, signal.SIGKILL)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(GRACE_S / 5):  # one that left the group may hold a pipe
-                await asyncio.wait((talk.closed,))
-        transport.close()
+        try:
+            await asyncio.wait((talk.closed,), timeout=GRACE_S / 5)
+        finally:  # one that left the group may hold a pipe; and a second cancellation may come
+            transport.close()
 
 
 def _kill(group: int, number: signal.Signals) -> None:

@@ -1,6 +1,6 @@
 """One answer scored by itself, outside of any run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -8,8 +8,8 @@ from typing import Any
 from grpo_practice.app.clients import Models
 from grpo_practice.app.request import known
 from grpo_practice.calls import Address, Chat, Entry, Reply, Scope
-from grpo_practice.config import Environment, ModelConfig, load_eval
-from grpo_practice.config.reading.key_routes import KeyRoute, sentences
+from grpo_practice.config import Environment, EvalConfig, Loaded, load_eval
+from grpo_practice.config.reading.key_routes import sentences
 from grpo_practice.config.trust import host_of
 from grpo_practice.errors import ConfigError, EndpointError
 from grpo_practice.events import Emit, Notice, silent, tee
@@ -26,7 +26,7 @@ async def score_answer(
     response: str,
     params: Mapping[str, Any] | None = None,
     *,
-    trust_hosts: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
     on_event: Emit = silent,
 ) -> ScoredAnswer:
     """Score one response with a verify function.
@@ -38,8 +38,8 @@ async def score_answer(
         sample: The question, and its right answer.
         response: What the agent said.
         params: Of the function.
-        trust_hosts: Hosts that may be sent the judge's key from now on.
-        on_event: Told where the judge's key goes, and what else a person should know.
+        env: Where the judge is named; None: the process's variables, and those of `.env`.
+        on_event: Told what a person should know of the environment.
 
     Raises:
         ConfigError: The function, its parameters, the answer or the judge cannot be used.
@@ -50,9 +50,11 @@ async def score_answer(
         raise ConfigError(unusable, hint="give it another --answer")
     judge = None
     if resolved.is_judge:
-        env = known(None, hosts=trust_hosts)
-        judge, routes = _judge_model(env)
-        for text in [*sentences(routes), *env.notices]:
+        loaded = _judge(known(env))
+        judge = loaded.config.judge
+        asked = {host_of(url) for url in judge.model_provider.base_url}  # nobody plays here
+        routes = [route for route in loaded.routes if route.to in asked]
+        for text in [*sentences(routes), *loaded.notices]:
             tee(on_event)(Notice(text))
     started = monotonic()
     models = Models(_NoLedger(), silent, concurrency=(1, 1), admission=Admission(), prices={})
@@ -65,8 +67,8 @@ async def score_answer(
     return ScoredAnswer(resolved.name, verdict, monotonic() - started)
 
 
-def _judge_model(env: Environment) -> tuple[ModelConfig, list[KeyRoute]]:
-    """Return the model that judges where no config names one, and the ways of its key."""
+def _judge(env: Environment) -> Loaded[EvalConfig]:
+    """Return an evaluation whose config names no judge, with the model that judges then."""
     overrides = ["exp_id=verify", "verify=judge", "data.dataset=none"]
     if not env.get("UTU_LLM_MODEL"):  # nobody plays here, so it need not be named
         overrides.append("agent.model.model_provider.model=sim")
@@ -75,10 +77,7 @@ def _judge_model(env: Environment) -> tuple[ModelConfig, list[KeyRoute]]:
                 "this function asks a judge, and none is configured",
                 hint="set JUDGE_LLM_MODEL, JUDGE_LLM_BASE_URL and JUDGE_LLM_API_KEY",
             )
-    loaded = load_eval(None, overrides, env)
-    judge = loaded.config.judge
-    asked = {host_of(url) for url in judge.model_provider.base_url}  # nobody plays here
-    return judge, [route for route in loaded.routes if route.to in asked]
+    return load_eval(None, overrides, env)
 
 
 class _NoLedger:

@@ -18,8 +18,9 @@ def trust(
 ) -> None:
     """Remember that you trust files or folders of others; without any, show what is trusted.
 
-    Read them first: they may then run programs and send keys of your environment away. A file is
-    trusted while its text stays what it is, a folder with all that comes to lie in it.
+    Read them first: they may then run programs. Hosts for your keys are another question:
+    --trust-host. A file is trusted while its text stays what it is, a folder with all that comes to
+    lie in it.
 
     Example: grpo-practice trust agent.yaml
     """

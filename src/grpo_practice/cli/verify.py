@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from grpo_practice.cli.options import PROGRAM, JsonOption, TrustHostOption, workspace
+from grpo_practice.cli.options import PROGRAM, JsonOption, TrustHostOption, trusting, workspace
 from grpo_practice.cli.terminal.formatting import note, print_json, reward, say, say_next
 from grpo_practice.cli.terminal.tables import facts
 from grpo_practice.errors import ConfigError
@@ -39,8 +39,10 @@ def verify(
     from grpo_practice.types import Sample
 
     params, sample = _params(param or []), Sample(question, answer)
+    # Read for a judge alone: a `.env` that cannot be read hinders no other function.
+    env = trusting(None, trust_host) if trust_host else None
     scored = workspace(None).score_answer(
-        function, sample, response, params, trust_hosts=trust_host or [], on_event=_warn
+        function, sample, response, params, env=env, on_event=_warn
     )
     if json:
         print_json(scored.document())

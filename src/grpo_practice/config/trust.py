@@ -112,7 +112,17 @@ class Trust:
         self._add([{"sha256": key, "of": str(path or "a run of mine")} for key in new])
 
     def remember_folder(self, folder: Path) -> None:
-        """Remember that every file in this folder is trusted."""
+        """Remember that every file in this folder is trusted.
+
+        Raises:
+            ConfigError: It holds the user's home, or cannot be remembered.
+        """
+        home = Path.home().resolve()
+        if home.is_relative_to(folder.resolve()):
+            raise ConfigError(
+                f"{folder.resolve()} holds all that is yours, and what others will put there",
+                hint="trust the folder of one project, or one file",
+            )
         record = {"folder": str(folder.resolve())}
         if record not in self._records("folder"):
             self._add([record])

@@ -40,16 +40,9 @@ def pages_of(raw: BinaryIO, chunk: "ColumnChunkMetaData") -> Iterator[Page]:
             return
         raw.seek(position)
         header = _struct(raw, 0)
-        kind, size, packed = (header.get(field) for field in (1, 2, 3))
-        if (
-            kind is None
-            or size is None
-            or packed is None
-            or not (
-                # A decoder cuts a number of more bits off, and would go by another one than we.
-                0 <= size < 1 << 31 and 0 <= packed < 1 << 31
-            )
-        ):
+        kind, size, packed = (header.get(field, -1) for field in (1, 2, 3))
+        # A decoder cuts a number of more bits off, and would go by another one than we.
+        if kind < 0 or not (0 <= size < 1 << 31 and 0 <= packed < 1 << 31):
             raise OSError("a page header in an unusual form")
         yield Page(kind == _DICTIONARY_PAGE, size)
         position = raw.tell() + packed

@@ -118,7 +118,9 @@ class DecisionReport(Report):
             "run": self.run,
             "decision": "approved" if self.approved else "rejected",
             "decided": [
-                {**asdict(one), "experience": self.experiences.get(one.id)} for one in self.decided
+                asdict(one)
+                | {"approved": self.approved, "experience": self.experiences.get(one.id)}
+                for one in self.decided
             ],
             "waits": self.waits,
             "library": f"L{self.library.id}" if self.library.id else None,

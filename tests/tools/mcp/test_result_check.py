@@ -27,7 +27,9 @@ async def answer(name: str) -> str:
             return str(e).removeprefix(UNUSED)
 
 
-@pytest.mark.parametrize("name", ["pattern", "names", "all", "any"])
+@pytest.mark.parametrize(
+    "name", ["pattern", "all", *(pytest.param(n, marks=pytest.mark.long) for n in ("names", "any"))]
+)
 async def test_a_schema_without_an_end_is_given_up(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,7 +91,7 @@ def _compose(path: Path, foreign: bool, stack: tuple[Path, ...]) -> Tree:
         if entry == "_self_":
             out = combine(out, own)
             continue
-        found = _ENTRY.fullmatch(entry)
+        found = _ENTRY.fullmatch(entry) if isinstance(entry, str) else None
         # A dot-folder holds settings and keys of other programs.
         if found is None or any(part.startswith(".") for part in found["path"].split("/")):
             raise ConfigError(
@@ -104,19 +104,13 @@ def _compose(path: Path, foreign: bool, stack: tuple[Path, ...]) -> Tree:
     return out
 
 
-def _entries(entries: Any, own: Tree, path: Path) -> Iterator[tuple[str, Position]]:
+def _entries(entries: Any, own: Tree, path: Path) -> Iterator[tuple[Any, Position]]:
     """Yield the entries in order, with `_self_` last when it is not among them."""
     if entries is not None and not isinstance(entries, list):
         raise ConfigError(f"{path}: defaults should be a list")
     listed = entries or []
     for i, entry in enumerate(listed):
-        place = own.place(("defaults", i)) or Position(str(path))
-        if not isinstance(entry, str):
-            raise ConfigError(
-                f"{place.shown}: the defaults entry {entry!r} is not supported",
-                hint="use `_self_` or `/path/of/file@key.it.goes.under`",
-            )
-        yield entry, place
+        yield entry, own.place(("defaults", i)) or Position(str(path))
     if listed.count("_self_") > 1:
         raise ConfigError(f"{path}: `_self_` stands twice in defaults")
     if "_self_" not in listed:

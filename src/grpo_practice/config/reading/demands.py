@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from grpo_practice.config.reading.interpolate import LITERAL, variable, variables
 from grpo_practice.config.reading.yaml_reader import Key
 from grpo_practice.config.redact import leaves
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.runs import RunConfig, VerifySpec, is_data_file
-from grpo_practice.config.schema.tools import McpToolkit, PythonToolkit, Toolkit
+from grpo_practice.config.schema.tools import McpToolkit, PythonToolkit, SearchToolkit, Toolkit
 
 _OF_PROVIDER = {
     "type": ("_TYPE",),
@@ -86,7 +86,8 @@ def agent_programs(agent: AgentConfig, at: Key) -> Iterator[Demand]:
 def _toolkit_programs(kit: Toolkit, at: Key) -> Iterator[Demand]:
     match kit:
         case McpToolkit(mcp_transport="stdio"):
-            for name in kit.config.model_fields_set & {"command", "args", "env", "cwd"}:
+            named = ("command", "args", "env", "cwd")
+            for name in filter(kit.config.model_fields_set.__contains__, named):
                 yield Demand((*at, "config", name), "starts a program")
         case McpToolkit():
             # One on this machine may do all that its user may.
@@ -99,8 +100,10 @@ def _toolkit_programs(kit: Toolkit, at: Key) -> Iterator[Demand]:
                     yield Demand((*at, "config", name), "runs an image")
             if config.python is not None:
                 yield Demand((*at, "config", "python"), "starts a program")
-        case _:
+        case SearchToolkit():
             return
+        case _:  # what a new toolkit starts or reads has to be said here
+            assert_never(kit)
 
 
 def _verify_files(verify: VerifySpec, at: Key) -> Iterator[Demand]:

@@ -15,11 +15,11 @@ from grpo_practice.config.reading.demands import (
     programs_named,
     variables_named,
 )
-from grpo_practice.config.reading.endpoint import Written, prepare, written_url
+from grpo_practice.config.reading.endpoint import Written, line_of, prepare, written_url
 from grpo_practice.config.reading.env import Environment
 from grpo_practice.config.reading.interpolate import LITERAL, interpolate, variables
 from grpo_practice.config.reading.key_routes import KeyRoute, Receiver, receiver
-from grpo_practice.config.reading.problems import Problem, dotted, problems_of, raise_problems
+from grpo_practice.config.reading.problems import Problem, problems_of, raise_problems
 from grpo_practice.config.reading.published_keys import section_at, settle
 from grpo_practice.config.reading.roles import Roles
 from grpo_practice.config.reading.yaml_reader import Key, Tree, dump_yaml
@@ -116,8 +116,7 @@ class Draft:
                 self._keep_from_dotenv(key, value, written)
             if not names or is_endpoint(key, value):
                 continue
-            place = self.tree.place(key)
-            by = ", ".join([dotted((*self.tree.prefix, *key)), *([place.shown] if place else [])])
+            by = line_of(key, self.tree)
             for name in names:
                 if found.program is not None:
                     self.routes.append(KeyRoute(name, env.origin(name), found.program, by))
@@ -127,7 +126,8 @@ class Draft:
         """Return the address of a receiver as it was written."""
         written = self.written.get(found.section, Written())
         unnamed = not (written.literal or written.url_variables)
-        if unnamed and found.section[-1] == "model_provider":  # asked where the agent's model is
+        # A model without an address is asked where the agent's model is.
+        if unnamed and found.section[-1] == "model_provider":
             return self.written[*self.evaluation, "agent", "model", "model_provider"]
         return written
 
@@ -145,8 +145,11 @@ class Draft:
 
     def _refuse_untrusted(self) -> None:
         refused = [(d, self.tree.untrusted(d.key)) for d in self.demands]
+        told = set[tuple[Key, str]]()
         for demand, file in refused:
-            if file is not None:
+            # Of a server that is started by several keys the first is enough.
+            if file is not None and (demand.key[:-1], demand.text) not in told:
+                told.add((demand.key[:-1], demand.text))
                 text = f"{demand.text}, which a file of others may not"
                 hint = f"read it; if you trust it, add --trust {shlex.quote(str(file))}"
                 self.problems.append(Problem(demand.key, text, hint))

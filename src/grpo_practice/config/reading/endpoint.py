@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
@@ -12,6 +11,7 @@ from grpo_practice.config.reading.interpolate import interpolate, variable, vari
 from grpo_practice.config.reading.problems import Problem, dotted
 from grpo_practice.config.reading.yaml_reader import Key, Tree
 from grpo_practice.config.schema.provider import ModelProvider, is_sim
+from grpo_practice.config.trust import host_of
 from grpo_practice.redact import REDACTED, redact_url
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -31,6 +31,8 @@ class Tier:
     """Source of the key, or the place for one."""
     variable: str | None = None
     """Variable that holds the key, where one does."""
+    named_by: str = ""
+    """Variable that names the URL, with its line."""
     elsewhere: str | None = None
     """Place of the URL where that is not the place of the key."""
 
@@ -81,18 +83,16 @@ def env_tier(env: Environment, name: str) -> Tier | None:
     url, key = env.get(url_name), env.get(key_name)
     if not url and not key:
         return None
-    key_from = env.origin(key_name)
-    # Else a folder's `.env` could have the user's key sent to any host.
-    elsewhere = (
-        f"{url_name} in {env.line(url_name)}" if url and key and not env.together(*both) else None
-    )
     source = url_name if url else key_name
+    named_by = f"{source} in {env.line(source)}"
+    # Else a folder's `.env` could have the user's key sent to any host.
+    elsewhere = named_by if url and key and not env.together(*both) else None
     if name == "OPENAI" and not url:
         url = OPENAI_URL
     at = f"{source} in {env.origin(source)}"
-    key_at = f"{key_name} in {key_from}" if key else key_name
+    key_at = f"{key_name} in {env.origin(key_name)}" if key else key_name
     urls = (url.rstrip("/"),) if url else ()
-    return Tier(name, urls, key or None, at, key_at, key_name if key else None, elsewhere)
+    return Tier(name, urls, key or None, at, key_at, key_name if key else None, named_by, elsewhere)
 
 
 def prepare(
@@ -121,7 +121,7 @@ def prepare(
         del provider["api_key"]
     keys = tuple(name for name in variables(provider.get("api_key")) if env.get(name))
     written = written_url(url, (*key, "base_url"), tree, env)
-    named_by = _line((*key, "api_key"), tree)
+    named_by = line_of((*key, "api_key"), tree)
     return replace(written, hidden=hidden, keys=keys, key_named_by=named_by)
 
 
@@ -131,7 +131,7 @@ def written_url(url: object, key: Key, tree: Tree, env: Environment) -> Written:
     held = tuple(name for name in names if env.get(name))
     parts = url if isinstance(url, list) else [url]
     return Written(
-        named_by=_line(key, tree),
+        named_by=line_of(key, tree),
         url_variables=held,
         # With a variable in it, too: `${oc.env:UTU_LLM_BASE_URL}.example` is another host.
         literal=bool(url) and not all(variable(part) in held for part in parts),
@@ -139,7 +139,8 @@ def written_url(url: object, key: Key, tree: Tree, env: Environment) -> Written:
     )
 
 
-def _line(key: Key, tree: Tree) -> str:
+def line_of(key: Key, tree: Tree) -> str:
+    """Return the key as it is typed, with its file and line where it has one."""
     place = tree.place(key)
     return ", ".join([dotted((*tree.prefix, *key)), *([place.shown] if place else [])])
 
@@ -180,8 +181,9 @@ def resolve(
         ), None
     if provider.base_url:
         # The key of a tier goes to the tier's own host alone: who wrote the URL may be a stranger.
-        wanted = {_host(url) for url in provider.base_url}
-        same = (t for t in tiers if not t.elsewhere and wanted <= {_host(url) for url in t.urls})
+        # The scheme is a part of the host: over http, a key for https would travel in clear.
+        wanted = set(map(host_of, provider.base_url))
+        same = (t for t in tiers if not t.elsewhere and wanted <= set(map(host_of, t.urls)))
         tier = next(same, None)
         if provider.key or tier is None or not tier.key:
             return provider, None
@@ -213,12 +215,6 @@ def _no_url(provider: ModelProvider, key: Key) -> Problem:
     text = f"is missing: where is the model {provider.model!r} served?"
     hint = "set it, or UTU_LLM_BASE_URL and UTU_LLM_API_KEY (in .env, say), or OPENAI_API_KEY"
     return Problem((*key, "base_url"), text, hint)
-
-
-def _host(url: str) -> tuple[str, str | None, int | None]:
-    parts = urlsplit(url)
-    # The scheme counts: over http, a key for https would travel in clear.
-    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
 def unused_key(provider: ModelProvider, env: Mapping[str, str], prefix: str) -> str | None:

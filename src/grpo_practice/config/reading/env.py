@@ -14,10 +14,9 @@ if TYPE_CHECKING:
 PREFIXES = ("UTU_", "JUDGE_", "OPENAI_", "GRPO_PRACTICE_", "SERPER_", "JINA_", "HF_")
 """Names a `.env` may set; a `PATH` or `LD_PRELOAD` in one is not ours to load."""
 
-
-NOBODY = Trust()
-EMPTY: Mapping[str, int] = {}
 PROCESS = "the environment"
+"""Origin of a variable that no file sets, as people read it."""
+_NOBODY = Trust()
 
 
 class Environment(dict[str, str]):
@@ -29,8 +28,8 @@ class Environment(dict[str, str]):
         dotenv: Mapping[str, str] | None = None,
         path: Path | None = None,
         notices: Sequence[str] = (),
-        trust: Trust = NOBODY,
-        lines: Mapping[str, int] = EMPTY,
+        trust: Trust = _NOBODY,
+        lines: Mapping[str, int] | None = None,
     ) -> None:
         """Put the two together, remembering which was which."""
         super().__init__({**(dotenv or {}), **process})
@@ -38,7 +37,7 @@ class Environment(dict[str, str]):
         self.path = path
         self.notices = tuple(notices)
         self.trust = trust
-        self._lines = lines
+        self._lines = lines or {}
 
     def origin(self, name: str) -> str:
         """Say where a variable was set."""

@@ -194,7 +194,7 @@ class Roles:
         elif tier is not None and tier.variable is not None:
             if written.hidden and written.of_others:
                 by_tier.append(written.named_by)
-            by = written.named_by if written.hidden else tier.origin
+            by = written.named_by if written.hidden else tier.named_by
             self.sends(tier.variable, provider.base_url, by, by_tier, at)
 
     def sends(
@@ -217,7 +217,7 @@ class Roles:
                     f"{name} ({place}) would go to {host_of(url)}, which is named elsewhere:"
                     f" {', '.join(dict.fromkeys(elsewhere))}"
                 )
-                hint = f"if it may go there, say so once: --trust-host {typed_host(url)}"
+                hint = f"if it may go there, add this once: --trust-host {typed_host(url)}"
                 self.problems.append(Problem(at, text, hint, private=True))
 
 
