@@ -199,3 +199,40 @@ def test_a_folder_is_the_same_whatever_its_name(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("a")
     assert text_digest({}, tmp_path / "link") == text_digest({}, tmp_path / "a")
     assert text_digest({}, Path()) == text_digest({}, Path.cwd())
+
+
+BESIDE = (
+    "model: {model_provider: {base_url: '${oc.env:UTU_LLM_BASE_URL}', api_key: " + SECRET + "}}"
+)
+IN_HEADERS = "model: {model_settings: {extra_headers: {X-Key: " + SECRET + "}}}"
+
+
+@pytest.mark.parametrize("text", [BESIDE, IN_HEADERS])
+def test_a_secret_of_the_own_config_does_not_go_where_a_dotenv_says(
+    place: Place, text: str
+) -> None:
+    del place.env["UTU_LLM_BASE_URL"], place.env["UTU_LLM_API_KEY"]
+    place.put(".env", "UTU_LLM_BASE_URL=@EVIL@/v1\nUTU_LLM_API_KEY=theirs\n")
+    config = (place.folder / "own.yaml").read_text()
+    config = config.replace("agent: {agent: {", f"agent: {{{text}, agent: {{")
+    config = config.replace("mine.jsonl", str(place.folder / "mine.jsonl"))
+    (place.own / "own.yaml").write_text(config)
+    refused(place.type("eval", "--config", str(place.own / "own.yaml")), ".env:1 names")
+    assert SECRET.encode() not in place.evil.whole
+    place.put("own.yaml", config)  # beside the .env, both are of one folder
+    assert place.type("eval", "--config", "own.yaml").code == 0
+    assert place.type("trust", ".").code == 0
+    assert place.type("eval", "--config", str(place.own / "own.yaml")).code == 0
+
+
+def test_a_judge_that_is_not_asked_is_given_nothing(place: Place) -> None:
+    headers = "{X-A: '${oc.env:BUILD_HOST}', X-B: " + SECRET + "}"
+    text = (place.folder / "own.yaml").read_text()
+    judge = f"{text}judge_model: {{model_settings: {{extra_headers: {headers}}}}}\n"
+    judge = judge.replace("mine.jsonl", str(place.folder / "mine.jsonl"))
+    (place.own / "own.yaml").write_text(judge)
+    del place.env["UTU_LLM_BASE_URL"], place.env["UTU_LLM_API_KEY"]
+    place.put(".env", "UTU_LLM_BASE_URL=@GOOD@/v1\nUTU_LLM_API_KEY=none\n")
+    outcome = place.type("eval", "--config", str(place.own / "own.yaml"))
+    assert outcome.code == 0, outcome.shown
+    assert "BUILD_HOST" not in outcome.shown

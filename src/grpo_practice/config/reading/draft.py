@@ -18,7 +18,7 @@ from grpo_practice.config.reading.demands import (
 from grpo_practice.config.reading.endpoint import Written, line_of, prepare, written_url
 from grpo_practice.config.reading.env import Environment
 from grpo_practice.config.reading.interpolate import LITERAL, interpolate, variables
-from grpo_practice.config.reading.key_routes import KeyRoute, receiver
+from grpo_practice.config.reading.key_routes import KeyRoute, Receiver, receiver
 from grpo_practice.config.reading.problems import Problem, problems_of, raise_problems
 from grpo_practice.config.reading.published_keys import section_at, settle
 from grpo_practice.config.reading.roles import Roles
@@ -104,24 +104,44 @@ class Draft:
 
     def _note_values(self, config: RunConfig) -> None:
         """Note where variables go that are no endpoint's key: headers, queries, tools' settings."""
-        env, roles = self.source.env, self.roles()
+        env, roles, judge = self.source.env, self.roles(), (*self.evaluation, "judge_model")
         for key, value in leaves(self.stored):
             names = [] if LITERAL & {*key[-1:]} else [n for n in variables(value) if env.get(n)]
+            found = receiver(key, config)
+            unused = key[: len(judge)] == judge and judge[-1] not in self.section(self.evaluation)
+            if found is None or unused:
+                continue
+            written = self._written_of(found)
+            if not names:
+                self._keep_from_dotenv(key, value, written)
             if not names or is_endpoint(key, value):
                 continue
-            found = receiver(key, config)
-            if found is None:
-                continue
             by = line_of(key, self.tree)
-            written = self.written.get(found.section, Written())
-            unnamed = not (written.literal or written.url_variables)
-            # A model without an address is asked where the agent's model is.
-            if unnamed and found.section[-1] == "model_provider":
-                written = self.written[*self.evaluation, "agent", "model", "model_provider"]
             for name in names:
                 if found.program is not None:
                     self.routes.append(KeyRoute(name, env.origin(name), found.program, by))
                 roles.sends(name, found.urls, by, written.elsewhere(name, env), key)
+
+    def _written_of(self, found: Receiver) -> Written:
+        """Return the address of a receiver as it was written."""
+        written = self.written.get(found.section, Written())
+        unnamed = not (written.literal or written.url_variables)
+        # A model without an address is asked where the agent's model is.
+        if unnamed and found.section[-1] == "model_provider":
+            return self.written[*self.evaluation, "agent", "model", "model_provider"]
+        return written
+
+    def _keep_from_dotenv(self, key: Key, value: object, written: Written) -> None:
+        """Refuse to send a secret of the config to an address of a `.env` that is elsewhere."""
+        env, folder = self.source.env, self.source.base_dir.resolve()
+        if env.path is None or folder.is_relative_to(env.path.parent.resolve()):
+            return
+        theirs = [n for n in written.url_variables if env.origin(n) == str(env.path)]
+        if theirs and value and redact(value, key) == REDACTED and not env.trusts_dotenv:
+            text = f"would go to the address that {env.line(theirs[0])} names"
+            trust = f"grpo-practice trust {shlex.quote(str(env.path.parent))}"
+            hint = f"write the address beside it; if it may go there, say so once: {trust}"
+            self.problems.append(Problem(key, text, hint, private=True))
 
     def _refuse_untrusted(self) -> None:
         refused = [(d, self.tree.untrusted(d.key)) for d in self.demands]

@@ -51,7 +51,12 @@ class Environment(dict[str, str]):
     def together(self, url: str, key: str) -> bool:
         """Return whether both variables are from one place, or a folder that the user trusts."""
         places = {self.origin(url), self.origin(key)}
-        return len(places) == 1 or (self.path is not None and self.trust.folder_of(self.path))
+        return len(places) == 1 or self.trusts_dotenv
+
+    @property
+    def trusts_dotenv(self) -> bool:
+        """Whether the `.env` file lies in a folder that the user trusts."""
+        return self.path is not None and self.trust.folder_of(self.path)
 
 
 def as_environment(env: Mapping[str, str]) -> Environment:
