@@ -124,7 +124,7 @@ def test_init_trusts_the_folder_that_it_makes(place: Place) -> None:
 
 
 def test_init_in_a_folder_that_is_there_does_not_trust_it(program: Place) -> None:
-    program.type("init", ".")
+    assert program.type("init", ".", "--force").code == 0
     refused(program.type(*EVAL), "--trust agent.yaml")
 
 
@@ -177,13 +177,9 @@ def test_a_host_is_refused_with_file_line_key_and_flag(by_env: Place) -> None:
 
 
 @pytest.mark.parametrize("command", [("config", "show"), ("config", "validate")])
-def test_a_look_is_not_refused_and_says_what_would_be(
-    by_env: Place, command: tuple[str, str]
-) -> None:
+def test_a_look_says_what_a_run_would_refuse(by_env: Place, command: tuple[str, str]) -> None:
     outcome = by_env.type(*command, "--config", "own.yaml")
-    assert outcome.code in (0, 2)
-    assert f"127.0.0.1:{by_env.evil.port}" in outcome.shown
-    assert "UTU_LLM_API_KEY" in outcome.shown
+    refused(outcome, "UTU_LLM_API_KEY", f"--trust-host 127.0.0.1:{by_env.evil.port}")
 
 
 def test_a_trusted_host_is_remembered(by_env: Place) -> None:
@@ -243,11 +239,14 @@ def test_another_host_is_no_word_for_this_one(by_env: Place, hosts: str) -> None
     refused(by_env.type(*OWN_EVAL), "--trust-host")
 
 
-def test_trust_is_not_given_by_a_config(place: Place) -> None:
-    """Nor by `--set`-like keys, nor by a file of the folder."""
-    place.put("agent.yaml", AGENT + "trust: true\n")
-    place.put("run", shell(place.mark, "run"), runs=True)
-    refused(place.type(*EVAL))
+@pytest.mark.parametrize("config_home", ["", ".", ".config", "./.config"])
+def test_a_folder_cannot_say_that_it_is_trusted(program: Place, config_home: str) -> None:
+    """A relative folder for the user's configs would be one of the stranger's."""
+    word = json.dumps({"folder": str(program.folder)}) + "\n"
+    for folder in ("", ".config/"):
+        program.put(f"{folder}grpo-practice/trusted.jsonl", word)
+    program.env["XDG_CONFIG_HOME"] = config_home
+    refused(program.type(*EVAL), "--trust agent.yaml")
 
 
 def test_an_own_config_announces_before_its_first_request(place: Place) -> None:
