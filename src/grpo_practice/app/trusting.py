@@ -31,7 +31,7 @@ def trust(paths: Sequence[Path]) -> TrustReport:
         if path.is_dir():
             known.remember_folder(path)
             continue
-        known.remember(_digests(path), path.resolve())
+        known.remember(_digests(path), path)
     return TrustReport(known.kept, known.all())
 
 

@@ -108,8 +108,9 @@ class Trust:
     def remember(self, keys: Iterable[str], path: Path | None) -> None:
         """Remember that these configs are trusted."""
         known = {record["sha256"] for record in self._records("sha256")}
+        at = str(path.resolve()) if path else "a run of mine"
         new = [key for key in dict.fromkeys(keys) if key not in known]
-        self._add([{"sha256": key, "of": str(path or "a run of mine")} for key in new])
+        self._add([{"sha256": key, "of": at} for key in new])
 
     def remember_folder(self, folder: Path) -> None:
         """Remember that every file in this folder is trusted.
