@@ -38,7 +38,9 @@ def trust(paths: Sequence[Path]) -> TrustReport:
 def _digests(path: Path) -> list[str]:
     """Return the hashes of the configs in a file: of an agent, or of each run of a database."""
     if path.exists() and not path.is_file():  # a pipe may never begin
-        raise ConfigError(f"{path} is not a regular file")
+        raise ConfigError(
+            f"{path} is not a regular file", hint="name an agent's file, a database or a folder"
+        )
     try:
         with path.open("rb") as file:
             is_database = file.read(len(_DATABASE)) == _DATABASE

@@ -140,7 +140,10 @@ class Trust:
         except FileNotFoundError:
             return
         except (OSError, UnicodeDecodeError) as e:
-            raise ConfigError(f"cannot read {self.kept}, which says what you trust: {e}") from e
+            raise ConfigError(
+                f"cannot read {self.kept}, which says what you trust: {e}",
+                hint="mend it, or move it away and say again what you trust",
+            ) from e
         for n, line in enumerate(lines, 1):
             if not line.strip():
                 continue
