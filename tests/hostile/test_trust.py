@@ -13,7 +13,7 @@ from tests.hostile import agent_files, databases
 from tests.hostile.agent_files import DATA, PROFILE, model
 from tests.hostile.data import MODULES
 from tests.hostile.place import OWN, Outcome, Place
-from tests.hostile.planted import KEY, row, shell
+from tests.hostile.planted import KEY, ROWS, row, shell
 
 EVAL = ("eval", "--agent", "agent.yaml", *DATA)
 AGENT = model("api_key: none").replace(PROFILE, PROFILE + "type: command\ncommand: ./run\n")
@@ -64,6 +64,39 @@ def test_a_trusted_file_is_remembered_by_its_content(program: Place) -> None:
     path = program.folder / "agent.yaml"
     path.write_text(path.read_text().replace("./run", "./run --changed"))
     refused(program.type(*EVAL, "--restart-step", "0"), "--trust agent.yaml")
+
+
+@pytest.mark.parametrize("word", ["trust", "--trust", "eval"])
+def test_a_file_is_asked_for_once_whichever_own_config_it_is_laid_over(
+    program: Place, word: str
+) -> None:
+    program.put("sub/own.yaml", OWN)
+    program.put("sub/mine.jsonl", ROWS)
+    program.put("sub/run", shell(program.mark, "run"), runs=True)
+    below = ("eval", "--config", "sub/own.yaml", "--agent", "agent.yaml")
+    first = {
+        "trust": ("trust", "agent.yaml"),
+        "--trust": (*below, "--trust", "agent.yaml", "--exp-id", "first"),
+        "eval": (*EVAL, "--trust", "agent.yaml", "--exp-id", "first"),
+    }[word]
+    assert "--trust" not in program.type(*first).shown
+    for words in (below, EVAL):
+        outcome = program.type(*words)
+        assert "run" in outcome.ran, outcome.shown
+
+
+def test_a_stranger_s_database_does_not_choose_the_folder_of_a_trusted_file(
+    program: Place,
+) -> None:
+    databases.given(program, databases.stored(), folder=program.home / "work" / "elsewhere")
+    assert program.type("trust", "agent.yaml").code == 0
+    refused(program.type("eval", "--agent", "agent.yaml"), "--trust agent.yaml")
+
+
+@pytest.mark.parametrize("command", [EVAL, ("config", "show", "--config", "own.yaml")])
+def test_a_folder_is_no_file_to_trust(program: Place, command: tuple[str, ...]) -> None:
+    refused(program.type(*command, "--trust", "."), "grpo-practice trust .")
+    assert "nothing of others" in program.type("trust").shown
 
 
 def test_what_is_remembered_is_in_the_users_own_config_folder(program: Place) -> None:

@@ -5,6 +5,7 @@ Kept in the user's own config folder, never in a project: a project comes from o
 
 import json
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -74,7 +75,17 @@ class Trust:
     """Hosts of the environment variable: any key may go there."""
 
     def given(self, files: Sequence[Path], hosts: Sequence[str]) -> "Trust":
-        """Return it with what was typed with this command."""
+        """Return it with what was typed with this command.
+
+        Raises:
+            ConfigError: A folder is given as a file.
+        """
+        for file in files:
+            if file.is_dir():
+                raise ConfigError(
+                    f"{file} is a folder, and --trust is for one file",
+                    hint=f"grpo-practice trust {shlex.quote(str(file))} trusts all that lies in it",
+                )
         return replace(self, files=frozenset(file.resolve() for file in files), hosts=tuple(hosts))
 
     def folder_of(self, path: Path) -> bool:
