@@ -89,7 +89,7 @@ async def test_an_address_leaves_as_it_is_written_or_not_at_all(
             u.rstrip("/") for u in kept
         ]
     asked = json.loads(texts["json"])["model"]["base_url"]
-    assert asked == (kept if len(kept) > 1 else (kept or [None])[0])
+    assert asked == (kept if len(kept) > 1 else next(iter(kept), None))
     path = tmp_path / "agent.yaml"
     path.write_text(texts["yaml"], "utf-8")
     here = {"UTU_LLM_BASE_URL": "http://here/v1", "UTU_LLM_API_KEY": "key"}

@@ -77,8 +77,9 @@ class PracticeRequest(RunRequest):
 
     agent: Callable[..., Any] | None = None
     """Python function that plays, as one of `type: python`."""
-    start: str | Library | None = None
-    """Library to start from: `RUN[:STEP]` or itself; None: the run's own, else an empty one."""
+    start: str | Path | Library | None = None
+    """Library to start from: `RUN[:STEP]`, a file, or itself; None: the run's own, else an empty
+    one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,7 +45,11 @@ def practice(
     truncate: Annotated[int | None, typer.Option(min=1, help="Use this many samples only.")] = None,
     start_from: Annotated[
         str | None,
-        typer.Option("--from", metavar="RUN[:STEP]", help="Start from that run's library."),
+        typer.Option(
+            "--from",
+            metavar="RUN[:STEP]|FILE",
+            help="Start from that run's library, or from experiences in a YAML or JSON file.",
+        ),
     ] = None,
     max_cost: MaxCostOption = None,
     max_tokens: MaxTokensOption = None,
