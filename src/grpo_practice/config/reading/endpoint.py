@@ -100,8 +100,9 @@ def prepare(
 ) -> Written:
     """Make a provider of the config, still uninterpolated, ready for the environment.
 
-    A `sim` named by the config is not sent to a URL that only the environment knows. Notes where
-    URL and key come from. A key that was hidden in a stored config is taken out.
+    A `sim` that the config names is built in unless the config has a base_url of its own: a URL
+    that only the environment knows serves the `sim` that the environment names. Notes where URL
+    and key come from. A key that was hidden in a stored config is taken out.
 
     Args:
         provider: The section, changed in place.
@@ -153,7 +154,8 @@ def _source(value: object, env: Environment, key: Key) -> str:
 
 def _settle_sim(provider: dict[str, Any], env: Environment, prefix: str) -> None:
     named = provider.get("model")
-    by_env = bool(variables(named))
+    # A default, as in `${oc.env:UTU_LLM_MODEL,sim}`, is the config's word.
+    by_env = any(env.get(name) for name in variables(named))
     if not is_sim(interpolate(named, env, [])):
         return
     url = provider.get("base_url")
