@@ -32,6 +32,25 @@ def facts(rows: Iterable[tuple[str, str]]) -> None:
     _print(grid)
 
 
+def beside(label: str, width: int, text: str, *, style: str | None = None) -> None:
+    """Print a text beside its label, wrapped under itself on a terminal.
+
+    A text with a command stays in one line, for whoever copies it.
+    """
+    from rich.table import Table
+
+    from grpo_practice.cli.terminal.consoles import in_one, out
+
+    if in_one(out, text):
+        say(f"{label:{width}} {text}", style=style)
+        return
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_column(no_wrap=True, width=width)
+    grid.add_column(overflow="fold")
+    grid.add_row(label, visible(text), style=style)
+    _print(grid)
+
+
 def table(
     headers: Sequence[str],
     rows: Iterable[Sequence[str]],
