@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import shlex
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -366,3 +367,30 @@ def test_a_long_check_is_wrapped_under_itself(
     for line in lines[:-1]:
         assert line.startswith(("ok ", "warning ", "problem ", " " * 9)), line
         assert len(line) <= width
+
+
+@pytest.mark.parametrize("where", ["alone", "config", "run"])
+def test_an_agent_s_file_is_looked_at_and_not_run(gp: Gp, tmp_path: Path, where: str) -> None:
+    model = "model: {model_provider: {model: sim}}"
+    write(
+        tmp_path,
+        e_yaml=f"{{exp_id: e, data: {{dataset: test.jsonl}}, verify: math, agent: {{{model}}}}}",
+    )
+    if where == "run":
+        assert gp("eval", "-c", "e.yaml", "--limit", "1").code == 0
+    own = f"type: command\ncommand: [touch, ran]\nagent: {{name: theirs}}\n{model}\n"
+    Path("theirs.yaml").write_text(own)
+    more = ("--agent", "theirs.yaml", *(("-c", "e.yaml") if where == "config" else ()))
+    refused = gp("config", "validate", *more)
+    assert (refused.code, "theirs.yaml:2: agent.command" in refused.err) == (2, True)
+    shown = gp("config", "validate", *more, "--trust", "theirs.yaml")
+    assert shown.code == 0, shown.err
+    assert "theirs" in shown.out.partition("agent")[2].splitlines()[0]
+    after = shlex.split(shown.out.splitlines()[-1].removeprefix("next: grpo-practice "))
+    assert after[0] == ("doctor" if where == "alone" else "eval")
+    assert gp("doctor", *more).code == 0
+    assert "theirs" in gp("config", "show", *more).out
+    assert not Path("ran").exists()
+    assert (where == "run") == Path("grpo-practice.db").exists()
+    Path("theirs.yaml").write_text(own.replace("command: [touch, ran]", "comand: x"))
+    assert gp("doctor", *more).code == 2

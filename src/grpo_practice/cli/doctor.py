@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from grpo_practice.cli.options import (
+    AgentOption,
     ConfigOption,
     DbOption,
     JsonOption,
@@ -28,6 +29,7 @@ STYLES = {"ok": None, "warning": "yellow", "problem": "red"}
 
 def doctor(
     config: ConfigOption = None,
+    agent: AgentOption = None,
     set_: SetOption = None,
     run: Annotated[
         bool, typer.Option("--run", help="Also try the programs that the config names.")
@@ -42,7 +44,7 @@ def doctor(
     Each endpoint is asked two tiny questions, and each toolkit is opened; nothing of it is stored.
     Programs of the config (a verify file, an agent, a server of tools) are run with --run alone.
     Without --config the latest run's configuration is looked at, and without a run the machine
-    alone.
+    alone, or the agent in a file of its own.
 
     Example: grpo-practice doctor --config practice.yaml
     """
@@ -56,6 +58,7 @@ def doctor(
     diagnosis = workspace(db).doctor(
         config,
         sets=set_ or [],
+        agent=agent,
         run=run,
         env=trusting(trust, trust_host),
         on_event=announce,
