@@ -31,14 +31,16 @@ def trust(paths: Sequence[Path]) -> TrustReport:
         if path.is_dir():
             known.remember_folder(path)
             continue
-        known.remember(_digests(path), path.resolve())
+        known.remember(_digests(path), path)
     return TrustReport(known.kept, known.all())
 
 
 def _digests(path: Path) -> list[str]:
     """Return the hashes of the configs in a file: of an agent, or of each run of a database."""
     if path.exists() and not path.is_file():  # a pipe may never begin
-        raise ConfigError(f"{path} is not a regular file")
+        raise ConfigError(
+            f"{path} is not a regular file", hint="name an agent's file, a database or a folder"
+        )
     try:
         with path.open("rb") as file:
             is_database = file.read(len(_DATABASE)) == _DATABASE

@@ -96,7 +96,7 @@ def show(
 
 HeldArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[H12]...", help="As `experiences list` names them."),
+    typer.Argument(metavar="H12", help="As `experiences list` names them."),
 ]
 HeldRunOption = Annotated[
     str | None,

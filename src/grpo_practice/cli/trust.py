@@ -12,7 +12,7 @@ from grpo_practice.cli.terminal.formatting import print_json, say
 def trust(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FILE|DIR]...", help="What you have read, and trust."),
+        typer.Argument(metavar="FILE|DIR", help="What you have read, and trust."),
     ] = None,
     json: JsonOption = False,
 ) -> None:

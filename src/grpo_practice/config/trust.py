@@ -5,6 +5,7 @@ Kept in the user's own config folder, never in a project: a project comes from o
 
 import json
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -74,7 +75,17 @@ class Trust:
     """Hosts of the environment variable: any key may go there."""
 
     def given(self, files: Sequence[Path], hosts: Sequence[str]) -> "Trust":
-        """Return it with what was typed with this command."""
+        """Return it with what was typed with this command.
+
+        Raises:
+            ConfigError: A folder is given as a file.
+        """
+        for file in files:
+            if file.is_dir():
+                raise ConfigError(
+                    f"{file} is a folder, and --trust is for one file",
+                    hint=f"grpo-practice trust {shlex.quote(str(file))} trusts all that lies in it",
+                )
         return replace(self, files=frozenset(file.resolve() for file in files), hosts=tuple(hosts))
 
     def folder_of(self, path: Path) -> bool:
@@ -108,8 +119,9 @@ class Trust:
     def remember(self, keys: Iterable[str], path: Path | None) -> None:
         """Remember that these configs are trusted."""
         known = {record["sha256"] for record in self._records("sha256")}
+        at = str(path.resolve()) if path else "a run of mine"
         new = [key for key in dict.fromkeys(keys) if key not in known]
-        self._add([{"sha256": key, "of": str(path or "a run of mine")} for key in new])
+        self._add([{"sha256": key, "of": at} for key in new])
 
     def remember_folder(self, folder: Path) -> None:
         """Remember that every file in this folder is trusted.
@@ -139,7 +151,10 @@ class Trust:
         except FileNotFoundError:
             return
         except (OSError, UnicodeDecodeError) as e:
-            raise ConfigError(f"cannot read {self.kept}, which says what you trust: {e}") from e
+            raise ConfigError(
+                f"cannot read {self.kept}, which says what you trust: {e}",
+                hint="mend it, or move it away and say again what you trust",
+            ) from e
         for n, line in enumerate(lines, 1):
             if not line.strip():
                 continue

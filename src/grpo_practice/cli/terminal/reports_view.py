@@ -212,6 +212,8 @@ def say_shortfalls(found: Sequence["Shortfall"], run: str, practise: str | None 
 
 def _why_nothing(report: "PracticeReport") -> str:
     """Return why a run learnt nothing, as far as its steps tell."""
+    from grpo_practice.reports.run_reports import ALIKE
+
     stats = [row.stats or {} for row in report.steps]
     if report.merge_failed:
         return "a merge failed, so that what its step proposed is not in the library"
@@ -227,6 +229,12 @@ def _why_nothing(report: "PracticeReport") -> str:
     means = {s.get("mean_reward") for s in stats}
     hard = " (too hard: every attempt failed)" if means == {0.0} else ""
     easy = " (too easy: every attempt was right)" if means == {1.0} else ""
+    if report.alike:
+        return (
+            f"{ALIKE}, so there was nothing to compare{hard}{easy}: a cache between the agent and"
+            " its model gives one answer again, or the temperature is 0 and the endpoint ignores"
+            f" seeds; look at some: {PROGRAM} eval --limit 3 --show"
+        )
     return (
         f"in every group all attempts scored the same, so there was nothing to compare{hard}{easy};"
         f" look at some: {PROGRAM} eval --limit 3 --show"

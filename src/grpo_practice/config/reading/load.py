@@ -172,12 +172,14 @@ def _from_text(stored: StoredText, env: Mapping[str, str]) -> ComposedConfig:
     return ComposedConfig(tree, None, stored.base_dir, known)
 
 
-def _brought(agent: Path, base_dir: Path, trust: Trust) -> Tree:
+def _brought(agent: Path, source: ComposedConfig) -> Tree:
     """Read an agent's file; one that is trusted still says of nobody's key where it goes."""
-    tree = compose(agent, foreign=True)
+    trust, tree = source.env.trust, compose(agent, foreign=True)
     if trust.folder_of(agent):
         return tree
-    trusted = trust.text(text_digest(tree.data, base_dir), agent)
+    # A database may say any folder, and so does not choose whose programs a trusted file starts.
+    folders = [Path.cwd(), source.base_dir] if source.path else [source.base_dir]
+    trusted = any(trust.text(text_digest(tree.data, folder), agent) for folder in folders)
     return tree.as_of(agent, trusted=trusted, but_below=packaged_configs())
 
 
@@ -227,7 +229,7 @@ def _eval(
             places = dict(tree.places) | ({("exp_id",): place} if place else {})
             tree = Tree({**tree.data, "exp_id": exp_id}, places, tree.prefix)
     if agent is not None:
-        own = _brought(agent, source.base_dir, source.env.trust)
+        own = _brought(agent, source)
         if _is_practice(own):
             raise ConfigError(
                 f"{agent} is a practice config, and no agent's file",
