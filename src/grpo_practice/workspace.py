@@ -109,18 +109,25 @@ class Workspace(StoredRuns):
         open_store = None if unmade else self._store
         return config_report(load_config(config, sets, known(env), open_store, agent=file))
 
-    def trust(self, *paths: str | Path) -> "TrustReport":
+    def trust(
+        self, *paths: str | Path, hosts: Sequence[str] = (), keys: Sequence[str] = ()
+    ) -> "TrustReport":
         """Remember that you trust files and folders of others; return all that you trust.
 
         A file is trusted while its text stays what it is: an agent's, used from the current
         folder, or a database with the configurations in it. A folder is trusted as a whole.
+
+        Args:
+            paths: Files and folders.
+            hosts: Hosts that may be sent each of the keys.
+            keys: Variables with keys, `UTU_LLM_API_KEY` for instance.
 
         Raises:
             ConfigError: There is no such file, or it cannot be remembered.
         """
         from grpo_practice.app.trusting import trust
 
-        return trust([Path(path) for path in paths])
+        return trust([Path(path) for path in paths], hosts, keys)
 
     def score_answer(
         self,

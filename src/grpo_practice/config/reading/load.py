@@ -89,7 +89,7 @@ class Loaded(Generic[C]):
         """Remember this config as one that the user trusts, for when a run is gone on with."""
         if self.asks and self.vouched:
             with suppress(ConfigError):  # a home that cannot be written to: --trust says it again
-                self.trust.remember([text_digest(self._stored(), self.base_dir)], self.path)
+                self.trust.remember([text_digest(self._stored(), self.base_dir)], None)
 
     def _stored(self) -> dict[str, Any]:
         return parse_yaml(self.text, "the stored config").data

@@ -217,7 +217,9 @@ class Roles:
                     f"{name} ({place}) would go to {host_of(url)}, which is named elsewhere:"
                     f" {', '.join(dict.fromkeys(elsewhere))}"
                 )
-                hint = f"if it may go there, add this once: --trust-host {typed_host(url)}"
+                command = f"grpo-practice trust --host {host_of(url)} --key {name}"
+                once = f"add --trust-host {typed_host(url)} once"
+                hint = f"if it may go there, {once}, or type: {command}"
                 self.problems.append(Problem(at, text, hint, private=True))
 
 
