@@ -412,7 +412,8 @@ def test_what_is_trusted_is_listed_once_each_and_own_runs_are_counted(program: P
     assert len(json.loads(program.type("trust", "--json").shown)["trusted"]) == 4
 
 
-def test_a_run_of_ones_own_is_remembered_as_that(place: Place) -> None:
+def test_a_run_of_ones_own_is_remembered_as_that(program: Place) -> None:
+    place = program
     own = "type: command, command: [./run], agent: {"
     text = (place.folder / "own.yaml").read_text().replace("agent: {agent: {", f"agent: {{{own}")
     place.put("own.yaml", text)
