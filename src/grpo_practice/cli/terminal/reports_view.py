@@ -314,7 +314,9 @@ def _scored(score: "Score | None") -> str:
 def _before_and_after(report: "PracticeReport") -> None:
     before, after = report.before, report.after
     how = "" if after else " (export-agent, then eval --agent; or practice.do_eval: true)"
-    facts([("before", _known(before)), ("after", _known(after) + how)])
+    # Without a config it is the latest run's: this one's, as it was started.
+    first = f" ({on_database(f'{PROGRAM} eval')})" if report.tested else " (no evaluation dataset)"
+    facts([("before", _known(before) + ("" if before else first)), ("after", _known(after) + how)])
     if before and after and not _comparable(before, after):
         say("  before and after are of other questions: their difference says nothing")
 
