@@ -368,7 +368,7 @@ def test_the_program_imports_nothing_of_the_folder(place: Place) -> None:
 
 def test_the_way_to_trust_a_host_is_typed_as_it_stands(by_env: Place) -> None:
     shown = by_env.type(*OWN_EVAL).shown
-    command = shown[shown.index("grpo-practice trust --host") :].splitlines()[0]
+    (command,) = re.findall("^hint: (grpo-practice trust --host .*)$", shown, re.MULTILINE)
     assert by_env.type(*shlex.split(command)[1:]).code == 0
     outcome = by_env.type(*OWN_EVAL)
     assert outcome.code == 0, outcome.shown
