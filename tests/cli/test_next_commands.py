@@ -293,3 +293,16 @@ def test_an_agent_s_file_given_as_a_key_is_pointed_to_its_flag(
     ran = gp(*words, "--set", f"{key}=a.yaml")
     assert (ran.code, "--agent FILE" in ran.err, "AgentConfig" in ran.err) == (2, True, False)
     assert gp(*words, "--agent", "a.yaml").code == 0
+
+
+@pytest.mark.parametrize("question", ["1+1?", "How much is it? " * 20])
+def test_a_question_that_is_shortened_is_whole_where_it_is_said_to_be(
+    gp: Gp, question: str
+) -> None:
+    Path("d.csv").write_text(f"question,answer\n{question},2\n", "utf-8")
+    words = ("data", "upload", "d.csv", "--name", "d", "--db", "my db.db")
+    assert gp(*words).code == 0
+    shown = gp("data", "show", "d", "--db", "my db.db").out
+    assert ("whole in: " in shown) == (question.strip() not in shown)
+    if "whole in: " in shown:
+        assert question.strip() in gp(*next_words(shown, "whole in: ")).out
