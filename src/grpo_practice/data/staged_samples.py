@@ -91,13 +91,14 @@ class StagedSamples:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield each sample as a row of the store's table `samples`."""
-        return chain.from_iterable(self.batches())
+        rows = chain.from_iterable(self.batches())
+        return (dict(zip(COLUMNS, row, strict=True)) for row in rows)
 
-    def batches(self) -> Iterator[list[dict[str, Any]]]:
-        """Yield the rows, some at a time."""
+    def batches(self) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield the rows, some at a time, as values of `COLUMNS`."""
         found = self._query(f"SELECT {', '.join(COLUMNS)} FROM rows ORDER BY position")
         while rows := found.fetchmany(AT_ONCE):
-            yield [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+            yield rows
 
     def hashes(self) -> Iterator[str]:
         """Yield each sample's hash in hex."""

@@ -7,16 +7,20 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 
 from grpo_practice.canonical import list_digest
-from grpo_practice.data.staged_samples import StagedSamples, sample_of
+from grpo_practice.data.staged_samples import COLUMNS, StagedSamples, sample_of
 from grpo_practice.errors import DataError
 from grpo_practice.redact import redactor
-from grpo_practice.store.db import Connection, insert, insert_all, now
+from grpo_practice.store.db import Connection, insert, now
 from grpo_practice.store.records import DatasetRow
 from grpo_practice.types import Answer, Gold, PlannedStep, Sample
 
 _COLUMNS = "dataset_id, name, revision, sha256, n, origin, created_at"
+_value = json.JSONDecoder().raw_decode
 CACHE_KB = 1 << 16
 """Memory of the writing connection while samples are inserted."""
+# Bound by place, unlike other rows: a million of them are read from a table of these columns.
+_SAMPLE = f"""INSERT INTO samples ({", ".join(COLUMNS)})
+               VALUES ({", ".join("?" * len(COLUMNS))}) ON CONFLICT DO NOTHING"""
 _ROWS = """SELECT s.* FROM dataset_rows r JOIN samples s USING (sample_id)
             WHERE r.dataset_id = ? ORDER BY r.position LIMIT ?"""
 
@@ -104,16 +108,29 @@ def _put_samples(db: sqlite3.Connection, dataset_id: int, found: StagedSamples, 
     # once their index is larger.
     (before,) = db.execute("PRAGMA cache_size").fetchone()
     db.execute(f"PRAGMA cache_size = -{CACHE_KB}")
+    last = _last_sample(db)
     for rows in found.batches():
-        insert_all(db, "samples", rows, more="ON CONFLICT DO NOTHING")
-        # Looked up, since lastrowid means nothing after DO NOTHING.
-        db.executemany(
-            """INSERT INTO dataset_rows (dataset_id, position, sample_id)
-                SELECT ?, ?, sample_id FROM samples WHERE sha256 = ?""",
-            ((dataset_id, n, row["sha256"]) for n, row in enumerate(rows, first)),
-        )
+        new = db.executemany(_SAMPLE, rows).rowcount
+        before_these, last = last, _last_sample(db)
+        if new == len(rows) == last - before_these:
+            # Numbered in their order, with none in between: the transaction has the write lock.
+            db.execute(
+                """INSERT INTO dataset_rows (dataset_id, position, sample_id)
+                    SELECT ?, ? + sample_id, sample_id FROM samples WHERE sample_id > ?""",
+                (dataset_id, first - before_these - 1, before_these),
+            )
+        else:
+            db.executemany(
+                """INSERT INTO dataset_rows (dataset_id, position, sample_id)
+                    SELECT ?, ?, sample_id FROM samples WHERE sha256 = ?""",
+                ((dataset_id, n, row[0]) for n, row in enumerate(rows, first)),
+            )
         first += len(rows)
     db.execute(f"PRAGMA cache_size = {before}")
+
+
+def _last_sample(db: sqlite3.Connection) -> int:
+    return int(db.execute("SELECT coalesce(max(sample_id), 0) FROM samples").fetchone()[0])
 
 
 def find(db: sqlite3.Connection, name: str) -> DatasetRow | None:
@@ -188,7 +205,7 @@ def golds(
     )
     for answer, meta in rows:
         yield Gold(
-            None if answer is None else json.loads(answer), {} if meta == "{}" else json.loads(meta)
+            None if answer is None else _value(answer)[0], {} if meta == "{}" else json.loads(meta)
         )
 
 
