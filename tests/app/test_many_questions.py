@@ -11,12 +11,14 @@ import pytest
 from grpo_practice.canonical import digest
 from grpo_practice.data.staged_samples import AT_ONCE
 from grpo_practice.errors import DataError
-from grpo_practice.store import Store, datasets, writer
+from grpo_practice.sim import stage_of
+from grpo_practice.sim.questions import questions
+from grpo_practice.store import Store, datasets, reading, writer
 from grpo_practice.store import store as store_module
 from grpo_practice.store.db import connect
 from grpo_practice.types import Sample
 from grpo_practice.workspace import Workspace
-from tests.app.project import Project
+from tests.app.project import Project, served
 
 N = 5_000
 FEW = 500
@@ -39,6 +41,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
 
     monkeypatch.setattr(store_module, "connect", counting)
     monkeypatch.setattr(writer, "connect", counting)
+    monkeypatch.setattr(reading, "connect", counting)
 
     def since() -> int:
         n, rows[0] = rows[0], 0
@@ -65,6 +68,28 @@ async def test_a_limited_run_reads_few_rows(tmp_path: Path, fetched: Callable[[]
         )
     assert len(job.sample_ids) == 3
     assert fetched() < FEW
+
+
+async def test_a_practice_run_counts_the_answers_when_there_is_an_experience_to_check(
+    tmp_path: Path, fetched: Callable[[], int]
+) -> None:
+    project = Project(tmp_path)
+    with Store(project.db) as store:
+        store.add_dataset("many", [*questions(6, 0), *many()], origin="x", replace=False)
+    fetched()
+    read, asked = [0], list[tuple[str, int]]()
+
+    def hook(_: int, body: dict[str, Any]) -> None:
+        read[0] += fetched()
+        asked.append((stage_of(body), read[0]))
+
+    few = ("data.practice_dataset_name=many", "practice.rollout_data_truncate=6")
+    async with served(hook) as endpoint:
+        await project.practise(endpoint.override(), *few, "practice.epochs=1")
+    plays = [rows for stage, rows in asked if stage == "play"]
+    assert max(plays) < FEW
+    learns = [rows for stage, rows in asked if stage == "merge"]
+    assert min(learns) > N  # the guard has read all of them by then
 
 
 def test_a_page_of_a_dataset_reads_few_rows(tmp_path: Path, fetched: Callable[[], int]) -> None:

@@ -91,14 +91,13 @@ class StagedSamples:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield each sample as a row of the store's table `samples`."""
-        rows = chain.from_iterable(self.batches())
-        return (dict(zip(COLUMNS, row, strict=True)) for row in rows)
+        return chain.from_iterable(self.batches())
 
-    def batches(self) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield the rows, some at a time, as values of `COLUMNS`."""
+    def batches(self) -> Iterator[list[dict[str, Any]]]:
+        """Yield the rows, some at a time."""
         found = self._query(f"SELECT {', '.join(COLUMNS)} FROM rows ORDER BY position")
         while rows := found.fetchmany(AT_ONCE):
-            yield rows
+            yield [dict(zip(COLUMNS, row, strict=True)) for row in rows]
 
     def hashes(self) -> Iterator[str]:
         """Yield each sample's hash in hex."""

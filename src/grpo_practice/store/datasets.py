@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 
 from grpo_practice.canonical import list_digest
-from grpo_practice.data.staged_samples import COLUMNS, StagedSamples, sample_of
+from grpo_practice.data.staged_samples import StagedSamples, sample_of
 from grpo_practice.errors import DataError
 from grpo_practice.redact import redactor
-from grpo_practice.store.db import Connection, insert, now
+from grpo_practice.store.db import Connection, insert, insert_all, now
 from grpo_practice.store.records import DatasetRow
 from grpo_practice.types import Answer, Gold, PlannedStep, Sample
 
@@ -18,9 +18,6 @@ _COLUMNS = "dataset_id, name, revision, sha256, n, origin, created_at"
 _value = json.JSONDecoder().raw_decode
 CACHE_KB = 1 << 16
 """Memory of the writing connection while samples are inserted."""
-# Bound by place, unlike other rows: a million of them are read from a table of these columns.
-_SAMPLE = f"""INSERT INTO samples ({", ".join(COLUMNS)})
-               VALUES ({", ".join("?" * len(COLUMNS))}) ON CONFLICT DO NOTHING"""
 _ROWS = """SELECT s.* FROM dataset_rows r JOIN samples s USING (sample_id)
             WHERE r.dataset_id = ? ORDER BY r.position LIMIT ?"""
 
@@ -110,7 +107,7 @@ def _put_samples(db: sqlite3.Connection, dataset_id: int, found: StagedSamples, 
     db.execute(f"PRAGMA cache_size = -{CACHE_KB}")
     last = _last_sample(db)
     for rows in found.batches():
-        new = db.executemany(_SAMPLE, rows).rowcount
+        new = insert_all(db, "samples", rows, more="ON CONFLICT DO NOTHING")
         before_these, last = last, _last_sample(db)
         if new == len(rows) == last - before_these:
             # Numbered in their order, with none in between: the transaction has the write lock.
@@ -123,7 +120,7 @@ def _put_samples(db: sqlite3.Connection, dataset_id: int, found: StagedSamples, 
             db.executemany(
                 """INSERT INTO dataset_rows (dataset_id, position, sample_id)
                     SELECT ?, ?, sample_id FROM samples WHERE sha256 = ?""",
-                ((dataset_id, n, row[0]) for n, row in enumerate(rows, first)),
+                ((dataset_id, n, row["sha256"]) for n, row in enumerate(rows, first)),
             )
         first += len(rows)
     db.execute(f"PRAGMA cache_size = {before}")
@@ -257,8 +254,8 @@ def missing(db: sqlite3.Connection, dataset_id: int, ids: Collection[int]) -> se
     return left
 
 
-def answers(db: sqlite3.Connection, dataset_id: int) -> list[tuple[Answer, int]]:
-    """Return the different answers of a dataset, each with how many questions have it.
+def answers(db: sqlite3.Connection, dataset_id: int) -> Iterator[tuple[Answer, int]]:
+    """Yield the different answers of a dataset, each with how many questions have it.
 
     Questions of one cluster count once: they are one question in several wordings.
     """
@@ -268,7 +265,7 @@ def answers(db: sqlite3.Connection, dataset_id: int) -> list[tuple[Answer, int]]
             WHERE r.dataset_id = ? AND s.answer IS NOT NULL GROUP BY s.answer""",
         (dataset_id,),
     )
-    return [(json.loads(answer), n) for answer, n in rows]
+    return ((_value(answer)[0], n) for answer, n in rows)
 
 
 def samples_of(db: sqlite3.Connection, plan: PlannedStep) -> list[Sample]:
