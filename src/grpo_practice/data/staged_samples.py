@@ -103,8 +103,7 @@ class StagedSamples:
         """Yield each sample's hash in hex."""
         return (row[0].hex() for row in self._query("SELECT sha256 FROM rows ORDER BY position"))
 
-    def samples(self) -> Iterator[Sample]:
-        """Yield each sample."""
+    def __iter__(self) -> Iterator[Sample]:
         return map(sample_of, self.rows())
 
     def repeats(self) -> Iterator[Repeat]:

@@ -40,7 +40,7 @@ def add(
             the name or in a row, which would be stored and sent.
     """
     _refuse_secrets(db, name, found, after)
-    sha, n = list_digest(chain(_hashes(db, after), found.hashes())), len(found)
+    sha, n = list_digest(chain(hashes(db, after.id) if after else (), found.hashes())), len(found)
     n += after.n if after else 0
     newest = find(db, name)
     if newest is not None and newest.sha == sha.hex():
@@ -90,11 +90,12 @@ def _refuse_secrets(
             raise DataError(what, hint=hint)
 
 
-def _hashes(db: sqlite3.Connection, dataset: DatasetRow | None) -> Iterator[str]:
+def hashes(db: sqlite3.Connection, dataset_id: int) -> Iterator[str]:
+    """Yield the hash of each sample in order, in hex."""
     rows = db.execute(
         """SELECT s.sha256 FROM dataset_rows r JOIN samples s USING (sample_id)
             WHERE r.dataset_id = ? ORDER BY r.position""",
-        (dataset.id if dataset else None,),
+        (dataset_id,),
     )
     return (row[0].hex() for row in rows)
 

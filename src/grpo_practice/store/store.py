@@ -199,7 +199,7 @@ class Store:
         return self._write(lambda db: add(db, name, samples))
 
     def add_datasets(
-        self, parts: Mapping[str, Sequence[Sample]], *, origin: str, replace: bool
+        self, parts: Mapping[str, Iterable[Sample]], *, origin: str, replace: bool
     ) -> list[tuple[DatasetRow, bool]]:
         """Add several datasets, all or none."""
         add = partial(datasets.add, origin=origin, replace=replace)
