@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
-from grpo_practice.app.recorded_samples import samples_of_run
+from grpo_practice.app.recorded_samples import stage_run
 from grpo_practice.app.upload import (
     IfExists,
     Upload,
@@ -122,11 +122,10 @@ class Datasets:
             DataError: There is no question in it, or the name holds other rows.
         """
         _check(name, verify)
-        with self._store() as store:
-            found = samples_of_run(store, run, dedup=dedup)
-        with StagedSamples(found.samples) as staged:
-            upload = Upload(name, f"run {run}", if_exists, dedup, verify)
-            return self._add(upload, staged, ReadNotes(found.notes, found.skipped))
+        with StagedSamples() as staged:
+            with self._store() as store:
+                found = stage_run(staged, store, run, dedup=dedup)
+            return self._add(Upload(name, f"run {run}", if_exists, dedup, verify), staged, found)
 
     def _add(self, upload: "Upload", staged: StagedSamples, found: ReadNotes) -> StoredDataset:
         with self._store(create=True) as store:

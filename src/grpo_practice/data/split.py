@@ -203,20 +203,18 @@ def _order(
     """Return the first sample's position of each family, in the order of dealing out."""
     import numpy as np
 
-    sizes = np.bincount(family)
+    left = np.bincount(family)
     lots, strata = np.zeros(len(family), "S32"), np.zeros(len(family), np.int64)
     codes, least = dict[str, int](), dict[int, str]()
     for position, (sample, first) in enumerate(zip(samples, family.tolist(), strict=True)):
-        text = folded(sample.question)
         if position == first:
             strata[first] = codes.setdefault(stratum(sample), len(codes))
-        if sizes[first] == 1:
-            lots[first] = _hash(seed, text)
-        else:
-            # The least text, not the first row: who goes where must not depend on the rows' order.
-            least[first] = min(text, least.get(first, text))
-    for first, text in least.items():
-        lots[first] = _hash(seed, text)
+        # The least text, not the first row: who goes where must not depend on the rows' order.
+        text = folded(sample.question)
+        least[first] = min(text, least.get(first, text))
+        left[first] -= 1
+        if not left[first]:
+            lots[first] = _hash(seed, least.pop(first))
     rank = np.argsort([codes[text] for text in sorted(codes)])
     firsts = np.flatnonzero(family == np.arange(len(family)))
     return firsts[np.lexsort((lots[firsts], rank[strata[firsts]]))]

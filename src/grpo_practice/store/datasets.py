@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 
 from grpo_practice.canonical import list_digest
-from grpo_practice.data.staged_samples import StagedSamples, sample_of
+from grpo_practice.data.staged_samples import StagedSamples, answer_of, meta_of, sample_of
 from grpo_practice.errors import DataError
 from grpo_practice.redact import redactor
 from grpo_practice.store.db import Connection, insert, insert_all, now
@@ -15,7 +15,6 @@ from grpo_practice.store.records import DatasetRow
 from grpo_practice.types import Answer, Gold, PlannedStep, Sample
 
 _COLUMNS = "dataset_id, name, revision, sha256, n, origin, created_at"
-_value = json.JSONDecoder().raw_decode
 CACHE_KB = 1 << 16
 """Memory of the writing connection while samples are inserted."""
 _ROWS = """SELECT s.* FROM dataset_rows r JOIN samples s USING (sample_id)
@@ -202,9 +201,7 @@ def golds(
         (dataset_id, first, _most(end)),
     )
     for answer, meta in rows:
-        yield Gold(
-            None if answer is None else _value(answer)[0], {} if meta == "{}" else json.loads(meta)
-        )
+        yield Gold(answer_of(answer), meta_of(meta))
 
 
 def golds_at(db: sqlite3.Connection, dataset_id: int, positions: Iterable[int]) -> list[Gold]:
@@ -266,7 +263,7 @@ def answers(db: sqlite3.Connection, dataset_id: int) -> Iterator[tuple[Answer, i
             WHERE r.dataset_id = ? AND s.answer IS NOT NULL GROUP BY s.answer""",
         (dataset_id,),
     )
-    return ((_value(answer)[0], n) for answer, n in rows)
+    return ((answer_of(answer), n) for answer, n in rows)
 
 
 def samples_of(db: sqlite3.Connection, plan: PlannedStep) -> list[Sample]:
