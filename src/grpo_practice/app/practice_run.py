@@ -261,6 +261,10 @@ async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
     session = job.session
     left = any(not row.closed for row in rows)  # a finished run may have an older version's prompts
     config, settings = job.config, job.config.practice
+    agent = config.evaluation.agent
+    # Of a finished run an evaluation may be left, which says it; tools are started here, though.
+    if left or agent.toolkits or agent.type != "simple":
+        session.announce()
     models = Models(
         run.ledger,
         run.emit,
@@ -269,7 +273,7 @@ async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
         prices=config.evaluation.prices,
     )
     spec = PlayerSpec(
-        agent=config.evaluation.agent,
+        agent=agent,
         base_dir=job.loaded.base_dir,
         student=at_practice(config),
         judge=config.judge,

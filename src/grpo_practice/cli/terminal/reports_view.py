@@ -358,18 +358,36 @@ def show_library(
 
 
 def show_transcripts(rollouts: "Iterable[RolloutReport]", limit: int) -> None:
-    """Print every rollout of the first `limit` questions: its turns, the verdict, the gold."""
-    most = min(limit, sys.maxsize)
-    for _, attempts in islice(groupby(rollouts, key=lambda r: (r.step, r.rollout.slot)), most):
-        for report in attempts:
-            _show(report)
+    """Print every rollout of the first `limit` questions: its turns, the verdict, the gold.
+
+    What an attempt is asked stands there once, where the one before was asked the same.
+    """
+    most, asked = min(limit, sys.maxsize), list[tuple[str, str]]()
+    for _, group in islice(groupby(rollouts, key=lambda r: (r.step, r.rollout.slot)), most):
+        for report in group:
+            known = _same(asked, report.sections)
+            # A question has its turn shown again only where another one stood before it.
+            _show(report, report.sections[known:])
+            asked = list(islice(report.sections, _asked(report)))
 
 
-def _show(report: "RolloutReport") -> None:
+def _asked(report: "RolloutReport") -> int:
+    """Return how many of the turns come before the agent's first."""
+    told = enumerate(report.transcript)
+    return next((n for n, message in told if message.get("role") == "assistant"), 0)
+
+
+def _same(before: Sequence[tuple[str, str]], now: Sequence[tuple[str, str]]) -> int:
+    """Return how many of the first turns are the same."""
+    pairs = enumerate(zip(before, now, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(before), len(now)))
+
+
+def _show(report: "RolloutReport", sections: Sequence[tuple[str, str]]) -> None:
     rollout = report.rollout
     if report.attempts > 1:
         say(f"attempt {rollout.attempt + 1} of {report.attempts}", style="bold")
-    for heading, body in report.sections:
+    for heading, body in sections:
         say(heading, style="bold")
         if body:
             say(body)
