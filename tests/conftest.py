@@ -11,6 +11,7 @@ import re
 import sqlite3
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from itertools import count
@@ -49,6 +50,19 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 def pytest_xdist_auto_num_workers() -> int:
     """Start one more than there are cores: many a test waits for a deadline."""
     return len(os.sched_getaffinity(0)) + 1 if sys.platform == "linux" else (os.cpu_count() or 1)
+
+
+def pytest_configure() -> None:
+    """Keep the tests' folders in memory, where it has room: ext4 takes a tenth of their time."""
+    with suppress(OSError, AttributeError):  # of systems that have no such place
+        free = os.statvfs(MEMORY)
+        if free.f_bavail * free.f_frsize > ROOM and os.access(MEMORY, os.W_OK | os.X_OK):
+            os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
+
+
+MEMORY = "/dev/shm"
+ROOM = 4 << 30
+"""Bytes; the tests need an eighth of it, and leave nothing there unless one fails."""
 
 
 def pytest_collection_finish() -> None:
