@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -96,11 +96,12 @@ async def _check_config(
     checks += [warning("config", text) for text in loaded.notices if text not in env.notices]
     config, folder = loaded.config, loaded.base_dir
     evaluation = config.evaluation
-    with Store(path) if path.exists() else nullcontext() as store:
-        data, lacking = samples_of(config, store, folder)
+    with ExitStack() as held:
+        store = held.enter_context(Store(path)) if path.exists() else None
+        data, lacking = samples_of(config, store, folder, held)
         checks += look_at_prompts(config, store, folder)
-    checks += [*lacking, *look_at_questions(data)]
-    checks += await look_at_verify(config, data, folder, run=request.run)
+        checks += [*lacking, *look_at_questions(data)]
+        checks += await look_at_verify(config, data, folder, run=request.run)
     checks += await look_at_tools(evaluation.agent, folder, run=request.run)
     match config:
         case PracticeConfig():

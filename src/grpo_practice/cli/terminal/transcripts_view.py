@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def show_transcripts(rollouts: "Iterable[RolloutReport]", limit: int) -> None:
     """Print every rollout of the first `limit` questions: its turns, the verdict, the gold.
 
-    The turns before the agent's first are left out where they are those of the attempt before.
+    The question stands there once, where the attempt before was asked the same.
     """
     most, asked = min(limit, sys.maxsize), list[tuple[str, str]]()
     for _, group in islice(groupby(rollouts, key=lambda r: (r.step, r.rollout.slot)), most):
