@@ -113,7 +113,8 @@ if __name__ == "__main__":
 """Several commands in one process."""
 
 
-@pytest.mark.parametrize("apart", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("apart", [False, True])
 def test_runs_among_planted_modules_score_as_in_an_empty_folder(
     tmp_path: Path, apart: bool
 ) -> None:
