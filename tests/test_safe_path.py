@@ -91,7 +91,12 @@ def run(
 
 
 @pytest.mark.parametrize(
-    "start", [COMMAND, SAFE_MODULE, MODULE], ids=["command", "safe_module", "module"]
+    "start",
+    [
+        pytest.param(COMMAND, id="command"),
+        pytest.param(SAFE_MODULE, id="safe_module", marks=pytest.mark.long),  # less than the next
+        pytest.param(MODULE, id="module"),
+    ],
 )
 def test_modules_of_the_current_folder_are_run_by_no_process(
     tmp_path: Path, start: Sequence[str]
