@@ -1,10 +1,14 @@
 """Parts without a question in common, whatever the rows look like; and samples that nest."""
 
 import random
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
-from grpo_practice.data.split import draw, folded, split
+from grpo_practice.data import split as under_test
+from grpo_practice.data.distinct import folded
+from grpo_practice.data.split import Part
 from grpo_practice.errors import DataError
 from grpo_practice.types import Sample
 
@@ -13,6 +17,18 @@ SHARES = {"train": 0.8, "test": 0.2}
 
 def plain(n: int) -> list[Sample]:
     return [Sample(f"question {i}", str(i)) for i in range(n)]
+
+
+def split(
+    rows: Sequence[Sample], shares: Mapping[str, float], **options: Any
+) -> dict[str, list[Sample]]:
+    parts = under_test.split(rows, shares, **options)
+    assert all(len(part) == len(list(part)) for part in parts.values())
+    return {name: list(part) for name, part in parts.items()}
+
+
+def draw(rows: Sequence[Sample], n: int, *, seed: int) -> list[Sample]:
+    return list(Part(rows, under_test.draw((row.sha for row in rows), n, seed=seed)))
 
 
 def sizes(parts: dict[str, list[Sample]]) -> list[int]:

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import pytest
 
-from tests.hostile.attacks import RUNS_NOTHING, Attack
+from tests.hostile.attacks import RUNS_NOTHING, Attack, Folder
 from tests.hostile.conftest import Origins
 from tests.hostile.matrix import ATTACKS, check, typed
 from tests.hostile.place import Place
@@ -48,7 +48,7 @@ def test_no_secret_leaves_and_nothing_of_a_stranger_runs(
 
 
 def test_every_folder_is_given_to_some_command() -> None:
-    assert len({attack.folder for attack in ATTACKS}) == 8
+    assert {attack.folder for attack in ATTACKS} == {*get_args(Folder)}
     assert len(CELLS) == len({param.id for param in CELLS})
 
 
