@@ -134,6 +134,14 @@ class Gold:
     meta: Mapping[str, Any] = field(default_factory=dict)
 
 
+UNASKED = (
+    "what its model calls cost is neither stored nor capped, they have no seeds, and the teacher"
+    " reads none of them: let the agent ask context.base_url, and switch off the cache of its"
+    " library (docs/agents.md)"
+)
+"""Consequence of answers without a request to the rollout's address, and the way out."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trajectory:
     """Outcome of a rollout before it is scored."""
@@ -157,6 +165,11 @@ class Trajectory:
         if self.outcome == "ok":
             return True
         return self.outcome in ("truncated", "limit") and bool(self.response.strip())
+
+    @property
+    def unasked(self) -> bool:
+        """True for an answer for which no model was asked at the rollout's address."""
+        return self.outcome == "ok" and not self.turns
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,3 +133,17 @@ def test_what_is_approved_in_the_middle_of_a_step_is_said_to_wait(held: Gp) -> N
     assert held(*next_words(ran.out)).code == 0
     listed = held("experiences", "list", "--run", "held").out
     assert "approved  yes; it enters when the step under way has closed" in listed
+
+
+def test_a_held_text_is_shown_whole_by_its_name(held: Gp) -> None:
+    (name, *_) = waiting(held)
+    shown = held("experiences", "show", name.lower(), "--run", "held")
+    assert shown.code == 0
+    document = held("experiences", "show", name, "--run", "held", "--json").document
+    (one,) = document["held"]
+    assert all(part in " ".join(shown.out.split()) for part in (one["text"], *one["questions"]))
+    assert next_words(shown.out) == ["experiences", "approve", name, "--run", "held"]
+    for other in ("H999", "X1"):
+        missing = held("experiences", "show", other, "--run", "held")
+        assert (missing.code, other in missing.err) == (2, True)
+        assert held(*next_words(missing.err, "…: " if other == "X1" else "hint: ")).code == 0

@@ -234,13 +234,26 @@ def test_what_flags_alone_leave_out_is_asked_for_by_a_flag(gp: Gp) -> None:
 
 def test_the_parameters_of_a_tried_function_go_with_it(gp: Gp) -> None:
     Path("d.csv").write_text("question,answer\n1+1?,2\n", "utf-8")
+    assert gp("data", "upload", "d.csv", "--name", "d").code == 0
     words = ("verify", "regex", "--answer", "2", "--response", "so: 'it' is 2")
     ran = gp(*words, "--param", r"pattern=is \[?(\d+)")
     assert ran.out.startswith("reward 1.000")
-    named = {"MODEL": "sim", "NAME": "d.csv"}
-    after = [named.get(word, word) for word in next_words(ran.out)]
-    assert gp(*after).code == 0
+    assert gp(*next_words(ran.out)).code == 0
     assert r"pattern: is \[?(\d+)" in gp("config", "show").out
+
+
+@pytest.mark.parametrize("model", ["", "sim"])
+@pytest.mark.parametrize("named", [True, False])
+def test_what_verify_says_next_is_typed_as_it_stands(
+    gp: Gp, monkeypatch: pytest.MonkeyPatch, named: bool, model: str
+) -> None:
+    monkeypatch.setenv("UTU_LLM_MODEL", model)
+    Path("d.csv").write_text("question,answer\n1+1?,2\n", "utf-8")
+    if named:
+        assert gp("data", "upload", "d.csv", "--name", "d").code == 0
+    after = next_words(gp("verify", "exact", "--answer", "2", "--response", "2").out)
+    assert (after[0] == "eval", "--model" in after) == (named, named and not model)
+    assert gp(*after).code == 0
 
 
 def test_a_file_s_agent_takes_the_place_of_one_of_another_type(gp: Gp, tmp_path: Path) -> None:

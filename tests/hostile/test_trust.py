@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -9,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from grpo_practice.config.trust import Trust
 from tests.hostile import agent_files, databases
 from tests.hostile.agent_files import DATA, PROFILE, model
 from tests.hostile.data import MODULES
 from tests.hostile.place import OWN, Outcome, Place
-from tests.hostile.planted import KEY, row, shell
+from tests.hostile.planted import KEY, ROWS, row, shell
 
 EVAL = ("eval", "--agent", "agent.yaml", *DATA)
 AGENT = model("api_key: none").replace(PROFILE, PROFILE + "type: command\ncommand: ./run\n")
@@ -59,11 +61,44 @@ def test_a_trusted_file_is_remembered_by_its_content(program: Place) -> None:
     assert "run" in program.type(*EVAL, "--trust", "agent.yaml").ran
     assert "run" in program.type(*EVAL, "--restart-step", "0").ran
     assert files_of(program.folder) == before
-    assert list((program.home / ".config" / "grpo-practice").iterdir())
+    assert str(program.folder / "agent.yaml") in program.type("trust").shown
     shutil.copy(program.folder / "agent.yaml", program.folder / "copy.yaml")
     path = program.folder / "agent.yaml"
     path.write_text(path.read_text().replace("./run", "./run --changed"))
     refused(program.type(*EVAL, "--restart-step", "0"), "--trust agent.yaml")
+
+
+@pytest.mark.parametrize("word", ["trust", "--trust", "eval"])
+def test_a_file_is_asked_for_once_whichever_own_config_it_is_laid_over(
+    program: Place, word: str
+) -> None:
+    program.put("sub/own.yaml", OWN)
+    program.put("sub/mine.jsonl", ROWS)
+    program.put("sub/run", shell(program.mark, "run"), runs=True)
+    below = ("eval", "--config", "sub/own.yaml", "--agent", "agent.yaml")
+    first = {
+        "trust": ("trust", "agent.yaml"),
+        "--trust": (*below, "--trust", "agent.yaml", "--exp-id", "first"),
+        "eval": (*EVAL, "--trust", "agent.yaml", "--exp-id", "first"),
+    }[word]
+    assert "--trust" not in program.type(*first).shown
+    for words in (below, EVAL):
+        outcome = program.type(*words)
+        assert "run" in outcome.ran, outcome.shown
+
+
+def test_a_stranger_s_database_does_not_choose_the_folder_of_a_trusted_file(
+    program: Place,
+) -> None:
+    databases.given(program, databases.stored(), folder=program.home / "work" / "elsewhere")
+    assert program.type("trust", "agent.yaml").code == 0
+    refused(program.type("eval", "--agent", "agent.yaml"), "--trust agent.yaml")
+
+
+@pytest.mark.parametrize("command", [EVAL, ("config", "show", "--config", "own.yaml")])
+def test_a_folder_is_no_file_to_trust(program: Place, command: tuple[str, ...]) -> None:
+    refused(program.type(*command, "--trust", "."), "grpo-practice trust .")
+    assert "nothing of others" in program.type("trust").shown
 
 
 def test_what_is_remembered_is_in_the_users_own_config_folder(program: Place) -> None:
@@ -124,7 +159,7 @@ def test_init_trusts_the_folder_that_it_makes(place: Place) -> None:
 
 
 def test_init_in_a_folder_that_is_there_does_not_trust_it(program: Place) -> None:
-    program.type("init", ".")
+    assert program.type("init", ".", "--force").code == 0
     refused(program.type(*EVAL), "--trust agent.yaml")
 
 
@@ -177,13 +212,9 @@ def test_a_host_is_refused_with_file_line_key_and_flag(by_env: Place) -> None:
 
 
 @pytest.mark.parametrize("command", [("config", "show"), ("config", "validate")])
-def test_a_look_is_not_refused_and_says_what_would_be(
-    by_env: Place, command: tuple[str, str]
-) -> None:
+def test_a_look_says_what_a_run_would_refuse(by_env: Place, command: tuple[str, str]) -> None:
     outcome = by_env.type(*command, "--config", "own.yaml")
-    assert outcome.code in (0, 2)
-    assert f"127.0.0.1:{by_env.evil.port}" in outcome.shown
-    assert "UTU_LLM_API_KEY" in outcome.shown
+    refused(outcome, "UTU_LLM_API_KEY", f"--trust-host 127.0.0.1:{by_env.evil.port}")
 
 
 def test_a_trusted_host_is_remembered(by_env: Place) -> None:
@@ -221,7 +252,7 @@ def test_machines_name_hosts_in_a_variable(by_env: Place) -> None:
     assert by_env.type(*OWN_EVAL).code == 0
     assert sent(by_env)
     kept = by_env.home / ".config" / "grpo-practice" / "trusted.jsonl"
-    assert not kept.exists() or "host" not in kept.read_text()
+    assert '"host"' not in kept.read_text()
 
 
 @pytest.mark.parametrize(
@@ -243,11 +274,14 @@ def test_another_host_is_no_word_for_this_one(by_env: Place, hosts: str) -> None
     refused(by_env.type(*OWN_EVAL), "--trust-host")
 
 
-def test_trust_is_not_given_by_a_config(place: Place) -> None:
-    """Nor by `--set`-like keys, nor by a file of the folder."""
-    place.put("agent.yaml", AGENT + "trust: true\n")
-    place.put("run", shell(place.mark, "run"), runs=True)
-    refused(place.type(*EVAL))
+@pytest.mark.parametrize("config_home", ["", ".", ".config", "./.config"])
+def test_a_folder_cannot_say_that_it_is_trusted(program: Place, config_home: str) -> None:
+    """A relative folder for the user's configs would be one of the stranger's."""
+    word = json.dumps({"folder": str(program.folder)}) + "\n"
+    for folder in ("", ".config/"):
+        program.put(f"{folder}grpo-practice/trusted.jsonl", word)
+    program.env["XDG_CONFIG_HOME"] = config_home
+    refused(program.type(*EVAL), "--trust agent.yaml")
 
 
 def test_an_own_config_announces_before_its_first_request(place: Place) -> None:
@@ -330,3 +364,60 @@ def test_the_program_imports_nothing_of_the_folder(place: Place) -> None:
         )
         assert done.returncode == 0, done.stderr.decode()
         assert not place.mark.exists(), place.mark.read_text()
+
+
+def test_the_way_to_trust_a_host_is_typed_as_it_stands(by_env: Place) -> None:
+    shown = by_env.type(*OWN_EVAL).shown
+    command = shown[shown.index("grpo-practice trust --host") :].splitlines()[0]
+    assert by_env.type(*shlex.split(command)[1:]).code == 0
+    outcome = by_env.type(*OWN_EVAL)
+    assert outcome.code == 0, outcome.shown
+    assert sent(by_env)
+    listed = by_env.type("trust").shown
+    assert f"host  http://127.0.0.1:{by_env.evil.port} for UTU_LLM_API_KEY" in listed
+
+
+@pytest.mark.parametrize(
+    ("typed", "host"),
+    [
+        ("api.example.com", "https://api.example.com"),
+        ("localhost:8000", "http://localhost:8000"),
+        ("http://10.0.0.1:80", "http://10.0.0.1"),
+    ],
+)
+def test_a_host_may_be_typed_without_its_scheme(place: Place, typed: str, host: str) -> None:
+    for _ in range(2):
+        shown = place.type("trust", "--host", typed, "--key", "K_API_KEY").shown
+        assert shown.count(f"{host} for K_API_KEY") == 1
+
+
+@pytest.mark.parametrize(
+    "words", [["--host", "a.b"], ["--key", "K"], ["--host", "http://[::1", "--key", "K"]]
+)
+def test_a_host_without_a_key_or_that_is_none_is_refused(place: Place, words: list[str]) -> None:
+    assert place.type("trust", *words).code == 2
+    assert "nothing of others" in place.type("trust").shown
+
+
+def test_what_is_trusted_is_listed_once_each_and_own_runs_are_counted(program: Place) -> None:
+    path = program.folder / "agent.yaml"
+    for text in ("./run", "./run --changed"):
+        path.write_text(path.read_text().replace("./run", text))
+        assert "run" in program.type(*EVAL, "--restart-step", "0", "--trust", "agent.yaml").ran
+    kept = program.home / ".config" / "grpo-practice" / "trusted.jsonl"
+    Trust(kept).remember(["a", "b"], None)
+    shown = program.type("trust").shown
+    assert shown.count(str(path)) == 1
+    assert "  own   2 configs of runs and exports of yours\n" in shown
+    assert len(json.loads(program.type("trust", "--json").shown)["trusted"]) == 4
+
+
+def test_a_run_of_ones_own_is_remembered_as_that(program: Place) -> None:
+    place = program
+    own = "type: command, command: [./run], agent: {"
+    text = (place.folder / "own.yaml").read_text().replace("agent: {agent: {", f"agent: {{{own}")
+    place.put("own.yaml", text)
+    place.type("eval", "--config", "own.yaml")
+    shown = place.type("trust").shown
+    assert "  own  1 config of runs and exports of yours" in shown
+    assert "own.yaml" not in shown

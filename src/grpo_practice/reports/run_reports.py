@@ -38,6 +38,7 @@ MEAN_OVER: Mapping[MeanOver, str] = {
     "first_two": "the first 2 rollouts of each group",
 }
 """Names of the rollouts that a mean reward is over."""
+ALIKE = "all attempts of every group gave the same text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,11 +214,20 @@ class PracticeReport(Report):
         return shortfalls(self.steps)
 
     @property
+    def alike(self) -> bool:
+        """True where all attempts of every group gave the same text."""
+        counts = [row.stats or {} for row in self.steps if row.closed]
+        groups = [sum(stats.get("groups", {}).values()) for stats in counts]
+        return bool(counts) and sum(groups) == sum(stats.get("alike", 0) for stats in counts)
+
+    @property
     def why_failed(self) -> list[str]:
         """Reasons why the run is not a success, a sentence each; empty when it is one."""
         named = ", ".join(map(str, self.merge_failed))
-        merges = [f"the merge of step {named} failed"] if named else []
-        return merges + [short.sentence for short in self.shortfalls if short.total]
+        found = [f"the merge of step {named} failed"] if named else []
+        if self.alike and self.health.unasked:
+            found.append(f"{ALIKE}, and no model was asked for some")
+        return found + [short.sentence for short in self.shortfalls if short.total]
 
     @property
     def distillation(self) -> Distillation | None:

@@ -212,6 +212,8 @@ def say_shortfalls(found: Sequence["Shortfall"], run: str, practise: str | None 
 
 def _why_nothing(report: "PracticeReport") -> str:
     """Return why a run learnt nothing, as far as its steps tell."""
+    from grpo_practice.reports.run_reports import ALIKE
+
     stats = [row.stats or {} for row in report.steps]
     if report.merge_failed:
         return "a merge failed, so that what its step proposed is not in the library"
@@ -227,6 +229,12 @@ def _why_nothing(report: "PracticeReport") -> str:
     means = {s.get("mean_reward") for s in stats}
     hard = " (too hard: every attempt failed)" if means == {0.0} else ""
     easy = " (too easy: every attempt was right)" if means == {1.0} else ""
+    if report.alike:
+        return (
+            f"{ALIKE}, so there was nothing to compare{hard}{easy}: a cache between the agent and"
+            " its model gives one answer again, or the temperature is 0 and the endpoint ignores"
+            f" seeds; look at some: {PROGRAM} eval --limit 3 --show"
+        )
     return (
         f"in every group all attempts scored the same, so there was nothing to compare{hard}{easy};"
         f" look at some: {PROGRAM} eval --limit 3 --show"
@@ -350,18 +358,36 @@ def show_library(
 
 
 def show_transcripts(rollouts: "Iterable[RolloutReport]", limit: int) -> None:
-    """Print every rollout of the first `limit` questions: its turns, the verdict, the gold."""
-    most = min(limit, sys.maxsize)
-    for _, attempts in islice(groupby(rollouts, key=lambda r: (r.step, r.rollout.slot)), most):
-        for report in attempts:
-            _show(report)
+    """Print every rollout of the first `limit` questions: its turns, the verdict, the gold.
+
+    What an attempt is asked stands there once, where the one before was asked the same.
+    """
+    most, asked = min(limit, sys.maxsize), list[tuple[str, str]]()
+    for _, group in islice(groupby(rollouts, key=lambda r: (r.step, r.rollout.slot)), most):
+        for report in group:
+            known = _same(asked, report.sections)
+            # A question has its turn shown again only where another one stood before it.
+            _show(report, report.sections[known:])
+            asked = list(islice(report.sections, _asked(report)))
 
 
-def _show(report: "RolloutReport") -> None:
+def _asked(report: "RolloutReport") -> int:
+    """Return how many of the turns come before the agent's first."""
+    told = enumerate(report.transcript)
+    return next((n for n, message in told if message.get("role") == "assistant"), 0)
+
+
+def _same(before: Sequence[tuple[str, str]], now: Sequence[tuple[str, str]]) -> int:
+    """Return how many of the first turns are the same."""
+    pairs = enumerate(zip(before, now, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(before), len(now)))
+
+
+def _show(report: "RolloutReport", sections: Sequence[tuple[str, str]]) -> None:
     rollout = report.rollout
     if report.attempts > 1:
         say(f"attempt {rollout.attempt + 1} of {report.attempts}", style="bold")
-    for heading, body in report.sections:
+    for heading, body in sections:
         say(heading, style="bold")
         if body:
             say(body)
