@@ -134,14 +134,6 @@ class Gold:
     meta: Mapping[str, Any] = field(default_factory=dict)
 
 
-UNASKED = (
-    "what its model calls cost is neither stored nor capped, they have no seeds, and the teacher"
-    " reads none of them: let the agent ask context.base_url, and switch off the cache of its"
-    " library (docs/agents.md)"
-)
-"""Consequence of answers without a request to the rollout's address, and the way out."""
-
-
 @dataclass(frozen=True, slots=True)
 class Trajectory:
     """Outcome of a rollout before it is scored."""

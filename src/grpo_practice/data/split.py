@@ -123,7 +123,7 @@ def shares_of(into: str | Mapping[str, float]) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """Questions and clusters, as hashes: the texts may be more than the memory holds."""
+    """Texts that must not be in two parts, as hashes: they may be more than the memory holds."""
 
     questions: "NDArray[np.int64]"
     """Index = position."""

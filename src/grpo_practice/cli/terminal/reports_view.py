@@ -360,7 +360,7 @@ def show_library(
 def show_transcripts(rollouts: "Iterable[RolloutReport]", limit: int) -> None:
     """Print every rollout of the first `limit` questions: its turns, the verdict, the gold.
 
-    What an attempt is asked stands there once, where the one before was asked the same.
+    The question stands there once, where the attempt before was asked the same.
     """
     most, asked = min(limit, sys.maxsize), list[tuple[str, str]]()
     for _, group in islice(groupby(rollouts, key=lambda r: (r.step, r.rollout.slot)), most):

@@ -43,7 +43,8 @@ class KeyRoute:
     def sentence(self) -> str:
         """The route, for people: the most that fits into one line, else the least.
 
-        Who says so is shortened to file and line; that a variable is the process's goes last.
+        The place that says so is shortened to file and line; that a variable is the process's
+        goes last.
         """
         way = f"{self.variable} ({here(self.place)}) goes to {self.to}"
         forms = [f"{way}: {here(self.named_by)}"]
