@@ -16,7 +16,6 @@ from grpo_practice.errors import ConfigError, GrpoPracticeError
 
 if TYPE_CHECKING:
     from grpo_practice.events import Event
-    from grpo_practice.store.records import DatasetRow
 
 
 def verify(
@@ -67,14 +66,14 @@ def _next(named: str) -> str:
     from grpo_practice.config import read_environment
 
     # Read here to advise alone: whoever needs either says what is wrong with it.
-    rows, model = list["DatasetRow"](), " --model sim"
+    newest, model = None, " --model sim"
     with suppress(GrpoPracticeError):
-        rows.extend(workspace(None).datasets.list().datasets)
+        rows = workspace(None).datasets.list().datasets
+        newest = max(rows, key=lambda row: row.id).name if rows else None
     with suppress(ConfigError):
         model = "" if read_environment(os.environ).get("UTU_LLM_MODEL") else model
-    if not rows:
+    if newest is None:
         return f"{PROGRAM} init my-task"
-    newest = max(rows, key=lambda row: row.id).name
     return f"{PROGRAM} eval{model} --dataset {shlex.quote(newest)} {named}"
 
 
