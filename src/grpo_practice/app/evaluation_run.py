@@ -272,6 +272,7 @@ def steps_of(job: EvalJob, branch: Branch) -> list[StepRow]:
 
 
 async def _play(job: EvalJob, run: OpenRun, rows: Sequence[StepRow]) -> None:
+    job.session.announce()
     config, library = job.config, job.target.library
     models = Models(
         run.ledger,

@@ -37,7 +37,7 @@ from grpo_practice.errors import Change, ConfigError, FingerprintError, RunFaile
 from grpo_practice.events import RunStarted
 from grpo_practice.fences import Fences
 from grpo_practice.practice import METHOD
-from grpo_practice.practice.answer_guard import AnswerGuard
+from grpo_practice.practice.answer_guard import AnswerGuard, LazyGuard
 from grpo_practice.practice.context import AfterStep, Practice
 from grpo_practice.practice.loop import practise
 from grpo_practice.practice.plan import plan_practice
@@ -257,6 +257,10 @@ async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
     session = job.session
     left = any(not row.closed for row in rows)  # a finished run may have an older version's prompts
     config, settings = job.config, job.config.practice
+    agent = config.evaluation.agent
+    # Of a finished run an evaluation may be left, which says it; tools are started here, though.
+    if left or agent.toolkits or agent.type != "simple":
+        session.announce()
     models = Models(
         run.ledger,
         run.emit,
@@ -265,7 +269,7 @@ async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
         prices=config.evaluation.prices,
     )
     spec = PlayerSpec(
-        agent=config.evaluation.agent,
+        agent=agent,
         base_dir=job.loaded.base_dir,
         student=at_practice(config),
         judge=config.judge,
@@ -299,7 +303,7 @@ async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
             settings=settings,
             land=session.admission.land,
             after_step=_after_step(job, rows),
-            guard=_guard(job, run.branch) if settings.answer_guard else None,
+            guard=LazyGuard(partial(_guard, job, run.branch)) if settings.answer_guard else None,
             page_tools=config.evaluation.agent.page_tools,
             pilot=job.pilot,
         )
@@ -310,7 +314,7 @@ def _guard(job: PracticeJob, branch: Branch) -> AnswerGuard:
     """Return the guard of the answers of the whole dataset that the run was started with."""
     agent, settings = job.config.evaluation.agent.agent, job.config.practice
     texts = [agent.instructions, settings.agent_objective, settings.learning_objective]
-    answers = job.session.store.read(datasets.answers, branch.dataset_id)
+    answers = job.session.store.each_apart(datasets.answers, branch.dataset_id)
     return AnswerGuard(answers, "\n".join(filter(None, texts)))
 
 
