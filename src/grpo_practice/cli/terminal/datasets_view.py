@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         DatasetSample,
         DatasetSplit,
         DatasetStats,
+        ExportedDataset,
         StoredDataset,
     )
 
@@ -81,6 +82,15 @@ def stored(found: "StoredDataset") -> None:
     else:
         say(f"  verify {verify} can use every answer")
     _next_eval(row.name, found.next_verify)
+
+
+def exported(found: "ExportedDataset") -> None:
+    """Show the file that a dataset was written to."""
+    rows = count(found.dataset.n, "row")
+    say(f"wrote {rows} of {found.dataset.name} to {found.path}")
+    if found.changed:
+        say(f"  {found.changed} of {rows} would be read back as another sample")
+    say_next(found.next_command)
 
 
 def split(found: "DatasetSplit") -> None:
