@@ -42,7 +42,7 @@ class RunRequest:
     """The part that a practice run and an evaluation have in common."""
 
     config: ConfigInput | None = None
-    """Configuration; None goes on with that of the latest run."""
+    """Configuration; None goes on with that of the latest run, else takes that of this folder."""
     sets: Sequence[str] = ()
     """Overrides as texts, `KEY=VALUE`, values read as YAML."""
     values: Mapping[str, Any] = field(default_factory=dict)

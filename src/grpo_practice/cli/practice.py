@@ -68,7 +68,8 @@ def practice(
     """Practise an agent: learn experiences from what its better attempts did differently.
 
     Running the command again continues where it stopped; nothing answered is paid for twice.
-    Without --config the latest practice run is continued.
+    Without --config the latest practice run is continued; where there is none, the practice.yaml
+    of this folder is used.
 
     Example: grpo-practice practice --config math.yaml
     """
