@@ -121,9 +121,14 @@ CATALOG: Mapping[str, Entry] = {
 }
 
 
+def published(name: str) -> str | None:
+    """Return the name of the catalogue's dataset, in whatever case it is typed."""
+    return next((known for known in CATALOG if known.casefold() == name.casefold()), None)
+
+
 def way_to(name: str) -> str:
     """Return the command that makes a dataset of this name."""
-    known = next((known for known in CATALOG if known.casefold() == name.casefold()), None)
+    known = published(name)
     if known is None:
         return f"grpo-practice data upload FILE --name {name}"
     return f"grpo-practice data download {known}" + ("" if known == name else f" --name {name}")
