@@ -27,6 +27,7 @@ from grpo_practice.cli import (
     trust,
     verify,
 )
+from grpo_practice.cli.grouped_help import group_options
 from grpo_practice.cli.options import PROGRAM, as_typed, forget_database, keep_secrets, on_database
 from grpo_practice.cli.terminal import stdio
 from grpo_practice.cli.terminal.formatting import count, note, print_json, say
@@ -45,7 +46,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,  # its tracebacks show local variables, which hold keys
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.command("init")(init.init)
 app.command("demo")(demo.demo)
@@ -63,6 +64,7 @@ app.add_typer(runs.app, name="runs")
 app.add_typer(experiences.app, name="experiences")
 app.add_typer(config.app, name="config")
 app.add_typer(db.app, name="db")
+group_options(app)
 
 
 def _version(wanted: bool) -> None:
