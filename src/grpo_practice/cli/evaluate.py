@@ -13,6 +13,7 @@ from grpo_practice.cli.cap_options import (
     forecast_only,
     given,
 )
+from grpo_practice.cli.completion import dataset_names, run_names
 from grpo_practice.cli.options import (
     AgainOption,
     AgentOption,
@@ -38,7 +39,9 @@ def evaluate(
     agent: AgentOption = None,
     model: Annotated[str | None, typer.Option(help="Model that answers.")] = None,
     base_url: Annotated[str | None, typer.Option(help="Endpoint of the model.")] = None,
-    dataset: Annotated[str | None, typer.Option(help="Dataset to ask, or a file.")] = None,
+    dataset: Annotated[
+        str | None, typer.Option(autocompletion=dataset_names, help="Dataset to ask, or a file.")
+    ] = None,
     verify: Annotated[
         str | None, typer.Option(help="How answers are scored: math, exact, file.py:func, …")
     ] = None,
@@ -56,7 +59,10 @@ def evaluate(
         typer.Option("--rejudge", help="Score the rollouts of --run again; plays nothing."),
     ] = False,
     run: Annotated[
-        str | None, typer.Option(metavar="RUN", help="With --rejudge: whose rollouts.")
+        str | None,
+        typer.Option(
+            metavar="RUN", autocompletion=run_names, help="With --rejudge: whose rollouts."
+        ),
     ] = None,
     max_cost: MaxCostOption = None,
     max_tokens: MaxTokensOption = None,

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from grpo_practice.cli.completion import run_names
 from grpo_practice.cli.options import PROGRAM, DbOption, JsonOption, YesOption, workspace
 from grpo_practice.cli.terminal.formatting import (
     cached_share,
@@ -29,7 +30,10 @@ SIMULATED = " (simulated)"
 OTHERS, BEGUN = 52, 22
 """Columns that a list of runs needs beside their names, and those that are left out first."""
 
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Its name, as `runs list` says.")]
+RunArgument = Annotated[
+    str,
+    typer.Argument(metavar="RUN", autocompletion=run_names, help="Its name, as `runs list` says."),
+]
 
 
 @app.command("list")
