@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from grpo_practice.cli.main import run
+from tests.cli.advice import commands_in, why_not
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,10 @@ Gp = Callable[..., Ran]
 
 @pytest.fixture
 def gp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Gp:
-    """Runs `grpo-practice WORDS…` in an empty folder, with an environment that says nothing."""
+    """Runs `grpo-practice WORDS…` in an empty folder, with an environment that says nothing.
+
+    Whatever it tells a person to type next has to be a command that can be typed as it stands.
+    """
     monkeypatch.chdir(tmp_path)
     for name in ("LLM_MODEL", "LLM_BASE_URL", "LLM_API_KEY"):
         for role in ("UTU", "JUDGE"):
@@ -42,8 +47,12 @@ def gp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 
     def ran(*words: str) -> Ran:
         capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["grpo-practice", *words])
         code = run(list(words))
-        return Ran(code, *capsys.readouterr())
+        ran = Ran(code, *capsys.readouterr())
+        for command in [*commands_in(ran.out), *commands_in(ran.err)]:
+            assert (command, why_not(command)) == (command, None)
+        return ran
 
     return ran
 

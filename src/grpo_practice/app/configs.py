@@ -31,7 +31,7 @@ from grpo_practice.store import Store, branches, libraries, steps
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.queries.runs import StoredConfig
 from grpo_practice.store.records import Branch, RunRow
-from grpo_practice.store.run_names import eval_name, library_variant
+from grpo_practice.store.run_names import eval_name, library_variant, questions_of
 from grpo_practice.text import count
 from grpo_practice.types import Library
 
@@ -175,7 +175,7 @@ def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> Eva
     if verify is None or request.agent is not None or request.model is not None:
         raise ConfigError(
             "--rejudge scores rollouts that are there: give it --verify, and no agent or model",
-            hint="grpo-practice eval --rejudge --verify contains --run EXP/eval",
+            hint="grpo-practice eval --rejudge --verify contains",
         )
     env, run = request.environment(), request.run
     if run is None and request.config is not None:
@@ -188,7 +188,7 @@ def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> Eva
     if found.kind == "recorded":
         raise ConfigError(
             f"{found.name} is a recorded run: it has no rollouts to score",
-            hint=f"grpo-practice data upload --from-run {found.name} --name NAME",
+            hint=questions_of(found.name),
         )
     branch = store.read(branches.load, found.head_branch)
     _check_complete(store, found, branch)

@@ -136,7 +136,7 @@ def _library(store: Store, library_id: int) -> LibraryRef:
     if origin is None:
         raise ConfigError(
             f"there is no library L{library_id} in {store.path}",
-            hint="`grpo-practice runs show RUN` lists the libraries of a run",
+            hint="`grpo-practice runs list`, then `runs show` of one, lists its libraries",
         )
     library = store.read(libraries.load, library_id)
     return LibraryRef(library, origin.run, origin.branch_id, origin.step)
@@ -148,7 +148,7 @@ def _parsed(store: Store, ref: str | None) -> Ref:
         if newest is None:
             raise ConfigError(
                 f"there is no practice run in {store.path} yet",
-                hint="grpo-practice practice --config FILE",
+                hint="`grpo-practice init my-task` writes a config to practise with",
             )
         return Ref(newest.name)
     return Ref(ref) if store.read(runs.find, ref) else parse_ref(ref)

@@ -49,6 +49,17 @@ DbOption = Annotated[
         help=f"The database (default: ./{DATABASE}).",
     ),
 ]
+
+
+def needed_model() -> str:
+    """Return the option that names a model, where the environment names none: the simulated one."""
+    from grpo_practice.config import read_environment
+
+    with suppress(ConfigError):  # said by the command that needs it
+        return "" if read_environment(os.environ).get("UTU_LLM_MODEL") else " --model sim"
+    return " --model sim"
+
+
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout, also on failure.")
 ]

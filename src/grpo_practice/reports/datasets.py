@@ -1,11 +1,13 @@
 """Reports on datasets: lists, contents, statistics, and what an upload, split or sample stored."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from typing_extensions import override
 
+from grpo_practice.data.catalog import first_dataset
 from grpo_practice.data.stats import Stats
 from grpo_practice.reports.base import Report
 from grpo_practice.store.records import DatasetRow
@@ -29,6 +31,13 @@ class DatasetList(Report):
     """Newest revision of every dataset, by name."""
 
     datasets: Sequence[DatasetRow]
+
+    @property
+    def next_command(self) -> str:
+        """Command to type now."""
+        if self.datasets:
+            return f"grpo-practice data show {shlex.quote(self.datasets[0].name)}"
+        return first_dataset()
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:

@@ -29,6 +29,7 @@ from grpo_practice.store.queries.run_health import Health
 from grpo_practice.store.queries.runs import StageCost as StageCost
 from grpo_practice.store.recorded_runs import Traffic
 from grpo_practice.store.records import Branch, RunRow, StepRow
+from grpo_practice.store.run_names import questions_of
 from grpo_practice.text import count
 
 
@@ -137,7 +138,7 @@ class RunReport(Report):
         """Command to type now: the one that goes on, for a run that is not complete."""
         run = self.run
         if run.kind == "recorded":
-            return f"grpo-practice data upload --from-run {run.name} --name NAME"
+            return questions_of(run.name)
         if run.status == "running":
             return f"grpo-practice runs show {run.name}"
         failed = all(name.startswith("error") for name in self.outcomes)

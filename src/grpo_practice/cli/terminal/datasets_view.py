@@ -1,13 +1,11 @@
 """Datasets on a terminal."""
 
-import os
-from contextlib import suppress
+import shlex
 from typing import TYPE_CHECKING
 
-from grpo_practice.cli.options import PROGRAM
+from grpo_practice.cli.options import PROGRAM, needed_model
 from grpo_practice.cli.terminal.formatting import count, say, say_next
 from grpo_practice.cli.terminal.tables import facts, table
-from grpo_practice.errors import ConfigError
 from grpo_practice.text import brief
 
 if TYPE_CHECKING:
@@ -37,8 +35,7 @@ def listed(found: "DatasetList") -> None:
         [(d.name, str(d.n), str(d.revision), d.created_at[:10], d.origin) for d in found.datasets],
         right=["rows", "revision"],
     )
-    first = found.datasets[0].name if found.datasets else None
-    say_next(f"{PROGRAM} data {f'show {first}' if first else 'upload FILE --name NAME'}")
+    say_next(found.next_command)
 
 
 def dataset(found: "DatasetReport") -> None:
@@ -157,16 +154,12 @@ def stats(found: "DatasetStats") -> None:
 
 def _next_eval(name: str, verify: str) -> None:
     """Print how to evaluate on a dataset: with the project's config where that names it."""
-    from grpo_practice.config import read_environment
     from grpo_practice.config.reading.discover import project_config
 
     if config := project_config(name):
         say_next(f"{PROGRAM} eval --config {config}")
         return
-    model = " --model MODEL"
-    with suppress(ConfigError):  # said by the command that needs it
-        model = "" if read_environment(os.environ).get("UTU_LLM_MODEL") else model
-    say_next(f"{PROGRAM} eval{model} --dataset {name} --verify {verify}")
+    say_next(f"{PROGRAM} eval{needed_model()} --dataset {shlex.quote(name)} --verify {verify}")
 
 
 def _repeats(found: "DatasetStats") -> str:

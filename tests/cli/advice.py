@@ -1,0 +1,43 @@
+"""The commands that a text tells a person to type, and whether they can be typed as they stand."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import typer.main
+
+from grpo_practice.cli.main import app
+
+_COMMAND = re.compile(r"(?:(?<=next: )|(?<=hint: )|(?<=: )|`|\b(?:or|then|and) )(grpo-practice .*)")
+_ENDS = re.compile(r"`|; |, then |, or | \(|,? and then |\.$|\",$")
+_PLACEHOLDER = re.compile(r"[A-Z]{3,}|[A-Z]|…|\.\.\.")
+
+
+def commands_in(text: str) -> Iterator[str]:
+    """Yield each command of this program that a text says to type."""
+    for found in _COMMAND.finditer(text):
+        if "[OPTIONS]" not in found[1]:
+            yield _ENDS.split(found[1])[0].strip()
+
+
+def why_not(command: str) -> str | None:
+    """Return why a command cannot be typed as it stands; None where it can."""
+    words = shlex.split(command)[1:]
+    if shape := next((word for word in words if _PLACEHOLDER.fullmatch(word)), None):
+        return f"{shape} stands for something"
+    # Any: whichever click Typer brings along.
+    at: Any = typer.main.get_command(app)
+    context = at.context_class(at, info_name="grpo-practice")
+    try:
+        while hasattr(at, "resolve_command"):
+            if not words:
+                return None
+            _, at, words = at.resolve_command(context, words)
+            context = at.context_class(at, parent=context)
+        at.make_context(at.name, words, parent=context.parent)
+    except typer.Exit:
+        return None
+    except Exception as e:  # noqa: BLE001 - a usage error of that click
+        return f"{type(e).__name__}: {e}"
+    return None
