@@ -1,5 +1,6 @@
 """What the README and its pages say is true: commands run, the reference is the generated one."""
 
+import json
 import os
 import re
 import shlex
@@ -67,6 +68,28 @@ def test_every_command_runs_in_the_order_it_is_shown(
     with closing(db):
         for query in re.findall(r"```sql\n(.*?)```", DATABASE.read_text("utf-8"), re.DOTALL):
             assert db.execute(query).fetchall(), query
+
+
+def test_the_verify_function_that_is_shown_takes_no_near_miss_for_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (text,) = re.findall(r"```python\n(def check\(.*?)```", README.read_text("utf-8"), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("UTU_LLM_MODEL", "sim")
+    Path("score.py").write_text(text, "utf-8")
+    assert run(["init", "."]) == 0
+    assert (
+        run(["data", "upload", "mine.jsonl", "--name", "mine", "--verify", "score.py:check"]) == 0
+    )
+    sets = ["--set", "evaluation.verify=score.py:check"]
+    capsys.readouterr()
+    run(["doctor", "--config", "practice.yaml", "--run", "--json", *sets])
+    found = json.loads(capsys.readouterr().out)["findings"]
+    tried = [one for one in found if one["about"] == "verify score.py:check"]
+    assert [one["state"] for one in tried] == ["ok"], tried
+    words = ["--answer", "Canberra", "--response", "I think:\ncanberra\n", "--json"]
+    assert run(["verify", "score.py:check", *words]) == 0
+    assert json.loads(capsys.readouterr().out)["reward"] == 1
 
 
 def test_what_cannot_be_run_here_is_run_elsewhere() -> None:

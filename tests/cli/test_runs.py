@@ -5,6 +5,7 @@ from contextlib import closing
 
 import pytest
 
+from grpo_practice.cli.terminal.consoles import out
 from tests.cli.conftest import Gp
 
 EVALS = {"demo/eval"}
@@ -149,6 +150,7 @@ def test_a_run_s_name_is_broken_between_its_parts(
     words = ("--dataset", "test", "--limit", "1", "--model", "sim", "--exp-id", name)
     run = demo("eval", *words, "--verify", "contains", "--json").document["run"]
     monkeypatch.setenv("COLUMNS", width)
+    monkeypatch.setattr(out, "_width", int(width))  # the console of an earlier test has its own
     listed = demo("runs", "list").out.splitlines()
     cells = [line[: listed[0].index("kind")].strip() for line in listed[1:]]
     whole = "".join(cells).replace(" (simulated)", "")

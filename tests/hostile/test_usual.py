@@ -135,6 +135,7 @@ def test_a_project_of_init_needs_no_question(own: Place) -> None:
     in_dotenv(own)
     commands = (
         ("data", "upload", "mine.jsonl", "--name", "mine", "--verify", "exact"),
+        ("data", "split", "mine", "--into", "train=0.5,test=0.5"),
         ("eval", "--config", "practice.yaml", "--limit", "1"),
         ("eval", "--config", "practice.yaml"),
         ("doctor", "--config", "practice.yaml"),

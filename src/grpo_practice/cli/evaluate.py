@@ -81,7 +81,8 @@ def evaluate(
     """
     from grpo_practice.cli.terminal.forecast_view import show_forecast
     from grpo_practice.cli.terminal.progress_view import progress
-    from grpo_practice.cli.terminal.reports_view import show_eval, show_transcripts
+    from grpo_practice.cli.terminal.reports_view import show_eval
+    from grpo_practice.cli.terminal.transcripts_view import show_transcripts
 
     flags = {
         "exp_id": exp_id,

@@ -43,8 +43,7 @@ class KeyRoute:
     def sentence(self) -> str:
         """The route, for people: the most that fits into one line, else the least.
 
-        The place that says so is shortened to file and line; that a variable is the process's
-        goes last.
+        The key that says so is shortened to file and line; `(the environment)` is left out last.
         """
         way = f"{self.variable} ({here(self.place)}) goes to {self.to}"
         forms = [f"{way}: {here(self.named_by)}"]

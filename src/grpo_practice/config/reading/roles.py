@@ -215,11 +215,13 @@ class Roles:
             if elsewhere and not self.env.trust.host(url, name):
                 text = (
                     f"{name} ({place}) would go to {host_of(url)}, which is named elsewhere:"
-                    f" {', '.join(dict.fromkeys(elsewhere))}"
+                    f" {', '.join(dict.fromkeys(elsewhere))}; if it may, --trust-host"
+                    f" {typed_host(url)} says so once"
                 )
-                command = f"grpo-practice trust --host {host_of(url)} --key {name}"
-                once = f"add --trust-host {typed_host(url)} once"
-                hint = f"if it may go there, {once}, or type: {command}"
+                local = is_loopback(urlsplit(url).hostname or "")
+                host = host_of(url).removeprefix("http://" if local else "https://")
+                # The command alone, so that the line can be typed as it stands.
+                hint = f"grpo-practice trust --host {host} --key {name}"
                 self.problems.append(Problem(at, text, hint, private=True))
 
 
