@@ -11,14 +11,18 @@ from grpo_practice.cli.main import app
 
 _COMMAND = re.compile(r"(?:(?<=next: )|(?<=hint: )|(?<=: )|`|\b(?:or|then|and) )(grpo-practice .*)")
 _ENDS = re.compile(r"`|; |, then |, or | \(|,? and then |\.$|\",$")
+_UNTYPED = re.compile(r"\[OPTIONS\]|\\udc")
 _PLACEHOLDER = re.compile(r"[A-Z]{3,}|[A-Z]|…|\.\.\.")
 
 
 def commands_in(text: str) -> Iterator[str]:
     """Yield each command of this program that a text says to type."""
     for found in _COMMAND.finditer(text):
-        if "[OPTIONS]" not in found[1]:
-            yield _ENDS.split(found[1])[0].strip()
+        command = _ENDS.split(found[1])[0].strip()
+        # Words of a test are no command line, and are not repeated; a name that no shell can
+        # type is shown escaped.
+        if not command.startswith("grpo-practice -") and not _UNTYPED.search(command):
+            yield command
 
 
 def why_not(command: str) -> str | None:

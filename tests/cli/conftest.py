@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +46,6 @@ def gp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 
     def ran(*words: str) -> Ran:
         capsys.readouterr()
-        monkeypatch.setattr(sys, "argv", ["grpo-practice", *words])
         code = run(list(words))
         ran = Ran(code, *capsys.readouterr())
         for command in [*commands_in(ran.out), *commands_in(ran.err)]:
