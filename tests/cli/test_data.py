@@ -23,7 +23,7 @@ def test_upload_list_show_delete(gp: Gp, file: str) -> None:
     assert ran.code == 0
     assert ran.out.splitlines()[0] == "d (revision 1) holds 2 rows"
     assert "the question is in 'problem'" in ran.out
-    assert ran.out.splitlines()[-1].startswith("next: grpo-practice eval --model MODEL --dataset d")
+    assert ran.out.splitlines()[-1].startswith("next: grpo-practice eval --model sim --dataset d")
 
     ran = gp("data", "list")
     assert ran.out.splitlines()[1].split()[:3] == ["d", "2", "1"]

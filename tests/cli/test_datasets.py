@@ -89,7 +89,7 @@ def test_a_split_divides_and_says_how(gp: Gp) -> None:
     ran = gp("data", "split", "d", "--into", "train=0.8,test=0.2")
     assert ran.code == 0
     assert [line.split()[0] for line in ran.out.splitlines()[2:4]] == ["d-train", "d-test"]
-    assert "next: grpo-practice eval --model MODEL --dataset d-test" in ran.out
+    assert "next: grpo-practice eval --model sim --dataset d-test" in ran.out
     train, test = questions(gp, "d-train"), questions(gp, "d-test")
     assert not train & test
     assert (len(train | test), sum(sizes(gp).values())) == (50, 110)
@@ -186,7 +186,7 @@ def test_stats_say_what_is_in_a_dataset(gp: Gp) -> None:
 
 @pytest.mark.parametrize(
     ("n", "command"),
-    [(4, "data split d"), (1, "eval --model MODEL --dataset d --verify math")],
+    [(4, "data split d"), (1, "eval --model sim --dataset d --verify math")],
 )
 def test_repeated_questions_are_told_to_be_split_where_they_can_be(
     gp: Gp, n: int, command: str
@@ -229,7 +229,7 @@ def test_a_published_dataset_that_lacks_is_to_be_downloaded(gp: Gp) -> None:
     for name, way in (
         ("AIME24", "download AIME24"),
         ("aime24", "download AIME24 --name aime24"),
-        ("mine", "upload FILE --name mine"),
+        ("mine", "upload d.jsonl --name mine"),
     ):
         ran = gp("data", "show", name)
         assert f"hint: grpo-practice data {way}\n" in ran.err

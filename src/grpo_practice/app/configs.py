@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from pydantic import BaseModel, SecretStr
@@ -94,7 +95,7 @@ def practice_config(
     if stored is None:
         raise ConfigError(
             "there is no run to go on with: say what to practise with --config",
-            hint="grpo-practice init writes a config to start from",
+            hint="`grpo-practice init my-task` writes a config to start from",
         )
     return load_practice_text(stored_text(store, stored), env, overrides)
 
@@ -220,8 +221,8 @@ def _check_complete(store: Store, run: RunRow, branch: Branch) -> None:
         raise ConfigError(
             f"{run.name} has adaptive groups: a group that stops once its rewards differ draws a"
             " score over its rollouts to the middle",
-            hint=f"score what it learnt: grpo-practice export-agent --run {run.name} > agent.yaml,"
-            " then grpo-practice eval --agent agent.yaml",
+            hint=f"score what it learnt: `grpo-practice export-agent --run {quote(run.name)} -o agent.yaml`,"
+            " then `grpo-practice eval --agent agent.yaml`",
         )
     missing = store.read(scores.missing, branch)
     if missing:

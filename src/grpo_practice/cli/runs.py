@@ -1,6 +1,7 @@
 """`runs`: what was run, how it stands, what it cost."""
 
 from collections.abc import Mapping
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -63,7 +64,7 @@ def list_(db: DbOption = None, json: JsonOption = False) -> None:
     )
     last = report.runs[-1].name if report.runs else None
     if last:
-        say_next(f"{PROGRAM} runs show {last}")
+        say_next(f"{PROGRAM} runs show {quote(last)}")
     else:
         say(f"no runs yet; next: {PROGRAM} demo")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any
 
 from typing_extensions import override
@@ -252,10 +253,10 @@ class PracticeReport(Report):
             if short.total:
                 return short.next_command(self.run)
         if self.held:
-            return f"grpo-practice experiences list --run {self.run}"
+            return f"grpo-practice experiences list --run {quote(self.run)}"
         if not self.library.experiences:
             return "grpo-practice eval --limit 3 --show"
-        return f"grpo-practice export-agent --run {self.run}"
+        return f"grpo-practice export-agent --run {quote(self.run)}"
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from shlex import quote
 from typing import Any
 
 from typing_extensions import override
@@ -140,7 +141,7 @@ class RunReport(Report):
         if run.kind == "recorded":
             return questions_of(run.name)
         if run.status == "running":
-            return f"grpo-practice runs show {run.name}"
+            return f"grpo-practice runs show {quote(run.name)}"
         failed = all(name.startswith("error") for name in self.outcomes)
         if self.command and (failed or run.steps_closed < run.steps):
             if self.played.get("group_policy") != "adaptive":
@@ -155,7 +156,7 @@ class RunReport(Report):
             return self._score_again
         if not self.held and self.steps and (self.steps[-1].stats or {}).get("experiences") == 0:
             return "grpo-practice eval --limit 3 --show"
-        return f"grpo-practice experiences list --run {run.name}"
+        return f"grpo-practice experiences list --run {quote(run.name)}"
 
     @property
     def _score_again(self) -> str:
@@ -164,7 +165,7 @@ class RunReport(Report):
         if self.run.role == "rejudge" or self.verify == "judge":
             return "grpo-practice runs list"
         other = "exact" if self.verify == "contains" else "contains"
-        return f"grpo-practice eval --rejudge --verify {other} --run {self.run.name}"
+        return f"grpo-practice eval --rejudge --verify {other} --run {quote(self.run.name)}"
 
     @override
     def document(self) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Datasets on a terminal."""
 
 import shlex
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from grpo_practice.cli.options import PROGRAM, needed_model, on_database
@@ -55,7 +56,9 @@ def dataset(found: "DatasetReport") -> None:
         ],
     )
     if any(len(s.question) > QUESTION or len(str(s.answer)) > ANSWER for s in found.rows):
-        say(f"  shortened; whole in: {on_database(f'{PROGRAM} data show {row.name} --json')}")
+        say(
+            f"  shortened; whole in: {on_database(f'{PROGRAM} data show {quote(row.name)} --json')}"
+        )
     _next_eval(row.name, found.verify)
 
 
@@ -149,15 +152,18 @@ def stats(found: "DatasetStats") -> None:
     )
     if stats.repeated_folded and found.splits:
         say("  data split keeps repeated questions together")
-        say_next(f"{PROGRAM} data split {row.name}")
+        say_next(f"{PROGRAM} data split {quote(row.name)}")
     else:
         _next_eval(row.name, found.verify)
 
 
 def _next_eval(name: str, verify: str) -> None:
     """Print how to evaluate on a dataset: with the project's config where that names it."""
-    from grpo_practice.config.reading.discover import project_config
+    from grpo_practice.config.reading.discover import is_divided, project_config
 
+    if is_divided(name):
+        say_next(f"{PROGRAM} data split {quote(name)} --into train=0.5,test=0.5")
+        return
     if config := project_config(name):
         say_next(f"{PROGRAM} eval --config {config}")
         return
