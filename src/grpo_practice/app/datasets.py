@@ -11,6 +11,7 @@ from grpo_practice.app.upload import (
     IfExists,
     Upload,
     UploadOptions,
+    file_source,
     reading_of,
     stage_python_rows,
     suited,
@@ -18,6 +19,7 @@ from grpo_practice.app.upload import (
 from grpo_practice.config.schema.base import check_name
 from grpo_practice.data.download import DownloadRequest, defaults, download
 from grpo_practice.data.formats import FileSource
+from grpo_practice.data.golds import Ask, Gold, Select, SeveralRightError, nobody
 from grpo_practice.data.read import ReadNotes, join_held, stage_file
 from grpo_practice.data.split import draw, shares_of, split
 from grpo_practice.data.staged_samples import StagedSamples
@@ -51,6 +53,9 @@ class DownloadOptions(TypedDict, total=False):
     limit: int | None
     seed: int | None
     mapping: Mapping[str, str]
+    template: str | None
+    gold: Gold | None
+    select: Select | None
     shape: str | None
     dedup: bool
     skip_bad: bool
@@ -73,6 +78,7 @@ class Datasets:
         *,
         if_exists: IfExists = "fail",
         verify: str | None = None,
+        ask: Ask = nobody,
         **options: Unpack[UploadOptions],
     ) -> StoredDataset:
         """Store the rows of a file, or samples from Python, under a name.
@@ -82,6 +88,7 @@ class Datasets:
             source: A file; or samples, or mappings and (question, answer) pairs.
             if_exists: What happens to other rows under this name.
             verify: Function that the answers are checked with (default: the best suited).
+            ask: Asked for `select` where a file needs it; without a word from it, that is an error.
             options: See `UploadOptions`; samples are taken as they are.
 
         Raises:
@@ -92,8 +99,8 @@ class Datasets:
         with StagedSamples() as staged:
             where, origin = name, "Python"
             if isinstance(source, str | Path):
-                file = FileSource(Path(source), options.get("format"), options.get("delimiter"))
-                found = stage_file(staged, file, **reading_of(options))
+                file = file_source(Path(source), options)
+                found = _stage(staged, file, options, ask)
                 where, origin = file.name, file.origin  # once it is read: a loop of links has none
             else:
                 found = stage_python_rows(staged, source, options)
@@ -311,6 +318,17 @@ class Datasets:
         preferred = (suitability.best_suited(samples), "exact", "judge")
         best = next(verify for verify in preferred if not unusable[verify])
         return DatasetStats(dataset, stats(samples), unusable, best, _splits(samples))
+
+
+def _stage(staged: StagedSamples, file: FileSource, options: UploadOptions, ask: Ask) -> ReadNotes:
+    """Read a file; once more, where its answers need a word of the person's."""
+    try:
+        return stage_file(staged, file, **reading_of(options))
+    except SeveralRightError as e:
+        if (said := ask(str(e))) is None:
+            raise
+    staged.clear()  # rows before that answer were read without the word
+    return stage_file(staged, file, **reading_of({**options, "select": said}))
 
 
 def _named(store: Store, name: str) -> tuple[DatasetRow, Sequence[Sample]]:

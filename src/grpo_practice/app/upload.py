@@ -1,12 +1,13 @@
 """Rows on their way into a dataset, from a file or from Python, and which functions suit them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypedDict, cast
 
-from grpo_practice.data.formats import Row
+from grpo_practice.data.formats import FileSource, Row
+from grpo_practice.data.golds import Gold, Select
 from grpo_practice.data.read import Reading, ReadNotes, stage_rows
 from grpo_practice.data.staged_samples import StagedSamples
 from grpo_practice.errors import DataError
@@ -23,19 +24,40 @@ class UploadOptions(TypedDict, total=False):
     """How rows are read; each may be left out."""
 
     mapping: Mapping[str, str]
-    """Role → column, where the column names do not say it."""
+    """Role → column, where the column names do not say it; slot → columns, with commas."""
+    template: str | None
+    """Text of a question, with slots such as `{question}` and `{options}`; None: by the columns."""
+    gold: Gold | None
+    """Form of the answers among options; None: as they look."""
+    select: Select | None
+    """Meaning of several right options: `any` of them, or `all`; None refuses such answers."""
     shape: str | None
     """Published shape of the rows; None: recognised by their columns."""
     format: str | None
     """Format of a file; None: as its name ends."""
     delimiter: str | None
     """Delimiter of a CSV file; None: a guess."""
+    columns: Sequence[str]
+    """Names of a CSV file's columns, where its first line is a row."""
+    rows: str | None
+    """Key of the list that holds the rows, where a JSON file is one object."""
     dedup: bool
     """Whether only the first of rows with the same question is kept."""
     skip_bad: bool
     """Whether bad rows are left out instead of refusing the file."""
     no_answers: bool
     """Whether no row needs an answer, since a judge will score."""
+
+
+def file_source(path: Path, options: UploadOptions) -> FileSource:
+    """Return the file with the options that say how it becomes rows."""
+    return FileSource(
+        path,
+        options.get("format"),
+        options.get("delimiter"),
+        options.get("columns", ()),
+        options.get("rows"),
+    )
 
 
 def reading_of(options: UploadOptions) -> Reading:

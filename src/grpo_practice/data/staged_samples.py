@@ -72,6 +72,11 @@ class StagedSamples:
         if len(self._waiting) >= AT_ONCE:
             self._write()
 
+    def clear(self) -> None:
+        """Take all samples out again."""
+        self._waiting.clear()
+        self._db.execute("DELETE FROM rows")
+
     def _write(self) -> None:
         marks = ", ".join("?" * (2 + len(COLUMNS)))
         self._db.executemany(

@@ -10,8 +10,8 @@ from grpo_practice.verify.answers import gold_texts
 from grpo_practice.verify.builtin import BUILT_INS
 from grpo_practice.verify.resolve import VerifyFunction, check_gold, resolve
 
-SHORT = 80
-"""Characters of an answer that a right response holds word for word; a longer one is prose."""
+SHORT, WORDS = 80, 5
+"""Characters and words of an answer that a right response holds word for word; more is prose."""
 WITHOUT_PARAMETERS = tuple(
     name
     for name, built_in in BUILT_INS.items()
@@ -28,11 +28,11 @@ def best_suited(golds: Iterable[Gold | Sample]) -> str:
     for gold in golds:
         for text in gold_texts(gold.answer):
             kinds[kind(text)] += 1
-            short += len(text) <= SHORT
+            short += len(text) <= SHORT and len(text.split()) <= WORDS and "。" not in text
     total = kinds.total()
     if not total:
         return "judge"
-    if 2 * kinds["choice letter"] > total:
+    if 2 * (kinds["choice letter"] + kinds["choice letters"]) > total:
         return "choice"
     if 2 * kinds["text"] <= total:
         return "math"

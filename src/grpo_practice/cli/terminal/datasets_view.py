@@ -2,17 +2,16 @@
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from grpo_practice.cli.options import PROGRAM
-from grpo_practice.cli.terminal.formatting import count, say, say_next
+from grpo_practice.cli.terminal.formatting import choose, count, say, say_next
 from grpo_practice.cli.terminal.tables import facts, table
 from grpo_practice.errors import ConfigError
 from grpo_practice.text import brief
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
     from grpo_practice.reports.datasets import (
         DatasetList,
         DatasetReport,
@@ -79,6 +78,12 @@ def stored(found: "StoredDataset") -> None:
     else:
         say(f"  verify {verify} can use every answer")
     _next_eval(row.name, found.next_verify)
+
+
+def ask_select(question: str) -> Literal["any", "all"] | None:
+    """Ask the person what several right options mean; return None where nobody is there."""
+    said = choose(f"{question}. Is one of them enough, or must it be exactly these?", "any", "all")
+    return "any" if said == "any" else "all" if said == "all" else None
 
 
 def split(found: "DatasetSplit") -> None:
