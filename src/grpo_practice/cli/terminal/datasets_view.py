@@ -12,6 +12,7 @@ from grpo_practice.text import brief
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
     from grpo_practice.reports.datasets import (
         DatasetList,
         DatasetReport,
