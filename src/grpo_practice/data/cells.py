@@ -18,8 +18,8 @@ _TOKEN = re.compile(
     r"|(?P<array>array\(|,\s*dtype=\w+\s*\)|\))|(?P<space>\s+)|.",
     re.DOTALL,
 )
-_NO_ESCAPE = re.compile(r"\\[^\\'\"abfnrtvx]")
-"""A backslash that Python would warn of: LaTeX that nobody escaped, so no text that Python made."""
+_NO_ESCAPE = re.compile(r"\\[^\\'\"nrtxuU]")
+"""A backslash that Python never shows so: LaTeX in a list that somebody wrote by hand."""
 
 
 def from_cell(value: object) -> Any:

@@ -111,7 +111,7 @@ class GoldMapping:
             labels = [label.casefold() for label in options.labels]
             if text.casefold() in labels:
                 return [options.letters[labels.index(text.casefold())]]
-        forms = _forms(value, text, options)
+        forms = _forms(value, text, options, self.gold)
         fitting = {form: letter for form, letter in forms.items() if form in self.open}
         several = _SEVERAL.fullmatch(text) and re.findall("[A-Z]", text)
         if not fitting and several and {*several} <= {*options.letters}:
@@ -158,7 +158,7 @@ class GoldMapping:
         return "; ".join(what) or None
 
 
-def _forms(value: object, text: str, options: Options) -> dict[Gold, str]:
+def _forms(value: object, text: str, options: Options, gold: Gold | None) -> dict[Gold, str]:
     """Return the letter that the value means in each form that it may have."""
     found: dict[Gold, str] = {}
     letters, texts = options.letters, [_folded(option) for option in options.texts]
@@ -174,7 +174,8 @@ def _forms(value: object, text: str, options: Options) -> dict[Gold, str]:
             found["index"] = letters[place]
         if 1 <= place <= len(letters):
             found["number"] = letters[place - 1]
-    if _folded(text) in texts:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if _folded(text) in texts and (options.numbers or not number or gold == "text"):
         found["text"] = letters[texts.index(_folded(text))]
     return found
 

@@ -24,6 +24,8 @@ class Options:
     texts: tuple[str, ...]
     labels: tuple[str, ...] = ()
     """Names that the row itself has for them, such as `1` to `4`; () where it has none."""
+    numbers: bool = False
+    """Whether the row has them as numbers, so that a number may be one of them."""
 
     @property
     def letters(self) -> str:
@@ -76,7 +78,8 @@ def _options(values: Sequence[object], labels: Sequence[object] = ()) -> Options
     if not 2 <= len(texts) <= MOST or not all(is_scalar(text) for text in texts):
         return None
     named = [str(label).strip() for label in labels[: len(texts)]]
-    return Options(tuple(_unlettered([str(text) for text in texts])), tuple(named))
+    numbers = any(isinstance(text, int | float) for text in texts)
+    return Options(tuple(_unlettered([str(text) for text in texts])), tuple(named), numbers)
 
 
 def _unlettered(texts: list[str]) -> list[str]:
