@@ -73,15 +73,15 @@ def find_columns(
     role = {r: c for r, c in role.items() if r in mapping or c not in taken}
     if "question" in wanted and not has(first, role.get("question", "")):
         there = listed_columns(first) or "no columns"
-        if looks_like_row(first):
-            way = MAP_HINT.format(role="question")
+        problem, way = f"the first row has {there}", MAP_HINT.format(role="question")
+        if names := names_for(first):
             raise DataError(
-                f"the file's first line looks like a row, not like names of columns: {there}",
-                hint=f"if it is a row: {naming(list(first))}; if it is not: {way}",
+                f"no column for the question: {problem}: the line of names looks like a row",
+                hint=f"if it is a row: {names}; if it is not: {way}",
             )
         raise DataError(
-            f"no column for the question: the first row has {there}",
-            hint=f"{MAP_HINT.format(role='question')}, or what the rows are with --shape NAME",
+            f"no column for the question: {problem}",
+            hint=f"{way}, or what the rows are with --shape NAME",
         )
     meta = {key.removeprefix("meta."): c for key, c in mapping.items() if key not in ROLES}
     return Columns(role, meta)
@@ -128,6 +128,12 @@ def _inside(value: object, path: str) -> tuple[Any] | None:
         return None
     inner = value[int(head)]
     return _inside(from_cell(inner), rest) if dot else (inner,)
+
+
+def names_for(first: Mapping[str, Any], among: Collection[str] | None = None) -> str | None:
+    """Return how to name a table's columns whose names (or those `among` them) look like values."""
+    table = 2 <= len(first) <= SHOWN and all(isinstance(value, str) for value in first.values())
+    return naming(list(first)) if table and looks_like_row(among or first) else None
 
 
 def listed_columns(columns: Collection[str]) -> str:

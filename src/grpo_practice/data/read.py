@@ -7,8 +7,8 @@ from typing import TypedDict, Unpack
 
 from grpo_practice.canonical import clean_json
 from grpo_practice.data.answers import PLAIN, Form, form_of
-from grpo_practice.data.columns import listed_columns
-from grpo_practice.data.formats import FileSource, Row, format_of, looks_like_row, naming, rows
+from grpo_practice.data.columns import listed_columns, names_for
+from grpo_practice.data.formats import FileSource, Row, format_of, rows
 from grpo_practice.data.golds import Gold, GoldMapping, Select
 from grpo_practice.data.parquet import left_out
 from grpo_practice.data.row_layout import Layout, find_layout, to_sample
@@ -170,8 +170,8 @@ class _RowReader:
     read: int = 0
     within: str | None = None
     """Key of the list that holds the rows."""
-    first: Sequence[str] = ()
-    """Columns of the first row."""
+    names: str | None = None
+    """How to name the columns, where the line of names looks like a row."""
     filled: bool = False
     """Whether the template has put more into a question."""
     beside: dict[str, None] = field(default_factory=dict)
@@ -201,7 +201,10 @@ class _RowReader:
         fields = clean_json(row.fields)
         if self.layout is None:
             self.layout = find_layout(fields, self.mapping, self.shape, self.template)
-            self.within, self.first = row.within, list(fields)
+            self.within = row.within
+            asked = self.layout.columns.role.get("question", "")
+            if asked in fields:
+                self.names = names_for(fields, [asked])
         parts = self.layout.parts(fields)
         if self.form is None and isinstance(parts.answer, str) and parts.answer.strip():
             self.form = form_of(parts.answer, self.layout.answer)
@@ -227,11 +230,9 @@ class _RowReader:
             notes.append(f"kept in meta, asked of no agent: {listed_columns(beside)}")
         if self.within is not None:
             notes.append(f"the rows are those of {self.within!r} (another list: --rows KEY)")
-        assert self.layout is not None  # a sample was made
-        asked = self.layout.columns.role.get("question", "")
-        if asked in self.first and looks_like_row([asked]):
-            way = naming(self.first)
-            notes.append(f"the first line was taken for names of columns; if it is a row: {way}")
+        if self.names is not None:
+            names = self.names
+            notes.append(f"the first line was taken for names of columns; if it is a row: {names}")
         left = "left out" if dedup else "kept (--dedup leaves them out)"
         for places, what in (
             (self.several, "whose question has several turns, written as 'User: …' and so on"),
