@@ -205,7 +205,8 @@ def _rows(
             with path.open("rb") as head:
                 begins = head.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()
             # Files of one object a line are often called `.json`.
-            lines = path.suffix == ".json" and begins.startswith(b"{")
+            whole = begins.partition(b"\n")[0].strip() == b"{"  # one object over many lines
+            lines = path.suffix == ".json" and begins.startswith(b"{") and not whole
             found = rows(FileSource(path, format="jsonl" if lines else None))
         for row in found:
             if isinstance(row, Row) and len(files) > 1:

@@ -77,8 +77,10 @@ class GoldMapping:
             return None
         listed = from_cell(answer)
         # An option may itself look like a list: `[0, 1]` among intervals is one answer.
-        whole = options is not None and _folded(str(answer)) in map(_folded, options.texts)
-        values = listed if isinstance(listed, list) and listed and not whole else [answer]
+        whole = not isinstance(listed, list) or (
+            options is not None and _folded(str(answer)) in map(_folded, options.texts)
+        )
+        values = [answer] if whole or not listed else listed
         if options is None:
             bare = [_bare_letter(value) for value in values]
             if len(bare) < 2 or None in bare:
@@ -161,7 +163,7 @@ class GoldMapping:
 def _forms(value: object, text: str, options: Options, gold: Gold | None) -> dict[Gold, str]:
     """Return the letter that the value means in each form that it may have."""
     found: dict[Gold, str] = {}
-    letters, texts = options.letters, [_folded(option) for option in options.texts]
+    letters = options.letters
     if match := _LETTER.fullmatch(text):
         letter, rest = match[1].upper(), match[2]
         if letter in letters and (
@@ -169,14 +171,17 @@ def _forms(value: object, text: str, options: Options, gold: Gold | None) -> dic
         ):
             found["letter"] = letter
     if _INTEGER.fullmatch(text) and not isinstance(value, bool):
-        place = int(float(text))
-        if place < len(letters):
-            found["index"] = letters[place]
-        if 1 <= place <= len(letters):
-            found["number"] = letters[place - 1]
+        n = int(float(text))
+        if n < len(letters):
+            found["index"] = letters[n]
+        if 1 <= n <= len(letters):
+            found["number"] = letters[n - 1]
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if _folded(text) in texts and (options.numbers or not number or gold == "text"):
-        found["text"] = letters[texts.index(_folded(text))]
+    if options.numbers or not number or gold == "text":
+        folded = _folded(text)
+        same = (i for i, option in enumerate(options.texts) if _folded(option) == folded)
+        if (place := next(same, None)) is not None:
+            found["text"] = letters[place]
     return found
 
 
