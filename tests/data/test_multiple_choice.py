@@ -176,6 +176,21 @@ def test_options_that_the_question_has_already_are_not_asked_twice(tmp_path: Pat
     assert (sample.question, sample.answer) == (question, "B")
 
 
+def test_a_passage_that_the_question_has_already_is_not_asked_twice(tmp_path: Path) -> None:
+    row = {"context": "It is red.", "question": "It is red. Is it?", "answer": "yes"}
+    (sample,) = read(tmp_path, row)
+    assert sample == Sample("It is red. Is it?", "yes", meta={"context": "It is red."})
+
+
+def test_columns_that_are_no_options_are_kept_out(tmp_path: Path) -> None:
+    row = {"question": "Sum of A and B?", "A": 3, "B": 4, "answer": 7}
+    with pytest.raises(DataError, match="none of the 2 options") as e:
+        read(tmp_path, row)
+    assert "--map meta.NAME=COLUMN" in str(e.value.hint)
+    (sample,) = read(tmp_path, row, mapping={"meta.A": "A"})
+    assert sample == Sample("Sum of A and B?", 7, meta={"A": 3, "B": 4})
+
+
 def test_the_template_and_what_is_left_out_are_said(tmp_path: Path) -> None:
     notes = read_samples(table(tmp_path / "a.jsonl", *SETS["MMLU-Pro"])).notes
     assert notes[1:] == [

@@ -134,7 +134,7 @@ class GoldMapping:
     def _none(self, text: str, options: Options) -> DataError:
         n = len(options.texts)
         read = " or ".join(WORDS[form] for form in sorted(self.open))
-        hint = None
+        hint = "a column that holds no options of the answer is kept out: --map meta.NAME=COLUMN"
         if text == str(n) and "index" in self.open:
             hint = "answers that count from 1 are read with --gold number"
         elif self.open < _GUESSED and not self.gold:

@@ -205,8 +205,11 @@ def template_of(
         _check(template, first)
         return template
     found = QuestionTemplate("", passage, options).options_in(first) if options else None
-    # Some sets have the options in the question as well as beside it.
+    # Some sets have options or passage in the question as well as beside it.
     there = found is not None and question is not None and found.stand_in(question)
+    read = [text for column in passage if (text := spelt(first, column).strip())]
+    if read and question is not None and all(text in question for text in read):
+        passage = ()
     slots = [
         *(["{system}"] if system else []),
         *(["{passage}"] if passage else []),
