@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from grpo_practice.data import FileSource, read_samples
+from grpo_practice.data.choice_options import options_in
 from grpo_practice.data.golds import SeveralRightError
-from grpo_practice.data.options import options_in
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.types import Sample
 

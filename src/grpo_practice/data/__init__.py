@@ -1,8 +1,8 @@
 """Datasets from files.
 
 Bytes become text (`text_lines`), text rows (`formats`), rows samples (`row_layout`, which knows
-`published_shapes`, lays questions out with a `template`, and reads answers among `options` with
-`golds`), and files samples (`read`); `split` and `stats` are about samples.
+`published_shapes`, lays questions out with a `question_template`, and reads answers among
+`choice_options` with `golds`), and files samples (`read`); `split` and `stats` are about samples.
 """
 
 from grpo_practice.data.formats import FileSource

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from grpo_practice.data.cells import from_cell
-from grpo_practice.data.options import Options
+from grpo_practice.data.choice_options import Options
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.types import Answer
 

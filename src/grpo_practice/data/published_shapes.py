@@ -11,7 +11,7 @@ from grpo_practice.data.chat_format import (
     turns_of,
     unpacked,
 )
-from grpo_practice.data.options import Options
+from grpo_practice.data.choice_options import Options
 from grpo_practice.errors import DataError
 
 Fields = Mapping[str, Any]

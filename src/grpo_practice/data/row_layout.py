@@ -9,7 +9,7 @@ from grpo_practice.data.chat_format import ChatQuestion, is_conversation
 from grpo_practice.data.columns import Columns, find_columns, guess, has, value_at
 from grpo_practice.data.golds import GoldMapping
 from grpo_practice.data.published_shapes import SHAPES, Parts, Shape, text_or_turns
-from grpo_practice.data.template import SLOTS, QuestionTemplate, slot_columns, template_of
+from grpo_practice.data.question_template import SLOTS, QuestionTemplate, slot_columns, template_of
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.types import Sample
 

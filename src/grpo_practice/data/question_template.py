@@ -13,8 +13,8 @@ from string import Formatter
 from typing import Any
 
 from grpo_practice.data.cells import from_cell
+from grpo_practice.data.choice_options import Options, options_in, options_of
 from grpo_practice.data.columns import has, listed_columns, value_at
-from grpo_practice.data.options import Options, options_in, options_of
 from grpo_practice.errors import ConfigError, DataError
 
 SLOTS = ("passage", "options")
