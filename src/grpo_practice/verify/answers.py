@@ -50,6 +50,8 @@ class Said:
     """As it is written."""
     boxes: tuple[str, ...] = ()
     """Contents of the last boxes, in order. Shape: [<= BOXES]."""
+    line: str | None = None
+    """Stated answer in full where it is language, of which `text` is only the last formula."""
 
 
 def read_answer(response: str) -> Said | str:
@@ -74,7 +76,9 @@ def read_answer(response: str) -> Said | str:
     if stated and not _prose(stated):
         return Said(stated)
     text = _last_expression(tail) or stated
-    return Said(text) if text else "no answer: neither a box nor a formula nor a number"
+    return (
+        Said(text, line=stated) if text else "no answer: neither a box nor a formula nor a number"
+    )
 
 
 def last_box(response: str) -> str | None:

@@ -22,7 +22,8 @@ _SYMBOLS = {
     "²": "^{2}", "³": "^{3}", "⁴": "^{4}", "⁵": "^{5}", "\u00a0": " ", "\u2009": " ",
     "\u202f": " ", "\u200b": "",
 }  # fmt: skip
-_TRANSLATED = str.maketrans(_SYMBOLS)
+_CIRCLED = {chr(ord("①") + n): rf"\textcircled{{{n + 1}}}" for n in range(20)}
+_TRANSLATED = str.maketrans(_SYMBOLS | _CIRCLED)
 
 _SPACED_THOUSANDS = re.compile(
     r"(?<![\d.,])[1-9]\d{0,2}(?:(?:\\[,;:! ]|\{,\}|,\\!|~| )\d{3})+(?![\d])"
@@ -30,6 +31,8 @@ _SPACED_THOUSANDS = re.compile(
 _SEPARATOR = re.compile(r"\\[,;:! ]|\{,\}|,\\!|~| ")
 _TEXT = r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|boldsymbol)"
 _WRAPPED = re.compile(rf"{_TEXT}\s?\{{([^{{}}]*)\}}")
+_UPRIGHT = re.compile(r"\\mathrm\s*(?:\{([dei])\}|([dei])(?![A-Za-z]))")
+"""Constants and the differential, as typesetters set them."""
 _WITH_UNIT = re.compile(
     rf"({_NUMBER})(?:\s|\\[,;: ]|~)*"
     rf"(?:{_TEXT}\s?\{{([^{{}}]*)\}}|([A-Za-z][A-Za-z./ ]*[A-Za-z]))(?:\^\{{?[23]\}}?)?\.?"
@@ -68,6 +71,9 @@ def notation(text: str) -> str:
 def _written(text: str) -> str:
     text = _bare(ascii_digits(text).translate(_TRANSLATED).replace("\n", " "))
     text = re.sub(r"\\varnothing\b", r"\\emptyset", text).replace("**", "^")
+    text = _UPRIGHT.sub(lambda m: m[1] or m[2], text)
+    text = re.sub(r"\bnp\.(?=(?:arc)?(?:sin|cos|tan|log|exp)\()", r"\\", text).replace("np.", "")
+    text = re.sub(r"(?<=\d)\.(?=[-+*/^)])", "", text)  # the float `1.` of a program
     text = re.sub(r"(?<![A-Za-z\\])sqrt\(([^()]*)\)", r"\\sqrt{\1}", text)
     text = re.sub(r"(?<![A-Za-z\\])pi(?![A-Za-z])", r"\\pi ", text)
     text = _SPACED_THOUSANDS.sub(lambda m: _SEPARATOR.sub("", m[0]), text)
