@@ -62,11 +62,12 @@ async def evaluate(job: Evaluation, store: Store, rows: Sequence[StepRow], emit:
     """
     planned = sum([k for row in rows for _, k in row.plan.slots][: job.limit])
     if job.pilot is not None:
-        sizes = (k for row in rows if unfinished(row) for _, k in row.plan.slots)
+        sizes = (k for row in rows if unfinished(row) for _, k in row.plan.slots if k)
         planned = sum(islice(sizes, job.pilot))
     limit = FailureLimit(job.branch.run, planned, job.max_failed_share, job.land)
     work = _Work(job, store, Attempts(job.branch, store, emit, limit))
-    jobs = islice(work.jobs(rows), job.pilot)
+    left = work.jobs(rows)
+    jobs = left if job.pilot is None else islice((j for j in left if j.attempts), job.pilot)
     await play_groups(jobs, work.play, concurrency=job.concurrency, on_group=work.finish)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
@@ -372,9 +372,14 @@ class PlannedStep:
     epoch: int
     batch: int
     slots: tuple[tuple[int, int], ...]
-    """(sample_id, attempts) per slot."""
+    """(sample_id, attempts) per slot; no attempts for a question that cannot be scored."""
 
     @property
     def rollouts(self) -> int:
         """Number of planned rollouts."""
         return sum(attempts for _, attempts in self.slots)
+
+    def without(self, samples: Collection[int]) -> PlannedStep:
+        """Return the step with no attempts for these samples; every slot stays where it is."""
+        slots = tuple((i, 0 if i in samples else attempts) for i, attempts in self.slots)
+        return replace(self, slots=slots)

@@ -11,6 +11,7 @@ from grpo_practice.app.upload import (
     IfExists,
     Upload,
     UploadOptions,
+    leave_unusable_out,
     reading_of,
     stage_python_rows,
     suited,
@@ -102,6 +103,8 @@ class Datasets:
                     f"{where}: no row has an answer, so nothing but a judge could score it",
                     hint="say which column it is with --map answer=COLUMN, or add --no-answers",
                 )
+            if options.get("skip_bad") and not options.get("no_answers"):
+                found = leave_unusable_out(staged, found, verify)
             upload = Upload(name, origin, if_exists, options.get("dedup", False), verify)
             return self._add(upload, staged, found)
 
@@ -309,7 +312,8 @@ class Datasets:
             raise DataError(f"dataset {name!r} has no rows")
         unusable = suitability.unusable_counts(samples)
         preferred = (suitability.best_suited(samples), "exact", "judge")
-        best = next(verify for verify in preferred if not unusable[verify])
+        n = len(samples)
+        best = next((v for v in preferred if suitability.few(unusable[v], n)), "judge")
         return DatasetStats(dataset, stats(samples), unusable, best, _splits(samples))
 
 
@@ -327,8 +331,6 @@ def _check(name: str, verify: str | None) -> None:
 
 def _usable(store: Store, row: DatasetRow) -> str:
     """Name a verify function that can use every answer, as far as some of them tell."""
-    if not store.read(datasets.all_answered, row.id):
-        return "judge"
     return suitability.usable(store.read(datasets.golds_at, row.id, suitability.spread(row.n)))
 
 

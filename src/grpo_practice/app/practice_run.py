@@ -14,12 +14,13 @@ from grpo_practice.app.library_refs import library_of
 from grpo_practice.app.player import PlayerSpec, open_player
 from grpo_practice.app.preflight import (
     LOST,
-    check_golds,
     check_models,
     check_plan,
     check_texts,
     dataset_of,
     session_of,
+    unscorable,
+    unscorable_notice,
 )
 from grpo_practice.app.python_objects import AgentFunction, PythonObjects, python_objects
 from grpo_practice.app.request import PracticeRequest
@@ -45,7 +46,7 @@ from grpo_practice.practice.reading import room_of
 from grpo_practice.practice.teacher import Teacher
 from grpo_practice.prompts import Prompt, prompts_from
 from grpo_practice.reports.run_reports import PracticeReport, practice_report
-from grpo_practice.store import branches, datasets, libraries, steps
+from grpo_practice.store import Store, branches, datasets, libraries, steps
 from grpo_practice.store.bound_keys import METHOD as METHOD_KEY
 from grpo_practice.store.bound_keys import diff
 from grpo_practice.store.queries import scores
@@ -104,14 +105,14 @@ def prepare_practice(session: Session, request: PracticeRequest) -> PracticeJob:
     )
     check_texts({f"the file of verify {verify.name}": verify.source})
     dataset = dataset_of(session, config.data.practice_dataset_name, folder)
-    most = settings.rollout_data_truncate
-    check_golds(session.store, dataset, verify, end=most)
+    ids, notice = _scorable(session.store, dataset, verify, settings)
+    if notice:
+        session.notice(notice)
     check_models(config)
     if start is None:  # a run that began with a library goes on without naming it again
         start = session.store.read(branches.start_library, config.exp_id)
     prompts = configured_prompts(config, folder)
     check_texts({f"prompts_dir: {name}.md": prompt.text for name, prompt in prompts.items()})
-    ids = session.store.read(datasets.sample_ids, dataset.id, most=most)
     job = PracticeJob(session, loaded, dataset, ids, verify, prompts, start, objects.agent)
     tests, selects = None, None
     if settings.do_eval:
@@ -120,6 +121,24 @@ def prepare_practice(session: Session, request: PracticeRequest) -> PracticeJob:
     if settings.select_dataset:
         selects = _on_the_way(job, objects, settings.select_dataset)
     return replace(job, tests=tests, selects=selects)
+
+
+def _scorable(
+    store: Store, dataset: DatasetRow, verify: VerifyFunction, settings: PracticeSettings
+) -> tuple[list[int], str | None]:
+    """Return the samples that can be scored, and a notice that names the others, if any.
+
+    Raises:
+        DataError: The others are more than `max_failed_share`.
+    """
+    most = settings.rollout_data_truncate
+    ids = store.read(datasets.sample_ids, dataset.id, most=most)
+    bad = unscorable(store, dataset, verify, end=most)
+    if not bad:
+        return ids, None
+    share = settings.max_failed_share
+    notice = unscorable_notice(dataset, verify, bad, n=len(bad), asked=len(ids), max_share=share)
+    return [i for at, i in enumerate(ids) if at not in bad], notice
 
 
 def _on_the_way(
@@ -225,8 +244,8 @@ def planned(
         )
     # The samples of its start: rows that the dataset has gained since change no plan.
     if branch.dataset_id != job.dataset.id:
-        most = settings.rollout_data_truncate
-        ids = store.read(datasets.sample_ids, branch.dataset_id, most=most)
+        planned_of = store.read(datasets.by_id, branch.dataset_id)
+        ids, _ = _scorable(store, planned_of, job.verify, settings)
     plan = plan_practice(
         ids,
         epochs=settings.epochs,

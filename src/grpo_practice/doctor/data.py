@@ -7,7 +7,7 @@ from pathlib import Path
 from string import ascii_letters
 from time import monotonic
 
-from grpo_practice.app.specs import configured_prompts
+from grpo_practice.app.specs import DEFAULT_LIMITS, configured_prompts
 from grpo_practice.config.schema.runs import EvalConfig, RunConfig, is_data_file
 from grpo_practice.data.catalog import way_to
 from grpo_practice.data.read import read_samples
@@ -20,7 +20,7 @@ from grpo_practice.store.queries import runs
 from grpo_practice.text import count
 from grpo_practice.types import Sample
 from grpo_practice.verify.answers import gold_texts
-from grpo_practice.verify.resolve import check_gold, resolve
+from grpo_practice.verify.resolve import VerifyFunction, check_gold, resolve
 from grpo_practice.verify.verifier import Verifier
 
 GOLDS = 20
@@ -117,14 +117,12 @@ async def look_at_verify(
         return [problem(about, e)]
     if function.file is not None and not run:
         return [not_run(about, str(function.file.path))]
-    samples = [sample for part in data.values() for sample in part]
-    bad = [why for sample in samples if (why := check_gold(function, sample))]
-    if bad:
-        text = f"{count(len(bad), 'gold')} cannot be used, as: {bad[0]}"
-        return [problem(about, DataError(text, hint="mend these rows and upload again"))]
+    findings, usable = _look_at_golds(config, data, function)
     if function.is_judge:
-        return [ok(about, "asks a judge for each answer; not tried, since that costs")]
-    golds = [s for s in samples if gold_texts(s.answer)]
+        return [*findings, ok(about, "asks a judge for each answer; not tried, since that costs")]
+    if any(found.state == "problem" for found in findings):
+        return findings
+    golds = [s for s in usable if gold_texts(s.answer)]
     chosen = golds[:: max(1, len(golds) // GOLDS)][:GOLDS]
     async with Verifier(function) as verifier:
         try:
@@ -133,7 +131,30 @@ async def look_at_verify(
             return [problem(about, e)]
         trial = _Trial(about, verifier)
         await trial.warm_up()
-        return await trial.tell(chosen or [Sample("What is 12 + 12?", "24")])
+        return findings + await trial.tell(chosen or [Sample("What is 12 + 12?", "24")])
+
+
+def _look_at_golds(
+    config: RunConfig, data: Mapping[str, Sequence[Sample]], function: VerifyFunction
+) -> tuple[list[Check], list[Sample]]:
+    """Check that few golds cannot be used; return the checks, and the samples that can be."""
+    most = (config.practice if config.kind == "practice" else DEFAULT_LIMITS).max_failed_share
+    findings, usable = list[Check](), list[Sample]()
+    for use, samples in data.items():
+        reasons = [(sample, check_gold(function, sample)) for sample in samples]
+        usable += [sample for sample, why in reasons if why is None]
+        bad = [why for _, why in reasons if why is not None]
+        if not bad:
+            continue
+        text = f"{count(len(bad), 'gold')} cannot be used, of {len(samples)} in the {use} data,"
+        text += f" as: {bad[0]}"
+        if len(bad) > most * len(samples):
+            hint = f"more than max_failed_share ({most:g}): mend these rows and upload again"
+            findings.append(problem(f"verify {function.name}", DataError(text, hint=hint)))
+        else:
+            hint = "a run leaves them out; data upload --skip-bad does, too"
+            findings.append(warning(f"verify {function.name}", text, hint))
+    return findings, usable
 
 
 def _are(n: int) -> str:

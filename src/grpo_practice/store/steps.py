@@ -67,18 +67,6 @@ def on_line(db: sqlite3.Connection, branch: Branch) -> list[StepRow]:
     return sorted(found, key=lambda s: s.plan.step)
 
 
-def planned_slots(db: sqlite3.Connection, branch: Branch) -> int:
-    """Return how many groups the steps of a branch's line plan."""
-    return sum(
-        db.execute(
-            """SELECT coalesce(sum(json_array_length(plan)), 0) FROM steps
-                WHERE branch_id = ? AND step >= ? AND step < ?""",
-            (segment.branch_id, segment.first, segment.end),
-        ).fetchone()[0]
-        for segment in branch.line
-    )
-
-
 def row_of(row: sqlite3.Row) -> StepRow:
     """Return a row of `steps` as a value."""
     decided = dict(row)  # not all of it in a file of an older version, which may be looked at
