@@ -115,6 +115,11 @@ _kept = lru_cache(256)(read)
 """A gold comes again with each answer to its question."""
 
 
+def know(gold: str) -> None:
+    """Read a gold now, so that the comparisons with it need not."""
+    _kept(gold)
+
+
 def _equal(golds: list[Any], answers: list[Any]) -> bool:
     # Gold first: the library treats its two arguments differently.
     return bool(verify(golds, answers, timeout_seconds=None))

@@ -20,6 +20,8 @@ from grpo_practice.verify.result_cache import ResultCache
 
 T = TypeVar("T")
 
+BY_CLOCK = 10
+"""Seconds by the clock that a worker has for each second of processor time."""
 _WARMUP = "grpo_practice.verify.warmup"  # by name: importing it takes a second
 
 
@@ -35,7 +37,9 @@ class Verifier:
             worker.start,
             file,
             workers=2,
-            timeout_s=function.timeout_s or TIMEOUT_S,
+            # Of the clock ten times as much, so that no verdict depends on how busy a machine is.
+            timeout_s=BY_CLOCK * (function.timeout_s or TIMEOUT_S),
+            cpu_s=function.timeout_s or TIMEOUT_S,
             preload=[worker.__name__] if file else [worker.__name__, _WARMUP],
         )
         self._results = ResultCache()
@@ -88,20 +92,36 @@ class Verifier:
                 return await self._in_process(sample, response, judge)
 
     async def _math(self, sample: Sample, response: str) -> Verdict:
-        """Compare as mathematics; an answer that takes too much time or memory is wrong."""
+        """Compare as mathematics; an answer that takes too much time or memory is wrong.
+
+        Raises:
+            VerifyError: The machine is too busy to tell, or somebody ended the worker.
+        """
         golds = gold_texts(sample.answer)
         found = math.at_once(golds, response, fast_path=self.function.params.get("fast_path", True))
         if isinstance(found, Verdict):
             return found
-        try:
-            equal = await self._results.get(found, partial(self._run, worker.ask_math, found))
-        except TimedOutError:
-            equal = f"comparing it took longer than {self.function.timeout_s:g} s"
-        except WorkerDiedError as e:
-            equal = f"comparing it ended its worker ({e})"
+        equal = await self._results.get(found, partial(self._compared, found))
         if isinstance(equal, str):
             return math.wrong(golds, equal, found.said)
         return Verdict(1.0, extracted=found.said) if equal else math.differs(golds, found.said)
+
+    async def _compared(self, question: math.Question) -> bool | str:
+        """Return whether the answer equals a gold, or why it is wrong by its own doing."""
+        limit_s = self.function.timeout_s or TIMEOUT_S
+        try:
+            return await self._run(worker.ask_math, question)
+        except TimedOutError as e:
+            if e.by_clock:
+                raise VerifyError(
+                    f"comparing the answer had no {limit_s:g} s of processor time in"
+                    f" {BY_CLOCK * limit_s:g} s: this machine is too busy"
+                ) from e
+            return f"comparing it took longer than {limit_s:g} s"
+        except WorkerDiedError as e:
+            if not e.crashed:
+                raise VerifyError(f"somebody ended the worker that compares the answer: {e}") from e
+            return f"comparing it ended its worker ({e})"
 
     async def _in_process(self, sample: Sample, response: str, chat: Chat | None) -> Verdict:
         """Return the verdict of the user's function in this process, within its time limit."""
@@ -157,8 +177,8 @@ class Verifier:
             work = partial(worker.ask_custom, view, self._given, self._where)
         try:
             outcome = await self._run(work)
-        except TimedOutError:
-            return self._out_of_time()
+        except TimedOutError as e:
+            return self._out_of_time(by_clock=e.by_clock)
         except WorkerDiedError as e:
             raise VerifyError(f"{self._where} ended its worker: {e}") from e
         if isinstance(outcome, str):
@@ -171,9 +191,10 @@ class Verifier:
         except CannotStartError as e:
             raise VerifyError(f"the verify workers cannot start: {e}", hint=e.hint) from e
 
-    def _out_of_time(self) -> Verdict:
-        function = self.function
-        reason = f"{self._where} took longer than {function.timeout_s:g} s"
+    def _out_of_time(self, *, by_clock: bool = False) -> Verdict:
+        function, limit_s = self.function, self.function.timeout_s or TIMEOUT_S
+        clock = f" of processor time, and {BY_CLOCK * limit_s:g} s by the clock" if by_clock else ""
+        reason = f"{self._where} took longer than {limit_s:g} s{clock}"
         if function.timeout_score is None:
             raise VerifyError(reason)
         return Verdict(function.timeout_score, reason)
