@@ -47,7 +47,7 @@ def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> V
     said = notation(answer.text)
     wanted = [notation(gold) for gold in golds]
     open_ = [gold for gold in wanted if not _is_text(gold)]
-    for text in (said, notation(answer.line or "")):
+    for text in (said, *map(notation, answer.lines)):
         if any(_alike(gold, text) for gold in wanted if fast_path or gold not in open_):
             return Verdict(1.0, extracted=text)
     if fast_path:

@@ -11,7 +11,10 @@ LONGEST = 2_000
 """Characters of the longest answer that is read as mathematics."""
 
 _PLAIN = re.compile(r"0|-?[1-9][0-9]*")
-_NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|[-+]?\.\d+"
+_NUMBER = (
+    r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|[-+]?\.\d+"
+    r"|[-+]?(?:\d{1,3}(?:\.\d{3})+|\d+),\d{1,2}"  # decimal commas
+)
 
 _SIGNS = str.maketrans("\u2212\ufe63\uff0d\uff05\uff1d\uff0e", "---%=.")
 _SYMBOLS = {
@@ -78,7 +81,8 @@ def _written(text: str) -> str:
     text = re.sub(r"(?<![A-Za-z\\])pi(?![A-Za-z])", r"\\pi ", text)
     text = _SPACED_THOUSANDS.sub(lambda m: _SEPARATOR.sub("", m[0]), text)
     text = re.sub(r"^([-+]?)(?:\\?\$|[€£¥₹])\s*(?=[-+.\d])", r"\1", text)
-    text = re.sub(r"(?<!\\)%", r"\\%", re.sub(r"(?<=\d)\s?(?:percent|pct)\b", r"\\%", text))
+    text = re.sub(r"(?<=\d)\s*[€£¥₹]$", "", text)
+    text = re.sub(r"(?<!\\)%", r"\\%", re.sub(r"(?<=\d)\s?(?:percent\b|pct\b|%)", r"\\%", text))
     if measured := _WITH_UNIT.fullmatch(text):
         text = _measured(text, measured[1], measured[2] or measured[3] or "")
     if wrapped := _WRAPPED.fullmatch(text):
