@@ -16,7 +16,7 @@ LAYERS = [
     {"events", "prompts", "config", "sim"},
     {"data", "progress"},
     {"store"},
-    {"user_code", "processes"},
+    {"user_code", "function_text", "processes"},
     {"llm", "verify"},
     {"chat_server"},
     {"reports"},

@@ -100,6 +100,8 @@ def eval_job(
         folder,
         load=not session.only_looks,
     )
+    if verify.note:
+        session.notice(verify.note)
     check_texts({f"the file of verify {verify.name}": verify.source})
     dataset = eval_dataset(session, config.data, folder)
     job = EvalJob(session, loaded, target, dataset, verify, objects.agent, limits, limit)

@@ -103,6 +103,8 @@ def prepare_practice(session: Session, request: PracticeRequest) -> PracticeJob:
     verify = objects.verify or resolve(
         spec.name, spec.params, spec.timeout_s, folder, load=not session.only_looks
     )
+    if verify.note:
+        session.notice(verify.note)
     check_texts({f"the file of verify {verify.name}": verify.source})
     dataset = dataset_of(session, config.data.practice_dataset_name, folder)
     ids, notice = _scorable(session.store, dataset, verify, settings)

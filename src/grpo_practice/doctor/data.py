@@ -118,6 +118,8 @@ async def look_at_verify(
     if function.file is not None and not run:
         return [not_run(about, str(function.file.path))]
     findings, usable = _look_at_golds(config, data, function)
+    if function.note:
+        findings.append(warning(about, function.note))
     if function.is_judge:
         return [*findings, ok(about, "asks a judge for each answer; not tried, since that costs")]
     if any(found.state == "problem" for found in findings):

@@ -14,7 +14,7 @@ from grpo_practice.processes import CannotStartError, Pool, TimedOutError, Worke
 from grpo_practice.types import Sample, Verdict
 from grpo_practice.verify import math, user_function, worker
 from grpo_practice.verify.answers import gold_texts
-from grpo_practice.verify.judge import JudgeClient, judged
+from grpo_practice.verify.judge import BlockingJudge, JudgeClient, judged
 from grpo_practice.verify.resolve import TIMEOUT_S, VerifyFunction
 from grpo_practice.verify.result_cache import ResultCache
 
@@ -127,11 +127,15 @@ class Verifier:
         """Return the verdict of the user's function in this process, within its time limit."""
         llm = JudgeClient(self._judge_or_raise(chat)) if self.function.asks_judge else None
         view = user_function.view(sample, response)
+        waits = None if llm is None or user_code.is_async(self._own) else BlockingJudge(llm)
         try:
             async with asyncio.timeout(self.function.timeout_s):
-                outcome = await self._call(view, llm)
+                outcome = await self._call(view, waits or llm)
         except TimeoutError:
             return self._out_of_time()
+        finally:
+            if waits is not None:
+                waits.close()
         if llm is not None and llm.failure is not None:
             # A judge's failure outlives the function's `except`; a made-up reward must not.
             raise llm.failure
@@ -140,11 +144,10 @@ class Verifier:
         return outcome
 
     async def _call(
-        self, view: user_code.EvaluationSample, llm: JudgeClient | None
+        self, view: user_code.EvaluationSample, llm: JudgeClient | BlockingJudge | None
     ) -> Verdict | GrpoPracticeError:
         """Return the verdict, or the error that stands in for whatever the function raised."""
-        function = self.function.in_process
-        assert function is not None, "resolve() keeps a function that runs in this process"
+        function = self._own
         params = self._given if llm is None else {**self._given, "llm": llm}
         try:
             if user_code.is_async(function):
@@ -153,8 +156,7 @@ class Verifier:
                 result = await user_code.in_thread(partial(function, view, **params))
             if inspect.isawaitable(result):
                 result = await result
-            plain = self.function.kind == "function object"
-            return user_function.read_result(result, self._where, plain=plain)
+            return user_function.read_result(result, self._where)
         except GrpoPracticeError as e:
             return e
         except (asyncio.CancelledError, KeyboardInterrupt):
@@ -162,7 +164,11 @@ class Verifier:
         except BaseException as e:  # noqa: BLE001 - sys.exit() of a plug-in ends its answer only
             # Made here, within the timeout: a TimeoutError of the
             # function's own is not our deadline.
-            error = VerifyError(f"{self._where} raised {type(e).__name__}: {e}")
+            file = self.function.file
+            code = getattr(function, "__code__", None)
+            path = str(file.path) if file else getattr(code, "co_filename", None)
+            text = file.text if file else None
+            error = VerifyError(user_function.raised(e, self._where, path, text))
             error.__cause__ = e
             return error
 
@@ -203,6 +209,12 @@ class Verifier:
         if chat is None:
             raise ConfigError(f"verify {self.function.name} asks a judge, and none is configured")
         return chat
+
+    @property
+    def _own(self) -> Callable[..., Any]:
+        function = self.function.in_process
+        assert function is not None, "resolve() keeps a function that runs in this process"
+        return function
 
     @property
     def _where(self) -> str:
