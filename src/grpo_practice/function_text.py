@@ -19,21 +19,28 @@ def definition(text: str, func: str) -> ast.FunctionDef | ast.AsyncFunctionDef |
 
 
 def wants_llm(text: str, func: str) -> bool:
-    """Return whether a function names a parameter `llm`, or takes `kwargs["llm"]`."""
+    """Return whether a function names a parameter `llm`, or takes it out of its `**kwargs`."""
     found = definition(text, func)
     if found is None:
         return False
     given = found.args
     if any(arg.arg == "llm" for arg in (*given.posonlyargs, *given.args, *given.kwonlyargs)):
         return True
-    return given.kwarg is not None and any(
-        isinstance(node, ast.Subscript)
-        and isinstance(node.value, ast.Name)
-        and node.value.id == given.kwarg.arg
-        and isinstance(node.slice, ast.Constant)
-        and node.slice.value == "llm"
-        for node in ast.walk(found)
-    )
+    rest = given.kwarg.arg if given.kwarg is not None else None
+    return any(_takes(node, rest) for node in ast.walk(found))
+
+
+def _takes(node: ast.AST, kwargs: str | None) -> bool:
+    """Return whether the expression is `kwargs["llm"]` or `kwargs.get("llm", …)`."""
+    match node:
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value="llm")):
+            return name == kwargs
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name(id=name), attr="get" | "pop"),
+            args=[ast.Constant(value="llm"), *_],
+        ):
+            return name == kwargs
+    return False
 
 
 def defined_async(text: str, func: str) -> bool:

@@ -24,6 +24,10 @@ def takes(sample, timeout_score=0, **kwargs):
     text = kwargs["llm"].query_one([{"role": "user", "content": "?"}])
     return {"reward": 0.5, "reasoning": text}
 
+def gets(sample, **kwargs):
+    llm = kwargs.get("llm")
+    return llm is not None and llm.query_one("?") == "yes"
+
 def hides(sample, llm=None):
     try:
         llm.query_one("?")
@@ -68,12 +72,13 @@ def breaks(sample: Any) -> float:
 
 
 async def test_a_plain_function_asks_the_judge_and_waits_for_it(tmp_path: Path) -> None:
-    chat = Scripted("yes", "no", "well said", "yes")
+    chat = Scripted("yes", "no", "well said", "yes", "yes")
     asks = verifier(tmp_path, "asks")
     assert asks.function.is_judge
     assert (await asks(SAMPLE, "it", chat)).reward == 1
     assert (await asks(SAMPLE, "it", chat)).reward == 0
     assert await verifier(tmp_path, "takes")(SAMPLE, "it", chat) == Verdict(0.5, "well said")
+    assert (await verifier(tmp_path, "gets")(SAMPLE, "it", chat)).reward == 1
     assert (await Verifier(resolve_callable(plain, {}))(SAMPLE, "it", chat)).reward == 1
     assert chat.asked[0] == ([{"role": "user", "content": "Is it right?"}], 0)
 
