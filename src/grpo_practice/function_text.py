@@ -40,7 +40,8 @@ def _takes(node: ast.AST, kwargs: str | None) -> bool:
             args=[ast.Constant(value="llm"), *_],
         ):
             return name == kwargs
-    return False
+        case _:
+            return False
 
 
 def defined_async(text: str, func: str) -> bool:

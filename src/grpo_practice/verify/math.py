@@ -67,6 +67,8 @@ def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> V
 
 def _alike(gold: str, text: str) -> bool:
     """Return whether two texts are the same; in language, whatever the case."""
+    if gold == text or (_INTEGER.fullmatch(gold) and _INTEGER.fullmatch(text)):
+        return gold == text != ""
     one, other = as_text(gold), as_text(text)
     if _is_text(gold):
         one, other = one.casefold(), other.casefold()

@@ -5,7 +5,7 @@ Everything here is linear in the length of the text.
 
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from grpo_practice.verify.expressions import EXPRESSION, is_prose, last_expression
 
@@ -27,6 +27,8 @@ _BESIDES = re.compile(
 _HEDGE = re.compile(r"(?:about|approximately|roughly|exactly|simply|just|only|equal to)\s", re.I)
 _FORMULA = re.compile(r"\$\$[^$]+\$\$|\$[^$]+\$(?!\d)|\\\((?:[^\\]|\\(?!\)))+\\\)")
 _WORKED_OUT = re.compile(r"=|\b(?:times|plus|minus|divided|that is|so)\b", re.IGNORECASE)
+_NEAR = 2_000
+"""Characters from a final answer on that are read."""
 _SURE = 40
 """Characters of the words that may follow a final answer which overrules a box."""
 
@@ -42,12 +44,13 @@ def last_statement(tail: str) -> tuple[str, ...]:
 
     One short line alone states its whole. Empty where nothing is stated.
     """
-    matches = (match for match in _LABEL.finditer(tail) if match[0].strip())
-    for match in reversed(deque(matches, maxlen=4)):
-        stated = _line_after(tail, match.end())
-        if stated and not stated.lower().startswith("not "):
-            return _read(stated)
     lines = [line for line in tail.splitlines() if line.strip()]
+    # From the end: most answers stand in the last line, and nothing above it has to be searched.
+    for at in range(len(lines) - 1, -1, -1):
+        for match in reversed(deque(_LABEL.finditer(lines[at]), maxlen=4)):
+            stated = _after(lines, at, match.end())
+            if stated and not stated.lower().startswith("not "):
+                return _read(stated)
     if len(lines) == 1 and len(lines[0].strip()) <= 200:
         return (_bare(lines[0]),)
     return ()
@@ -56,7 +59,8 @@ def last_statement(tail: str) -> tuple[str, ...]:
 def final_after(tail: str, start: int) -> str | None:
     """Return the final answer that is stated from there on; None unless it is plainly one."""
     for match in reversed(deque(_FINAL.finditer(tail, start), maxlen=4)):
-        line, *parts = _read(_line_after(tail, match.end()))
+        lines = tail[match.start() : match.start() + _NEAR].splitlines()
+        line, *parts = _read(_after(lines, 0, match.end() - match.start()))
         if not is_prose(line) and any(map(str.isdigit, line)):
             return line
         for text in parts:
@@ -69,12 +73,12 @@ def final_after(tail: str, start: int) -> str | None:
     return None
 
 
-def _line_after(tail: str, start: int) -> str:
-    """Return the rest of the line; the next one that is no prose, where nothing is left of it."""
-    rest, _, after = tail[start:].partition("\n")
+def _after(lines: Sequence[str], at: int, start: int) -> str:
+    """Return the rest of a line; the next one that is no prose, where nothing is left of it."""
+    rest = lines[at][start:]
     if rest.strip(" \t*_`:"):
         return _bare(rest)
-    following = _bare(next((line for line in after[:2_000].splitlines() if line.strip()), ""))
+    following = _bare(next((line for line in lines[at + 1 :] if line.strip()), ""))
     return "" if is_prose(following) else following
 
 
