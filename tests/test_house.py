@@ -7,29 +7,12 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "src/grpo_practice"
+DRAWING = (ROOT.parents[1] / "CONTRIBUTING.md").read_text("utf-8").split("```")[1]
 LAYERS = [
-    {"redact", "safe_path"},
-    {"errors", "canonical", "text", "stages", "plain_file", "fences"},
-    {"calls"},
-    {"types"},
-    {"stats"},
-    {"events", "prompts", "config", "sim"},
-    {"data", "progress"},
-    {"store"},
-    {"user_code", "function_text", "processes"},
-    {"llm", "verify"},
-    {"chat_server"},
-    {"reports"},
-    {"agents", "tools", "export", "serve"},
-    {"rollout", "failure_limit"},
-    {"attempts"},
-    {"evaluate"},
-    {"practice"},
-    {"app"},
-    {"forecast"},
-    {"doctor", "pilot"},
-    {"workspace"},
-    {"cli"},
+    *(
+        {name.partition("/")[0] for name in line[:33].split()}
+        for line in DRAWING.splitlines()[::-1]
+    ),
     {"__main__", "__init__"},
 ]
 RANK = {name: i for i, layer in enumerate(LAYERS) for name in layer}
@@ -65,6 +48,12 @@ def imports(source: str) -> set[str]:
 
 def upward(here: str, source: str) -> set[str]:
     return {n for n in imports(source) if n != here and RANK[n] >= RANK[here]}
+
+
+def test_the_drawing_has_every_package_and_module_and_no_other() -> None:
+    drawn = sorted(name for layer in LAYERS for name in layer)
+    here = (p for p in ROOT.iterdir() if p.suffix == ".py" or any(p.glob("*.py")))
+    assert drawn == sorted(p.stem for p in here)
 
 
 def test_imports_only_point_down() -> None:

@@ -1,7 +1,7 @@
 """Plays and scores every question of a dataset; a step is only an address here, no barrier."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from grpo_practice.attempts import Attempts
@@ -21,6 +21,12 @@ def plan_eval(sample_ids: Sequence[int], *, batch_size: int, attempts: int) -> l
         )
         for step, start in enumerate(range(0, len(sample_ids), batch_size))
     ]
+
+
+def unasked(plan: PlannedStep, samples: Collection[int]) -> PlannedStep:
+    """Return the step with no attempts for these samples; every slot stays where it is."""
+    slots = tuple((i, 0 if i in samples else attempts) for i, attempts in plan.slots)
+    return replace(plan, slots=slots)
 
 
 @dataclass(frozen=True, slots=True)

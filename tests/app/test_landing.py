@@ -19,6 +19,9 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
+KEY = "agent.model.model_provider.api_key=one-that-was-revoked"
+
+
 def at(server: FaultServer, key: str = "agent") -> str:
     return f"{key}.model.model_provider.base_url={server.url}"
 
@@ -29,7 +32,7 @@ async def test_1_13_a_refusal_does_not_cost_the_answers_under_way(project: Proje
 
     async with FaultServer(revoked) as server:
         with pytest.raises(EndpointRefusedError, match="refused the API key"):
-            await project.evaluate("concurrency=8", at(server))
+            await project.evaluate("concurrency=8", at(server), KEY)
     assert len(server.asked) == 8
     assert project.query(CALLS) == [(7,)]
     assert project.query(FAILED) == [("endpoint", 401, 0)]

@@ -19,6 +19,9 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
+KEY = "agent.model.model_provider.api_key=one-that-was-revoked"
+
+
 def at(server: FaultServer) -> str:
     return f"agent.model.model_provider.base_url={server.url}"
 
@@ -31,7 +34,7 @@ async def test_1_13_every_refused_request_is_on_record_and_what_was_answered_too
 
     async with FaultServer(revoked) as server:
         with pytest.raises(EndpointRefusedError):
-            await project.evaluate("concurrency=4", at(server))
+            await project.evaluate("concurrency=4", at(server), KEY)
     answered, failed = project.query(CALLS)[0][0], project.query(FAILURES)
     assert answered + sum(tries for _, _, tries, _, _ in failed) == len(server.asked)
     refused = [row for row in failed if row[0] == "endpoint"]

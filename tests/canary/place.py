@@ -9,20 +9,16 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
-from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from urllib.parse import quote
 
 from grpo_practice.cli.main import run
 from grpo_practice.cli.options import DATABASE
-from grpo_practice.llm import client
-from grpo_practice.llm.client import Client
 from grpo_practice.redact import Redactor, redactor
 from grpo_practice.sim.questions import questions
 from tests.canary import keys
 from tests.canary.keys import Search
-from tests.fakes import FakeSleep
+from tests.surroundings import surroundings
 
 CONFIG = """
 exp_id: toy
@@ -113,7 +109,7 @@ class Place:
     def env(self) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LANG", "PYTHONPATH")}
         login = f"{keys.TEACHER}:{quote(keys.LOGIN, safe='')}@"
-        return kept | {
+        given = {
             "GATEWAY_KEY": keys.HEADER,
             "TEACHER": self.student.replace("://127.0.0.1", f"://{login}localhost"),
             "UTU_LLM_API_KEY": keys.STUDENT,
@@ -125,11 +121,12 @@ class Place:
             "NO_COLOR": "1",
             "COLUMNS": "100",
         }
+        return given | kept  # keys first: an error quotes the first 200 characters
 
     def type(self, *words: str) -> int:
         """Run a command as a person would, here; search what it printed."""
         vars(redactor).update(vars(Redactor()))  # another process knows nothing yet
-        with self._surroundings(), _printed() as printed:
+        with surroundings(self.folder, self.env), _printed() as printed:
             sys.argv = ["grpo-practice", *words]
             code = run(list(words))
         if self._watching is None and (self.folder / DATABASE).is_file():
@@ -151,25 +148,6 @@ class Place:
         if self._watching is not None:
             self._watching.close()
         return self.search
-
-    @contextmanager
-    def _surroundings(self) -> Iterator[None]:
-        get_temp_dir()  # of multiprocessing: it outlives this place
-        before, here, words = dict(os.environ), Path.cwd(), sys.argv
-        os.environ.clear()
-        os.environ.update(self.env)
-        os.chdir(self.folder)
-        tempfile.tempdir = None
-        setattr(client, "Client", partial(Client, sleep=FakeSleep()))  # noqa: B010
-        try:
-            yield
-        finally:
-            setattr(client, "Client", Client)  # noqa: B010
-            sys.argv = words
-            os.chdir(here)
-            os.environ.clear()
-            os.environ.update(before)
-            tempfile.tempdir = None
 
 
 @contextmanager

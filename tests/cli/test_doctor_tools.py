@@ -122,7 +122,8 @@ def test_an_agent_of_the_users_own_is_looked_for(gp: Gp, tmp_path: Path) -> None
     assert (ran.code, found(ran, "agent")[0][0]) == (2, "problem")
     (tmp_path / "mine.py").write_text("async def play(question, system, context): return 'x'\n")
     ran, _ = ask(gp, CALLS, "agent.type=python", "agent.function=mine.py:play")
-    assert (ran.code, found(ran, "agent")) == (0, [("ok", "mine.py:play is there")])
+    silent = "mine.py:play answered a made-up question without a request"
+    assert (ran.code, found(ran, "agent")) == (0, [("warning", silent)])
 
 
 def test_the_model_that_reads_pages_is_asked_too(tmp_path: Path) -> None:

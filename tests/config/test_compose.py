@@ -108,6 +108,28 @@ def test_nothing_is_included_from_outside_the_projects_folders(
         assert "into a folder called configs" in str(e.value.hint)
 
 
+@pytest.mark.parametrize("own", ["other/own.yaml", "other/configs/eval/own.yaml"])
+def test_a_config_from_elsewhere_includes_its_own_configs_and_none_of_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str
+) -> None:
+    files = {
+        own: "defaults: [/x@mine, /model/base@model]\n",
+        "other/configs/x.yaml": "{from: other}",
+        "cloned/configs/model/base.yaml": "{from: cloned}",
+        "cloned/configs/planted.yaml": "{from: cloned}",
+    }
+    path = write(tmp_path, files)
+    monkeypatch.chdir(tmp_path / "cloned")
+    data = compose(path).data
+    assert data["mine"] == {"from": "other"}
+    assert "model_provider" in data["model"]
+    path.write_text("defaults: [/planted@agent]")
+    with pytest.raises(ConfigError, match="no file /planted") as e:
+        compose(path)
+    assert "cloned" not in str(e.value.hint)
+    assert str(e.value.hint).count("other/configs,") == 1
+
+
 @pytest.mark.parametrize("home", ["home", "home/me", "home/me/work"])
 def test_a_working_folder_that_has_the_home_in_it_is_no_project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str

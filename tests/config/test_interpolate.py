@@ -1,6 +1,6 @@
 import pytest
 
-from grpo_practice.config.reading.interpolate import interpolate, variables
+from grpo_practice.config.reading.interpolate import escaped, interpolate, variables
 from grpo_practice.config.reading.problems import Problem
 
 ENV = {"A": "alpha", "E": "", "U": "https://h/v1?x=${B}"}
@@ -60,6 +60,13 @@ def test_instructions_and_objectives_are_values_and_not_templates() -> None:
     data = {"agent": {"instructions": tex}, "agent_objective": tex, "learning_objective": tex}
     problems: list[Problem] = []
     assert interpolate(data, ENV, problems) == data
+    assert problems == []
+
+
+def test_a_literal_text_can_be_written_for_the_reference_as_well() -> None:
+    tex = r"${x} \${y} \\${z} \\\${oc.env:A} \\\\boxed ${"
+    problems: list[Problem] = []
+    assert interpolate({"instructions": escaped(tex)}, ENV, problems) == {"instructions": tex}
     assert problems == []
 
 

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from grpo_practice.config.reading.interpolate import escaped
 from grpo_practice.config.reading.load import load_practice
 from grpo_practice.config.reading.problems import Problem, raise_problems
 from grpo_practice.config.reading.yaml_reader import Tree, parse_yaml
@@ -144,3 +145,14 @@ def test_the_words_of_a_header_are_no_secrets_by_themselves() -> None:
     found = Redactor(secrets_in(config.model_dump())).known
     assert {"competition mathematics", "tok-123456"} <= found
     assert not {"competition", "mathematics", "Bearer"} & found
+
+
+def test_a_literal_text_that_looks_escaped_is_shown_so_that_it_reads_back(tmp_path: Path) -> None:
+    instructions = r"\\\${x} ${y}"
+    flag = f"evaluation.agent.agent.instructions='{escaped(instructions)}'"
+    first = load_practice(write(tmp_path, {"p.yaml": PRACTICE}), [flag], {})
+    assert first.config.evaluation.agent.agent.instructions == instructions
+    shown = show(first.config, first.text)
+    path = write(tmp_path, {"again.yaml": shown})
+    again = load_practice(path, [], {})
+    assert again.config.evaluation.agent.agent.instructions == instructions

@@ -1,5 +1,6 @@
 """The YAML export is the agent, for whoever loads it."""
 
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -83,11 +84,26 @@ def test_the_prompt_survives_byte_for_byte(instructions: str, learnt: str | None
     assert loaded(exported).agent.instructions == exported.system_prompt
 
 
+def resolved(text: str) -> str:
+    """Return a text as OmegaConf resolves it: half the backslashes before a `${`, or an error."""
+
+    def plain(found: re.Match[str]) -> str:
+        assert len(found[1]) % 2, f"an interpolation: {text!r}"
+        return "\\" * (len(found[1]) // 2) + "${"
+
+    return re.sub(r"(\\*)\$\{", plain, text)
+
+
 @given(HOSTILE)
-def test_any_yaml_loader_reads_the_same_prompt(text: str) -> None:
+@example("cost: ${price}$, {a}, \\${b}, \\\\\\${c}\t${oc.env:HOME} ${")
+def test_the_reference_which_resolves_twice_reads_the_same_prompt(text: str) -> None:
     exported = agent(instructions=text)
     read = yaml.safe_load(render(exported, "yaml"))
-    assert read["agent"]["instructions"] == exported.system_prompt
+    assert resolved(resolved(read["agent"]["instructions"])) == exported.system_prompt
+
+
+def test_the_reference_finds_the_keys_where_it_looks_for_them() -> None:
+    assert render(AGENT, "yaml").startswith("# @package _global_\n")
 
 
 KEYS = HOSTILE.filter(lambda key: len(key) <= 60)

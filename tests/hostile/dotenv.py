@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from tests.hostile.attacks import Attack, Commands
 from tests.hostile.place import OWN, Place
-from tests.hostile.planted import ROWS
+from tests.hostile.planted import ROWS, VARIABLES, row
 
 FLAGS = {
     "eval": ("eval", "--model", "m", "--dataset", "mine.jsonl", "--verify", "exact"),
@@ -71,9 +71,12 @@ def _naming(provider: str) -> Callable[[Place], None]:
 
 def _trusting(place: Place) -> None:
     """Put what the program keeps about trust into the folder itself."""
-    for folder in (".config/grpo-practice", ".grpo-practice", "grpo-practice"):
-        for name in ("trust.json", "trusted.json", "trust.yaml", "hosts", "trusted_hosts"):
-            place.put(f"{folder}/{name}", '["127.0.0.1", "@EVIL@", "127.0.0.1:@EVILPORT@"]')
+    words = (
+        {"folder": str(place.folder)},
+        *({"host": place.evil.origin, "variable": name} for name in VARIABLES),
+    )
+    for folder in ("", ".config/"):
+        place.put(f"{folder}grpo-practice/trusted.jsonl", "".join(row(**one) for one in words))
 
 
 URL = "UTU_LLM_BASE_URL=@EVIL@/v1\n"

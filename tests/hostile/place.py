@@ -3,26 +3,21 @@
 import os
 import signal
 import sys
-import tempfile
 import threading
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
-from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import Any
 
 from grpo_practice.cli.main import run
-from grpo_practice.llm import client
-from grpo_practice.llm.client import Client
 from grpo_practice.redact import Redactor, redactor
 from grpo_practice.workspace import Workspace
-from tests.fakes import FakeSleep
 from tests.hostile import planted
 from tests.hostile.planted import FILES, ROWS, VARIABLES
 from tests.hostile.recorder import Recorder, names_looked_up
+from tests.surroundings import surroundings
 
 OWN = """
 exp_id: own
@@ -185,30 +180,17 @@ class Place:
 
     @contextmanager
     def _surroundings(self) -> Iterator[None]:
-        get_temp_dir()  # of multiprocessing: it outlives this place
-        before, here, words = dict(os.environ), Path.cwd(), sys.argv
-        path, modules = list(sys.path), set(sys.modules)
-        stdin = sys.stdin
-        os.environ.clear()
-        os.environ.update(self.env)
-        os.chdir(self.folder)
-        tempfile.tempdir = None
-        setattr(client, "Client", partial(Client, sleep=FakeSleep()))  # noqa: B010
+        path, modules, stdin = list(sys.path), set(sys.modules), sys.stdin
         try:
-            with Path(os.devnull).open() as sys.stdin:  # nobody answers a question
-                yield
+            with surroundings(self.folder, self.env), Path(os.devnull).open() as sys.stdin:
+                yield  # nobody answers a question
         finally:
-            sys.stdin = stdin
-            setattr(client, "Client", Client)  # noqa: B010
-            sys.argv, sys.path[:] = words, path
+            sys.stdin, sys.path[:] = stdin, path
+            # A module of this folder must not stand for one of the same name in the next.
             for name in set(sys.modules) - modules:
                 at = getattr(sys.modules[name], "__file__", None) or ""
                 if at.startswith(str(self.root)):
                     del sys.modules[name]
-            os.chdir(here)
-            os.environ.clear()
-            os.environ.update(before)
-            tempfile.tempdir = None
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from tests.hostile import agent_files, databases
 from tests.hostile.agent_files import DATA, PROFILE, model
 from tests.hostile.data import MODULES
 from tests.hostile.place import OWN, Outcome, Place
-from tests.hostile.planted import KEY, row, shell
+from tests.hostile.planted import KEY, ROWS, row, shell
 
 EVAL = ("eval", "--agent", "agent.yaml", *DATA)
 AGENT = model("api_key: none").replace(PROFILE, PROFILE + "type: command\ncommand: ./run\n")
@@ -59,11 +59,44 @@ def test_a_trusted_file_is_remembered_by_its_content(program: Place) -> None:
     assert "run" in program.type(*EVAL, "--trust", "agent.yaml").ran
     assert "run" in program.type(*EVAL, "--restart-step", "0").ran
     assert files_of(program.folder) == before
-    assert list((program.home / ".config" / "grpo-practice").iterdir())
+    assert str(program.folder / "agent.yaml") in program.type("trust").shown
     shutil.copy(program.folder / "agent.yaml", program.folder / "copy.yaml")
     path = program.folder / "agent.yaml"
     path.write_text(path.read_text().replace("./run", "./run --changed"))
     refused(program.type(*EVAL, "--restart-step", "0"), "--trust agent.yaml")
+
+
+@pytest.mark.parametrize("word", ["trust", "--trust", "eval"])
+def test_a_file_is_asked_for_once_whichever_own_config_it_is_laid_over(
+    program: Place, word: str
+) -> None:
+    program.put("sub/own.yaml", OWN)
+    program.put("sub/mine.jsonl", ROWS)
+    program.put("sub/run", shell(program.mark, "run"), runs=True)
+    below = ("eval", "--config", "sub/own.yaml", "--agent", "agent.yaml")
+    first = {
+        "trust": ("trust", "agent.yaml"),
+        "--trust": (*below, "--trust", "agent.yaml", "--exp-id", "first"),
+        "eval": (*EVAL, "--trust", "agent.yaml", "--exp-id", "first"),
+    }[word]
+    assert "--trust" not in program.type(*first).shown
+    for words in (below, EVAL):
+        outcome = program.type(*words)
+        assert "run" in outcome.ran, outcome.shown
+
+
+def test_a_stranger_s_database_does_not_choose_the_folder_of_a_trusted_file(
+    program: Place,
+) -> None:
+    databases.given(program, databases.stored(), folder=program.home / "work" / "elsewhere")
+    assert program.type("trust", "agent.yaml").code == 0
+    refused(program.type("eval", "--agent", "agent.yaml"), "--trust agent.yaml")
+
+
+@pytest.mark.parametrize("command", [EVAL, ("config", "show", "--config", "own.yaml")])
+def test_a_folder_is_no_file_to_trust(program: Place, command: tuple[str, ...]) -> None:
+    refused(program.type(*command, "--trust", "."), "grpo-practice trust .")
+    assert "nothing of others" in program.type("trust").shown
 
 
 def test_what_is_remembered_is_in_the_users_own_config_folder(program: Place) -> None:
@@ -124,7 +157,7 @@ def test_init_trusts_the_folder_that_it_makes(place: Place) -> None:
 
 
 def test_init_in_a_folder_that_is_there_does_not_trust_it(program: Place) -> None:
-    program.type("init", ".")
+    assert program.type("init", ".", "--force").code == 0
     refused(program.type(*EVAL), "--trust agent.yaml")
 
 
@@ -177,13 +210,9 @@ def test_a_host_is_refused_with_file_line_key_and_flag(by_env: Place) -> None:
 
 
 @pytest.mark.parametrize("command", [("config", "show"), ("config", "validate")])
-def test_a_look_is_not_refused_and_says_what_would_be(
-    by_env: Place, command: tuple[str, str]
-) -> None:
+def test_a_look_says_what_a_run_would_refuse(by_env: Place, command: tuple[str, str]) -> None:
     outcome = by_env.type(*command, "--config", "own.yaml")
-    assert outcome.code in (0, 2)
-    assert f"127.0.0.1:{by_env.evil.port}" in outcome.shown
-    assert "UTU_LLM_API_KEY" in outcome.shown
+    refused(outcome, "UTU_LLM_API_KEY", f"--trust-host 127.0.0.1:{by_env.evil.port}")
 
 
 def test_a_trusted_host_is_remembered(by_env: Place) -> None:
@@ -221,7 +250,7 @@ def test_machines_name_hosts_in_a_variable(by_env: Place) -> None:
     assert by_env.type(*OWN_EVAL).code == 0
     assert sent(by_env)
     kept = by_env.home / ".config" / "grpo-practice" / "trusted.jsonl"
-    assert not kept.exists() or "host" not in kept.read_text()
+    assert '"host"' not in kept.read_text()
 
 
 @pytest.mark.parametrize(
@@ -243,11 +272,14 @@ def test_another_host_is_no_word_for_this_one(by_env: Place, hosts: str) -> None
     refused(by_env.type(*OWN_EVAL), "--trust-host")
 
 
-def test_trust_is_not_given_by_a_config(place: Place) -> None:
-    """Nor by `--set`-like keys, nor by a file of the folder."""
-    place.put("agent.yaml", AGENT + "trust: true\n")
-    place.put("run", shell(place.mark, "run"), runs=True)
-    refused(place.type(*EVAL))
+@pytest.mark.parametrize("config_home", ["", ".", ".config", "./.config"])
+def test_a_folder_cannot_say_that_it_is_trusted(program: Place, config_home: str) -> None:
+    """A relative folder for the user's configs would be one of the stranger's."""
+    word = json.dumps({"folder": str(program.folder)}) + "\n"
+    for folder in ("", ".config/"):
+        program.put(f"{folder}grpo-practice/trusted.jsonl", word)
+    program.env["XDG_CONFIG_HOME"] = config_home
+    refused(program.type(*EVAL), "--trust agent.yaml")
 
 
 def test_an_own_config_announces_before_its_first_request(place: Place) -> None:

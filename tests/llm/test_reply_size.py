@@ -59,7 +59,7 @@ class Endless:
 
 
 def client_of(address: str, *, most: int = 4 * MIB, told: list[str] | None = None) -> Client:
-    endpoint = Endpoint((f"http://{address}/v1",), max_tries=3, max_reply_bytes=most)
+    endpoint = Endpoint((f"http://{address}/v1",), "a-key", max_tries=3, max_reply_bytes=most)
     notice = (told if told is not None else []).append
     return Client(endpoint, Limit(4), notice=notice, sleep=FakeSleep())
 

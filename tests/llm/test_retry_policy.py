@@ -41,14 +41,13 @@ GOOD = b'{"choices":[{"message":{"role":"assistant","content":"24"}}]}'
 
 
 async def run(
-    *script: Answer, max_tries: int = 3
+    *script: Answer, max_tries: int = 3, url: str = URL, **endpoint: Any
 ) -> tuple[str | Exception, FakeEndpoint, list[float]]:
     """What a request comes to, what the endpoint saw, and the waits between tries."""
     server, sleep = FakeEndpoint(answers(*script)), FakeSleep()
-    endpoint = Endpoint((URL,), max_tries=max_tries, key_name="MY_KEY")
-    client = Client(
-        endpoint, Limit(1), notice=lambda _: None, transport=server.transport, sleep=sleep
-    )
+    given = {"api_key": "a-key"} | endpoint
+    to = Endpoint((url,), max_tries=max_tries, key_name="MY_KEY", **given)
+    client = Client(to, Limit(1), notice=lambda _: None, transport=server.transport, sleep=sleep)
     async with client:
         try:
             return (await client.send(ASK)).content, server, sleep.slept
@@ -160,7 +159,31 @@ async def test_1_15_an_unknown_model_comes_with_the_way_to_list_the_known_ones()
 async def test_1_12_a_refused_key_is_named_by_where_it_comes_from() -> None:
     came, _, _ = await run(error(401, message="bad key"))
     assert isinstance(came, EndpointRefusedError)
-    assert "MY_KEY" in str(came.hint)
+    assert "check the key in MY_KEY" in str(came.hint)
+
+
+@pytest.mark.parametrize(
+    ("status", "says"), [(401, "wants an API key"), (403, "refused access, and no API key")]
+)
+async def test_1_12_a_key_that_was_not_sent_is_not_called_refused(status: int, says: str) -> None:
+    came, _, _ = await run(error(status, message="no"), api_key=None)
+    assert isinstance(came, EndpointRefusedError)
+    assert says in str(came)
+    assert "was sent: HTTP" in str(came)
+    assert came.hint == "give one in MY_KEY"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"headers": {"x-api-key": "one"}},
+        {"query": {"key": "one"}},
+        {"url": "https://me:one@api.example.com/v1"},
+    ],
+)
+async def test_1_12_a_key_of_another_form_is_one_too(sent: dict[str, Any]) -> None:
+    came, _, _ = await run(error(401, message="no"), **({"api_key": None} | sent))
+    assert "refused the API key" in str(came)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from grpo_practice.agents import RolloutContext
 from grpo_practice.agents.clock import Clock
 from grpo_practice.agents.simple import answer_of, failed_trajectory, outcome_of, trajectory
-from grpo_practice.calls import Reply
+from grpo_practice.calls import UNASKED, Reply
 from grpo_practice.canonical import clean
 from grpo_practice.chat_server.proxy import Guest, Proxy
 from grpo_practice.chat_server.relay import Relay
@@ -27,6 +27,8 @@ API_KEY = "in-rollout"
 """API key that programs are given: the address itself says who asks."""
 GRACE_S = 5.0
 """Longest wait for a program that was told to end."""
+SILENT = 3
+"""Answers without a request that a person is told of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class CustomAgent:
     def __init__(self, program: Program, proxy: Proxy, notice: Callable[[str], None]) -> None:
         self._program, self._proxy, self._notice = program, proxy, notice
         self._noticed = False
+        self._answers = self._silent = 0
 
     async def __call__(self, question: str, system: str, context: RolloutContext) -> Trajectory:
         """Answer the question.
@@ -88,12 +91,24 @@ class CustomAgent:
                     limit_s=context.limit_s,
                 )
                 answer = await self._run(self._program(question, system, given), game)
-            return game.answered(answer)
+            played = game.answered(answer)
+            self._count(played)
+            return played
         except (TimeoutError, AgentError) as e:
             return game.failed(e)
         finally:
             # After the address is gone: the program can make no further request.
             await relay.aclose()
+
+    def _count(self, played: Trajectory) -> None:
+        """Say once that answers come without a request: all that is paid for goes past us."""
+        self._answers += played.outcome == "ok"
+        self._silent += played.unasked
+        if played.unasked and self._silent == SILENT:
+            self._notice(
+                f"{self._silent} of the first {self._answers} answers came without a request to"
+                f" the rollout's address; {UNASKED}"
+            )
 
     async def _run(self, program: Coroutine[Any, Any, str], game: "_Game") -> str:
         """Return the program's answer. The program has ended, also after an error."""

@@ -6,6 +6,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
+from typing import Any
 
 from grpo_practice.app.clients import Models
 from grpo_practice.app.configs import eval_config
@@ -24,14 +25,16 @@ from grpo_practice.app.python_objects import AgentFunction, PythonObjects, pytho
 from grpo_practice.app.request import EvalRequest
 from grpo_practice.app.session import OpenRun, PilotOverError, Session, announced, open_run
 from grpo_practice.app.specs import DEFAULT_LIMITS, EvalTarget, eval_spec
+from grpo_practice.canonical import text_sha
 from grpo_practice.config import Loaded
 from grpo_practice.config.schema.runs import EvalConfig, PracticeSettings
 from grpo_practice.errors import Change, FingerprintError
-from grpo_practice.evaluate import Evaluation, evaluate, plan_eval, unfinished
+from grpo_practice.evaluate import Evaluation, evaluate, plan_eval, unasked, unfinished
 from grpo_practice.events import RunStarted
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.reports.run_reports import EvalReport, eval_report
 from grpo_practice.store import Store, branches, datasets, steps
+from grpo_practice.store.bound_keys import INSTRUCTIONS, Identity, agent_of, complete
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
 from grpo_practice.types import PlannedStep
@@ -115,13 +118,12 @@ def _left_out(job: EvalJob) -> frozenset[int]:
         DataError: They are more than `max_failed_share` of the questions.
     """
     store, dataset, most = job.session.store, job.dataset, job.limit
-    before = _checked(store, job)
-    found = unscorable(store, dataset, job.verify, first=len(before), end=most)
-    known = {i for i, attempts in before if not attempts}
+    before, known = _checked(store, job)
+    found = unscorable(store, dataset, job.verify, first=before, end=most)
     if not found:
         return frozenset(known)
     ids = store.read(datasets.sample_ids, dataset.id, most=max(found) + 1)
-    asked = max(len(before), min(most or dataset.n, dataset.n))
+    asked = max(before, min(most or dataset.n, dataset.n))
     notice = unscorable_notice(
         dataset,
         job.verify,
@@ -134,17 +136,17 @@ def _left_out(job: EvalJob) -> frozenset[int]:
     return frozenset(known | {ids[at] for at in found})
 
 
-def _checked(store: Store, job: EvalJob) -> list[tuple[int, int]]:
-    """Return the slots whose golds were checked when they were planned, with this function."""
+def _checked(store: Store, job: EvalJob) -> tuple[int, set[int]]:
+    """Return how many golds were checked when they were planned, and the samples that failed."""
     spec = spec_of(job)
     found = store.read(runs.find, spec.name)
     if found is None or found.head_branch is None:
-        return []
+        return 0, set()
     branch = store.read(branches.load, found.head_branch)
     judge = store.read(branches.judge_sha, branch.judge_id)
     if (branch.dataset_id, judge) != (spec.dataset_id, spec.judge.sha):
-        return []
-    return [slot for row in store.read(steps.on_line, branch) for slot in row.plan.slots]
+        return 0, set()
+    return store.read(steps.planned_slots, branch)
 
 
 async def run_eval(job: EvalJob) -> EvalReport:
@@ -156,7 +158,7 @@ async def run_eval(job: EvalJob) -> EvalReport:
         RunFailedError: Too many rollouts failed.
     """
     job.loaded.remember()
-    spec, job, reports = spec_of(job), following(job), list[EvalReport]()
+    spec, job, reports = lent(job), following(job), list[EvalReport]()
     store = job.session.store
     # With a pilot it goes on to `pilot_eval`: there is no report to return.
     over = suppress(PilotOverError) if job.pilot is None else nullcontext()
@@ -202,6 +204,37 @@ def spec_of(job: EvalJob) -> RunSpec:
     return eval_spec(job.loaded, sha, job.verify, job.dataset, job.target)
 
 
+def lent(job: EvalJob) -> RunSpec:
+    """Return the run that the job is; a new one uses the answers of one that asked the same."""
+    spec = spec_of(job)
+    known = job.session.store.read(runs.find, spec.name) is not None
+    return spec if known or job.session.again else replace(spec, reuses=_asked_before(job, spec))
+
+
+def _asked_before(job: EvalJob, spec: RunSpec) -> int | None:
+    """Return the branch of another evaluation that asked this agent the same questions.
+
+    The same prompt makes the same agent, whatever the run's name, and whether the library was
+    apart from the instructions or, as in an exported agent, part of them.
+    """
+    store, agent = job.session.store, _asked(spec.identity)
+    prompt = system_prompt(job.config.agent.agent.instructions, job.target.library)
+    for run, _, branch_id in store.read(scores.evaluations_with_prompt, text_sha(prompt)):
+        branch = store.read(branches.load, branch_id)
+        dataset = store.read(datasets.by_id, branch.dataset_id)
+        if run != spec.name and dataset.sha == job.dataset.sha and _asked(branch.identity) == agent:
+            return branch_id
+    return None
+
+
+def _asked(identity: Identity) -> dict[str, Any]:
+    """Return what an evaluation's answers depend on besides its questions and its prompt."""
+    answers = agent_of(complete(identity)) | {
+        key: identity.get(key) for key in ("seed", "batch_size")
+    }
+    return {key: value for key, value in answers.items() if key != INSTRUCTIONS}
+
+
 def following(job: EvalJob) -> EvalJob:
     """Return the job; begun anew where it scores a run again that was played on since.
 
@@ -245,7 +278,7 @@ def planned(
     else:
         ids = store.read(datasets.sample_ids, job.dataset.id, most=job.limit)
     wanted = plan_eval(ids, batch_size=job.config.batch_size, attempts=job.config.pass_k)
-    return grown(stored, [plan.without(job.unscorable) for plan in wanted]), notices
+    return grown(stored, [unasked(plan, job.unscorable) for plan in wanted]), notices
 
 
 def grown(stored: Sequence[PlannedStep], wanted: Sequence[PlannedStep]) -> list[PlannedStep]:
@@ -271,13 +304,14 @@ def _to_judge(job: EvalJob, source: Branch) -> list[StepRow]:
     """Return the steps whose rollouts are scored again, and which branch holds those."""
     return [
         replace(
-            row, plan=row.plan.without(job.unscorable), played_by=row.played_by or row.branch_id
+            row, plan=unasked(row.plan, job.unscorable), played_by=row.played_by or row.branch_id
         )
         for row in job.session.store.read(steps.on_line, source)
     ]
 
 
 async def _play(job: EvalJob, run: OpenRun, rows: Sequence[StepRow]) -> None:
+    job.session.announce()
     config, library = job.config, job.target.library
     models = Models(
         run.ledger,

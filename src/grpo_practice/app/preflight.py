@@ -10,7 +10,7 @@ from grpo_practice.app.request import RunRequest
 from grpo_practice.app.session import Session
 from grpo_practice.canonical import list_digest
 from grpo_practice.config import EvalConfig, Loaded, PracticeConfig
-from grpo_practice.config.schema.runs import EvalData, RunConfig, is_data_file
+from grpo_practice.config.schema.runs import EvalData, PracticeSettings, RunConfig, is_data_file
 from grpo_practice.data.read import stage_file
 from grpo_practice.data.staged_samples import StagedSamples
 from grpo_practice.errors import Change, ConfigError, DataError, FingerprintError
@@ -37,7 +37,10 @@ def session_of(
     Raises:
         ConfigError: Money is capped, and a model has no price.
     """
-    for text in [*loaded.announcements, *(loaded.ignored if session.verbose else [])]:
+    session = replace(session, announcements=loaded.announcements)
+    if session.only_looks:
+        session.announce()
+    for text in [*loaded.notices, *(loaded.ignored if session.verbose else [])]:
         session.notice(text)
     config, restart_step = loaded.config, request.restart_step
     if restart_step is None and config.kind == "practice":
@@ -139,6 +142,24 @@ def unscorable_notice(
             "and upload again, or choose another verify function",
         )
     return f"{n} of {count(asked, 'question')} cannot be scored and are left out: {named_}"
+
+
+def scorable(
+    store: Store, dataset: DatasetRow, verify: VerifyFunction, settings: PracticeSettings
+) -> tuple[list[int], str | None]:
+    """Return the samples that can be scored, and a notice that names the others, if any.
+
+    Raises:
+        DataError: The others are more than `max_failed_share`.
+    """
+    most = settings.rollout_data_truncate
+    ids = store.read(datasets.sample_ids, dataset.id, most=most)
+    bad = unscorable(store, dataset, verify, end=most)
+    if not bad:
+        return ids, None
+    share = settings.max_failed_share
+    notice = unscorable_notice(dataset, verify, bad, n=len(bad), asked=len(ids), max_share=share)
+    return [i for at, i in enumerate(ids) if at not in bad], notice
 
 
 def check_texts(texts: Mapping[str, str | None]) -> None:

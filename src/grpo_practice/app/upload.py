@@ -96,8 +96,8 @@ def leave_unusable_out(staged: StagedSamples, read: ReadNotes, verify: str | Non
     Raises:
         DataError: No row is left.
     """
-    verify = verify or suitability.best_suited(staged.samples())
-    unusable = suitability.unusable_rows(staged.samples(), verify)
+    verify = verify or suitability.best_suited(staged)
+    unusable = suitability.unusable_rows(staged, verify)
     if not unusable:
         return read
     if len(unusable) == len(staged):

@@ -10,9 +10,7 @@ from grpo_practice.cli.terminal.formatting import print_json, say
 
 
 def init(
-    folder: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="Where (default: here).")
-    ] = Path(),
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where (default: here).")] = Path(),
     exp_id: Annotated[
         str, typer.Option("--exp-id", help="Name of the experiment.")
     ] = "my_first_practice",

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from grpo_practice.config.reading.interpolate import LITERAL
+from grpo_practice.config.reading.interpolate import LITERAL, escaped, unescaped
 from grpo_practice.config.reading.yaml_reader import Key, dump_yaml, parse_yaml
 from grpo_practice.config.redact import leaves, only_names_variable, redacted
 from grpo_practice.config.schema.provider import WORKED_OUT
@@ -29,9 +29,11 @@ def show(config: BaseModel, text: str) -> str:
     def commented(value: Any, key: Key) -> Any:
         match value:
             case dict():
-                return {k: v if k in LITERAL else commented(v, (*key, k)) for k, v in value.items()}
+                return {k: commented(v, (*key, k)) for k, v in value.items()}
             case list() | tuple():
                 return [commented(v, (*key, n)) for n, v in enumerate(value)]
+            case str() if key[-1] in LITERAL:
+                return value if unescaped(value) == value else escaped(value)
             case str() if key[-1] in WORKED_OUT and "model_provider" in key:
                 shown = brief(value, LINE)
             case str() if value == REDACTED:

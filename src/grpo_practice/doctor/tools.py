@@ -1,14 +1,16 @@
 """Checks of the agent's toolkits: each is opened, and no tool is called."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
+from grpo_practice.agents import RolloutContext
 from grpo_practice.app.agents import chosen, open_toolkit
-from grpo_practice.app.custom_agent import check_own, sha_of
-from grpo_practice.calls import Chat, Scope
+from grpo_practice.app.custom_agent import open_own, sha_of
+from grpo_practice.calls import UNASKED, Address, Chat, Message, Reply, Scope
 from grpo_practice.config.reading.demands import agent_programs
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.provider import ModelConfig
@@ -16,9 +18,14 @@ from grpo_practice.config.schema.tools import McpToolkit, Toolkit
 from grpo_practice.doctor.diagnosis import Check, not_run, ok, problem, warning
 from grpo_practice.errors import GrpoPracticeError
 from grpo_practice.fences import Fences
-from grpo_practice.text import is_loopback
+from grpo_practice.llm.ledgered import Play
+from grpo_practice.text import count, is_loopback
 from grpo_practice.tools import Tool
 from grpo_practice.tools.toolbox import check_names
+from grpo_practice.types import Trajectory
+
+PLAY_S = 30.0
+"""Limit for a question that the user's own agent is given."""
 
 
 async def look_at_tools(agent: AgentConfig, folder: Path, *, run: bool) -> list[Check]:
@@ -30,7 +37,7 @@ async def look_at_tools(agent: AgentConfig, folder: Path, *, run: bool) -> list[
         run: Whether the programs that it names may be run.
     """
     if agent.type != "simple":
-        return [_own(agent, folder, run=run)]
+        return [await _own(agent, folder, run=run)]
     found, tools = list[Check](), list[Tool]()
     left = {demand.key[1] for demand in agent_programs(agent, ())} if not run else set()
     for name, toolkit in agent.toolkits.items():
@@ -55,16 +62,45 @@ async def look_at_tools(agent: AgentConfig, folder: Path, *, run: bool) -> list[
     return found if left else found + _unknown(agent, tools, found)
 
 
-def _own(agent: AgentConfig, folder: Path, *, run: bool) -> Check:
+async def _own(agent: AgentConfig, folder: Path, *, run: bool) -> Check:
     what = agent.function or " ".join(agent.command or ())
     try:
         if not run:
             sha_of(agent, folder)
             return not_run("agent", what)
-        check_own(agent, folder)
+        played = await _played(agent, folder)
     except GrpoPracticeError as e:
         return problem("agent", e)
-    return ok("agent", f"{what} is there")
+    if played.unasked:
+        return warning("agent", f"{what} answered a made-up question without a request", UNASKED)
+    if played.outcome == "error":
+        # It may be right to refuse a reply that no model gave.
+        return warning("agent", f"to a made-up question and reply: {played.error}")
+    asked = count(played.turns, "request")
+    return ok("agent", f"{what} answered a made-up question with {asked}")
+
+
+async def _played(agent: AgentConfig, folder: Path) -> Trajectory:
+    """Play one question with the user's own agent; every request gets the same made-up reply."""
+    scope = Scope(Address(0, 0, 0, 0, "play"), 0, "", 0)
+    async with open_own(agent, folder, lambda _: None) as own:
+        return await own("What is 6 times 7?", "", RolloutContext(_MadeUp(), scope, PLAY_S))
+
+
+class _MadeUp:
+    """A model that gives one and the same reply (an `AgentChat`)."""
+
+    model = "made-up"
+    params: Mapping[str, Any] = {}
+
+    async def __call__(self, messages: Sequence[Message], **_: Any) -> Reply:
+        """Return the reply."""
+        await asyncio.sleep(0)
+        return Reply({"role": "assistant", "content": "42"})
+
+    def with_model(self, name: str, params: Mapping[str, Any], play: Play) -> Chat:
+        """Return itself: every model is made up."""
+        return self
 
 
 def _by_place(tools: Sequence[Tool]) -> str:

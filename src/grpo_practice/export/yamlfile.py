@@ -6,8 +6,12 @@ from typing import Any
 import yaml
 from typing_extensions import override
 
+from grpo_practice.config.reading.interpolate import escaped
 from grpo_practice.export.enhanced_agent import ExportedAgent
 from grpo_practice.export.plain import one_line, respell, unseen
+
+_HYDRA = "# @package _global_\n"
+"""First line, without which the reference puts the keys elsewhere and loads another agent."""
 
 _WORD = re.compile("[A-Za-z][A-Za-z0-9_.-]*")
 
@@ -23,14 +27,14 @@ def to_yaml(agent: ExportedAgent) -> str:
             "model_provider": {"type": "chat.completions", "model": _literal(agent.model)},
             "model_settings": _literal(dict(agent.model_settings)),
         },
-        "agent": {"name": _literal(agent.name), "instructions": agent.system_prompt},
+        "agent": {"name": _literal(agent.name), "instructions": escaped(agent.system_prompt)},
         "toolkits": _literal(dict(agent.toolkits)),
         "max_turns": agent.max_turns,
         **_literal(dict(agent.more)),
     }
     header = "".join(f"# {one_line(fact)}\n" for fact in agent.facts)
     body = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
-    return header + respell(body, _spelt)
+    return _HYDRA + header + respell(body, _spelt)
 
 
 def _literal(value: Any) -> Any:

@@ -294,7 +294,7 @@ class Client:
         # An error is an answer, too: from now on a failed connection is a passing fault, and does
         # not mean that base_url is wrong.
         self._answered = True
-        decision = decide(response, body, self._endpoint.key_name)
+        decision = decide(response, body, self._endpoint.key_name, key_sent=self._endpoint.has_key)
         if decision is None:
             call.address.answered()
             return self._reply(call, response, body)

@@ -74,6 +74,12 @@ class Endpoint:
                     hint="look for a line break, a quotation mark or a space copied with it",
                 )
 
+    @property
+    def has_key(self) -> bool:
+        """Whether requests carry a key; any header, query or login of the user's may be one."""
+        logins = any("@" in urlsplit(url).netloc for url in self.base_urls)
+        return bool(self.api_key or self.headers or self.query or logins)
+
     def request_headers(self) -> dict[str, str]:
         """Return the headers that every request carries."""
         ours = {"Content-Type": "application/json"}

@@ -74,6 +74,8 @@ class Case:
     """Body that was sent."""
     key_name: str
     """Environment variable or config key of the API key."""
+    key_sent: bool = True
+    """Whether the request carried a key, or anything else that may be one."""
 
     @property
     def unsupported(self) -> list[str]:
@@ -95,10 +97,13 @@ class Case:
         return Fail(kind(f"{self.answer.url}: {self.said}", status=self.status))
 
 
-def decide(answer: Response, sent: Mapping[str, Any], key_name: str) -> RetryDecision | None:
+def decide(
+    answer: Response, sent: Mapping[str, Any], key_name: str, *, key_sent: bool = True
+) -> RetryDecision | None:
     """Decide what an HTTP answer leads to; None for a completion with a message in it.
 
-    `key_name` says where the API key comes from, for messages.
+    `key_name` says where the API key comes from, or would, for messages; `key_sent`, whether there
+    was one.
     """
     fault = read_error(answer)
     if fault is None:
@@ -106,7 +111,7 @@ def decide(answer: Response, sent: Mapping[str, Any], key_name: str) -> RetryDec
     status = answer.status
     if status < 300:  # what an error inside a 200 would have had
         status = fault.status or (429 if "rate_limit" in fault.codes else 500)
-    case = Case(answer, fault, status, sent, key_name)
+    case = Case(answer, fault, status, sent, key_name, key_sent)
     decision = next(outcome(case) for applies, outcome in ROWS if applies(case))
     return _overruled(decision, answer.headers.get("x-should-retry", ""))
 
@@ -207,6 +212,14 @@ def _too_large(case: Case) -> bool:
     return case.status == 413 or (case.status != 429 and case.fault.overflow)
 
 
+def _no_access(case: Case) -> Fail:
+    if case.key_sent:
+        what = "refused the API key" if case.status == 401 else "refused access"
+        return case.refused(what, f"check the key in {case.key_name}, and what it is allowed to do")
+    what = "wants an API key, and none" if case.status == 401 else "refused access, and no API key"
+    return case.refused(f"{what} was sent", f"give one in {case.key_name}")
+
+
 def _proxy_login(case: Case) -> Fail:
     proxy = " ".join(part for part in ("the proxy", proxy_of(case.answer.url)) if part)
     hint = "write user and password into HTTP_PROXY and HTTPS_PROXY: http://user:password@host:port"
@@ -225,13 +238,7 @@ ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], RetryDecision]], ...]
     ),
     # Before 403, which routers send for a moderated text: that is no refused key.
     (lambda c: c.fault.moderated, lambda c: c.failed(ContentFilterError)),
-    (
-        lambda c: c.status in (401, 403),
-        lambda c: c.refused(
-            "refused the API key" if c.status == 401 else "refused access",
-            f"check the key in {c.key_name}, and what it is allowed to do",
-        ),
-    ),
+    (lambda c: c.status in (401, 403), _no_access),
     (lambda c: c.status == 407, _proxy_login),
     # Before settings: a prompt that leaves no room is told as a bad max_tokens by some servers.
     (_too_large, lambda c: c.failed(ContextOverflowError)),

@@ -110,7 +110,14 @@ def step_stats(groups: Sequence[Group], rows: Sequence[GroupRow]) -> dict[str, o
         "outcomes": dict(sorted(Counter(_outcome(r) for r in rollouts).items())),
         "groups": dict(sorted(Counter(row.status for row in rows).items())),
         "informative": sum(row.informative for row in rows),
+        "alike": sum(map(_alike, groups)),
     }
+
+
+def _alike(group: Group) -> bool:
+    """Return True where several attempts were answered, and all with the same text."""
+    answers = [r.played.response for r in group.rollouts if r.played.outcome == "ok"]
+    return len(answers) > 1 and len(set(answers)) == 1
 
 
 def mean_reward(

@@ -60,5 +60,6 @@ def health_document(health: Health) -> dict[str, Any]:
     return {
         "failed_requests": dict(health.unanswered),
         "retried_requests": health.retried,
+        "answers_without_a_request": health.unasked,
         "reproducible": {"holds": not reasons, "reasons": reasons, "notes": notes(health)},
     }

@@ -19,7 +19,13 @@ from grpo_practice.reports.documents import (
     usage_document,
     usd,
 )
-from grpo_practice.reports.known_scores import KnownScore, measured, measured_with, measured_without
+from grpo_practice.reports.known_scores import (
+    KnownScore,
+    measured,
+    measured_with,
+    measured_without,
+    tested_on,
+)
 from grpo_practice.reports.reproducibility import health_document, truncated_share
 from grpo_practice.reports.shortfalls import PRACTISE, Shortfall, counted_steps, shortfalls
 from grpo_practice.stats import Score
@@ -39,6 +45,7 @@ MEAN_OVER: Mapping[MeanOver, str] = {
     "first_two": "the first 2 rollouts of each group",
 }
 """Names of the rollouts that a mean reward is over."""
+ALIKE = "all attempts of every group gave the same text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +188,8 @@ class PracticeReport(Report):
     evals: dict[int, KnownScore]
     """Step → the in-run evaluation of the library it made."""
     library: Library
+    tested: bool
+    """Whether its configuration names questions to evaluate on."""
     before: KnownScore | None
     """The agent without experiences, where it was evaluated."""
     after: KnownScore | None
@@ -215,11 +224,20 @@ class PracticeReport(Report):
         return shortfalls(self.steps)
 
     @property
+    def alike(self) -> bool:
+        """True where all attempts of every group gave the same text."""
+        counts = [row.stats or {} for row in self.steps if row.closed]
+        groups = [sum(stats.get("groups", {}).values()) for stats in counts]
+        return bool(counts) and sum(groups) == sum(stats.get("alike", 0) for stats in counts)
+
+    @property
     def why_failed(self) -> list[str]:
         """Reasons why the run is not a success, a sentence each; empty when it is one."""
         named = ", ".join(map(str, self.merge_failed))
-        merges = [f"the merge of step {named} failed"] if named else []
-        return merges + [short.sentence for short in self.shortfalls if short.total]
+        found = [f"the merge of step {named} failed"] if named else []
+        if self.alike and self.health.unasked:
+            found.append(f"{ALIKE}, and no model was asked for some")
+        return found + [short.sentence for short in self.shortfalls if short.total]
 
     @property
     def distillation(self) -> Distillation | None:
@@ -345,6 +363,7 @@ def practice_report(
         steps=rows,
         evals=evals,
         library=library,
+        tested=tested_on(store, tip) is not None,
         before=measured_without(store, tip, exp_id),
         after=measured_with(store, tip, exp_id, library),
         usage=store.read(scores.usage, branch.run, children=True),

@@ -39,6 +39,8 @@ class Sums:
     """Rollouts that our own deadline ended."""
     slots: list[list[Any]]
     """[slot, scored, correct, sum of rewards, sum of their squares]."""
+    unasked: int = 0
+    """Answers for which no model was asked; older versions did not count them."""
 
 
 def write_totals(db: sqlite3.Connection, branch_id: int, step: int) -> None:
@@ -48,7 +50,8 @@ def write_totals(db: sqlite3.Connection, branch_id: int, step: int) -> None:
     row = db.execute(
         f"""SELECT count(*), count(v.reward), sum(r.model_ms),
               sum(r.outcome = 'truncated' AND r.head = ''),
-              sum(r.outcome = 'limit' AND r.reason IS 'time')
+              sum(r.outcome = 'limit' AND r.reason IS 'time'),
+              sum(r.outcome = 'ok' AND r.turns = 0)
             {ROLLOUTS} {where} AND s.played_by IS NULL""",
         place,
     ).fetchone()
@@ -64,7 +67,15 @@ def write_totals(db: sqlite3.Connection, branch_id: int, step: int) -> None:
         slots = db.execute(
             f"SELECT r.slot, {TALLY} {ROLLOUTS} {where} GROUP BY r.slot ORDER BY r.slot", place
         )
-        told = Sums(row[0], row[2], [*map(list, outcomes)], row[3], row[4], [*map(list, slots)])
+        told = Sums(
+            rollouts=row[0],
+            model_ms=row[2],
+            outcomes=[*map(list, outcomes)],
+            mute=row[3],
+            late=row[4],
+            slots=[*map(list, slots)],
+            unasked=row[5],
+        )
         sums = json.dumps(asdict(told))
     db.execute("UPDATE steps SET sums = ? WHERE branch_id = ? AND step = ?", (sums, *place))
 

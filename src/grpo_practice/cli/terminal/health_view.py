@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from grpo_practice.calls import NO_USAGE
+from grpo_practice.calls import NO_USAGE, UNASKED
 from grpo_practice.cli.terminal.formatting import cached_share, count, say, tokens
 from grpo_practice.text import brief
 
@@ -53,6 +53,9 @@ def _advice(report: "EvalReport | PracticeReport") -> list[str]:
     if mute:
         never = f"{count(mute, 'answer')} never began"
         parts.append(f"{never}, since reasoning used all tokens: raise max_tokens")
+    if unasked := report.health.unasked:
+        came = f"{count(unasked, 'answer')} came without a request to the rollout's address"
+        parts.append(f"{came}; {UNASKED}")
     return parts
 
 

@@ -121,8 +121,8 @@ def _folders(including: Path, foreign: bool) -> list[tuple[Path, Path]]:
     """List the folders that a file may include from, nearest first, each with its outermost one.
 
     They are the file's parents up to the nearest one called `configs`, else up to the working
-    folder, else its own folder alone; then ./configs, and the configs that are shipped. A working
-    folder that has the user's home in it, or is it, is no project's.
+    folder, else its own folder alone; then the `configs` of its project, and those that are
+    shipped. A working folder that has the user's home in it, or is it, is no project's.
     """
     parents = including.resolve().parents
     configs = [folder for folder in parents if folder.name == CONFIGS]
@@ -130,8 +130,10 @@ def _folders(including: Path, foreign: bool) -> list[tuple[Path, Path]]:
     is_project = here in parents and not Path("~").expanduser().resolve().is_relative_to(here)
     outermost = configs[0] if configs else here if is_project else parents[0]
     own = [] if foreign and not configs else [f for f in parents if f.is_relative_to(outermost)]
-    shared = (here / CONFIGS, packaged_configs())
-    return [*((folder, outermost) for folder in own), *((f, f.resolve()) for f in shared)]
+    # The working folder is not the project of a config from elsewhere, and may be a stranger's.
+    project = here if foreign or here in parents else outermost.parent if configs else outermost
+    shared = [(folder, folder.resolve()) for folder in (project / CONFIGS, packaged_configs())]
+    return list(dict.fromkeys([*((folder, outermost) for folder in own), *shared]))
 
 
 def _find(name: str, folders: Sequence[tuple[Path, Path]], place: Position) -> Path:

@@ -1,4 +1,4 @@
-"""`${oc.env:NAME}` and `${oc.env:NAME,default}` in config values; nothing else is expanded.
+r"""`${oc.env:NAME}` and `${oc.env:NAME,default}` in config values; nothing else is expanded.
 
 OmegaConf's own resolver is not used: it refuses any text with an unpaired `${` (LaTeX in
 instructions), refuses a URL with `=` as a default, and reads the process environment only.
@@ -16,7 +16,10 @@ _FORM = re.compile(r"\\\$\{|\$\{([^${}]*)\}|\$\{")
 _ENV = re.compile(r"\s*oc\.env\s*:\s*([A-Za-z_]\w*)\s*(?:,(.*))?", re.DOTALL)
 
 LITERAL = frozenset({"instructions", "agent_objective", "learning_objective"})
-"""Keys whose text is a value as it stands, whatever it contains."""
+r"""Keys whose text is a value as it stands, but for `\\\${`, which is `${`: see `escaped`."""
+
+_ESCAPED = re.compile(r"(?<!\\)((?:\\{4})*)\\{3}\$\{")
+_DOLLAR_BRACE = re.compile(r"(\\*)\$\{")
 
 _USUAL = {"UTU_LLM_TYPE": "chat.completions", "JUDGE_LLM_TYPE": "chat.completions"}
 """Values of unset variables that always mean the same."""
@@ -35,12 +38,28 @@ def variable(value: object) -> str | None:
     return found[1] if found else None
 
 
+def escaped(text: str) -> str:
+    r"""Return a literal text as this tool and the reference implementation read it alike.
+
+    The reference resolves a loaded file twice, and a `\${` becomes `${` each time: n backslashes
+    before a `${` are 4n + 3 in the file.
+    """
+    return _DOLLAR_BRACE.sub(lambda m: "\\" * (4 * len(m[1]) + 3) + "${", text)
+
+
+def unescaped(text: str) -> str:
+    r"""Return the value of a literal text; a `${` that nothing escapes stays."""
+    return _ESCAPED.sub(lambda m: "\\" * (len(m[1]) // 4) + "${", text)
+
+
 def interpolate(value: Any, env: Mapping[str, str], problems: list[Problem], key: Key = ()) -> Any:
     """Replace every `${oc.env:…}` in the value; add one that cannot be to `problems`."""
     match value:
         case dict():
             return {
-                k: v if k in LITERAL else interpolate(v, env, problems, (*key, k))
+                k: unescaped(v)
+                if k in LITERAL and isinstance(v, str)
+                else interpolate(v, env, problems, (*key, k))
                 for k, v in value.items()
             }
         case list():

@@ -16,7 +16,7 @@ from grpo_practice.config.reading.compose import (
 )
 from grpo_practice.config.reading.draft import ComposedConfig, Draft
 from grpo_practice.config.reading.env import Environment, as_environment
-from grpo_practice.config.reading.key_routes import KeyRoute, sentences
+from grpo_practice.config.reading.key_routes import KeyRoute, here, sentences
 from grpo_practice.config.reading.problems import Problem
 from grpo_practice.config.reading.roles import Roles
 from grpo_practice.config.reading.yaml_reader import Key, Tree, parse_yaml
@@ -24,7 +24,7 @@ from grpo_practice.config.redact import secrets_in
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, RunConfig, is_data_file
 from grpo_practice.config.schema.tools import SearchToolkit
-from grpo_practice.config.trust import Trust, text_digest
+from grpo_practice.config.trust import Trust, host_of, text_digest
 from grpo_practice.errors import ConfigError
 from grpo_practice.redact import REDACTED, redact_url, redactor
 
@@ -67,8 +67,8 @@ class Loaded(Generic[C]):
 
     @property
     def announcements(self) -> list[str]:
-        """Sentences that are said before the first request: the routes, then the notices."""
-        return [*sentences(self.routes), *self.notices]
+        """Sentences that are said before the first request: which key goes where."""
+        return sentences(self.routes)
 
     def as_evaluation(self, config: EvalConfig) -> "Loaded[EvalConfig]":
         """Return the config of an evaluation that this run makes; all is announced already."""
@@ -89,7 +89,7 @@ class Loaded(Generic[C]):
         """Remember this config as one that the user trusts, for when a run is gone on with."""
         if self.asks and self.vouched:
             with suppress(ConfigError):  # a home that cannot be written to: --trust says it again
-                self.trust.remember([text_digest(self._stored(), self.base_dir)], self.path)
+                self.trust.remember([text_digest(self._stored(), self.base_dir)], None)
 
     def _stored(self) -> dict[str, Any]:
         return parse_yaml(self.text, "the stored config").data
@@ -172,12 +172,14 @@ def _from_text(stored: StoredText, env: Mapping[str, str]) -> ComposedConfig:
     return ComposedConfig(tree, None, stored.base_dir, known)
 
 
-def _brought(agent: Path, base_dir: Path, trust: Trust) -> Tree:
+def _brought(agent: Path, source: ComposedConfig) -> Tree:
     """Read an agent's file; one that is trusted still says of nobody's key where it goes."""
-    tree = compose(agent, foreign=True)
+    trust, tree = source.env.trust, compose(agent, foreign=True)
     if trust.folder_of(agent):
         return tree
-    trusted = trust.text(text_digest(tree.data, base_dir), agent)
+    # A database may say any folder, and so does not choose whose programs a trusted file starts.
+    folders = [Path.cwd(), source.base_dir] if source.path else [source.base_dir]
+    trusted = any(trust.text(text_digest(tree.data, folder), agent) for folder in folders)
     return tree.as_of(agent, trusted=trusted, but_below=packaged_configs())
 
 
@@ -227,7 +229,7 @@ def _eval(
             places = dict(tree.places) | ({("exp_id",): place} if place else {})
             tree = Tree({**tree.data, "exp_id": exp_id}, places, tree.prefix)
     if agent is not None:
-        own = _brought(agent, source.base_dir, source.env.trust)
+        own = _brought(agent, source)
         if _is_practice(own):
             raise ConfigError(
                 f"{agent} is a practice config, and no agent's file",
@@ -272,7 +274,7 @@ def _loaded(draft: Draft, config: C) -> Loaded[C]:
     draft.refuse_secrets(config)
     draft.finish(config)
     source, text = draft.source, draft.text()
-    draft.notices += _named_by_dotenv(config, source.env)
+    draft.notices += _named_by_dotenv(config, source.env, draft.routes)
     return Loaded(
         config=config,
         path=source.path,
@@ -287,15 +289,19 @@ def _loaded(draft: Draft, config: C) -> Loaded[C]:
     )
 
 
-def _named_by_dotenv(config: RunConfig, env: Environment) -> list[str]:
-    """Return a sentence for each URL that a `.env` names: its writer is sent every request."""
-    notices = []
+def _named_by_dotenv(config: RunConfig, env: Environment, routes: Sequence[KeyRoute]) -> list[str]:
+    """Return a sentence for each URL that a `.env` names: its writer is sent every request.
+
+    Routes that name the host already say it.
+    """
+    notices, known = [], {route.to for route in routes}
     models = (*config.models.values(), *config.evaluation.readers)
     for provider in (model.model_provider for model in models):
         if provider.base_url and f" in {env.path}" in provider.origin:
             urls = ", ".join(map(redact_url, provider.base_url))
             where = provider.origin.rpartition(", from ")[2]
-            notices.append(f"{provider.model} is asked at {urls} ({where})")
+            if not known.issuperset(map(host_of, provider.base_url)):
+                notices.append(f"{provider.model} is asked at {urls} ({here(where)})")
     return list(dict.fromkeys(notices))
 
 

@@ -27,6 +27,8 @@ class Health:
 
     mute: int = 0
     """Answers that were cut before they began: all tokens went into reasoning."""
+    unasked: int = 0
+    """Answers of the user's own agent for which no model was asked at the rollout's address."""
     unanswered: Mapping[str, int] = field(default_factory=dict)
     """`HTTP 503`, `cut`, `deadline`, `refused`, … → requests that were given up, commonest first.
 
@@ -54,10 +56,10 @@ class Health:
 def health_of(db: sqlite3.Connection, branch: Branch, *, children: bool = False) -> Health:
     """Return the health of a run; with `children`, requests of the runs it made count too."""
     ended = Counter[str]()
-    for mute, late, lost in _over(db, branch, _ROLLOUTS):
-        ended.update(mute=mute, late=late, lost=lost)
+    for row in _over(db, branch, _ROLLOUTS):
+        ended.update(dict(row))
     for _, of in step_totals.on_line(db, branch):
-        ended.update(mute=of.mute, late=of.late)
+        ended.update(mute=of.mute, late=of.late, unasked=of.unasked)
     seedless, replies = 0, dict[str, Counter[str]]()
     for asked, answered, n, without in _over_calls(db, branch):
         seedless += without
@@ -65,6 +67,7 @@ def health_of(db: sqlite3.Connection, branch: Branch, *, children: bool = False)
     return replace(
         _requests(db, branch.run, children=children),
         mute=ended["mute"],
+        unasked=ended["unasked"],
         shrunk=[Shrunk(**row) for row in _over(db, branch, _SHRUNK)],
         timed_out=ended["late"],
         lost=ended["lost"],
@@ -75,9 +78,11 @@ def health_of(db: sqlite3.Connection, branch: Branch, *, children: bool = False)
 
 
 _ROLLOUTS = f"""
-SELECT coalesce(sum(r.outcome = 'truncated' AND r.head = ''), 0),
-       coalesce(sum(r.outcome = 'limit' AND r.reason = 'time'), 0),
+SELECT coalesce(sum(r.outcome = 'truncated' AND r.head = ''), 0) AS mute,
+       coalesce(sum(r.outcome = 'ok' AND r.turns = 0), 0) AS unasked,
+       coalesce(sum(r.outcome = 'limit' AND r.reason = 'time'), 0) AS late,
        coalesce(sum(v.reward IS NULL AND NOT (r.outcome = 'limit' AND r.reason IS 'time')), 0)
+         AS lost
 {UNSUMMED}"""
 
 _SHRUNK = """
