@@ -78,3 +78,16 @@ async def test_a_text_gold_is_also_read_off_a_line_that_states_it_without_a_box(
         right = await verify(Sample("q", gold), f"We look at the slope.\nAnswer: {gold}.", None)
         wrong = await verify(Sample("q", gold), "Answer: min at x = 2, max at x = 4", None)
     assert (right.reward, wrong.reward) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("gold", "said"),
+    [(r"A \parallel m", r"A \parallel g"), (r"E_{1}, E_{2} g", r"E_{1}, E_{2} h")],
+)
+async def test_a_text_of_which_only_a_piece_is_read_is_compared_whole(gold: str, said: str) -> None:
+    from grpo_practice.verify import symbolic
+
+    assert symbolic.read(gold) == symbolic.read(said) != []
+    async with Verifier(resolve("math", {"fast_path": False}, None, Path())) as verify:
+        assert (await verify(Sample("q", gold), rf"\boxed{{{said}}}", None)).reward == 0
+        assert (await verify(Sample("q", gold), rf"\boxed{{{gold}}}", None)).reward == 1
