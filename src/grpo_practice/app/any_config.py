@@ -26,7 +26,7 @@ from grpo_practice.reports.config_report import ConfigReport
 from grpo_practice.store import Store
 from grpo_practice.store.queries import runs
 from grpo_practice.text import count
-from grpo_practice.verify.resolve import resolve
+from grpo_practice.verify.resolve import check_defined, resolve
 
 AnyConfig = Loaded[PracticeConfig] | Loaded[EvalConfig]
 
@@ -92,6 +92,7 @@ def config_report(loaded: AnyConfig) -> ConfigReport:
     check_templates(config, loaded.base_dir)
     spec = config.evaluation.verify
     verify = resolve(spec.name, spec.params, spec.timeout_s, loaded.base_dir, load=False)
+    check_defined(verify)
     evaluation, provider = config.evaluation, config.student.model_provider
     where = ", ".join(redact_url(url) for url in provider.base_url)
     data = evaluation.data.dataset

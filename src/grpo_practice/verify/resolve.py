@@ -206,6 +206,19 @@ def resolve_callable(
 _OBJECT_HINT = "define it with `def` in a file, or give it as 'path.py:function'"
 
 
+def check_defined(function: VerifyFunction) -> None:
+    """Raise unless the text of the user's file has the function's name; nothing of it is run.
+
+    Raises:
+        ConfigError: It has not; the hint names the functions that it has.
+    """
+    file = function.file
+    names = function_text.without(file.text, file.func) if file is not None else None
+    if file is not None and names is not None:
+        text = f"verify {function.name}: there is no {file.func} in {file.path.name}"
+        raise ConfigError(text, hint=_has(names))
+
+
 def check_gold(function: VerifyFunction, sample: Sample | Gold) -> str | None:
     """Return why this sample's gold cannot be used with this function; None when it can.
 
@@ -262,9 +275,6 @@ def _custom(
     function: Callable[..., Any] | None = None
     try:
         source = user_code.UserFunction(path, func, path.read_text("utf-8"))
-        names = None if load else function_text.without(source.text, func)
-        if names is not None:
-            raise ConfigError(f"verify {name}: there is no {func} in {path.name}", hint=_has(names))
         problem = source.rehearse() if load else None
         if problem:
             raise ConfigError(f"verify {name}: cannot load {path}: {problem}")
