@@ -12,6 +12,7 @@ from grpo_practice.app.upload import (
     Upload,
     UploadOptions,
     file_source,
+    leave_unusable_out,
     reading_of,
     stage_python_rows,
     suited,
@@ -110,6 +111,8 @@ class Datasets:
                     f"{where}: no row has an answer, so nothing but a judge could score it",
                     hint="say which column it is with --map answer=COLUMN, or add --no-answers",
                 )
+            if options.get("skip_bad") and not options.get("no_answers"):
+                found = leave_unusable_out(staged, found, verify)
             upload = Upload(name, origin, if_exists, options.get("dedup", False), verify)
             return self._add(upload, staged, found)
 
@@ -318,7 +321,8 @@ class Datasets:
             row = samples.row
             unusable = suitability.unusable_counts(store.each(datasets.golds, row.id))
             suited = suitability.best_suited(store.each(datasets.golds, row.id))
-            best = next(verify for verify in (suited, "exact", "judge") if not unusable[verify])
+            usable = (v for v in (suited, "exact") if suitability.few(unusable[v], row.n))
+            best = next(usable, "judge")
             return DatasetStats(row, stats(samples), unusable, best, _splits(samples))
 
 
@@ -346,8 +350,6 @@ def _check(name: str, verify: str | None) -> None:
 
 def _usable(store: Store, row: DatasetRow) -> str:
     """Name a verify function that can use every answer, as far as some of them tell."""
-    if not store.read(datasets.all_answered, row.id):
-        return "judge"
     return suitability.usable(store.read(datasets.golds_at, row.id, suitability.spread(row.n)))
 
 

@@ -13,9 +13,12 @@ from grpo_practice.data.staged_samples import StagedSamples
 from grpo_practice.errors import DataError
 from grpo_practice.store import Store, datasets
 from grpo_practice.store.records import DatasetRow
+from grpo_practice.text import count
 from grpo_practice.types import Sample
 from grpo_practice.verify import suitability
 
+NAMED = 5
+"""Most rows that a note names."""
 IfExists = Literal["fail", "replace", "append"]
 """Treatment of a name that holds other rows: an error, a new revision, or these rows added."""
 
@@ -44,7 +47,8 @@ class UploadOptions(TypedDict, total=False):
     dedup: bool
     """Whether only the first of rows with the same question is kept."""
     skip_bad: bool
-    """Whether bad rows are left out instead of refusing the file."""
+    """Whether bad rows are left out, instead of refusing the file, and so are rows with an answer
+    that the verify function cannot use."""
     no_answers: bool
     """Whether no row needs an answer, since a judge will score."""
 
@@ -108,11 +112,36 @@ def _fields(n: int, row: object) -> dict[str, Any]:
             )
 
 
+def leave_unusable_out(staged: StagedSamples, read: ReadNotes, verify: str | None) -> ReadNotes:
+    """Take out the rows with answers that the function cannot use; return the notes with them.
+
+    Raises:
+        DataError: No row is left.
+    """
+    verify = verify or suitability.best_suited(staged)
+    unusable = suitability.unusable_rows(staged, verify)
+    if not unusable:
+        return read
+    if len(unusable) == len(staged):
+        raise DataError(
+            f"verify {verify} cannot use any answer: {next(iter(unusable.values()))}",
+            hint="choose another verify function with --verify NAME",
+        )
+    places = staged.leave_out(unusable)
+    named = [
+        f"row {place.removeprefix('row ')}: {why}"
+        for place, why in zip(places, unusable.values(), strict=True)
+    ]
+    more = f"; and {len(named) - NAMED} more" if len(named) > NAMED else ""
+    note = f"{count(len(named), 'row')} left out: {'; '.join(named[:NAMED])}{more}"
+    return ReadNotes([*read.notes, note], read.skipped + len(named))
+
+
 def suited(store: Store, row: DatasetRow, verify: str | None) -> tuple[str, dict[int, str], str]:
     """Return a verify function, the answers it cannot use, and one that can use all of them."""
     verify = verify or suitability.best_suited(store.each(datasets.golds, row.id))
     unusable = suitability.unusable_rows(store.each(datasets.golds, row.id), verify)
-    if not unusable:
+    if suitability.few(len(unusable), row.n):
         return verify, unusable, verify
     refused = [n - 1 for n in unusable]
     golds = store.each(datasets.golds, row.id)

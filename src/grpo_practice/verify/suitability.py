@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from grpo_practice.config.schema.runs import PracticeSettings
 from grpo_practice.data.stats import kind
 from grpo_practice.types import Gold, Sample
 from grpo_practice.verify.answers import gold_texts
@@ -18,6 +19,8 @@ WITHOUT_PARAMETERS = tuple(
     if not any(param.required for param in built_in.params.values())
 )
 """Built-in functions that work as they are, in the table's order."""
+LEFT_OUT: float = PracticeSettings.model_fields["max_failed_share"].default
+"""Most of the answers that a run with the default settings leaves out."""
 SAMPLED = 200
 """Answers that a function is tried on before it is named in a next step."""
 
@@ -40,16 +43,23 @@ def best_suited(golds: Iterable[Gold | Sample]) -> str:
 
 
 def usable(golds: Sequence[Gold | Sample], name: str | None = None) -> str:
-    """Name a function that can use every answer: `name` (default: the best suited), or another.
+    """Name a function that a run can use: `name` (default: the best suited), or another.
 
-    Only about `SAMPLED` answers are tried, spread over the dataset.
+    A run leaves out the few answers that it cannot use. Only about `SAMPLED` answers are tried,
+    spread over the dataset.
     """
-    if not all(has_gold(gold) for gold in golds):
-        return "judge"  # the only one that needs no answer
     tried = [golds[n] for n in spread(len(golds))]
     name = name or best_suited(tried)
     function = by_name(name)
-    return name if all(check_gold(function, gold) is None for gold in tried) else "exact"
+    if few(sum(check_gold(function, gold) is not None for gold in tried), len(tried)):
+        return name
+    # The judge is the only one that needs no answer.
+    return "exact" if all(has_gold(gold) for gold in tried) else "judge"
+
+
+def few(unusable: int, n: int) -> bool:
+    """Return whether a run with the default settings goes on without so many of n answers."""
+    return unusable <= LEFT_OUT * n
 
 
 def spread(n: int) -> range:

@@ -74,9 +74,12 @@ def stored(found: "StoredDataset") -> None:
         bad = len(found.unusable)
         named = [f"row {n}: {reason}" for n, reason in list(found.unusable.items())[:REASONS]]
         more = f"; and {bad - REASONS} more" if bad > REASONS else ""
+        way = "another function may: --verify NAME"
+        if found.next_verify == verify:
+            way = "a run leaves them out; so does --skip-bad"
         say(
             f"  verify {verify} cannot use {bad} of {count(row.n, 'answer')}:"
-            f" {'; '.join(named)}{more} (another function may: --verify NAME)"
+            f" {'; '.join(named)}{more} ({way})"
         )
     else:
         say(f"  verify {verify} can use every answer")
