@@ -15,7 +15,6 @@ from grpo_practice.cli.cap_options import (
     given,
 )
 from grpo_practice.cli.options import (
-    PROGRAM,
     AgainOption,
     AgentOption,
     ConfigOption,
@@ -94,6 +93,7 @@ def evaluate(
         show_transcripts,
         show_whole,
     )
+    from grpo_practice.reports.rollout_report import show_command
 
     flags = {
         "exp_id": exp_id,
@@ -138,7 +138,7 @@ def evaluate(
     else:
         if show:
             most, all_ = limit or SHOWN, report.score.n_questions
-            command = f"{PROGRAM} rollouts show {shlex.quote(report.run)} --limit {all_}"
+            command = show_command(shlex.quote(report.run), all_)
             say_how_many(show_transcripts(ws.rollouts(report.run, limit=most), most), all_, command)
         show_eval(report)
 

@@ -86,6 +86,16 @@ class RolloutReport(Report):
         ]
 
 
+# The command's own limits are these, too: imported there, they would make `--help` slow.
+MOST_LISTED, MOST_SHOWN = 1_000_000, 10_000
+"""Most rollouts of a list, and most questions that are shown with all that was said at once."""
+
+
+def show_command(ref: str, questions: int) -> str:
+    """Return the command that shows so many questions of a reference, or as many as may be."""
+    return f"grpo-practice rollouts show {ref} --limit {min(questions, MOST_SHOWN)}"
+
+
 @dataclass(frozen=True, slots=True)
 class Flip:
     """A question's mean reward before and now, right in one of them and wrong in the other."""
@@ -130,9 +140,9 @@ class RolloutsReport(Report):
         return shlex.quote(self.run if self.step is None else f"{self.run}:{self.step}")
 
     @property
-    def all_command(self) -> str:
-        """Command that lists all that the filters let pass."""
-        most = f"--limit {self.wanted.rollouts}"
+    def more_command(self) -> str:
+        """Command that lists all that the filters let pass, or as many as may be."""
+        most = f"--limit {min(self.wanted.rollouts, MOST_LISTED)}"
         return f"grpo-practice rollouts list {self.ref}{self.filters} {most}"
 
     @property
@@ -212,11 +222,9 @@ class TranscriptsReport(Report):
         return len({(report.step, report.rollout.slot) for report in self.rollouts})
 
     @property
-    def all_command(self) -> str:
-        """Command that shows all that the filters let pass."""
-        listed = self.listed
-        chosen = f"{listed.ref}{listed.filters} --limit {listed.wanted.groups}"
-        return f"grpo-practice rollouts show {chosen}"
+    def more_command(self) -> str:
+        """Command that shows all that the filters let pass, or as many as may be."""
+        return show_command(f"{self.listed.ref}{self.listed.filters}", self.listed.wanted.groups)
 
     @property
     def next_command(self) -> str:

@@ -67,7 +67,7 @@ def show_rollout_list(report: "RolloutsReport") -> None:
         say(f"compared with: {report.compared}")
     if len(report.rows) < report.wanted.rollouts:
         there = count(report.wanted.rollouts, "rollout")
-        say(f"{len(report.rows):,} of {there}; all: {on_database(report.all_command)}")
+        say(f"{len(report.rows):,} of {there}; more: {on_database(report.more_command)}")
     elif report.wanted != report.all:
         of = f"of the {count(report.all.rollouts, 'rollout')} of {report.ref}"
         say(f"{report.wanted.rollouts} {of}")
@@ -94,13 +94,13 @@ def show_whole(report: "TranscriptsReport", *, full: bool) -> None:
         _say_none(report.listed)
         return
     show_transcripts(report.rollouts, sys.maxsize, chars=None if full else CHARS, whole=True)
-    say_how_many(report.shown, report.listed.wanted.groups, report.all_command)
+    say_how_many(report.shown, report.listed.wanted.groups, report.more_command)
     say_next(report.next_command)
 
 
 def say_how_many(shown: int, there: int, command: str) -> None:
-    """Print how many questions of how many were shown, and the command that shows all."""
-    rest = f"; all: {on_database(command)}" if shown < there else ""
+    """Print how many questions of how many were shown, and the command that shows more."""
+    rest = f"; more: {on_database(command)}" if shown < there else ""
     say(f"{shown} of {count(there, 'question')} shown{rest}")
 
 
