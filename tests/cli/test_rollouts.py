@@ -1,6 +1,7 @@
 """Looking into runs: rollouts in a list and with all that was said, and what runs are about."""
 
 import json
+import re
 import shlex
 import sqlite3
 from contextlib import closing
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 
 from grpo_practice import Workspace
 from grpo_practice.cli.terminal.consoles import out
@@ -24,6 +26,8 @@ from tests.cli.conftest import Gp
 from tests.cli.test_next_commands import next_words
 
 DB = "grpo-practice.db"
+END = re.compile(r": |^\d+ of ")
+"""Beginning of the lines below a table."""
 
 
 def after(ran_out: str, label: str) -> list[str]:
@@ -102,8 +106,8 @@ def test_failed_rollouts_are_listed_and_no_others(demo: Gp) -> None:
     change("UPDATE rollouts SET outcome = 'error', error = 'odd\x1b[31m' WHERE rollout_id = 1")
     ran = demo("rollouts", "list", "demo/eval", "--failed", "--limit", "2")
     assert "\x1b" not in ran.out
-    assert f"2 of {len(document['rollouts']) + 1} rollouts; more: " in ran.out
-    every = demo(*after(ran.out, "; more: ")).out
+    assert f"2 of {len(document['rollouts']) + 1} rollouts\nmore: " in ran.out
+    every = demo(*after(ran.out, "more: ")).out
     assert len(every.splitlines()) == len(document["rollouts"]) + 4
 
 
@@ -204,10 +208,10 @@ def test_what_to_type_next_works(demo: Gp, words: tuple[str, ...], db: tuple[str
     for _ in range(3):
         ran = demo(*words, *(word for word in db if word not in words))
         assert ran.code == 0, ran.err
-        if "; more: " in ran.out:
-            every = demo(*after(ran.out, "; more: "))
+        if "more: " in ran.out:
+            every = demo(*after(ran.out, "more: "))
             assert every.code == 0
-            assert "; more: " not in every.out
+            assert "more: " not in every.out
         words = tuple(next_words(ran.out))
         assert ("other name.db" in words) is bool(db)
 
@@ -282,9 +286,9 @@ def test_showing_says_how_many_of_how_many(demo: Gp) -> None:
     words = ("--config", "practice.yaml")
     ran = demo("eval", *words, "--show")
     assert (
-        "3 of 40 questions shown; more: grpo-practice rollouts show demo/eval --limit 40" in ran.out
+        "3 of 40 questions shown\nmore: grpo-practice rollouts show demo/eval --limit 40" in ran.out
     )
-    every = demo(*after(ran.out, "; more: ")).out
+    every = demo(*after(ran.out, "more: ")).out
     assert "40 of 40 questions shown" in every
     assert every.count("[user]") == 40
 
@@ -343,7 +347,11 @@ def test_no_table_is_wider_than_the_terminal(
     monkeypatch.setenv("COLUMNS", width)
     monkeypatch.setattr(out, "_width", int(width))  # the console of an earlier test has its own
     lines = demo(*typed).out.splitlines()
-    table = lines[: next(i for i, x in enumerate(lines) if ": " in x)]
+    table = lines[: next(i for i, x in enumerate(lines) if END.search(x))]
     assert all(len(line) <= int(width) for line in table)
-    if words[0] == "rollouts":  # one line each
+    if words[0] == "rollouts":  # one line each, also of characters that take two columns
+        change("UPDATE samples SET question = '林檎は全部で幾つありますか、' || question")
+        lines = demo(*typed).out.splitlines()
+        table = lines[: next(i for i, x in enumerate(lines) if END.search(x))]
+        assert all(cell_len(line) <= int(width) for line in table)
         assert len(table) == 1 + len(rows_of(demo, typed[2], *typed[3:])[:50])

@@ -29,6 +29,8 @@ LEAST = 12
 
 def show_rollout_list(report: "RolloutsReport") -> None:
     """Print a line for each rollout, how many there are, and the next command."""
+    from rich.cells import cell_len
+
     if not report.rows:
         _say_none(report)
         return
@@ -48,16 +50,16 @@ def show_rollout_list(report: "RolloutsReport") -> None:
     taken = sum(max(map(len, column)) for column in zip(heads, *cells, strict=True))
     left = room() - taken - GAP * (len(heads) + 3) - digits
     answers = [brief(row.error or row.extracted or row.head, HEAD) for row in report.rows]
-    said = min(max(map(len, [ANSWER, *answers])), max(left // 2, LEAST))
+    said = min(max(map(cell_len, [ANSWER, *answers])), max(left // 2, LEAST))
     asked = max(left - said, LEAST)
     table(
         [heads[0], "question", *heads[1:], ANSWER],
         [
             (
                 first,
-                f"{row.number or '-':>{digits}}  {brief(row.question, asked)}",
+                f"{row.number or '-':>{digits}}  {_in_cells(row.question, asked)}",
                 *others,
-                brief(answer, said),
+                _in_cells(answer, said),
             )
             for (first, *others), row, answer in zip(cells, report.rows, answers, strict=True)
         ],
@@ -66,12 +68,20 @@ def show_rollout_list(report: "RolloutsReport") -> None:
     if report.compared:
         say(f"compared with: {report.compared}")
     if len(report.rows) < report.wanted.rollouts:
-        there = count(report.wanted.rollouts, "rollout")
-        say(f"{len(report.rows):,} of {there}; more: {on_database(report.more_command)}")
+        say(f"{len(report.rows):,} of {count(report.wanted.rollouts, 'rollout')}")
+        say(f"more: {on_database(report.more_command)}")
     elif report.wanted != report.all:
         of = f"of the {count(report.all.rollouts, 'rollout')} of {report.ref}"
         say(f"{report.wanted.rollouts} {of}")
     say_next(report.next_command)
+
+
+def _in_cells(text: str, columns: int) -> str:
+    """Return the text in one line of so many columns, of which some characters take two."""
+    from rich.cells import cell_len, set_cell_size
+
+    line = brief(text, columns)
+    return line if cell_len(line) <= columns else f"{set_cell_size(line, columns - 1).rstrip()}…"
 
 
 def _turn(flip: "Flip") -> str:
@@ -100,8 +110,9 @@ def show_whole(report: "TranscriptsReport", *, full: bool) -> None:
 
 def say_how_many(shown: int, there: int, command: str) -> None:
     """Print how many questions of how many were shown, and the command that shows more."""
-    rest = f"; more: {on_database(command)}" if shown < there else ""
-    say(f"{shown} of {count(there, 'question')} shown{rest}")
+    say(f"{shown} of {count(there, 'question')} shown")
+    if shown < there:
+        say(f"more: {on_database(command)}")
 
 
 def show_transcripts(
