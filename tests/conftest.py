@@ -48,8 +48,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Start one more than there are cores: many a test waits for a deadline."""
-    return len(os.sched_getaffinity(0)) + 1 if sys.platform == "linux" else (os.cpu_count() or 1)
+    """Start two more than there are cores: many a test waits for a deadline."""
+    return len(os.sched_getaffinity(0)) + 2 if sys.platform == "linux" else (os.cpu_count() or 1)
 
 
 def pytest_configure() -> None:

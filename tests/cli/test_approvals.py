@@ -1,6 +1,7 @@
 """`experiences approve` and `reject`, and each command that is said to be typed next, typed."""
 
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,10 +15,20 @@ WORDS = ("practice", "--config", "practice.yaml", "--exp-id", "held", "--set")
 PRACTISE = (*WORDS, "practice.do_eval=false", "--set", "practice.approve=true")
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is left by a run that holds all that it learnt, once a test has needed it."""
+    return tmp_path_factory.mktemp("held") / "kept"
+
+
 @pytest.fixture
-def held(demo: Gp) -> Iterator[Gp]:
+def held(demo: Gp, tmp_path: Path, kept: Path) -> Iterator[Gp]:
     """`gp` where a run holds all that it learnt."""
-    assert demo(*PRACTISE, "--epochs", "1").code == 0
+    if kept.exists():
+        shutil.copytree(kept, tmp_path, dirs_exist_ok=True)
+    else:
+        assert demo(*PRACTISE, "--epochs", "1").code == 0
+        shutil.copytree(tmp_path, kept)
     yield demo
     assert demo("db", "check").code == 0
 
