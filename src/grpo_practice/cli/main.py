@@ -22,6 +22,7 @@ from grpo_practice.cli import (
     export,
     init,
     practice,
+    rollouts,
     runs,
     serve,
     trust,
@@ -61,6 +62,7 @@ app.command("serve", short_help="Serve an agent as an endpoint for any program."
 app.command("trust", short_help="Trust files of others that you have read.")(trust.trust)
 app.add_typer(data.app, name="data")
 app.add_typer(runs.app, name="runs")
+app.add_typer(rollouts.app, name="rollouts")
 app.add_typer(experiences.app, name="experiences")
 app.add_typer(config.app, name="config")
 app.add_typer(db.app, name="db")
