@@ -12,7 +12,21 @@ import tempfile
 from importlib import import_module
 from pathlib import Path
 
-PROGRAMS = ("reference",)
+LIBRARIES = (
+    "openai_agents",
+    "langchain",
+    "llama_index",
+    "dspy",
+    "crewai",
+    "autogen",
+    "ag2",
+    "pydantic_ai",
+    "smolagents",
+    "haystack",
+    "semantic_kernel",
+    "litellm",
+)
+PROGRAMS = ("reference", *LIBRARIES)
 ENVIRONMENTS = Path(".programs")
 
 
