@@ -18,6 +18,7 @@ ANSWER = "the answer is 42"
 SYSTEM = "Answer as briefly as you can."
 QUESTIONS = ("What is 6 times 7?", "What is 40 plus 2?")
 ATTEMPTS = 2
+ROLLOUTS = len(QUESTIONS) * ATTEMPTS
 TIMEOUT_S = 300
 
 Message = dict[str, Any]
@@ -68,50 +69,54 @@ def text(_: dict[str, Any]) -> Message:
 
 
 def play(python: Path, folder: Path, agent: str, answerer: Answerer = text) -> str:
-    """Evaluate the agent, and say how many requests came.
-
-    Raises:
-        AssertionError: It asked somebody else, or for another model, or its answers are not those
-            of the endpoint.
-    """
+    """Evaluate an agent by the function `solve` of this source; say how many requests came."""
     (folder / "agent.py").write_text(FENCE + agent + CALLED)
-    rows = [{"question": question, "answer": ANSWER} for question in QUESTIONS]
-    (folder / "mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with answering(answerer) as (url, bodies):
-        told = _evaluated(python, folder, url)
-    elsewhere = folder / "elsewhere.txt"
-    assert not elsewhere.exists(), f"it asked {sorted(set(elsewhere.read_text().split()))}"
-    rollouts = len(QUESTIONS) * ATTEMPTS
-    assert told["rollouts"]["scored"] == rollouts, told["rollouts"]
-    assert told["score"]["mean"] == 1, told["score"]
-    assert len(bodies) >= rollouts, f"{len(bodies)} requests for {rollouts} rollouts"
-    assert {body["model"] for body in bodies} == {MODEL}
+    program = {"type": "command", "command": [str(python), "agent.py"]}
+    bodies = evaluated(folder, program, answerer)
     asked = json.dumps([body["messages"] for body in bodies])
     for part in (SYSTEM, *QUESTIONS):
         assert part in asked, f"{part!r} was not sent"
     sent = {key for body in bodies for key in body} - {"model", "messages", "seed", "tools"}
-    return f"{len(bodies)} requests of {rollouts} rollouts, with {', '.join(sorted(sent))}"
+    return f"{len(bodies)} requests of {ROLLOUTS} rollouts, with {', '.join(sorted(sent))}"
 
 
-def _evaluated(python: Path, folder: Path, url: str) -> dict[str, Any]:
+def evaluated(
+    folder: Path, agent: dict[str, Any], answerer: Answerer, *, reads: str = ANSWER
+) -> list[dict[str, Any]]:
+    """Evaluate an agent, and return the bodies of the requests that came.
+
+    Raises:
+        AssertionError: It asked somebody else, or for another model, or not in every rollout, or
+            an answer does not contain `reads`.
+    """
+    rows = [{"question": question, "answer": reads} for question in QUESTIONS]
+    (folder / "mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with answering(answerer) as (url, bodies):
+        told = _document(folder, agent, url)
+    elsewhere = folder / "elsewhere.txt"
+    assert not elsewhere.exists(), f"it asked {sorted(set(elsewhere.read_text().split()))}"
+    assert told["rollouts"]["scored"] == ROLLOUTS, told["rollouts"]
+    assert told["score"]["mean"] == 1, f"{reads!r} was not answered: {bodies[-1]['messages']}"
+    assert len(bodies) >= ROLLOUTS, f"{len(bodies)} requests for {ROLLOUTS} rollouts"
+    assert {body["model"] for body in bodies} == {MODEL}
+    return bodies
+
+
+def _document(folder: Path, agent: dict[str, Any], url: str) -> dict[str, Any]:
     """Return the JSON document of the evaluation."""
     provider = {"model": MODEL, "base_url": url, "api_key": "none"}
     model = {"model_provider": provider, "model_settings": {"temperature": 0.7}}
-    agent = {
-        "type": "command",
-        "command": [str(python), "agent.py"],
-        "model": model,
-        "agent": {"name": "tried", "instructions": SYSTEM},
-    }
     config = {
         "exp_id": "tried",
-        "agent": agent,
+        "agent": {**agent, "model": model, "agent": {"name": "tried", "instructions": SYSTEM}},
         "data": {"dataset": "mine.jsonl"},
         "verify": "contains",
         "pass_k": ATTEMPTS,
         "concurrency": 1,  # a cache answers what was asked before, not what is being asked
     }
     (folder / "tried.yaml").write_text(json.dumps(config))
+    # Each agent begins with nothing: by its name, an evaluation would go on.
+    (folder / "grpo-practice.db").unlink(missing_ok=True)
     run = subprocess.run(
         [sys.executable, "-m", "grpo_practice", "eval", "--config", "tried.yaml", "--json"],
         cwd=folder,
