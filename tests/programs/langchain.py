@@ -1,4 +1,4 @@
-"""LangChain and LangGraph."""
+"""LangChain, LangGraph."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The OpenAI Agents SDK."""
+"""OpenAI Agents SDK."""
 
 from pathlib import Path
 
