@@ -50,6 +50,7 @@ bench: $(READY)  ## How fast, against what was to be reached; takes most of an h
 	$(BIN)/python -m bench
 
 $(READY): pyproject.toml
+	@echo "installing into .venv, once: this takes a minute or so"
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install -q --disable-pip-version-check 'pip>=25.1'
 	$(BIN)/pip install -q --disable-pip-version-check -e . --group dev

@@ -25,6 +25,12 @@ FEW = {
     ),
 }
 """Commands that need few of the rows."""
+WHOLE = {
+    "data stats": ("data", "stats", "tasks"),
+    "data split": ("data", "split", "tasks"),
+    "data sample": ("data", "sample", "tasks", "-n", "1000", "--name", "some"),
+}
+"""Commands that read every row."""
 UPLOADS = {
     "upload": (),
     "the same upload": (),
@@ -64,6 +70,8 @@ def _once(here: Path, n: int) -> dict[str, float]:
         seconds, peak = _took(here, *words)
         found[f"{name}, s more than of 3"] = seconds - _took(small, *words)[0]
         found[f"{name}, peak MB"] = peak
+    for name, words in WHOLE.items():
+        found[f"{name}, peak MB"] = _took(here, *words)[1]
     return found
 
 

@@ -1,11 +1,14 @@
-"""What the README says is true: its commands run, its reference is the generated one."""
+"""What the README and its pages say is true: commands run, the reference is the generated one."""
 
+import json
 import os
 import re
 import shlex
 import socket
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,11 @@ from tests.workflows.play import MATH, WEB
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
+REFERENCE = ROOT / "docs/configuration.md"
+PAGES = (README, ROOT / "docs/running.md", REFERENCE)
+"""Pages whose commands are typed one after the other, in the project that the first one begins."""
+WORKFLOWS = ROOT / "docs/workflows.md"
+DATABASE = ROOT / "docs/database.md"
 ELSEWHERE = {
     "make demo": "run by tests/cli, as `grpo-practice demo`",
     "make test": "this very run",
@@ -23,12 +31,13 @@ ELSEWHERE = {
 }
 """Commands that a test cannot run, and where they are run."""
 SERVED = "grpo-practice serve --agent enhanced.yaml --port 8400"
-THERE = {**dict.fromkeys((*MATH, *WEB), "tests/workflows"), SERVED: "tests/serve"}
+THERE = {SERVED: "tests/serve"}
 """Commands that need services of their own, and where they are run."""
 
 
-def commands() -> list[str]:
-    blocks = re.findall(r"```sh\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
+def commands(*pages: Path) -> list[str]:
+    text = "".join(page.read_text("utf-8") for page in pages or PAGES)
+    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     lines = [line.split("  #")[0].strip() for block in blocks for line in block.splitlines()]
     return [line for line in lines if line]
 
@@ -55,6 +64,32 @@ def test_every_command_runs_in_the_order_it_is_shown(
         else:
             subprocess.run([program, *words], check=True)
     assert (tmp_path / "my-agent" / "enhanced.yaml").exists()
+    db = sqlite3.connect(tmp_path / "my-agent" / "grpo-practice.db")
+    with closing(db):
+        for query in re.findall(r"```sql\n(.*?)```", DATABASE.read_text("utf-8"), re.DOTALL):
+            assert db.execute(query).fetchall(), query
+
+
+def test_the_verify_function_that_is_shown_takes_no_near_miss_for_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (text,) = re.findall(r"```python\n(def check\(.*?)```", README.read_text("utf-8"), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("UTU_LLM_MODEL", "sim")
+    Path("score.py").write_text(text, "utf-8")
+    assert run(["init", "."]) == 0
+    assert (
+        run(["data", "upload", "mine.jsonl", "--name", "mine", "--verify", "score.py:check"]) == 0
+    )
+    sets = ["--set", "evaluation.verify=score.py:check"]
+    capsys.readouterr()
+    run(["doctor", "--config", "practice.yaml", "--run", "--json", *sets])
+    found = json.loads(capsys.readouterr().out)["findings"]
+    tried = [one for one in found if one["about"] == "verify score.py:check"]
+    assert [one["state"] for one in tried] == ["ok"], tried
+    words = ["--answer", "Canberra", "--response", "I think:\ncanberra\n", "--json"]
+    assert run(["verify", "score.py:check", *words]) == 0
+    assert json.loads(capsys.readouterr().out)["reward"] == 1
 
 
 def test_what_cannot_be_run_here_is_run_elsewhere() -> None:
@@ -64,6 +99,14 @@ def test_what_cannot_be_run_here_is_run_elsewhere() -> None:
         name = command.split()[1]
         assert command.startswith("pip") or re.search(rf"^{name}:", makefile, re.MULTILINE)
     assert set(commands()) > set(THERE)
+    assert set(commands(WORKFLOWS)) == {*MATH, *WEB}  # by tests/workflows
+
+
+def test_the_readme_is_short_and_its_links_lead_somewhere() -> None:
+    assert len(README.read_text("utf-8").splitlines()) <= 250
+    for page in (README, ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
+        for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text("utf-8")):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
 
 
 def test_the_served_simulation_answers() -> None:
@@ -82,15 +125,15 @@ def test_the_served_simulation_answers() -> None:
 
 def test_the_reference_is_the_generated_one() -> None:
     """`python -m tests.test_readme` writes it anew."""
-    assert README.read_text("utf-8") == with_reference()
+    assert REFERENCE.read_text("utf-8") == with_reference()
 
 
 def with_reference() -> str:
-    text = README.read_text("utf-8")
+    text = REFERENCE.read_text("utf-8")
     before, _, rest = text.partition("<!-- reference -->\n")
     _, _, after = rest.partition("<!-- /reference -->")
     return f"{before}<!-- reference -->\n{reference_markdown()}<!-- /reference -->{after}"
 
 
 if __name__ == "__main__":
-    README.write_text(with_reference(), "utf-8")
+    REFERENCE.write_text(with_reference(), "utf-8")

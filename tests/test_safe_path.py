@@ -91,7 +91,12 @@ def run(
 
 
 @pytest.mark.parametrize(
-    "start", [COMMAND, SAFE_MODULE, MODULE], ids=["command", "safe_module", "module"]
+    "start",
+    [
+        pytest.param(COMMAND, id="command"),
+        pytest.param(SAFE_MODULE, id="safe_module", marks=pytest.mark.long),  # less than the next
+        pytest.param(MODULE, id="module"),
+    ],
 )
 def test_modules_of_the_current_folder_are_run_by_no_process(
     tmp_path: Path, start: Sequence[str]
@@ -113,7 +118,8 @@ if __name__ == "__main__":
 """Several commands in one process."""
 
 
-@pytest.mark.parametrize("apart", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("apart", [False, True])
 def test_runs_among_planted_modules_score_as_in_an_empty_folder(
     tmp_path: Path, apart: bool
 ) -> None:

@@ -62,6 +62,7 @@ class Counter:
         self._then(event)
 
 
+@pytest.mark.long
 def test_the_page_runs_as_it_stands(tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     assert len(blocks) > 5

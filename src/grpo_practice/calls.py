@@ -14,6 +14,13 @@ from grpo_practice.stages import Stage
 Message = dict[str, Any]
 """One chat message as the wire has it; an assistant's is kept verbatim."""
 
+UNASKED = (
+    "what its model calls cost is neither stored nor capped, they have no seeds, and the teacher"
+    " reads none of them: let the agent ask context.base_url, and switch off the cache of its"
+    " library (docs/agents.md)"
+)
+"""Consequence of answers without a request to the rollout's address, and the way out."""
+
 
 @dataclass(frozen=True, slots=True)
 class Address:

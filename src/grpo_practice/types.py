@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 from grpo_practice.calls import NO_USAGE, Message, Usage
 from grpo_practice.canonical import digest
@@ -98,10 +98,11 @@ class Sample:
     meta: Mapping[str, Any] = field(default_factory=dict)
     id: int = field(default=0, compare=False)
     """Row in the store; 0 before it is stored."""
-    sha: str = field(init=False, default="", compare=False)
-    """Hex sha256 of the content."""
 
-    def __post_init__(self) -> None:
+    @property
+    def sha(self) -> str:
+        """Hex sha256 of the content."""
+        # Not a field: most samples that are read from a large dataset need none.
         content = {
             "question": self.question,
             "answer": self.answer,
@@ -110,7 +111,19 @@ class Sample:
             "cluster": self.cluster,
             "meta": dict(self.meta),
         }
-        object.__setattr__(self, "sha", digest(content).hex())
+        return digest(content).hex()
+
+
+class Samples(Protocol):
+    """Samples in their order, wherever they are; they can be walked several times."""
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        ...
+
+    def __iter__(self) -> Iterator[Sample]:
+        """Yield each, one by one where they may not fit into memory."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +132,6 @@ class Gold:
 
     answer: Answer
     meta: Mapping[str, Any] = field(default_factory=dict)
-
-
-UNASKED = (
-    "what its model calls cost is neither stored nor capped, they have no seeds, and the teacher"
-    " reads none of them: let the agent ask context.base_url, and switch off the cache of its"
-    " library (docs/agents.md)"
-)
-"""Consequence of answers without a request to the rollout's address, and the way out."""
 
 
 @dataclass(frozen=True, slots=True)

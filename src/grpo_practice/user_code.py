@@ -5,7 +5,6 @@ The contract is that of the method's reference implementation:
 """
 
 import ast
-import asyncio
 import builtins
 import contextvars
 import hashlib
@@ -20,15 +19,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import FrameType, ModuleType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from typing_extensions import override
 
 from grpo_practice.safe_path import safe_environment, safe_path
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 
@@ -153,7 +154,7 @@ def looked_in(base_dir: Path) -> str:
     return f"looked in {' and '.join(map(str, folders_of(base_dir)))}"
 
 
-class _Siblings(MetaPathFinder):
+class _Siblings:
     """Finds modules beside a file of the user's, for imports of that file and of what it imports.
 
     Nobody else finds them there: a `random.py` beside a verify file is no random number generator,
@@ -207,7 +208,6 @@ class _Siblings(MetaPathFinder):
                 sys.modules[key[1]] = self._away.pop(key)
                 self._folders[top] = folder
 
-    @override
     def find_spec(
         self,
         fullname: str,
@@ -306,6 +306,8 @@ Outcome = tuple[T | None, BaseException | None]
 
 def start_thread(call: Callable[[], T]) -> "asyncio.Future[Outcome[T]]":
     """Make a blocking call on a thread of its own, and let the future know how it ended."""
+    import asyncio  # a third of the time that a rehearsal takes, which needs none of it
+
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Outcome[T]] = loop.create_future()
 

@@ -84,6 +84,7 @@ class Workspace(StoredRuns):
         config: "ConfigInput | None" = None,
         sets: Sequence[str] = (),
         *,
+        agent: str | Path | None = None,
         env: "Mapping[str, str] | None" = None,
     ) -> "ConfigReport":
         """Load a configuration; without one, that of the latest run.
@@ -93,6 +94,7 @@ class Workspace(StoredRuns):
         Args:
             config: As for `evaluate`; None: the latest run's configuration.
             sets: Overrides, `KEY=VALUE`.
+            agent: File of an agent to be evaluated so.
             env: Variables that it may name; None: the process's, and those of `.env`.
 
         Raises:
@@ -101,20 +103,31 @@ class Workspace(StoredRuns):
         from grpo_practice.app.any_config import config_report, load_config
         from grpo_practice.app.request import known
 
-        return config_report(load_config(config, sets, known(env), self._store))
+        file = None if agent is None else Path(agent)
+        # An agent can be looked at where there is no database; else that is what is said.
+        unmade = file is not None and not self.path.exists()
+        open_store = None if unmade else self._store
+        return config_report(load_config(config, sets, known(env), open_store, agent=file))
 
-    def trust(self, *paths: str | Path) -> "TrustReport":
+    def trust(
+        self, *paths: str | Path, hosts: Sequence[str] = (), keys: Sequence[str] = ()
+    ) -> "TrustReport":
         """Remember that you trust files and folders of others; return all that you trust.
 
         A file is trusted while its text stays what it is: an agent's, used from the current
         folder, or a database with the configurations in it. A folder is trusted as a whole.
+
+        Args:
+            paths: Files and folders.
+            hosts: Hosts that may be sent each of the keys.
+            keys: Variables with keys, `UTU_LLM_API_KEY` for instance.
 
         Raises:
             ConfigError: There is no such file, or it cannot be remembered.
         """
         from grpo_practice.app.trusting import trust
 
-        return trust([Path(path) for path in paths])
+        return trust([Path(path) for path in paths], hosts, keys)
 
     def score_answer(
         self,
@@ -138,6 +151,7 @@ class Workspace(StoredRuns):
         config: "ConfigInput | None" = None,
         *,
         sets: Sequence[str] = (),
+        agent: str | Path | None = None,
         run: bool = False,
         env: "Mapping[str, str] | None" = None,
         on_event: Emit = silent,
@@ -149,13 +163,16 @@ class Workspace(StoredRuns):
         Args:
             config: As for `evaluate`; None: the latest run's configuration.
             sets: Overrides, `KEY=VALUE`.
+            agent: File of an agent to be evaluated so.
             run: Whether to try the programs that the configuration names, too.
             env: Variables that it may name; None: the process's, and those of `.env`.
             on_event: Told what is being asked.
         """
         from grpo_practice.app.blocking import run_blocking
 
-        work = self.doctor_async(config, sets=sets, run=run, env=env, on_event=on_event)
+        work = self.doctor_async(
+            config, sets=sets, agent=agent, run=run, env=env, on_event=on_event
+        )
         return run_blocking(work)
 
     async def doctor_async(
@@ -163,6 +180,7 @@ class Workspace(StoredRuns):
         config: "ConfigInput | None" = None,
         *,
         sets: Sequence[str] = (),
+        agent: str | Path | None = None,
         run: bool = False,
         env: "Mapping[str, str] | None" = None,
         on_event: Emit = silent,
@@ -170,7 +188,14 @@ class Workspace(StoredRuns):
         """Check as `doctor` does, on the loop that is running."""
         from grpo_practice.doctor.diagnose import DoctorRequest, diagnose
 
-        request = DoctorRequest(database=self.path, config=config, overrides=sets, run=run, env=env)
+        request = DoctorRequest(
+            database=self.path,
+            config=config,
+            overrides=sets,
+            agent=None if agent is None else Path(agent),
+            run=run,
+            env=env,
+        )
         return await diagnose(request, lambda text: tee(on_event)(Notice(text)))
 
     # Practice and evaluation

@@ -108,5 +108,5 @@ def test_answers_are_counted_over_the_questions_of_a_dataset(tmp_path: Path) -> 
     with Store(tmp_path / "p.db") as store:
         row, _ = store.add_dataset("d", samples, origin="test", replace=False)
         store.add_dataset("other", samples[:2], origin="test", replace=False)
-        counted = store.read(datasets.answers, row.id)
+        counted = list(store.each_apart(datasets.answers, row.id))
     assert sorted(counted, key=str) == [(7, 1), (False, 2), (True, 3), (["a", "b"], 2)]

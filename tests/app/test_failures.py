@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from grpo_practice.app.rollouts import rollouts_of
-from grpo_practice.cli.terminal.reports_view import show_eval, show_practice, show_transcripts
+from grpo_practice.cli.terminal.reports_view import show_eval, show_practice
+from grpo_practice.cli.terminal.transcripts_view import show_transcripts
 from grpo_practice.errors import RunFailedError
 from grpo_practice.events import RunStarted
 from grpo_practice.rollout import SAID_CHARS

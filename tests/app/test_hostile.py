@@ -8,7 +8,8 @@ import pytest
 
 from grpo_practice.app.rollouts import rollouts_of
 from grpo_practice.cli.main import run
-from grpo_practice.cli.terminal.reports_view import show_eval, show_practice, show_transcripts
+from grpo_practice.cli.terminal.reports_view import show_eval, show_practice
+from grpo_practice.cli.terminal.transcripts_view import show_transcripts
 from grpo_practice.fences import without_marks
 from grpo_practice.reports.run_reports import PracticeReport
 from grpo_practice.sim import stage_of

@@ -1,22 +1,30 @@
 """Large datasets: what is read and held is bounded by what is asked for, not by what is stored."""
 
+import asyncio
 import gc
+import json
 import sqlite3
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from grpo_practice.canonical import digest
+from grpo_practice.calls import Address, Entry, Reply
+from grpo_practice.canonical import canon, digest
 from grpo_practice.data.staged_samples import AT_ONCE
+from grpo_practice.doctor.diagnose import DoctorRequest, diagnose
 from grpo_practice.errors import DataError
-from grpo_practice.store import Store, datasets, writer
+from grpo_practice.sim import stage_of
+from grpo_practice.sim.questions import questions
+from grpo_practice.store import Store, datasets, reading, writer
 from grpo_practice.store import store as store_module
 from grpo_practice.store.db import connect
+from grpo_practice.store.recorded_runs import RecordedSpec
 from grpo_practice.types import Sample
 from grpo_practice.workspace import Workspace
-from tests.app.project import Project
+from tests.app.project import Project, served
 
 N = 5_000
 FEW = 500
@@ -39,6 +47,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
 
     monkeypatch.setattr(store_module, "connect", counting)
     monkeypatch.setattr(writer, "connect", counting)
+    monkeypatch.setattr(reading, "connect", counting)
 
     def since() -> int:
         n, rows[0] = rows[0], 0
@@ -65,6 +74,28 @@ async def test_a_limited_run_reads_few_rows(tmp_path: Path, fetched: Callable[[]
         )
     assert len(job.sample_ids) == 3
     assert fetched() < FEW
+
+
+async def test_a_practice_run_counts_the_answers_when_there_is_an_experience_to_check(
+    tmp_path: Path, fetched: Callable[[], int]
+) -> None:
+    project = Project(tmp_path)
+    with Store(project.db) as store:
+        store.add_dataset("many", [*questions(6, 0), *many()], origin="x", replace=False)
+    fetched()
+    read, asked = [0], list[tuple[str, int]]()
+
+    def hook(_: int, body: dict[str, Any]) -> None:
+        read[0] += fetched()
+        asked.append((stage_of(body), read[0]))
+
+    few = ("data.practice_dataset_name=many", "practice.rollout_data_truncate=6")
+    async with served(hook) as endpoint:
+        await project.practise(endpoint.override(), *few, "practice.epochs=1")
+    plays = [rows for stage, rows in asked if stage == "play"]
+    assert max(plays) < FEW
+    learns = [rows for stage, rows in asked if stage == "merge"]
+    assert min(learns) > N  # the guard has read all of them by then
 
 
 def test_a_page_of_a_dataset_reads_few_rows(tmp_path: Path, fetched: Callable[[], int]) -> None:
@@ -147,6 +178,102 @@ def test_an_upload_that_fails_late_leaves_nothing(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} <= {
         *("p.db", "p.db-wal", "p.db-shm", "p.db.lock", "rows.jsonl")
     }
+
+
+LONG, LETTERS = 2_000, 2_000
+"""Questions, and the letters of each, of a dataset of which little may be in memory at once."""
+
+
+@pytest.fixture
+def traced() -> Iterator[Callable[[], float]]:
+    """Trace Python's memory; the peak is given as a share of the texts of `long`."""
+    gc.collect()
+    tracemalloc.start()
+    yield lambda: tracemalloc.get_traced_memory()[1] / (LONG * LETTERS)
+    tracemalloc.stop()
+
+
+def long(n: int = LONG) -> Iterator[dict[str, str]]:
+    for i in range(n):
+        yield {"question": f"{i}".ljust(LETTERS, "?"), "answer": str(i), "cluster": str(i // 2)}
+
+
+@pytest.fixture
+def long_texts(tmp_path: Path) -> Workspace:
+    workspace = Workspace(tmp_path / "p.db")
+    workspace.datasets.upload("long", long())
+    workspace.datasets.upload("short", long(20))
+    return workspace
+
+
+EACH_ROW: dict[str, Callable[[Workspace, str], Any]] = {
+    "stats": lambda w, name: w.datasets.stats(name),
+    "split": lambda w, name: w.datasets.split(name),
+    "split again": lambda w, name: w.datasets.split(name, if_exists="keep"),
+    "sample": lambda w, name: w.datasets.sample(name, 10, f"{name}-10"),
+}
+
+
+@pytest.mark.parametrize("command", EACH_ROW)
+def test_a_command_that_reads_each_row_holds_few_of_them(
+    long_texts: Workspace, command: str, request: pytest.FixtureRequest
+) -> None:
+    do = EACH_ROW[command]
+    do(long_texts, "short")  # imports what is slow to import
+    if command == "split again":
+        long_texts.datasets.split("long")
+    peak = request.getfixturevalue("traced")
+    do(long_texts, "long")
+    assert peak() < 0.5
+
+
+@pytest.mark.parametrize("data", ["long", "long.jsonl"])
+async def test_doctor_holds_few_rows_of_a_dataset(
+    long_texts: Workspace, tmp_path: Path, data: str, request: pytest.FixtureRequest
+) -> None:
+    lines = (json.dumps(row) + "\n" for row in long())
+    (tmp_path / "long.jsonl").write_text("".join(lines))
+
+    async def doctor(name: str) -> list[str]:
+        config = {
+            "data": {"dataset": name},
+            "verify": "exact",
+            "agent": {"model": {"model_provider": {"model": "sim"}}},
+        }
+        (tmp_path / "eval.yaml").write_text(json.dumps(config))
+        asked = DoctorRequest(database=tmp_path / "p.db", config=tmp_path / "eval.yaml", env={})
+        return [check.text for check in (await diagnose(asked)).checks]
+
+    await doctor("short")
+    peak = request.getfixturevalue("traced")
+    said = await doctor(data)
+    assert peak() < 0.5
+    assert f"{data}: {LONG} questions" in said
+    assert any(text.startswith("tried on 20 golds, 40 near misses") for text in said)
+
+
+async def test_a_recorded_run_is_uploaded_without_being_gathered(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    workspace = Workspace(tmp_path / "p.db")
+    with Store(tmp_path / "p.db") as store:
+        for name, n in (("few", 20), ("rec", LONG)):
+            branch = store.record(RecordedSpec(name, {}, "", "", tmp_path, simulated=True))
+            with store.invocation(branch, "serve") as invocation_id:
+                ledger = store.ledger(branch, invocation_id)
+                await asyncio.gather(*map(ledger.put, recorded(branch.id, n)))
+    workspace.datasets.upload_run("few", "few")
+    peak = request.getfixturevalue("traced")
+    assert workspace.datasets.upload_run("asked", "rec").dataset.n == LONG
+    assert peak() < 0.5
+
+
+def recorded(branch_id: int, n: int) -> Iterator[Entry]:
+    reply = Reply({"role": "assistant", "content": "4"})
+    for slot, row in enumerate(long(n)):
+        messages = canon([{"role": "user", "content": row["question"]}])
+        address, key = Address(branch_id, 0, slot, 0, "play"), canon(slot).rjust(16)
+        yield Entry(address, key, 0, 0, None, b"{}", messages, "m", reply)
 
 
 async def test_a_later_limit_checks_the_golds_that_were_not(

@@ -17,7 +17,7 @@ from grpo_practice.errors import (
 from grpo_practice.events import Notice
 from grpo_practice.store import Store, datasets
 from grpo_practice.types import Experience, Library, Sample
-from tests.app.project import Project, Served, served
+from tests.app.project import Project, Served, finished, served
 
 
 @pytest.fixture
@@ -58,16 +58,13 @@ async def cut_off(work: Coroutine[Any, Any, object], endpoint: Served, after: in
 async def test_a_run_cut_off_anywhere_ends_as_if_it_had_not_been(
     project: Project, tmp_path: Path, after: int
 ) -> None:
-    whole = Project(tmp_path / "whole")
-    async with served() as endpoint:
-        await whole.practise(endpoint.override())
-        needed = len(endpoint.bodies)
+    whole = await finished(tmp_path / "whole")
     async with served() as endpoint:
         await cut_off(project.practise(endpoint.override()), endpoint, after)
         await project.practise(endpoint.override())
-        twice = len(endpoint.bodies) - needed
+        asked = len(endpoint.bodies)
     assert project.results() == whole.results()
-    assert twice <= 8  # what was in flight
+    assert asked - whole.query("SELECT count(*) FROM calls")[0][0] <= 8  # what was in flight
 
 
 async def test_restart_plays_exactly_the_steps_from_there_on(project: Project) -> None:
@@ -188,6 +185,7 @@ async def test_evaluations_on_the_way_are_runs_of_their_own_and_paid_once(
     names = project.query("SELECT run_id, role, parent_run_id, parent_step FROM runs ORDER BY 1")
     assert ("toy", "", None, None) in names
     evals = [n for n in names if n[1] == "in_run"]
+    assert evals.pop(0) == ("toy/eval", "in_run", "toy", None)  # before it has learnt
     assert [n[0].startswith("toy/eval/L") for n in evals] == [True] * len(evals)
     assert {n[2] for n in evals} == {"toy"}
     assert set(report.evals) >= {1, 3}

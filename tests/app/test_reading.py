@@ -10,7 +10,7 @@ import pytest
 from grpo_practice.app import specs
 from grpo_practice.app.rollouts import rollouts_of
 from grpo_practice.app.specs import teacher_context, teacher_context_text
-from grpo_practice.cli.terminal.reports_view import show_transcripts
+from grpo_practice.cli.terminal.transcripts_view import show_transcripts
 from grpo_practice.config import load_practice, read_environment
 from grpo_practice.errors import EndpointRefusedError, FingerprintError
 from grpo_practice.store import Store

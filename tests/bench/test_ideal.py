@@ -85,6 +85,7 @@ def test_the_window_doubles_while_somebody_waits() -> None:
     assert seconds([step], 4) == 2
 
 
+@pytest.mark.long
 def test_a_recorded_run_gets_the_latencies_that_the_endpoint_draws(tmp_path: Path) -> None:
     with endpoint(right=0.5) as url:
         write_tasks(tmp_path / "tasks.jsonl", 3)

@@ -40,6 +40,9 @@ LOOKS = (
     ["export-agent", "--run", "toy", "-o", "a.yaml"],
     ["export-agent", "--run", "toy", "-o", "a.md"],
     ["export-agent", "--run", "toy", "-o", "a.json"],
+    ["config", "validate", "--agent", "a.yaml"],
+    ["config", "show", "--agent", "a.yaml", "--json"],
+    ["experiences", "show", "H999"],
 )
 """What is looked at after a run."""
 
@@ -47,6 +50,8 @@ WRONG = (
     ["eval", "--config", "broken.yaml"],
     ["eval", "--config", "wrong.yaml", "--json"],
     ["config", "validate", "--config", "broken.yaml"],
+    ["trust", "--host", keys.PASTED],
+    ["trust", "--host", f"http://u:{keys.PASTED}@[::1", "--key", "UTU_LLM_API_KEY"],
     ["config", "show", "--config", "wrong.yaml"],
     ["eval", "--config", keys.PASTED],
     ["--debug", "eval", "--config", "c.yaml", "--set", f"exp_id={keys.STUDENT}"],

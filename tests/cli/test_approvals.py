@@ -1,6 +1,7 @@
 """`experiences approve` and `reject`, and each command that is said to be typed next, typed."""
 
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,10 +15,20 @@ WORDS = ("practice", "--config", "practice.yaml", "--exp-id", "held", "--set")
 PRACTISE = (*WORDS, "practice.do_eval=false", "--set", "practice.approve=true")
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is left by a run that holds all that it learnt, once a test has needed it."""
+    return tmp_path_factory.mktemp("held") / "kept"
+
+
 @pytest.fixture
-def held(demo: Gp) -> Iterator[Gp]:
+def held(demo: Gp, tmp_path: Path, kept: Path) -> Iterator[Gp]:
     """`gp` where a run holds all that it learnt."""
-    assert demo(*PRACTISE, "--epochs", "1").code == 0
+    if kept.exists():
+        shutil.copytree(kept, tmp_path, dirs_exist_ok=True)
+    else:
+        assert demo(*PRACTISE, "--epochs", "1").code == 0
+        shutil.copytree(tmp_path, kept)
     yield demo
     assert demo("db", "check").code == 0
 
@@ -133,3 +144,17 @@ def test_what_is_approved_in_the_middle_of_a_step_is_said_to_wait(held: Gp) -> N
     assert held(*next_words(ran.out)).code == 0
     listed = held("experiences", "list", "--run", "held").out
     assert "approved  yes; it enters when the step under way has closed" in listed
+
+
+def test_a_held_text_is_shown_whole_by_its_name(held: Gp) -> None:
+    (name, *_) = waiting(held)
+    shown = held("experiences", "show", name.lower(), "--run", "held")
+    assert shown.code == 0
+    document = held("experiences", "show", name, "--run", "held", "--json").document
+    (one,) = document["held"]
+    assert all(part in " ".join(shown.out.split()) for part in (one["text"], *one["questions"]))
+    assert next_words(shown.out) == ["experiences", "approve", name, "--run", "held"]
+    for other in ("H999", "X1"):
+        missing = held("experiences", "show", other, "--run", "held")
+        assert (missing.code, other in missing.err) == (2, True)
+        assert held(*next_words(missing.err, "…: " if other == "X1" else "hint: ")).code == 0

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import re
+import shlex
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 
 from grpo_practice.calls import Reply, Request
+from grpo_practice.cli.terminal.consoles import out
 from grpo_practice.config import load_practice
 from grpo_practice.doctor import endpoints, machine
 from grpo_practice.doctor.endpoints import models_of
@@ -336,3 +339,58 @@ def test_a_socks_proxy_is_a_problem_and_nothing_is_sent_to_it(
         assert [text for _, text in found(ran, "student") if "ALL_PROXY names a SOCKS" in text]
         assert ran.code != 0
         assert len(proxy.asked) == len(server.asked) == 0
+
+
+def test_where_a_key_goes_is_told_once_and_before_anything_is_sent(gp: Gp, tmp_path: Path) -> None:
+    write(tmp_path)
+    with serving(always(ok("4"))) as server:
+        text = f"UTU_LLM_MODEL=m\nUTU_LLM_BASE_URL={server.url}\nUTU_LLM_API_KEY={KEY}\n"
+        Path(".env").write_text(text)
+        Path("e.yaml").write_text("{data: {dataset: test.jsonl}, verify: math}")
+        ran = gp("doctor", "--config", "e.yaml")
+        route = "UTU_LLM_API_KEY (.env) goes to http://127.0.0.1"
+        assert (ran.err.count(route), ran.out.count(route)) == (1, 0)
+        assert ran.err.index(route) < ran.err.index("asking")
+        assert [text for _, text in found(gp("doctor", "-c", "e.yaml", "--json"), "keys")]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_long_check_is_wrapped_under_itself(
+    gp: Gp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, width: int
+) -> None:
+    monkeypatch.setattr(out, "_force_terminal", True)
+    monkeypatch.setattr(out, "_width", width)
+    write(tmp_path, e_yaml="{agent: {model: {model_provider: {model: sim}}}}")
+    sets = ("--set", "data.dataset=test.jsonl", "--set", "verify=math")
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", gp("doctor", "-c", "e.yaml", *sets).out).splitlines()
+    assert any(line.startswith(" " * 9) and "hint" not in line for line in lines)
+    for line in lines[:-1]:
+        assert line.startswith(("ok ", "warning ", "problem ", " " * 9)), line
+        assert len(line) <= width
+
+
+@pytest.mark.parametrize("where", ["alone", "config", "run"])
+def test_an_agent_s_file_is_looked_at_and_not_run(gp: Gp, tmp_path: Path, where: str) -> None:
+    model = "model: {model_provider: {model: sim}}"
+    write(
+        tmp_path,
+        e_yaml=f"{{exp_id: e, data: {{dataset: test.jsonl}}, verify: math, agent: {{{model}}}}}",
+    )
+    if where == "run":
+        assert gp("eval", "-c", "e.yaml", "--limit", "1").code == 0
+    own = f"type: command\ncommand: [touch, ran]\nagent: {{name: theirs}}\n{model}\n"
+    Path("theirs.yaml").write_text(own)
+    more = ("--agent", "theirs.yaml", *(("-c", "e.yaml") if where == "config" else ()))
+    refused = gp("config", "validate", *more)
+    assert (refused.code, "theirs.yaml:2: agent.command" in refused.err) == (2, True)
+    shown = gp("config", "validate", *more, "--trust", "theirs.yaml")
+    assert shown.code == 0, shown.err
+    assert "theirs" in shown.out.partition("agent")[2].splitlines()[0]
+    after = shlex.split(shown.out.splitlines()[-1].removeprefix("next: grpo-practice "))
+    assert after[0] == ("doctor" if where == "alone" else "eval")
+    assert gp("doctor", *more).code == 0
+    assert "theirs" in gp("config", "show", *more).out
+    assert not Path("ran").exists()
+    assert (where == "run") == Path("grpo-practice.db").exists()
+    Path("theirs.yaml").write_text(own.replace("command: [touch, ran]", "comand: x"))
+    assert gp("doctor", *more).code == 2

@@ -234,13 +234,26 @@ def test_what_flags_alone_leave_out_is_asked_for_by_a_flag(gp: Gp) -> None:
 
 def test_the_parameters_of_a_tried_function_go_with_it(gp: Gp) -> None:
     Path("d.csv").write_text("question,answer\n1+1?,2\n", "utf-8")
+    assert gp("data", "upload", "d.csv", "--name", "d").code == 0
     words = ("verify", "regex", "--answer", "2", "--response", "so: 'it' is 2")
     ran = gp(*words, "--param", r"pattern=is \[?(\d+)")
     assert ran.out.startswith("reward 1.000")
-    named = {"MODEL": "sim", "NAME": "d.csv"}
-    after = [named.get(word, word) for word in next_words(ran.out)]
-    assert gp(*after).code == 0
+    assert gp(*next_words(ran.out)).code == 0
     assert r"pattern: is \[?(\d+)" in gp("config", "show").out
+
+
+@pytest.mark.parametrize("model", ["", "sim"])
+@pytest.mark.parametrize("named", [True, False])
+def test_what_verify_says_next_is_typed_as_it_stands(
+    gp: Gp, monkeypatch: pytest.MonkeyPatch, named: bool, model: str
+) -> None:
+    monkeypatch.setenv("UTU_LLM_MODEL", model)
+    Path("d.csv").write_text("question,answer\n1+1?,2\n", "utf-8")
+    if named:
+        assert gp("data", "upload", "d.csv", "--name", "d").code == 0
+    after = next_words(gp("verify", "exact", "--answer", "2", "--response", "2").out)
+    assert (after[0] == "eval", "--model" in after) == (named, named and not model)
+    assert gp(*after).code == 0
 
 
 def test_a_file_s_agent_takes_the_place_of_one_of_another_type(gp: Gp, tmp_path: Path) -> None:
@@ -256,3 +269,40 @@ def test_a_file_s_agent_takes_the_place_of_one_of_another_type(gp: Gp, tmp_path:
     Path("s.yaml").write_text("type: simple\nagent: {name: s}\n", "utf-8")
     ran = gp("eval", "--agent", "s.yaml", "--db", "p.db", "--limit", "2")
     assert ran.code == 0, ran.err
+
+
+def test_a_score_before_that_is_missing_is_measured_by_what_is_said(gp: Gp, tmp_path: Path) -> None:
+    Project(tmp_path)
+    words = ("practice", "-c", "c.yaml", "--db", "p.db", "--epochs", "1")
+    ran = gp(*words)
+    assert ran.code == 0, ran.err
+    (line,) = [text for text in ran.out.splitlines() if text.startswith("  before")]
+    told = line[line.index("(") + 1 : line.index(")")]
+    assert gp(*shlex.split(told)[1:]).code == 0
+    (line,) = [text for text in gp(*words).out.splitlines() if text.startswith("  before")]
+    assert "95 % interval" in line
+
+
+@pytest.mark.parametrize("key", ["agent", "evaluation.agent"])
+def test_an_agent_s_file_given_as_a_key_is_pointed_to_its_flag(
+    gp: Gp, tmp_path: Path, key: str
+) -> None:
+    Project(tmp_path)
+    Path("a.yaml").write_text("type: simple\nagent: {name: a}\n", "utf-8")
+    words = ("eval", "-c", "c.yaml", "--db", "p.db", "--limit", "1")
+    ran = gp(*words, "--set", f"{key}=a.yaml")
+    assert (ran.code, "--agent FILE" in ran.err, "AgentConfig" in ran.err) == (2, True, False)
+    assert gp(*words, "--agent", "a.yaml").code == 0
+
+
+@pytest.mark.parametrize("question", ["1+1?", "How much is it? " * 20])
+def test_a_question_that_is_shortened_is_whole_where_it_is_said_to_be(
+    gp: Gp, question: str
+) -> None:
+    Path("d.csv").write_text(f"question,answer\n{question},2\n", "utf-8")
+    words = ("data", "upload", "d.csv", "--name", "d", "--db", "my db.db")
+    assert gp(*words).code == 0
+    shown = gp("data", "show", "d", "--db", "my db.db").out
+    assert ("whole in: " in shown) == (question.strip() not in shown)
+    if "whole in: " in shown:
+        assert question.strip() in gp(*next_words(shown, "whole in: ")).out

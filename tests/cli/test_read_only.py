@@ -90,6 +90,8 @@ def mounted(words: list[str], folder: Path) -> Said:
 
 
 WAYS = [without_rights, without_the_file, mounted]
+ENDS = [without_rights, pytest.param(without_the_file, marks=pytest.mark.long), mounted]
+"""The ways, of which one is between the others."""
 
 
 @pytest.fixture
@@ -121,7 +123,7 @@ def test_what_only_reads_reads(
     assert sorted(path.name for path in folder.iterdir()) == before
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ENDS)
 def test_what_a_killed_process_left_is_read_too(
     folder: Path, way: Callable[[list[str], Path], Said]
 ) -> None:
@@ -146,7 +148,7 @@ def test_what_a_killed_process_left_is_read_too(
     )
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ENDS)
 def test_what_writes_says_that_it_cannot(
     folder: Path, way: Callable[[list[str], Path], Said]
 ) -> None:

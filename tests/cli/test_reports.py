@@ -253,6 +253,7 @@ PRACTICE = PracticeReport(
     steps=[step(0, "closed", 7), step(1, "closed", 8)],
     evals={1: KnownScore("math/eval/L1", "AIME24", scored(30, 25))},
     library=LIBRARY,
+    tested=True,
     before=KnownScore("math/eval", "AIME24", scored()),
     after=KnownScore("math/eval/L1", "AIME24", scored(30, 25)),
     usage=Usage(10, 0, 20),

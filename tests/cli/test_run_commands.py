@@ -105,6 +105,7 @@ def test_the_second_practice_goes_on_with_the_first_without_a_config(shell: Shel
     assert [s["status"] for s in shell.json("practice")["steps"]] == ["closed"] * 6
 
 
+@pytest.mark.long
 def test_a_killed_run_ends_with_the_library_of_one_that_was_not(
     shell: Shell, tmp_path: Path
 ) -> None:

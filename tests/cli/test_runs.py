@@ -5,6 +5,7 @@ from contextlib import closing
 
 import pytest
 
+from grpo_practice.cli.terminal.consoles import out
 from tests.cli.conftest import Gp
 
 EVALS = {"demo/eval"}
@@ -139,3 +140,29 @@ def test_a_run_that_is_gone_on_with_is_not_said_to_be_configured_as_itself(demo:
     said = demo("eval", "--dry-run").err
     assert "note: demo/eval: gone on with (agent " in said
     assert "configured as" not in said
+
+
+@pytest.mark.parametrize("width", ["80", "120"])
+def test_a_run_s_name_is_broken_between_its_parts(
+    demo: Gp, monkeypatch: pytest.MonkeyPatch, width: str
+) -> None:
+    name = "a-rather-long-name-of-an-experiment"
+    words = ("--dataset", "test", "--limit", "1", "--model", "sim", "--exp-id", name)
+    run = demo("eval", *words, "--verify", "contains", "--json").document["run"]
+    monkeypatch.setenv("COLUMNS", width)
+    monkeypatch.setattr(out, "_width", int(width))  # the console of an earlier test has its own
+    listed = demo("runs", "list").out.splitlines()
+    cells = [line[: listed[0].index("kind")].strip() for line in listed[1:]]
+    whole = "".join(cells).replace(" (simulated)", "")
+    assert run in whole
+    assert {part for cell in cells for part in cell.split(" ")[0].split("/")} >= {*run.split("/")}
+    assert all(len(line) <= int(width) for line in listed if not line.startswith("next"))
+
+
+def test_what_attempts_were_asked_is_printed_once(demo: Gp) -> None:
+    words = ("--dataset", "test", "--limit", "2", "--model", "sim", "--exp-id", "shown")
+    ran = demo("eval", *words, "-k", "3", "--verify", "contains", "--show")
+    assert ran.out.count("[assistant]") == 6
+    assert ran.out.count("[user]") == 2
+    again = demo("eval", *words, "-k", "1", "--verify", "math", "--show", "--exp-id", "other")
+    assert again.out.count("[user]") == 2

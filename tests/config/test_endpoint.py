@@ -148,12 +148,17 @@ def test_a_sim_with_a_url_of_its_own_is_an_ordinary_endpoint() -> None:
     )
 
 
+NAMELESS = {name: value for name, value in ENV.items() if name != "UTU_LLM_MODEL"}
+
+
 @pytest.mark.parametrize(
     ("model", "env", "simulated"),
     [
         ("sim", ENV, True),
         ("${oc.env:UTU_LLM_MODEL}", {"UTU_LLM_MODEL": "sim"}, True),
         ("${oc.env:UTU_LLM_MODEL}", {**ENV, "UTU_LLM_MODEL": "sim"}, False),
+        ("${oc.env:UTU_LLM_MODEL,sim}", {**ENV, "UTU_LLM_MODEL": "sim"}, False),
+        ("${oc.env:UTU_LLM_MODEL,sim}", NAMELESS, True),  # the config's word, not the environment's
     ],
 )
 def test_a_url_the_config_takes_from_the_environment_is_not_for_a_sim_it_names(
@@ -162,6 +167,17 @@ def test_a_url_the_config_takes_from_the_environment_is_not_for_a_sim_it_names(
     path = write(tmp_path, {"e.yaml": "defaults: [/base@agent.model]\n", "base.yaml": MODEL_BASE})
     found = load_eval(path, [*NEEDED, f"{AT}.model={model}"], env).config.agent.model.model_provider
     assert found.simulated is simulated
+
+
+@pytest.mark.parametrize("name", ["sim", "${oc.env:UTU_LLM_MODEL,sim}"])
+@pytest.mark.parametrize("role", ["agent.model", "judge_model"])
+def test_a_sim_that_a_config_names_is_built_in_in_every_role(name: str, role: str) -> None:
+    env = {**NAMELESS, "JUDGE_LLM_BASE_URL": "http://localhost:3"}
+    agent = [f"{AT}.model=m", f"{AT}.base_url=http://localhost:4"] if role != "agent.model" else []
+    sets = [*NEEDED, "verify=judge", *agent, f"{role}.model_provider.model={name}"]
+    config = load_eval(None, sets, env).config
+    model = config.student if role == "agent.model" else config.judge
+    assert model.model_provider.simulated
 
 
 def test_the_origin_of_a_url_names_key_variable_and_file(tmp_path: Path) -> None:

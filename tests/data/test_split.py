@@ -1,10 +1,14 @@
 """Parts without a question in common, whatever the rows look like; and samples that nest."""
 
 import random
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
-from grpo_practice.data.split import draw, folded, split
+from grpo_practice.data import split as under_test
+from grpo_practice.data.distinct import folded
+from grpo_practice.data.split import Part
 from grpo_practice.errors import DataError
 from grpo_practice.types import Sample
 
@@ -13,6 +17,18 @@ SHARES = {"train": 0.8, "test": 0.2}
 
 def plain(n: int) -> list[Sample]:
     return [Sample(f"question {i}", str(i)) for i in range(n)]
+
+
+def split(
+    rows: Sequence[Sample], shares: Mapping[str, float], **options: Any
+) -> dict[str, list[Sample]]:
+    parts = under_test.split(rows, shares, **options)
+    assert all(len(part) == len(list(part)) for part in parts.values())
+    return {name: list(part) for name, part in parts.items()}
+
+
+def draw(rows: Sequence[Sample], n: int, *, seed: int) -> list[Sample]:
+    return list(Part(rows, under_test.draw((row.sha for row in rows), n, seed=seed)))
 
 
 def sizes(parts: dict[str, list[Sample]]) -> list[int]:
@@ -124,3 +140,23 @@ def test_equal_rows_are_drawn_one_by_one() -> None:
     assert len(draw([Sample("a")] * 5, 3, seed=0)) == 3
     with pytest.raises(DataError, match="6 rows are asked for, but there are 5"):
         draw([Sample("a")] * 5, 6, seed=0)
+
+
+def test_a_seed_divides_and_draws_as_it_always_did() -> None:
+    spelt = ("question {}? ", "Question  {}?", "Question  {}?")
+    rows = [
+        Sample(
+            spelt[i % 3].format(i // 2),
+            str(i),
+            source="ab"[i % 2],
+            cluster=None if i % 5 else str(i // 7),
+        )
+        for i in range(40)
+    ]
+    shares = {"x": 0.5, "y": 0.3, "z": 0.2}
+    parts = split(rows, shares, seed=4, stratum=lambda s: s.source)
+    y, z = (" ".join(str(s.answer) for s in parts[name]) for name in "yz")
+    assert (y, z) == ("8 9 16 17 18 19 24 25 34 35 36 37", "6 7 12 13 26 27 32 33")
+    thrice = [Sample(f"q{i // 3}") for i in range(30)]
+    drawn = " ".join(s.question for s in draw(thrice, 9, seed=2))
+    assert drawn == "q0 q3 q4 q6 q6 q7 q7 q8 q8"

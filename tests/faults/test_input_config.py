@@ -362,9 +362,13 @@ def test_2_42_an_environment_file_above_a_cloned_repository_is_not_read(
     own = "OPENAI_BASE_URL=http://evil.example/v1\nOPENAI_API_KEY=sk-x-12345678\n"
     Path(".env" if root is None else "../.env").write_text(own)
     ran = validate(gp, config)
-    path = Path(".env" if root is None else "../.env").resolve()
+    path = Path(".env") if root is None else Path("../.env").resolve()
+    assert f"OPENAI_API_KEY ({path}) goes to http://evil.example: {path}:1" in ran.out + ran.err
+    Path(".env" if root is None else "../.env").write_text(own.splitlines()[0])
     where = f"note: gpt-x is asked at http://evil.example/v1 (OPENAI_BASE_URL in {path})"
-    assert where in ran.out + ran.err
+    said = validate(gp, config)
+    assert where in said.out + said.err
+    Path(".env" if root is None else "../.env").write_text(own)
     Path("a.jsonl").write_text(ROW)
     Path("c.yaml").write_text(config.replace("dataset: D", "dataset: a.jsonl"))
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-user-12345")

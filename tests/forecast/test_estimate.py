@@ -24,7 +24,7 @@ from grpo_practice.stages import STAGES
 from grpo_practice.store import Store, branches, datasets, steps
 from grpo_practice.store.scratch_copy import rehearsal
 from grpo_practice.types import Library
-from tests.app.project import Project, served
+from tests.app.project import Project, finished, served
 
 PRICED = "evaluation.prices={sim: {input: 10, output: 20}}"
 ALWAYS = "practice.summaries=always"
@@ -140,7 +140,7 @@ async def test_a_library_that_may_stay_as_it_is_may_need_no_evaluation(project: 
     found = calls(ahead(project, *selected))["evaluation play"]
     assert found == (12, 36)  # the first library is evaluated, what two steps make of it may be
     tested = calls(ahead(project, *EVALUATED))["evaluation play"]
-    assert tested == (4, 8)
+    assert tested == (4, 12)  # the agent without experiences, and what two steps may make of it
     await project.practise("practice.epochs=1", *EVALUATED)
     again = calls(ahead(project, "practice.epochs=1", *EVALUATED, restart_step=0))
     assert again["evaluation play"] == (0, 4)  # it may learn the same once more
@@ -209,8 +209,7 @@ def test_a_judge_is_counted_where_the_function_asks_one(project: Project) -> Non
 
 
 async def test_a_pilot_is_kept_and_nothing_is_paid_twice(project: Project, tmp_path: Path) -> None:
-    whole = Project(tmp_path / "whole")
-    await whole.practise()
+    whole = await finished(tmp_path / "whole")
     forecast = await pilot(project, 2)
     assert forecast.pilot == 2
     (piloted,) = project.query("SELECT count(*) FROM calls")[0]

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 def cells() -> Iterator["ParameterSet"]:
     """Yield each attack with each of its commands; what another cell shows as well is long.
 
-    Each attack keeps `eval`, `doctor` and its first look, each kind of folder every command once.
+    Each attack keeps `eval`, each kind of folder every command once. Where the folder's own config
+    is named, `eval` may do what a look may not, so that such an attack keeps `doctor` and a look.
     """
     shown = set[tuple[str, str]]()
     for attack in ATTACKS:
         looks = [n for n in attack.commands if n in RUNS_NOTHING and n != "doctor"]
-        own = {"eval", "doctor", *looks[:1]}
+        own = {"eval", "doctor", *looks[:1]} if attack.own else {"eval"}
         if not own & attack.commands.keys():
             own = {next(iter(attack.commands))}
         for name in attack.commands:

@@ -135,9 +135,26 @@ def test_a_project_of_init_needs_no_question(own: Place) -> None:
     in_dotenv(own)
     commands = (
         ("data", "upload", "mine.jsonl", "--name", "mine", "--verify", "exact"),
+        ("data", "split", "mine", "--into", "train=0.5,test=0.5"),
         ("eval", "--config", "practice.yaml", "--limit", "1"),
         ("eval", "--config", "practice.yaml"),
         ("doctor", "--config", "practice.yaml"),
         ("eval",),
     )
     assert questions(own, *commands) == 0
+
+
+@pytest.mark.parametrize("way", [in_dotenv, in_process, in_config])
+def test_where_a_key_goes_is_one_line_said_where_something_is_sent(
+    own: Place, way: Callable[[Place], None]
+) -> None:
+    way(own)
+    for words in (EVAL, ("practice", "--config", "p.yaml")):
+        first, again = own.type(*words), own.type(*words)
+        (line,) = [text for text in first.shown.splitlines() if own.good.origin in text]
+        assert "API_KEY" in line
+        assert len(line) <= 80
+        assert line in first.before  # and so before the first request
+        assert (again.code, " goes to " in again.shown) == (0, False)
+        assert line in own.type(*words, "--dry-run").shown
+    assert " goes to " in own.type(*EVAL, "--restart-step", "0").before

@@ -172,7 +172,9 @@ def test_a_variable_of_a_command_is_announced(place: Place) -> None:
     text = (place.folder / "own.yaml").read_text().replace("agent: {agent: {", f"agent: {{{own}")
     place.put("own.yaml", text)
     shown = place.type("config", "show", "--config", "own.yaml").shown
-    assert "BUILD_HOST (the environment) goes to the program ./srv: agent.command" in shown
+    at = 1 + text[: text.index("BUILD_HOST")].count("\n")
+    line = f"goes to the program ./srv: own.yaml:{at}"
+    assert f"BUILD_HOST (the environment) {line}" in shown
 
 
 def test_a_last_line_that_an_editor_left_open_costs_no_word(place: Place) -> None:

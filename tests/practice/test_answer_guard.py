@@ -5,15 +5,16 @@
 import json
 import random
 import time
+import tracemalloc
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from grpo_practice.practice import lint
 from grpo_practice.practice.answer_guard import AnswerGuard, StepGuard
-from grpo_practice.types import Answer
+from grpo_practice.types import Answer, Quarantine
 from tests.practice.label_tasks import TASKS, Task
 from tests.practice.leaks import LEAKS
 
@@ -236,3 +237,27 @@ def test_a_text_made_to_be_slow_is_not(piece: str) -> None:
     step = guard([*answers, piece * 5_000])
     step.why_not((piece * 500)[:500], range(500))
     assert time.process_time() - began < 30  # seconds of this process; with the square, minutes
+
+
+def test_the_answers_of_a_large_dataset_are_not_kept() -> None:
+    step = guard(["Ann Lee"])  # imports what is slow to import
+    n, most = 5_000, 2_000_000
+
+    def answers() -> Iterator[tuple[Answer, int]]:
+        yield "a label", n
+        for i in range(n):
+            yield " ".join(f"word{i}x{k}" for k in range(50)), 1
+
+    tracemalloc.start()
+    try:
+        large = AnswerGuard(answers())
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < most
+    step = large.of(["a label", "word7x1"])
+    always = "Sums: always answer with {}."
+    assert step.why_not(always.format("a label"), [0]) == Quarantine(
+        "dictates_answer", "it dictates an answer"
+    )
+    assert step.why_not(always.format("word7x1"), [1]) is not None

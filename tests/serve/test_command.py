@@ -59,7 +59,9 @@ def ask(url: str, text: str) -> str:
         return said
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+)
 def test_it_says_what_it_serves_and_ends_in_order(tmp_path: Path, number: signal.Signals) -> None:
     agent_file(tmp_path, "", provider=SIM)
     with running(tmp_path, "--agent", "agent.yaml") as (process, url, said):

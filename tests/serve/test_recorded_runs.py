@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.app.recorded_samples import samples_of_run
+from grpo_practice.app.recorded_samples import stage_run
+from grpo_practice.data.read import ReadResult
+from grpo_practice.data.staged_samples import StagedSamples
 from grpo_practice.errors import ConfigError, DataError, FingerprintError, LockedError
 from grpo_practice.store import Store
 from grpo_practice.store.recorded_runs import Conversation, Traffic
@@ -25,6 +27,12 @@ from tests.serve.place import (
 from tests.store.helpers import spec, upload
 
 Q = user("1 + 1?")
+
+
+def samples_of_run(store: Store, run: str, *, dedup: bool) -> ReadResult:
+    with StagedSamples() as staged:
+        found = stage_run(staged, store, run, dedup=dedup)
+        return ReadResult(list(staged), found.notes, found.skipped)
 
 
 async def test_stopped_and_started_again_it_goes_on_with_the_same_run(

@@ -1,6 +1,5 @@
 """A database of any earlier version becomes one of this version; nothing is lost or paid again."""
 
-import asyncio
 import gzip
 import re
 import sqlite3
@@ -220,31 +219,42 @@ def test_one_that_fails_leaves_the_old_database(old: Path, monkeypatch: pytest.M
     assert (version(old), rows(old)) == (was, before)
 
 
-async def many(path: Path) -> list[tuple[int | None, bytes]]:
-    """What became of four processes that open the database at once."""
-    code = "import sys; from pathlib import Path; from grpo_practice.store import Store\n"
-    code += "sys.stdin.read(); Store(Path(sys.argv[1])).close()"
-    pipe = asyncio.subprocess.PIPE
-    started = [
-        await asyncio.create_subprocess_exec(
-            sys.executable, "-c", code, str(path), stdin=pipe, stderr=pipe
-        )
-        for _ in range(4)
-    ]
-    told = await asyncio.gather(*(process.communicate(b"") for process in started))
-    return [(p.returncode, err) for p, (_, err) in zip(started, told, strict=True)]
+MANY = """
+import os, sys
+from pathlib import Path
+from grpo_practice.store import Store, migrate
+ready, go = os.pipe()
+started = []
+for _ in range(4):
+    started.append(os.fork())
+    if not started[-1]:
+        os.close(go)
+        os.read(ready, 1)
+        Store(Path(sys.argv[1])).close()
+        sys.exit()
+os.close(go)
+print([os.waitpid(pid, 0)[1] for pid in started])
+"""
+"""Four processes that have imported all they need, and open the database at once."""
+
+
+def many(path: Path) -> tuple[str, str]:
+    """How four processes ended that opened the database at once, and what they said."""
+    command = [sys.executable, "-c", MANY, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout, done.stderr
 
 
 @oldest
-async def test_several_processes_at_once_migrate_once(old: Path) -> None:
+def test_several_processes_at_once_migrate_once(old: Path) -> None:
     before, was = rows(old), version(old)
-    assert await many(old) == [(0, b"")] * 4
+    assert many(old) == ("[0, 0, 0, 0]\n", "")
     assert rows(old, before) == before
     assert version(old.with_name(f"p.db.v{was}.bak")) == was
 
 
-async def test_several_processes_at_once_make_a_new_database(tmp_path: Path) -> None:
-    assert await many(tmp_path / "new.db") == [(0, b"")] * 4
+def test_several_processes_at_once_make_a_new_database(tmp_path: Path) -> None:
+    assert many(tmp_path / "new.db") == ("[0, 0, 0, 0]\n", "")
     assert version(tmp_path / "new.db") == db.VERSION
 
 

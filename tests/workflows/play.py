@@ -1,4 +1,4 @@
-"""The two published workflows: their commands, as the README has them, and data of their shapes."""
+"""The two published workflows: their commands, as the page has them, and data of their shapes."""
 
 import time
 from collections.abc import Sequence

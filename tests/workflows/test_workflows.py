@@ -1,4 +1,4 @@
-"""The two published workflows, typed as the README has them, from `data download` to `eval`."""
+"""The two published workflows, typed as their page has them, from `data download` to `eval`."""
 
 import shutil
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from tests.workflows.desk import Desk, commands_of
 from tests.workflows.play import MATH, WEB, Played, billed, fetch, kill, play, publish
 from tests.workflows.services import services
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs/workflows.md"
 TEACHING = {"compare", "propose", "merge"}
 
 
@@ -22,8 +22,8 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 
 @pytest.mark.parametrize("commands", [MATH, WEB], ids=["math", "web"])
-def test_the_readme_has_these_commands_in_this_order(commands: tuple[str, ...]) -> None:
-    listed = commands_of(README.read_text("utf-8"))
+def test_the_page_has_these_commands_in_this_order(commands: tuple[str, ...]) -> None:
+    listed = commands_of(PAGE.read_text("utf-8"))
     start = listed.index(commands[0])
     assert tuple(listed[start : start + len(commands)]) == commands
 

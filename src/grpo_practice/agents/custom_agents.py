@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from grpo_practice.agents import RolloutContext
 from grpo_practice.agents.clock import Clock
 from grpo_practice.agents.simple import answer_of, failed_trajectory, outcome_of, trajectory
-from grpo_practice.calls import Reply
+from grpo_practice.calls import UNASKED, Reply
 from grpo_practice.canonical import clean
 from grpo_practice.chat_server.proxy import Guest, Proxy
 from grpo_practice.chat_server.relay import Relay
@@ -22,7 +22,7 @@ from grpo_practice.errors import (
 )
 from grpo_practice.redact import redactor
 from grpo_practice.text import brief
-from grpo_practice.types import UNASKED, Trajectory
+from grpo_practice.types import Trajectory
 
 API_KEY = "in-rollout"
 """API key that programs are given: the address itself says who asks."""

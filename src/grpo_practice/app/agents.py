@@ -86,7 +86,7 @@ async def open_toolkit(
 
             return open_python(toolkit.config, folder)
         case SearchToolkit():
-            from grpo_practice.tools.search import open_search
+            from grpo_practice.tools.search.toolkit import open_search
 
             assert toolkit.config_llm is not None, "the loader fills it"
             return open_search(toolkit.config, await reader(toolkit.config_llm), fences)

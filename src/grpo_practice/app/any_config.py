@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 from grpo_practice.app.configs import config_file, stored_text
@@ -33,7 +34,9 @@ def load_config(
     config: ConfigInput | None,
     overrides: Sequence[str],
     env: Environment,
-    open_store: Callable[[], AbstractContextManager[Store]],
+    open_store: Callable[[], AbstractContextManager[Store]] | None,
+    *,
+    agent: Path | None = None,
 ) -> AnyConfig:
     """Load a configuration as the command that it is for would load it.
 
@@ -41,7 +44,8 @@ def load_config(
         config: Configuration in any form; None: that of the latest run.
         overrides: `KEY=VALUE` each.
         env: Where interpolations and keys are looked up.
-        open_store: Opens the database, for the latest run.
+        open_store: Opens the database, for the latest run; None where there is no database.
+        agent: File of an agent, to be laid over the evaluation's; alone, where there is no run.
 
     Raises:
         ConfigError: There is none, or it cannot be used.
@@ -49,18 +53,32 @@ def load_config(
     if config is not None:
         given = config_file(config, "practice")
         tree = compose(given) if isinstance(given, Path) else given
-        if tree.data.keys() & {"practice", "evaluation"}:
+        if agent is None and tree.data.keys() & {"practice", "evaluation"}:
             return load_practice(given, overrides, env)
-        return load_eval(given, overrides, env)
-    with open_store() as store:
-        run = store.read(runs.latest, ["practice", "eval"])
-        stored = store.read(runs.config, run.name) if run else None
-        text = stored_text(store, stored) if stored else None
+        return load_eval(given, overrides, env, agent=agent)
+    run, text = None, None
+    if open_store is not None:
+        with open_store() as store:
+            run = store.read(runs.latest, ["practice", "eval"])
+            stored = store.read(runs.config, run.name) if run else None
+            text = stored_text(store, stored) if stored else None
+    if agent is not None:
+        if text is not None:
+            return load_eval_text(text, env, overrides, agent=agent)
+        return _alone(agent, overrides, env)
     if run is None or text is None:
         raise ConfigError("no run has a configuration yet", hint="name one with --config")
     if run.kind == "practice":
         return load_practice_text(text, env, overrides)
     return load_eval_text(text, env, overrides)
+
+
+def _alone(agent: Path, overrides: Sequence[str], env: Environment) -> Loaded[EvalConfig]:
+    """Load an agent that is asked no questions."""
+    loaded = load_eval(None, ["data.dataset=none", "verify=exact", *overrides], env, agent=agent)
+    data = loaded.config.data.model_copy(update={"dataset": None})
+    unasked = data if loaded.config.data.dataset == "none" else loaded.config.data
+    return replace(loaded, config=loaded.config.model_copy(update={"data": unasked}), path=agent)
 
 
 def config_report(loaded: AnyConfig) -> ConfigReport:
@@ -89,5 +107,7 @@ def config_report(loaded: AnyConfig) -> ConfigReport:
             f" {count(plan.batch_size, 'sample')}, {plan.grpo_n} rollouts each"
         )
         used["teacher"] = teacher_context_text(config)
+    if not config.datasets:  # an agent alone
+        used = {name: used[name] for name in ("agent", "model")}
     text, routes = show(config, loaded.text), loaded.routes
     return ConfigReport(config, loaded.path, used, loaded.ignored, loaded.notices, text, routes)

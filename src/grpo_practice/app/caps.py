@@ -72,10 +72,11 @@ class _PriceBook:
     def _known(self, name: str, url: str, price: Price | None) -> Price:
         if price is None or price.cost_micro(UNKNOWN) is None:
             raise ConfigError(
-                f"--max-cost: nobody knows what model {name!r} costs at {host(url)}",
+                f"--max-cost: nobody knows what model {name!r} costs at {host(url)},"
+                " so nothing is asked",
                 hint="say it in the config, in USD per million tokens; 0 for a model of your own:"
                 f" evaluation.prices: {{{name!r}: {{input: 0.27, output: 1.10}}}}"
-                " (in an evaluation's file: prices)",
+                " (in an evaluation's file: prices); or cap --max-tokens in its place",
             )
         return price
 

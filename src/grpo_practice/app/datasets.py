@@ -1,12 +1,12 @@
 """Work on datasets: upload, download, list, show, split, sample, count, delete."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
-from grpo_practice.app.recorded_samples import samples_of_run
+from grpo_practice.app.recorded_samples import stage_run
 from grpo_practice.app.upload import (
     IfExists,
     Upload,
@@ -19,7 +19,7 @@ from grpo_practice.config.schema.base import check_name
 from grpo_practice.data.download import DownloadRequest, defaults, download
 from grpo_practice.data.formats import FileSource
 from grpo_practice.data.read import ReadNotes, join_held, stage_file
-from grpo_practice.data.split import draw, shares_of, split
+from grpo_practice.data.split import Part, draw, shares_of, split
 from grpo_practice.data.staged_samples import StagedSamples
 from grpo_practice.data.stats import stats
 from grpo_practice.errors import ConfigError, DataError
@@ -36,7 +36,8 @@ from grpo_practice.reports.datasets import (
 )
 from grpo_practice.store import Store, datasets
 from grpo_practice.store.records import DatasetRow
-from grpo_practice.types import Answer, Sample
+from grpo_practice.store.stored_samples import StoredSamples
+from grpo_practice.types import Answer, Sample, Samples
 from grpo_practice.verify import suitability
 
 PARTS = "train=0.8,test=0.2"
@@ -121,11 +122,10 @@ class Datasets:
             DataError: There is no question in it, or the name holds other rows.
         """
         _check(name, verify)
-        with self._store() as store:
-            found = samples_of_run(store, run, dedup=dedup)
-        with StagedSamples(found.samples) as staged:
-            upload = Upload(name, f"run {run}", if_exists, dedup, verify)
-            return self._add(upload, staged, ReadNotes(found.notes, found.skipped))
+        with StagedSamples() as staged:
+            with self._store() as store:
+                found = stage_run(staged, store, run, dedup=dedup)
+            return self._add(Upload(name, f"run {run}", if_exists, dedup, verify), staged, found)
 
     def _add(self, upload: "Upload", staged: StagedSamples, found: ReadNotes) -> StoredDataset:
         with self._store(create=True) as store:
@@ -254,9 +254,9 @@ class Datasets:
         for part in parts:
             check_name(part, "a dataset")
         with self._store() as store:
-            dataset, samples = _named(store, name)
+            samples = _named(store, name)
             known = {part: store.read(datasets.find, part) for part in parts}
-            held = {p: store.read(datasets.samples, row.id) for p, row in known.items() if row}
+            held = {part: StoredSamples(store, row) for part, row in known.items() if row}
             divided = split(
                 samples,
                 parts,
@@ -264,19 +264,19 @@ class Datasets:
                 stratum=lambda s: _stratum(s, by),
                 kept=held if if_exists == "keep" else None,
             )
-            origin = f"split of {name} (revision {dataset.revision}, seed {seed})"
+            origin = f"split of {name} (revision {samples.row.revision}, seed {seed})"
             made = store.add_datasets(divided, origin=origin, replace=if_exists != "fail")
-        counts = {
-            part: Counter(_stratum(s, by) or "(none)" for s in rows) if by else Counter[str]()
-            for part, rows in divided.items()
-        }
-        return DatasetSplit(
-            dataset,
-            seed,
-            by,
-            [SplitPart(row, parts[row.name], new, counts[row.name]) for row, new in made],
-            suitability.usable(divided[made[-1][0].name]),
-        )
+            counts = {
+                part: Counter(_stratum(s, by) or "(none)" for s in rows) if by else Counter[str]()
+                for part, rows in divided.items()
+            }
+            return DatasetSplit(
+                samples.row,
+                seed,
+                by,
+                [SplitPart(row, parts[row.name], new, counts[row.name]) for row, new in made],
+                _usable(store, made[-1][0]),
+            )
 
     def sample(
         self, name: str, n: int, new: str, *, seed: int = 0, replace: bool = False
@@ -291,11 +291,12 @@ class Datasets:
         if new == name:
             raise ConfigError(f"--name {new} is the dataset itself", hint=f"--name {name}-{n}")
         with self._store() as store:
-            source, samples = _named(store, name)
-            drawn = draw(samples, n, seed=seed)
+            source = store.read(datasets.get, name)
+            drawn = draw(store.each(datasets.hashes, source.id), n, seed=seed)
             origin = f"sample of {name} (revision {source.revision}, seed {seed})"
-            made, fresh = store.add_dataset(new, drawn, origin=origin, replace=replace)
-        return DatasetSample(made, source, seed, fresh, suitability.usable(drawn))
+            rows = Part(StoredSamples(store, source), drawn)
+            made, fresh = store.add_dataset(new, rows, origin=origin, replace=replace)
+            return DatasetSample(made, source, seed, fresh, _usable(store, made))
 
     def stats(self, name: str) -> DatasetStats:
         """Count lengths, kinds of answers and repeated questions.
@@ -304,18 +305,18 @@ class Datasets:
             DataError: There is no such dataset, or it has no rows.
         """
         with self._store() as store:
-            dataset, samples = _named(store, name)
-        if not samples:
-            raise DataError(f"dataset {name!r} has no rows")
-        unusable = suitability.unusable_counts(samples)
-        preferred = (suitability.best_suited(samples), "exact", "judge")
-        best = next(verify for verify in preferred if not unusable[verify])
-        return DatasetStats(dataset, stats(samples), unusable, best, _splits(samples))
+            samples = _named(store, name)
+            if not samples:
+                raise DataError(f"dataset {name!r} has no rows")
+            row = samples.row
+            unusable = suitability.unusable_counts(store.each(datasets.golds, row.id))
+            suited = suitability.best_suited(store.each(datasets.golds, row.id))
+            best = next(verify for verify in (suited, "exact", "judge") if not unusable[verify])
+            return DatasetStats(row, stats(samples), unusable, best, _splits(samples))
 
 
-def _named(store: Store, name: str) -> tuple[DatasetRow, Sequence[Sample]]:
-    dataset = store.read(datasets.get, name)
-    return dataset, store.read(datasets.samples, dataset.id)
+def _named(store: Store, name: str) -> StoredSamples:
+    return StoredSamples(store, store.read(datasets.get, name))
 
 
 def _check(name: str, verify: str | None) -> None:
@@ -338,7 +339,7 @@ def _stratum(sample: Sample, by: Stratum | None) -> str:
     return (getattr(sample, by) if by else None) or ""
 
 
-def _splits(samples: Sequence[Sample]) -> bool:
+def _splits(samples: Samples) -> bool:
     try:
         split(samples, shares_of(PARTS), seed=0)
     except DataError:

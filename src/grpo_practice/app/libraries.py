@@ -30,6 +30,9 @@ def library_report(store: Store, ref: str | None, step: str, *, quarantined: boo
     return LibraryReport(found.run, found.step, found.library, evidence, waiting, outside)
 
 
+LIST = "grpo-practice experiences list"
+
+
 def experience_report(store: Store, name: str, ref: str | None) -> ExperienceReport:
     """Return the history of the experience `E12` up to the library that `ref` names.
 
@@ -38,7 +41,8 @@ def experience_report(store: Store, name: str, ref: str | None) -> ExperienceRep
     """
     label = re.fullmatch(r"[Ee]?([1-9]\d{0,8})", name)
     if label is None:
-        raise ConfigError(f"{name!r} is not an experience", hint="they are called E1, E2, …")
+        hint = f"they are called E1, E2, …: {LIST}"
+        raise ConfigError(f"{name!r} is not an experience", hint=hint)
     found = library_of(store, ref)
     at = {"branch": found.branch, "until": _last_step(found)}
     origin = store.read(history.experience, found.run, int(label[1]), **at)

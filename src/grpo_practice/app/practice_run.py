@@ -37,13 +37,14 @@ from grpo_practice.errors import Change, ConfigError, FingerprintError, RunFaile
 from grpo_practice.events import RunStarted
 from grpo_practice.fences import Fences
 from grpo_practice.practice import METHOD
-from grpo_practice.practice.answer_guard import AnswerGuard
+from grpo_practice.practice.answer_guard import AnswerGuard, LazyGuard
 from grpo_practice.practice.context import AfterStep, Practice
 from grpo_practice.practice.loop import practise
 from grpo_practice.practice.plan import plan_practice
 from grpo_practice.practice.reading import room_of
 from grpo_practice.practice.teacher import Teacher
 from grpo_practice.prompts import Prompt, prompts_from
+from grpo_practice.reports.known_scores import measured_without
 from grpo_practice.reports.run_reports import PracticeReport, practice_report
 from grpo_practice.store import branches, datasets, libraries, steps
 from grpo_practice.store.bound_keys import METHOD as METHOD_KEY
@@ -185,6 +186,8 @@ async def _run(job: PracticeJob) -> PracticeReport:
         begun = RunStarted(run.branch.run, run.branch.id, len(rows), total, done, spec.simulated)
         with announced(job.session, begun):
             left = any(not row.closed for row in rows)
+            if left and job.pilot is None:
+                await _evaluate_baseline(job, run.branch)
             if left or job.tests or job.selects:
                 await _work(job, run, rows)
             if left and job.pilot is not None:
@@ -258,6 +261,10 @@ async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
     session = job.session
     left = any(not row.closed for row in rows)  # a finished run may have an older version's prompts
     config, settings = job.config, job.config.practice
+    agent = config.evaluation.agent
+    # Of a finished run an evaluation may be left, which says it; tools are started here, though.
+    if left or agent.toolkits or agent.type != "simple":
+        session.announce()
     models = Models(
         run.ledger,
         run.emit,
@@ -266,7 +273,7 @@ async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
         prices=config.evaluation.prices,
     )
     spec = PlayerSpec(
-        agent=config.evaluation.agent,
+        agent=agent,
         base_dir=job.loaded.base_dir,
         student=at_practice(config),
         judge=config.judge,
@@ -300,7 +307,7 @@ async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
             settings=settings,
             land=session.admission.land,
             after_step=_after_step(job, rows),
-            guard=_guard(job, run.branch) if settings.answer_guard else None,
+            guard=LazyGuard(partial(_guard, job, run.branch)) if settings.answer_guard else None,
             page_tools=config.evaluation.agent.page_tools,
             pilot=job.pilot,
         )
@@ -311,7 +318,7 @@ def _guard(job: PracticeJob, branch: Branch) -> AnswerGuard:
     """Return the guard of the answers of the whole dataset that the run was started with."""
     agent, settings = job.config.evaluation.agent.agent, job.config.practice
     texts = [agent.instructions, settings.agent_objective, settings.learning_objective]
-    answers = job.session.store.read(datasets.answers, branch.dataset_id)
+    answers = job.session.store.each_apart(datasets.answers, branch.dataset_id)
     return AnswerGuard(answers, "\n".join(filter(None, texts)))
 
 
@@ -347,6 +354,25 @@ def _after_step(job: PracticeJob, rows: list[StepRow]) -> AfterStep:
             await evaluate_library(job.selects, library, plan.step, variant)
 
     return after
+
+
+def needs_baseline(job: PracticeJob, branch: Branch) -> bool:
+    """Return True where libraries are evaluated, and the agent without one was not yet."""
+    exp_id = job.config.exp_id
+    return bool(job.tests) and not measured_without(job.session.store, branch.id, exp_id)
+
+
+async def _evaluate_baseline(job: PracticeJob, branch: Branch) -> None:
+    """Evaluate the agent without a library, before any practice is paid for."""
+    if job.tests is None or not needs_baseline(job, branch):
+        return
+    exp_id = job.config.exp_id
+    target = EvalTarget(eval_name(exp_id), role="in_run", parent_run=exp_id)
+    try:
+        await run_eval(replace(job.tests, target=target))
+    except FingerprintError as e:
+        # Begun by hand, with more rollouts or another agent: it stays as it is.
+        job.session.notice(f"the agent without experiences is not evaluated: {e}")
 
 
 async def evaluate_library(

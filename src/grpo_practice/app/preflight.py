@@ -36,7 +36,10 @@ def session_of(
     Raises:
         ConfigError: Money is capped, and a model has no price.
     """
-    for text in [*loaded.announcements, *(loaded.ignored if session.verbose else [])]:
+    session = replace(session, announcements=loaded.announcements)
+    if session.only_looks:
+        session.announce()
+    for text in [*loaded.notices, *(loaded.ignored if session.verbose else [])]:
         session.notice(text)
     config, restart_step = loaded.config, request.restart_step
     if restart_step is None and config.kind == "practice":

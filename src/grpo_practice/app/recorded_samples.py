@@ -3,7 +3,8 @@
 from typing import Any
 
 from grpo_practice.calls import Message, Reply
-from grpo_practice.data.read import ReadResult
+from grpo_practice.data.read import ReadNotes
+from grpo_practice.data.staged_samples import StagedSamples
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.serve.served_agent import ServedAgent
 from grpo_practice.store import Store, branches, recorded_runs
@@ -12,13 +13,14 @@ from grpo_practice.store.recorded_runs import SYSTEM, Conversation
 from grpo_practice.types import Sample
 
 
-def samples_of_run(store: Store, run: str, *, dedup: bool) -> ReadResult:
-    """Return one sample for each conversation of a recorded run, in the order they began.
+def stage_run(staged: StagedSamples, store: Store, run: str, *, dedup: bool) -> ReadNotes:
+    """Add one sample for each conversation of a recorded run, in the order they began.
 
     The question is the text of its first user message; there is no answer, since nobody knows a
     right one. The whole conversation and its last reply are in the sample's meta.
 
     Args:
+        staged: Filled with at least one sample.
         store: Where the run is.
         run: Its name.
         dedup: Keep only the first of several with the same question, spaces folded.
@@ -35,23 +37,20 @@ def samples_of_run(store: Store, run: str, *, dedup: bool) -> ReadResult:
         )
     branch = store.read(branches.load, row.head_branch)
     agent = ServedAgent(run, "", branch.prompts[SYSTEM])
-    found, seen, repeated, silent = list[Sample](), set[str](), 0, 0
-    for talk in store.read(lambda db: list(recorded_runs.conversations(db, branch.id))):
+    silent = 0
+    for talk in store.each(recorded_runs.conversations, branch.id):
         sample = _sample(run, talk, agent)
         if sample is None:
             silent += 1
-            continue
-        key = " ".join(sample.question.split())
-        repeated += key in seen
-        if not dedup or key not in seen:
-            found.append(sample)
-        seen.add(key)
-    if not found:
+        else:
+            staged.add(sample)
+    if not staged:
         raise DataError(
             f"there is no question in {run}: nothing that was answered begins with a user's text",
             hint=f"grpo-practice runs show {run}",
         )
-    return ReadResult(found, _notes(len(found), repeated, silent, dedup=dedup), silent)
+    repeated = staged.leave_repeats_out() if dedup else sum(1 for _ in staged.repeats())
+    return ReadNotes(_notes(len(staged), repeated, silent, dedup=dedup), silent)
 
 
 def _notes(n: int, repeated: int, silent: int, *, dedup: bool) -> list[str]:

@@ -164,7 +164,7 @@ def prepare(agent: Path | Mapping[str, Any], env: Environment) -> Prepared:
         identity,
         loaded.text,
         simulated(config.model),
-        [*loaded.announcements, *_what_is_not_served(config, served)],
+        [*loaded.announcements, *loaded.notices, *_what_is_not_served(config, served)],
     )
 
 

@@ -34,10 +34,18 @@ class Session:
     """Whether nothing of what the configuration names may be run: a forecast of what is left."""
     admission: Admission = field(default_factory=Admission)
     """Gate that every request passes, whichever run it is for."""
+    announcements: list[str] = field(default_factory=list)
+    """Sentences that are not said yet, and are before the first request; one list for a run and
+    its evaluations."""
 
     def notice(self, text: str) -> None:
         """Tell a person something."""
         self.emit(Notice(text))
+
+    def announce(self) -> None:
+        """Tell a person, once, which key goes where; call it before anything is sent or started."""
+        while self.announcements:
+            self.notice(self.announcements.pop(0))
 
 
 @dataclass(frozen=True, slots=True)

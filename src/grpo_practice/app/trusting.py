@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 from grpo_practice.config.reading.compose import compose
@@ -15,14 +16,27 @@ from grpo_practice.store.queries import runs
 _DATABASE = b"SQLite format 3\0"
 
 
-def trust(paths: Sequence[Path]) -> TrustReport:
+def trust(
+    paths: Sequence[Path], hosts: Sequence[str] = (), keys: Sequence[str] = ()
+) -> TrustReport:
     """Remember that the user trusts these files and folders; return all that is remembered.
 
+    Args:
+        paths: Files and folders.
+        hosts: Hosts that may be sent each of the keys.
+        keys: Variables with keys.
+
     Raises:
-        ConfigError: One is not there or cannot be read, or nothing can be remembered.
+        ConfigError: Hosts are given without keys, or keys without hosts; a file is not there or
+            cannot be read, or nothing can be remembered.
     """
     known = user_trust(os.environ)
-    if paths and known.kept is None:
+    if bool(hosts) != bool(keys):
+        raise ConfigError(
+            "a host is trusted with a key: one is named without the other",
+            hint="grpo-practice trust --host api.example.com --key UTU_LLM_API_KEY",
+        )
+    if (paths or hosts) and known.kept is None:
         raise ConfigError(
             "there is no folder of yours to remember it in: HOME is not set, or is relative",
             hint="XDG_CONFIG_HOME names one",
@@ -32,6 +46,8 @@ def trust(paths: Sequence[Path]) -> TrustReport:
             known.remember_folder(path)
             continue
         known.remember(_digests(path), path)
+    for host, key in product(hosts, keys):
+        known.remember_host(host, key)
     return TrustReport(known.kept, known.all())
 
 

@@ -8,6 +8,7 @@ import typer
 
 from grpo_practice.cli.options import (
     PROGRAM,
+    AgentOption,
     ConfigOption,
     DbOption,
     JsonOption,
@@ -30,6 +31,7 @@ app = typer.Typer(no_args_is_help=True, help="What a configuration comes to; not
 @app.command()
 def show(
     config: ConfigOption = None,
+    agent: AgentOption = None,
     set_: SetOption = None,
     trust: TrustOption = None,
     trust_host: TrustHostOption = None,
@@ -45,7 +47,7 @@ def show(
     """
     from grpo_practice.cli.terminal.consoles import out
 
-    loaded = _loaded(config, set_, trust, trust_host, db)
+    loaded = _loaded(config, agent, set_, trust, trust_host, db)
     if json:
         print_json(loaded.document())
         return
@@ -56,6 +58,7 @@ def show(
 @app.command()
 def validate(
     config: ConfigOption = None,
+    agent: AgentOption = None,
     set_: SetOption = None,
     trust: TrustOption = None,
     trust_host: TrustHostOption = None,
@@ -68,7 +71,7 @@ def validate(
 
     Example: grpo-practice config validate --config practice.yaml
     """
-    loaded = _loaded(config, set_, trust, trust_host, db)
+    loaded = _loaded(config, agent, set_, trust, trust_host, db)
     if json:
         print_json(loaded.document())
         return
@@ -77,18 +80,23 @@ def validate(
     for text in loaded.ignored:
         say(f"ignored: {text}")
     _notices(loaded)
-    say_next(f"{PROGRAM} {loaded.command}{f' --config {shlex.quote(config)}' if config else ''}")
+    flags = f" --config {shlex.quote(config)}" if config else ""
+    flags += f" --agent {shlex.quote(str(agent))}" if agent else ""
+    # An agent alone has no questions to be asked.
+    asks = loaded.config.datasets or not agent
+    say_next(f"{PROGRAM} {loaded.command if asks else 'doctor'}{flags}")
 
 
 def _loaded(
     config: str | None,
+    agent: Path | None,
     sets: list[str] | None,
     trust: list[Path] | None,
     hosts: list[str] | None,
     db: Path | None,
 ) -> "ConfigReport":
     ws = workspace(db)
-    return ws.configuration(config, sets or [], env=trusting(trust, hosts))
+    return ws.configuration(config, sets or [], agent=agent, env=trusting(trust, hosts))
 
 
 def _notices(loaded: "ConfigReport") -> None:

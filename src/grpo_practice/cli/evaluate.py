@@ -1,6 +1,5 @@
 """`eval`: play and score every question of a dataset."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +15,7 @@ from grpo_practice.cli.cap_options import (
 )
 from grpo_practice.cli.options import (
     AgainOption,
+    AgentOption,
     ConfigOption,
     DbOption,
     JsonOption,
@@ -35,10 +35,7 @@ if TYPE_CHECKING:
 
 def evaluate(
     config: ConfigOption = None,
-    agent: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, help="Agent YAML, as export-agent writes it."),
-    ] = None,
+    agent: AgentOption = None,
     model: Annotated[str | None, typer.Option(help="Model that answers.")] = None,
     base_url: Annotated[str | None, typer.Option(help="Endpoint of the model.")] = None,
     dataset: Annotated[str | None, typer.Option(help="Dataset to ask, or a file.")] = None,
@@ -84,7 +81,8 @@ def evaluate(
     """
     from grpo_practice.cli.terminal.forecast_view import show_forecast
     from grpo_practice.cli.terminal.progress_view import progress
-    from grpo_practice.cli.terminal.reports_view import show_eval, show_transcripts
+    from grpo_practice.cli.terminal.reports_view import show_eval
+    from grpo_practice.cli.terminal.transcripts_view import show_transcripts
 
     flags = {
         "exp_id": exp_id,

@@ -1,6 +1,8 @@
 """`experiences`: texts learnt from practice, and their origin."""
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
         ExperienceReport,
         Held,
         LibraryChange,
+        LibraryReport,
         Quarantined,
     )
 
@@ -31,9 +34,9 @@ RunOption = Annotated[
     ),
 ]
 QUESTION = 120
-"""Characters of a question."""
+"""Characters of a question in a list; `experiences show` has the whole."""
 SITES = 200
-"""Characters of the web sites behind a change."""
+"""Characters of the web sites behind a text in a list."""
 
 
 @app.command("list")
@@ -76,7 +79,9 @@ def list_(
 
 @app.command()
 def show(
-    experience: Annotated[str, typer.Argument(metavar="E12", help="Its label.")],
+    experience: Annotated[
+        str, typer.Argument(metavar="E12|H12", help="Its label; H12 is one that is held.")
+    ],
     run: RunOption = None,
     db: DbOption = None,
     json: JsonOption = False,
@@ -87,6 +92,9 @@ def show(
 
     Example: grpo-practice experiences show E3 --run math
     """
+    if re.fullmatch(r"[Hh]\d+", experience):
+        _show_one_held(workspace(db).experiences(run), experience.upper(), json=json)
+        return
     report = workspace(db).experience(experience, run)
     if json:
         print_json(report.document())
@@ -173,20 +181,40 @@ def _show_decision(report: "DecisionReport", *, json: bool) -> None:
     say_next(report.next_command)
 
 
-def _show_held(found: "Sequence[Held]") -> None:
+def _show_one_held(report: "LibraryReport", name: str, *, json: bool) -> None:
+    """Print one text that is held, with all that stands behind it.
+
+    Raises:
+        ConfigError: The run holds none of this name.
+    """
+    found = [one for one in report.held if one.id == name]
+    if not found:
+        raise ConfigError(
+            f"{report.run} holds no {name}",
+            hint=f"{PROGRAM} experiences list --run {report.run}",
+        )
+    if json:
+        print_json(replace(report, held=found).document())
+        return
+    _show_held(found, whole=True)
+    say_next(f"{PROGRAM} experiences approve {name} --run {report.run}")
+
+
+def _show_held(found: "Sequence[Held]", *, whole: bool = False) -> None:
     if not found:
         return
     say("")
     say(f"{count(len(found), 'text')} held for approval, and in no library:")
     for one in found:
+        sites = ", ".join(one.domains)
         does = f"{one.op} {one.target or ''}".rstrip()
         say(f"{one.id}, of step {one.step}: {does}", style="bold")
         waits = "yes; it enters when the step under way has closed" if one.approved else ""
         facts(
             [
                 ("text", one.text),
-                ("web sites read", brief(", ".join(one.domains), SITES)),
-                *(("question", brief(question, QUESTION)) for question in one.questions),
+                ("web sites read", sites if whole else brief(sites, SITES)),
+                *(("question", q if whole else brief(q, QUESTION)) for q in one.questions),
                 ("approved", waits),
             ]
         )
@@ -223,8 +251,7 @@ def _show(report: "ExperienceReport") -> None:
         [
             (
                 f"step {vote.step}, group {vote.slot}",
-                f"{vote.said}{' (on an earlier text)' if vote.earlier else ''}: "
-                f"{brief(vote.question, QUESTION)}",
+                f"{vote.said}{' (on an earlier text)' if vote.earlier else ''}: {vote.question}",
             )
             for vote in found.votes
         ]
@@ -235,7 +262,7 @@ def _show(report: "ExperienceReport") -> None:
 def _show_change(change: "LibraryChange") -> None:
     say("")
     say(f"step {change.step}: {change.op}", style="bold")
-    sites, since = brief(", ".join(change.domains), SITES), change.held_since
+    sites, since = ", ".join(change.domains), change.held_since
     facts(
         [
             ("text", change.text or ""),
@@ -248,7 +275,7 @@ def _show_change(change: "LibraryChange") -> None:
         proposed = f"{proposal.op} {proposal.text or ''}".strip()
         facts(
             [
-                (f"group {proposal.slot}", brief(proposal.question, QUESTION)),
+                (f"group {proposal.slot}", proposal.question),
                 *(("lesson", lesson) for lesson in proposal.lessons),
                 ("proposed", proposed),
             ]

@@ -60,6 +60,12 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Set one key of the config; repeatable."),
 ]
+AgentOption = Annotated[
+    Path | None,
+    typer.Option(
+        exists=True, dir_okay=False, metavar="FILE", help="Agent YAML, as export-agent writes it."
+    ),
+]
 RestartOption = Annotated[
     int | None,
     typer.Option(

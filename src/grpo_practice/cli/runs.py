@@ -16,7 +16,7 @@ from grpo_practice.cli.terminal.formatting import (
     say_next,
     tokens,
 )
-from grpo_practice.cli.terminal.tables import facts, table
+from grpo_practice.cli.terminal.tables import facts, in_parts, room, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from grpo_practice.reports.stored_runs import RunReport, StageCost
 
 app = typer.Typer(no_args_is_help=True, help="What was run, how it stands, what it cost.")
+
+SIMULATED = " (simulated)"
+OTHERS, BEGUN = 52, 22
+"""Columns that a list of runs needs beside their names, and those that are left out first."""
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Its name, as `runs list` says.")]
 
@@ -38,19 +42,24 @@ def list_(db: DbOption = None, json: JsonOption = False) -> None:
     if json:
         print_json(report.document())
         return
+    names = [run.name + (SIMULATED if run.simulated else "") for run in report.runs]
+    width = room() - OTHERS
+    if max((len(part) for name in names for part in name.split("/")), default=0) >= width:
+        width += BEGUN
     table(
         ["run", "kind", "status", "steps", "begun"],
         [
             (
-                run.name + (" (simulated)" if run.simulated else ""),
+                in_parts(name, width),
                 run.kind,
                 run.status,
                 "-" if run.kind == "recorded" else f"{run.steps_closed} of {run.steps}",
                 _time(run.created_at),
             )
-            for run in report.runs
+            for name, run in zip(names, report.runs, strict=True)
         ],
         right=["steps"],
+        least=["begun", "kind", "steps"],
     )
     last = report.runs[-1].name if report.runs else None
     if last:

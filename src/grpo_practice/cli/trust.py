@@ -7,6 +7,7 @@ import typer
 
 from grpo_practice.cli.options import JsonOption, workspace
 from grpo_practice.cli.terminal.formatting import print_json, say
+from grpo_practice.cli.terminal.tables import facts
 
 
 def trust(
@@ -14,22 +15,29 @@ def trust(
         list[Path] | None,
         typer.Argument(metavar="FILE|DIR", help="What you have read, and trust."),
     ] = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST", help="With --key: let that key of yours go to this host."),
+    ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(metavar="VARIABLE", help="With --host: the key, UTU_LLM_API_KEY say."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Remember that you trust files or folders of others; without any, show what is trusted.
 
-    Read them first: they may then run programs. Hosts for your keys are another question:
-    --trust-host. A file is trusted while its text stays what it is, a folder with all that comes to
+    Read them first: they may then run programs. Hosts for your keys are another question: --host
+    with --key. A file is trusted while its text stays what it is, a folder with all that comes to
     lie in it.
 
     Example: grpo-practice trust agent.yaml
     """
-    report = workspace(None).trust(*(paths or []))
+    report = workspace(None).trust(*(paths or []), hosts=host or [], keys=key or [])
     if json:
         print_json(report.document())
         return
-    for row in report.summary()[1:]:
-        say(": ".join(row))
+    facts((label, text) for label, text in report.summary()[1:])
     if not report.records:
         say("nothing of others is trusted")
     elif report.file:

@@ -1,7 +1,9 @@
 """`verify`: a verify function alone, on one answer."""
 
+import os
 import shlex
 from collections.abc import Iterable
+from contextlib import suppress
 from json import dumps as json_text
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +12,7 @@ import typer
 from grpo_practice.cli.options import PROGRAM, JsonOption, TrustHostOption, trusting, workspace
 from grpo_practice.cli.terminal.formatting import note, print_json, reward, say, say_next
 from grpo_practice.cli.terminal.tables import facts
-from grpo_practice.errors import ConfigError
+from grpo_practice.errors import ConfigError, GrpoPracticeError
 
 if TYPE_CHECKING:
     from grpo_practice.events import Event
@@ -56,7 +58,23 @@ def verify(
     if params:
         spec = json_text({"name": function, **params}, ensure_ascii=False)
         named += f" --set {shlex.quote(f'verify={spec}')}"
-    say_next(f"{PROGRAM} eval --model MODEL --dataset NAME {named}")
+    say_next(_next(named))
+
+
+def _next(named: str) -> str:
+    """Return the command that scores a whole dataset so; one that begins a project without any."""
+    from grpo_practice.config import read_environment
+
+    # Read here to advise alone: whoever needs either says what is wrong with it.
+    newest, model = None, " --model sim"
+    with suppress(GrpoPracticeError):
+        rows = workspace(None).datasets.list().datasets
+        newest = max(rows, key=lambda row: row.id).name if rows else None
+    with suppress(ConfigError):
+        model = "" if read_environment(os.environ).get("UTU_LLM_MODEL") else model
+    if newest is None:
+        return f"{PROGRAM} init my-task"
+    return f"{PROGRAM} eval{model} --dataset {shlex.quote(newest)} {named}"
 
 
 def _warn(event: "Event") -> None:

@@ -19,6 +19,8 @@ from grpo_practice.text import is_loopback
 
 HOSTS = "GRPO_PRACTICE_TRUST_HOSTS"
 """Variable of the process with hosts, separated by commas, that may be sent any key."""
+OWN = "a run of mine"
+"""Source of a config that the user's own run or export has."""
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -119,9 +121,29 @@ class Trust:
     def remember(self, keys: Iterable[str], path: Path | None) -> None:
         """Remember that these configs are trusted."""
         known = {record["sha256"] for record in self._records("sha256")}
-        at = str(path.resolve()) if path else "a run of mine"
+        at = str(path.resolve()) if path else OWN
         new = [key for key in dict.fromkeys(keys) if key not in known]
         self._add([{"sha256": key, "of": at} for key in new])
+
+    def remember_host(self, typed: str, variable: str) -> None:
+        """Remember that this variable's key may go to a host, typed as after `--trust-host`.
+
+        Raises:
+            ConfigError: It is no host, or cannot be remembered.
+        """
+        with_scheme = typed if "://" in typed else f"https://{typed}"
+        try:
+            here = is_loopback(urlsplit(with_scheme).hostname or "")
+            host = host_of(f"http://{typed}" if here and "://" not in typed else with_scheme)
+        except ValueError as e:
+            raise ConfigError(f"{typed} is no host that could be trusted: {e}") from e
+        if not urlsplit(host).scheme.startswith("http") or not urlsplit(with_scheme).hostname:
+            raise ConfigError(
+                f"{typed} is no host that could be trusted", hint="--host api.example.com, say"
+            )
+        record = {"host": host, "variable": variable}
+        if record not in self._records("host"):
+            self._add([record])
 
     def remember_folder(self, folder: Path) -> None:
         """Remember that every file in this folder is trusted.

@@ -61,7 +61,7 @@ def read_samples(source: FileSource | Path, **reading: Unpack[Reading]) -> ReadR
     """Read every row of the file as a sample, into memory. See `stage_file`."""
     with StagedSamples() as staged:
         found = stage_file(staged, source, **reading)
-        return ReadResult(list(staged.samples()), found.notes, found.skipped)
+        return ReadResult(list(staged), found.notes, found.skipped)
 
 
 def read_rows(
@@ -70,7 +70,7 @@ def read_rows(
     """Read rows that are not simply those of one file, into memory. See `stage_rows`."""
     with StagedSamples() as staged:
         read = stage_rows(staged, found, path, **reading)
-        return ReadResult(list(staged.samples()), read.notes, read.skipped)
+        return ReadResult(list(staged), read.notes, read.skipped)
 
 
 def stage_file(

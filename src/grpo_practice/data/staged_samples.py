@@ -9,11 +9,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from grpo_practice.canonical import canon, text_sha
-from grpo_practice.types import Sample
+from grpo_practice.types import Answer, Sample
 
 AT_ONCE = 100
 """Rows in memory at once."""
 _JSON = json.JSONEncoder(ensure_ascii=False)
+_value = json.JSONDecoder().raw_decode
 
 _TABLES = """
 CREATE TABLE rows (
@@ -103,8 +104,7 @@ class StagedSamples:
         """Yield each sample's hash in hex."""
         return (row[0].hex() for row in self._query("SELECT sha256 FROM rows ORDER BY position"))
 
-    def samples(self) -> Iterator[Sample]:
-        """Yield each sample."""
+    def __iter__(self) -> Iterator[Sample]:
         return map(sample_of, self.rows())
 
     def repeats(self) -> Iterator[Repeat]:
@@ -178,13 +178,24 @@ def sample_of(row: Any, sample_id: int = 0) -> Sample:
     """Return the sample that a row of the table `samples` holds."""
     return Sample(
         question=row["question"],
-        answer=None if row["answer"] is None else json.loads(row["answer"]),
+        answer=answer_of(row["answer"]),
         source=row["source"],
         level=row["level"],
         cluster=row["cluster"],
-        meta=json.loads(row["meta"]),
+        meta=meta_of(row["meta"]),
         id=sample_id,
     )
+
+
+def answer_of(text: str | None) -> Answer:
+    """Return the answer that a row holds as JSON."""
+    # Half the time of json.loads, which counts for a million rows.
+    return None if text is None else _value(text)[0]
+
+
+def meta_of(text: str) -> dict[str, Any]:
+    """Return the meta that a row holds as JSON."""
+    return {} if text == "{}" else json.loads(text)
 
 
 def _key(question: str) -> bytes:

@@ -1,14 +1,18 @@
 """Figures of a dataset: lengths, kinds of answers, questions that come again."""
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from array import array
+from bisect import bisect
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
 
 from grpo_practice.canonical import canon
-from grpo_practice.data.split import folded
+from grpo_practice.data.distinct import folded
 from grpo_practice.text import CHARS_PER_TOKEN
-from grpo_practice.types import Answer, Sample
+from grpo_practice.types import Answer, Samples
 
 SHORT = 80
 """Characters of a line of mathematics; a longer one is prose."""
@@ -57,44 +61,61 @@ class Stats:
     """Different ones that are named."""
 
 
-def stats(samples: Sequence[Sample]) -> Stats:
+def stats(samples: Samples) -> Stats:
     """Count what there is in a dataset of at least one sample."""
-    texts = [s.question for s in samples]
-    answers = [
-        len(" ".join(map(str, a)) if isinstance(a, list) else str(a))
-        for a in (s.answer for s in samples)
-        if a is not None
-    ]
-    exact, alike = set(texts), set(map(folded, texts))
-    given = defaultdict[str, set[bytes]](set)
-    for s in samples:
-        if s.answer is not None:
-            given[folded(s.question)].add(canon(s.answer))
+    import numpy as np
+
+    counters = [Counter[Any]() for _ in range(6)]
+    question_chars, question_tokens, answer_chars, kinds, sources, levels = counters
+    # Hashes, not texts: the dataset may be more than the memory holds.
+    exact, alike, clusters, asked, given = (array("q") for _ in range(5))
+    for sample in samples:
+        text, answer = sample.question, sample.answer
+        exact.append(hash(text))
+        alike.append(hash(folded(text)))
+        question_chars[len(text)] += 1
+        question_tokens[-(-len(text.encode()) // CHARS_PER_TOKEN)] += 1
+        kinds[kind(answer)] += 1
+        if answer is not None:
+            parts = answer if isinstance(answer, list) else [answer]
+            answer_chars[len(" ".join(map(str, parts)))] += 1
+            asked.append(alike[-1])
+            given.append(hash(canon(answer)))
+        if sample.source:
+            sources[sample.source] += 1
+        if sample.level is not None:
+            levels[sample.level] += 1
+        if sample.cluster is not None:
+            clusters.append(hash(sample.cluster))
+    questions = len(np.unique(alike))
+    _, answers = np.unique(np.unique(np.array([asked, given]), axis=1)[0], return_counts=True)
     return Stats(
-        rows=len(samples),
-        question_chars=_lengths(map(len, texts)),
-        question_tokens=_lengths(-(-len(t.encode()) // CHARS_PER_TOKEN) for t in texts),
-        answer_chars=_lengths(answers) if answers else None,
-        answers=_counted(map(kind, (s.answer for s in samples))),
-        questions=len(alike),
-        repeated=len(texts) - len(exact),
-        repeated_folded=len(texts) - len(alike),
-        contradicted=sum(len(different) > 1 for different in given.values()),
-        sources=_counted(s.source for s in samples if s.source),
-        levels=_counted(s.level for s in samples if s.level is not None),
-        clusters=len({s.cluster for s in samples if s.cluster is not None}),
+        rows=len(exact),
+        question_chars=_lengths(question_chars),
+        question_tokens=_lengths(question_tokens),
+        answer_chars=_lengths(answer_chars) if answer_chars else None,
+        answers=_ordered(kinds),
+        questions=questions,
+        repeated=len(exact) - len(np.unique(exact)),
+        repeated_folded=len(exact) - questions,
+        contradicted=int((answers > 1).sum()),
+        sources=_ordered(sources),
+        levels=_ordered(levels),
+        clusters=len(np.unique(clusters)),
     )
 
 
-def _counted(names: Iterable[str]) -> dict[str, int]:
-    return dict(sorted(Counter(names).items(), key=lambda pair: (-pair[1], pair[0])))
+def _ordered(counts: Counter[str]) -> dict[str, int]:
+    return dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))
 
 
-def _lengths(values: Iterable[int]) -> Lengths:
-    found = sorted(values)
-    last = len(found) - 1
+def _lengths(counts: Counter[int]) -> Lengths:
+    lengths = sorted(counts)
+    up_to = list(accumulate(counts[length] for length in lengths))
+    last = up_to[-1] - 1
     # The smallest value that so many are not above: a length that is really there.
-    return Lengths(found[0], found[last // 2], found[-(-last * 95 // 100)], found[-1])
+    median, p95 = (lengths[bisect(up_to, place)] for place in (last // 2, -(-last * 95 // 100)))
+    return Lengths(lengths[0], median, p95, lengths[-1])
 
 
 def kind(answer: Answer) -> str:

@@ -1,8 +1,9 @@
 """Checks of the data: unreadable golds, and questions that stand twice."""
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from itertools import chain, islice
 from pathlib import Path
 from string import ascii_letters
 from time import monotonic
@@ -10,15 +11,17 @@ from time import monotonic
 from grpo_practice.app.specs import configured_prompts
 from grpo_practice.config.schema.runs import EvalConfig, RunConfig, is_data_file
 from grpo_practice.data.catalog import way_to
-from grpo_practice.data.read import read_samples
-from grpo_practice.data.split import folded
+from grpo_practice.data.distinct import question_hashes
+from grpo_practice.data.read import stage_file
+from grpo_practice.data.staged_samples import StagedSamples
 from grpo_practice.doctor.diagnosis import Check, not_run, ok, problem, warning
 from grpo_practice.errors import ConfigError, DataError, GrpoPracticeError, StepError
 from grpo_practice.prompts import prompts_from
 from grpo_practice.store import Store, branches, datasets
 from grpo_practice.store.queries import runs
+from grpo_practice.store.stored_samples import StoredSamples
 from grpo_practice.text import count
-from grpo_practice.types import Sample
+from grpo_practice.types import Sample, Samples
 from grpo_practice.verify.answers import gold_texts
 from grpo_practice.verify.resolve import check_gold, resolve
 from grpo_practice.verify.verifier import Verifier
@@ -41,27 +44,32 @@ HOSTILE: Mapping[str, str] = {
 
 
 def samples_of(
-    config: RunConfig, store: Store | None, base_dir: Path
-) -> tuple[dict[str, list[Sample]], list[Check]]:
-    """Return the samples of each dataset the configuration names, by its use, and the checks."""
-    found, findings = dict[str, list[Sample]](), list[Check]()
+    config: RunConfig, store: Store | None, base_dir: Path, held: ExitStack
+) -> tuple[dict[str, Samples], list[Check]]:
+    """Return the samples of each dataset the configuration names, by its use, and the checks.
+
+    They can be read while the store is open, and those of files until `held` is closed.
+    """
+    found, findings = dict[str, Samples](), list[Check]()
     for use, name in config.datasets.items():
         try:
-            found[use] = _read(name, config.evaluation, store, base_dir)
+            if is_data_file(name):
+                staged = held.enter_context(StagedSamples())
+                found[use] = _stage(staged, base_dir / name, config.evaluation)
+            elif store is None:
+                raise DataError(f"there is no dataset {name!r} yet", hint=way_to(name))
+            else:
+                found[use] = StoredSamples(store, store.read(datasets.get, name))
             findings.append(ok(f"{use} data", f"{name}: {count(len(found[use]), 'question')}"))
         except GrpoPracticeError as e:
             findings.append(problem(f"{use} data", e))
     return found, findings
 
 
-def _read(name: str, config: EvalConfig, store: Store | None, base_dir: Path) -> list[Sample]:
-    if is_data_file(name):
-        named = {"question": config.data.question_field, "answer": config.data.gt_field}
-        mapping = {key: field for key, field in named.items() if field}
-        return read_samples(base_dir / name, mapping=mapping).samples
-    if store is None:
-        raise DataError(f"there is no dataset {name!r} yet", hint=way_to(name))
-    return store.read(datasets.samples, store.read(datasets.get, name).id)
+def _stage(staged: StagedSamples, path: Path, config: EvalConfig) -> StagedSamples:
+    named = {"question": config.data.question_field, "answer": config.data.gt_field}
+    stage_file(staged, path, mapping={key: field for key, field in named.items() if field})
+    return staged
 
 
 def look_at_prompts(config: RunConfig, store: Store | None, base_dir: Path) -> list[Check]:
@@ -80,12 +88,14 @@ def look_at_prompts(config: RunConfig, store: Store | None, base_dir: Path) -> l
     return [ok("prompts", f"those of {own} can be filled")] if own else []
 
 
-def look_at_questions(data: Mapping[str, Sequence[Sample]]) -> list[Check]:
+def look_at_questions(data: Mapping[str, Samples]) -> list[Check]:
     """Check for questions that are twice in a dataset, or in two that should share none."""
+    import numpy as np
+
     found = []
-    seen = {use: Counter(folded(s.question) for s in samples) for use, samples in data.items()}
+    seen = {use: np.unique(question_hashes(samples)) for use, samples in data.items()}
     for use, questions in seen.items():
-        twice = sum(n - 1 for n in questions.values())
+        twice = len(data[use]) - len(questions)
         if twice:
             hint = "data upload --dedup keeps one of each"
             text = f"{count(twice, 'question')} {_are(twice)} there again"
@@ -93,7 +103,7 @@ def look_at_questions(data: Mapping[str, Sequence[Sample]]) -> list[Check]:
     uses = list(seen)
     for i, use in enumerate(uses):
         for other in uses[i + 1 :]:
-            shared = len(seen[use].keys() & seen[other].keys())
+            shared = len(np.intersect1d(seen[use], seen[other], assume_unique=True))
             if shared:
                 of = count(len(seen[other]), "question")
                 text = f"{shared} of {of} {_are(shared)} in the {use} data too"
@@ -103,7 +113,7 @@ def look_at_questions(data: Mapping[str, Sequence[Sample]]) -> list[Check]:
 
 
 async def look_at_verify(
-    config: RunConfig, data: Mapping[str, Sequence[Sample]], base_dir: Path, *, run: bool
+    config: RunConfig, data: Mapping[str, Samples], base_dir: Path, *, run: bool
 ) -> list[Check]:
     """Check that the verify function takes right answers for right, and others for wrong.
 
@@ -117,15 +127,19 @@ async def look_at_verify(
         return [problem(about, e)]
     if function.file is not None and not run:
         return [not_run(about, str(function.file.path))]
-    samples = [sample for part in data.values() for sample in part]
-    bad = [why for sample in samples if (why := check_gold(function, sample))]
+    bad, first_bad, answered = 0, "", 0
+    for sample in chain.from_iterable(data.values()):
+        if why := check_gold(function, sample):
+            bad, first_bad = bad + 1, first_bad or why
+        answered += bool(gold_texts(sample.answer))
     if bad:
-        text = f"{count(len(bad), 'gold')} cannot be used, as: {bad[0]}"
+        text = f"{count(bad, 'gold')} cannot be used, as: {first_bad}"
         return [problem(about, DataError(text, hint="mend these rows and upload again"))]
     if function.is_judge:
         return [ok(about, "asks a judge for each answer; not tried, since that costs")]
-    golds = [s for s in samples if gold_texts(s.answer)]
-    chosen = golds[:: max(1, len(golds) // GOLDS)][:GOLDS]
+    golds = (s for s in chain.from_iterable(data.values()) if gold_texts(s.answer))
+    every = max(1, answered // GOLDS)
+    chosen = list(islice(golds, 0, GOLDS * every, every))
     async with Verifier(function) as verifier:
         try:
             await verifier.start()

@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from grpo_practice.app.any_config import load_config
@@ -36,6 +37,8 @@ class DoctorRequest:
     """Configuration in any form; None: that of the latest run, if there is one."""
     overrides: Sequence[str] = ()
     """Overrides as texts, `KEY=VALUE`."""
+    agent: Path | None = None
+    """File of an agent to be evaluated so."""
     run: bool = False
     """Whether to try the programs that the configuration names."""
     env: Mapping[str, str] | None = None
@@ -77,11 +80,14 @@ async def _check_config(
     if path.exists() and not current(path):
         checks.append(warning("config", "not looked at: the database has to be usable first"))
         return 0
-    if request.config is None and not path.exists():
+    stored = path.exists()
+    if request.config is None and request.agent is None and not stored:
         text = "none given, and no run yet: endpoints, verify function and data are not checked"
         checks.append(warning("config", text, "doctor --config FILE"))
         return 0
-    loaded = load_config(request.config, request.overrides, env, lambda: Store(path))
+    # To open a database that is not there would make the file.
+    open_store = partial(Store, path) if stored else None
+    loaded = load_config(request.config, request.overrides, env, open_store, agent=request.agent)
     unnamed = "that of the latest run" if request.config is None else "the one given"
     checks.append(ok("config", f"{loaded.path or unnamed} can be used"))
     for sentence in sentences(loaded.routes):
@@ -90,11 +96,12 @@ async def _check_config(
     checks += [warning("config", text) for text in loaded.notices if text not in env.notices]
     config, folder = loaded.config, loaded.base_dir
     evaluation = config.evaluation
-    with Store(path) if path.exists() else nullcontext() as store:
-        data, lacking = samples_of(config, store, folder)
+    with ExitStack() as held:
+        store = held.enter_context(Store(path)) if path.exists() else None
+        data, lacking = samples_of(config, store, folder, held)
         checks += look_at_prompts(config, store, folder)
-    checks += [*lacking, *look_at_questions(data)]
-    checks += await look_at_verify(config, data, folder, run=request.run)
+        checks += [*lacking, *look_at_questions(data)]
+        checks += await look_at_verify(config, data, folder, run=request.run)
     checks += await look_at_tools(evaluation.agent, folder, run=request.run)
     match config:
         case PracticeConfig():

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from grpo_practice.agents import RolloutContext
 from grpo_practice.app.agents import chosen, open_toolkit
 from grpo_practice.app.custom_agent import open_own, sha_of
-from grpo_practice.calls import Address, Chat, Message, Reply, Scope
+from grpo_practice.calls import UNASKED, Address, Chat, Message, Reply, Scope
 from grpo_practice.config.reading.demands import agent_programs
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.provider import ModelConfig
@@ -22,7 +22,7 @@ from grpo_practice.llm.ledgered import Play
 from grpo_practice.text import count, is_loopback
 from grpo_practice.tools import Tool
 from grpo_practice.tools.toolbox import check_names
-from grpo_practice.types import UNASKED, Trajectory
+from grpo_practice.types import Trajectory
 
 PLAY_S = 30.0
 """Limit for a question that the user's own agent is given."""

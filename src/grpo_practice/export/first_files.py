@@ -35,6 +35,7 @@ class FirstFiles(Report):
         """Commands to type once `.env` is filled in."""
         return [
             "grpo-practice data upload mine.jsonl --name mine --verify exact",
+            "grpo-practice data split mine --into train=0.5,test=0.5",
             "grpo-practice eval --config practice.yaml",
             "grpo-practice practice --config practice.yaml",
         ]

@@ -1,7 +1,7 @@
 """The calls that a run has still to make, and the forecast of them."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
@@ -74,12 +74,13 @@ def _of_practice(job: PracticeJob) -> Forecast:
 
 def _of_eval(job: EvalJob) -> Forecast:
     job = evaluation_run.following(job)
-    store, spec = job.session.store, evaluation_run.spec_of(job)
+    store, spec = job.session.store, evaluation_run.lent(job)
     branch = _begun(job.session, spec, partial(evaluation_run.planned, job))
     rows = [row for row in evaluation_run.steps_of(job, branch) if unfinished(row)]
     played = sum(row.plan.rollouts for row in rows if row.played_by is not None)
     missing = _missing(store, branch, rows)
-    to_play = 0 if played else missing  # those of another run are only scored
+    # Those of another run are only scored; and what another run asked is not asked again.
+    to_play = 0 if played else missing - _lent(store, branch, rows)
     left = _scored(job.config, job.verify, Range(to_play, to_play), Range(missing, missing))
     library = job.target.library
     left = _prompts(store, job.dataset.id, job.config, library, len(library), left)
@@ -233,31 +234,44 @@ def _missing(store: Store, branch: Branch, rows: Sequence[StepRow]) -> int:
     return sum(row.rollouts - settled.get(row.plan.step, 0) for row in rows)
 
 
+def _lent(store: Store, branch: Branch, rows: Sequence[StepRow]) -> int:
+    """Return how many rollouts, not settled yet, another run's answers are there for."""
+    asked, open_ = Counter[int](), store.read(scores.settled_counts, branch)
+    for lender in branch.reuses:
+        asked.update(store.read(scores.settled_counts, store.read(branches.load, lender)))
+    left = {row.plan.step: row.rollouts - open_.get(row.plan.step, 0) for row in rows}
+    return sum(min(n, asked[step]) for step, n in left.items())
+
+
 def _evaluations(job: PracticeJob, branch: Branch, learning: _Learning) -> list[StageCalls]:
     """Return the calls of evaluations of libraries, made and to come; none is made twice."""
     store, settings = job.session.store, job.config.practice
     rows = store.read(steps.on_line, branch)
+    rows_left = any(not row.closed for row in rows)
     left = list[StageCalls]()
     if job.tests is not None:
         tested = practice_run.due(settings, rows)
         wanted = [row for row in rows if row.plan.step in tested]
-        left += _on_the_way(store, job.tests, None, wanted, (), learning)
+        due = rows_left and practice_run.needs_baseline(job, branch)
+        baseline = {eval_name(job.config.exp_id): Library()} if due else {}
+        left += _on_the_way(store, job.tests, baseline, wanted, (), learning)
     if job.selects is not None:
-        variant = (practice_run.select_variant(settings.select_dataset or ""),)
+        variant = practice_run.select_variant(settings.select_dataset or "")
         start = job.start or Library()
-        left += _on_the_way(store, job.selects, start, rows, variant, learning)
+        name = eval_name(job.config.exp_id, library_variant(start), variant)
+        left += _on_the_way(store, job.selects, {name: start}, rows, (variant,), learning)
     return _together(left)
 
 
 def _on_the_way(
     store: Store,
     job: EvalJob,
-    start: Library | None,
+    first: Mapping[str, Library],
     rows: Sequence[StepRow],
     variants: Sequence[str],
     learning: _Learning,
 ) -> list[StageCalls]:
-    """Return the calls that evaluate the start library, where wanted, and those of these steps.
+    """Return the calls that evaluate the libraries of these steps, and first those named.
 
     A step may leave the library as it was; then there is nothing to play.
     """
@@ -265,17 +279,15 @@ def _on_the_way(
     known = set[str]()
     prefix = eval_name(job.config.exp_id)
     evaluated = any(row.name.startswith(f"{prefix}/") for row in store.read(runs.all_runs))
-    wanted = [(start, float(len(start)))] if start is not None else []
-    made = [
-        (
-            store.read(libraries.load, row.library_out) if row.closed else None,
-            learning.after.get(row.plan.step, 0.0),
-        )
-        for row in rows
-    ]
-    for library, most in [*wanted, *made]:
-        shown = learning.now if library is None else library
+    wanted = list[tuple[str, Library | None, float]]()
+    wanted += [(name, library, float(len(library))) for name, library in first.items()]
+    for row in rows:
+        made = store.read(libraries.load, row.library_out) if row.closed else None
+        shown = learning.now if made is None else made
         name = eval_name(job.config.exp_id, library_variant(shown), *variants)
+        wanted.append((name, made, learning.after.get(row.plan.step, 0.0)))
+    for name, library, most in wanted:
+        shown = learning.now if library is None else library
         if library is None:
             n = _planned(job)
             found = known or evaluated

@@ -5,13 +5,19 @@ hardly any other question shares is guarded: against the lessons of its own ques
 texts that hold it as an answer ("the answer is 714", `\boxed{714}`).
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import asyncio
+from array import array
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from grpo_practice.practice.answer_text import Key, Said, key_of, numeric, parts_of, significant
 from grpo_practice.types import Answer, Quarantine
 from grpo_practice.verify.answers import gold_texts
+
+if TYPE_CHECKING:  # slow to import
+    import numpy as np
+    from numpy.typing import NDArray
 
 FEW = 2
 """Questions that may share an answer, and it is still one of few …"""
@@ -52,17 +58,17 @@ class AnswerGuard:
     """
 
     def __init__(self, answers: Iterable[tuple[Answer, int]], told: str = "") -> None:
-        words, numbers = Counter[Key](), Counter[Key]()
+        words, numbers = _Shares(), _Shares()
         for answer, questions in answers:
             for part in {part for text in gold_texts(answer) for part in parts_of(text)}:
-                (numbers if numeric(part) else words)[part] += questions
+                (numbers if numeric(part) else words).add(part, questions)
         self._told = Said(told)
-        self._labels = frozenset[Key]((*_shared(words, FEW_WORDS), *_shared(numbers, FEW_NUMBERS)))
-        rare = sum(n == 1 for n in words.values())
-        most = max(RARE_AT_LEAST, RARE * (len(words) - rare))
-        self._all_words = rare < LABELS * words.total() and rare <= most
-        n, different = numbers.total(), len(numbers)
-        self._all_numbers = different <= min(n / 2, 2 * n**0.5)
+        by_word, by_number = words.counted(), numbers.counted()
+        self._labels = by_word.shared(FEW_WORDS) | by_number.shared(FEW_NUMBERS)
+        most = max(RARE_AT_LEAST, RARE * (by_word.different - by_word.rare))
+        self._all_words = by_word.rare < LABELS * by_word.total and by_word.rare <= most
+        n = by_number.total
+        self._all_numbers = by_number.different <= min(n / 2, 2 * n**0.5)
 
     def of(self, answers: Sequence[Answer]) -> "StepGuard":
         """Return the guard of one step. Index of `answers` = slot."""
@@ -80,7 +86,9 @@ class AnswerGuard:
 
     def _is_label(self, part: Key) -> bool:
         """Return True when more than a few questions share the answer, or most share theirs."""
-        return part in self._labels or (self._all_numbers if numeric(part) else self._all_words)
+        return hash(part) in self._labels or (
+            self._all_numbers if numeric(part) else self._all_words
+        )
 
     def _told_of(self, parts: Iterable[Key]) -> set[Key]:
         """Return the answers in words that the agent is told anyway."""
@@ -88,10 +96,74 @@ class AnswerGuard:
         return {part for _, _, part in self._told.runs(words)}
 
 
-def _shared(counts: Counter[Key], share: float) -> Iterator[Key]:
-    """Return the answers of more than a few questions."""
-    most = max(FEW, share * counts.total())
-    return (key for key, n in counts.items() if n > most)
+class LazyGuard:
+    """A guard that is made when a step first asks for it.
+
+    Args:
+        make: Reads and counts the answers of the whole dataset: seconds, where it is large.
+    """
+
+    def __init__(self, make: Callable[[], AnswerGuard]) -> None:
+        self._make = make
+        self._made: AnswerGuard | None = None
+        self._lock = asyncio.Lock()
+
+    async def of(self, answers: Sequence[Answer]) -> "StepGuard":
+        """Return the guard of one step. Index of `answers` = slot."""
+        async with self._lock:
+            if self._made is None:
+                self._made = await asyncio.to_thread(self._make)
+        return self._made.of(answers)
+
+
+class _Shares:
+    """Counts questions by answer, of which it keeps a hash: there may be a million answers."""
+
+    def __init__(self) -> None:
+        self._hashes, self._questions = array("q"), array("q")
+
+    def add(self, part: Key, questions: int) -> None:
+        """Count the questions that have the answer."""
+        self._hashes.append(hash(part))
+        self._questions.append(questions)
+
+    def counted(self) -> "_Counted":
+        """Return the counts of different answers."""
+        import numpy as np
+
+        order = np.argsort(hashes := np.frombuffer(self._hashes, np.int64))
+        hashes, questions = hashes[order], np.frombuffer(self._questions, np.int64)[order]
+        first = np.flatnonzero(np.r_[True, hashes[1:] != hashes[:-1]][: len(hashes)])
+        return _Counted(hashes[first], np.add.reduceat(questions, first) if len(first) else first)
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """Different answers, and how many questions have each."""
+
+    hashes: "NDArray[np.int64]"
+    questions: "NDArray[np.int64]"
+    """Same index as `hashes`."""
+
+    @property
+    def total(self) -> int:
+        """Sum over the answers."""
+        return int(self.questions.sum())
+
+    @property
+    def different(self) -> int:
+        """Number of different answers."""
+        return len(self.hashes)
+
+    @property
+    def rare(self) -> int:
+        """Number of answers of one question alone."""
+        return int((self.questions == 1).sum())
+
+    def shared(self, share: float) -> frozenset[int]:
+        """Return the hashes of the answers of more than a few questions."""
+        most = max(FEW, share * self.total)
+        return frozenset(self.hashes[self.questions > most].tolist())
 
 
 @dataclass(frozen=True, slots=True)

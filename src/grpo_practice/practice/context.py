@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from grpo_practice.config.schema.runs import PracticeSettings
 from grpo_practice.events import Emit
 from grpo_practice.failure_limit import Land
-from grpo_practice.practice.answer_guard import AnswerGuard
+from grpo_practice.practice.answer_guard import LazyGuard
 from grpo_practice.practice.group_policy import GroupPolicy, group_policy
 from grpo_practice.practice.teacher import Teacher
 from grpo_practice.rollout import Player
@@ -35,7 +35,7 @@ class Practice:
     """Awaited for every closed step, also for those an earlier invocation closed."""
     page_tools: Collection[str]
     """Names of the agent's tools whose results are web pages."""
-    guard: AnswerGuard | None = None
+    guard: LazyGuard | None = None
     """Check that no experience gives an answer away; None where `answer_guard` is off."""
     pilot: int | None = None
     """Number of groups of the next step to play, with no step closed; None plays all steps."""

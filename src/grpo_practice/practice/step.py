@@ -7,6 +7,7 @@ from functools import partial
 
 from grpo_practice.errors import StepError, unanswered
 from grpo_practice.events import GroupDistilled, GroupFinished, StepFinished
+from grpo_practice.practice.answer_guard import StepGuard
 from grpo_practice.practice.approval import admitted
 from grpo_practice.practice.context import Practice
 from grpo_practice.practice.distil import distil
@@ -23,7 +24,7 @@ from grpo_practice.store.distillation import DISTILLATION
 from grpo_practice.store.queries import past_votes
 from grpo_practice.store.queries.held import held
 from grpo_practice.store.records import Approvals, GroupRow, Past, Play, StepResult, StepRow
-from grpo_practice.types import Distilled, Group, Library
+from grpo_practice.types import Distilled, Group, Library, Operation
 
 
 class PracticeStep:
@@ -42,7 +43,9 @@ class PracticeStep:
         self._job, self._tasks = job, tasks
         samples = job.store.read(datasets.samples_of, row.plan)
         self._sample_ids = [sample.id for sample in samples]
-        self._guard = job.guard.of([sample.answer for sample in samples]) if job.guard else None
+        self._answers = [sample.answer for sample in samples]
+        self._guard: StepGuard | None = None
+        """The guard of the step's answers, once an operation was to be checked."""
         self._library: Library | None = None
         """The library that the step starts from and edits; set by `open`."""
         self._rollouts = StepRollouts(job, tasks, row, samples, before, self._on_group)
@@ -88,7 +91,7 @@ class PracticeStep:
             # leaves the library as it is.
             failed = e
         else:
-            change = Change(merged)
+            step, change = replace(step, guard=await self._guard_of(merged)), Change(merged)
             for gate in GATES:
                 change = await gate(step, change)
         library_id = await self._close(step, distilled, change, failed)
@@ -171,11 +174,18 @@ class PracticeStep:
         shown = self._rollouts.library_of(slot)
         done = await distil(self._job.teacher, group, library, key, shown=shown)
         # Before it is stored or proposed: the merge must not see a text that gives an answer away.
-        checked = quarantine(done.operations, lambda op: answer_given_away(self._guard, op, [slot]))
+        guard = await self._guard_of(done.operations)
+        checked = quarantine(done.operations, lambda op: answer_given_away(guard, op, [slot]))
         self._distilled[slot] = done = replace(done, operations=checked)
         self._job.emit(
             GroupDistilled(key.step, slot, len(done.lessons), len(done.operations), done.failed)
         )
+
+    async def _guard_of(self, operations: Sequence[Operation]) -> StepGuard | None:
+        """Return the guard that the operations need; None where there are none, or it is off."""
+        if operations and self._guard is None and self._job.guard is not None:
+            self._guard = await self._job.guard.of(self._answers)
+        return self._guard
 
     def _merge_of(self, distilled: Sequence[Distilled], library: Library) -> Merge:
         """Return what is proposed, and what this step and those before hold for and against it."""
@@ -191,7 +201,7 @@ class PracticeStep:
         ]
         truth = self._job.teacher.truth
         evidence = evidence_on(library, past, named, self._plays(), rewards=truth)
-        return Merge(self._job, step, library, self._groups, changes(cast), evidence, self._guard)
+        return Merge(self._job, step, library, self._groups, changes(cast), evidence)
 
     def _was_shown(self, proposal: Proposal, past: Past) -> bool:
         """Return True when the proposing group was played with what its target says now."""

@@ -1,7 +1,7 @@
 """Report on a configuration: what it comes to, before anything is paid."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ class ConfigReport(Report):
             "used": dict(self.used),
             "ignored": list(self.ignored),
             "notices": list(self.notices),
-            "keys": [asdict(route) for route in self.routes],
+            "keys": [route.document() for route in self.routes],
             "config": parse_yaml(self.text, "the config").data,
             "exit": 0,
         }

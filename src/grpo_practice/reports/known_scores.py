@@ -95,10 +95,15 @@ def _measured_elsewhere(
     return partly
 
 
+def tested_on(store: Store, branch_id: int) -> str | None:
+    """Return the name of the dataset that the branch's configuration evaluates on, or its file."""
+    config = parse_yaml(store.read(references.record, branch_id).config_text, "the stored config")
+    return config.at("evaluation").at("data").data.get("dataset")
+
+
 def _test_set(store: Store, branch_id: int) -> str | None:
     """Return the hash of the dataset that the branch's configuration evaluates on, as it is now."""
-    config = parse_yaml(store.read(references.record, branch_id).config_text, "the stored config")
-    name = config.at("evaluation").at("data").data.get("dataset")
+    name = tested_on(store, branch_id)
     known = store.read(datasets.newest) if name else []
     return next((row.sha for row in known if row.name == name), None)
 

@@ -18,7 +18,13 @@ from grpo_practice.reports.documents import (
     usage_document,
     usd,
 )
-from grpo_practice.reports.known_scores import KnownScore, measured, measured_with, measured_without
+from grpo_practice.reports.known_scores import (
+    KnownScore,
+    measured,
+    measured_with,
+    measured_without,
+    tested_on,
+)
 from grpo_practice.reports.reproducibility import health_document, truncated_share
 from grpo_practice.reports.shortfalls import PRACTISE, Shortfall, counted_steps, shortfalls
 from grpo_practice.stats import Score
@@ -180,6 +186,8 @@ class PracticeReport(Report):
     evals: dict[int, KnownScore]
     """Step → the in-run evaluation of the library it made."""
     library: Library
+    tested: bool
+    """Whether its configuration names questions to evaluate on."""
     before: KnownScore | None
     """The agent without experiences, where it was evaluated."""
     after: KnownScore | None
@@ -353,6 +361,7 @@ def practice_report(
         steps=rows,
         evals=evals,
         library=library,
+        tested=tested_on(store, tip) is not None,
         before=measured_without(store, tip, exp_id),
         after=measured_with(store, tip, exp_id, library),
         usage=store.read(scores.usage, branch.run, children=True),

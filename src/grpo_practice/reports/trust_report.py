@@ -1,5 +1,6 @@
 """Report on whom the user trusts."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +8,9 @@ from typing import Any
 
 from typing_extensions import override
 
+from grpo_practice.config.trust import OWN
 from grpo_practice.reports.base import Report
+from grpo_practice.text import count
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -32,12 +35,13 @@ class TrustReport(Report):
     @override
     def summary(self) -> Sequence[Sequence[str]]:
         """Return a row for each thing that is trusted."""
-        return [(str(self.file or "nothing is remembered"),), *map(_row, self.records)]
-
-
-def _row(record: Mapping[str, str]) -> tuple[str, str]:
-    if "folder" in record:
-        return "folder", record["folder"]
-    if "host" in record:
-        return "host", f"{record['host']} for {record['variable']}"
-    return "config", f"{record.get('of', '')} ({record['sha256'][:12]})"
+        kinds = ("folder", "of", "host")
+        folders, files, hosts = ([r for r in self.records if kind in r] for kind in kinds)
+        # A file has a record for each of its texts, and for each folder that it is used in.
+        texts = Counter(record["of"] for record in files)
+        own = texts.pop(OWN, 0)
+        rows = [("folder", record["folder"]) for record in folders]
+        rows += [("file", file) for file in texts]
+        rows += [("host", f"{record['host']} for {record['variable']}") for record in hosts]
+        rows += [("own", f"{count(own, 'config')} of runs and exports of yours")] if own else []
+        return [(str(self.file or "nothing is remembered"),), *rows]

@@ -61,8 +61,21 @@ def begin(
             _whole_or_same(spec, step, diff(head.identity, spec.identity))
             branch_id = _insert_branch(db, spec, head_row["branch_id"], step, None)
         case _:
-            branch_id = _insert_branch(db, spec, None, 0, None)
+            lender = _lender(db, spec)
+            branch_id = _insert_branch(db, spec, None, 0, lender)
+            if lender is not None:
+                notices = (
+                    f"{lender['run_id']} asked the same: its answers are used, not paid again",
+                )
     return load(db, branch_id, notices)
+
+
+def _lender(db: sqlite3.Connection, spec: RunSpec) -> sqlite3.Row | None:
+    """Return the branch whose calls may answer for a new run; None if it was deleted since."""
+    row: sqlite3.Row | None = db.execute(
+        "SELECT * FROM branches WHERE branch_id = ?", (spec.reuses,)
+    ).fetchone()
+    return row
 
 
 def _whole_or_same(spec: RunSpec, step: int, changes: list[Change]) -> None:
@@ -96,7 +109,7 @@ def load(db: sqlite3.Connection, branch_id: int, notices: tuple[str, ...] = ()) 
         prompts=prompts,
         fence_key=row["fence_key"],
         identity=complete(json.loads(row["identity"])),
-        reuses=_reuses(db, row),
+        reuses=reuses(db, branch_id),
         notices=notices,
     )
 
@@ -192,26 +205,27 @@ def _insert_branch(
     spec: RunSpec,
     parent: int | None,
     from_step: int,
-    rebound: sqlite3.Row | None,
+    lender: sqlite3.Row | None,
 ) -> int:
-    """Insert a branch and move the run's head to it; `rebound` is the one that it replaces."""
+    """Insert a branch and move the run's head to it; `lender` has the calls that it takes over."""
     # The texts themselves: a run goes on with the prompts of its start, whatever the files say now.
     prompts = {n: put_text(db, t, text_sha(t)).hex() for n, t in spec.prompts.items()}
     library_id = _start_library(db, spec, parent, from_step)
     restarted = parent is not None and spec.cause == "start"
-    if rebound:
+    if lender:
         # NULL included: the calls that the branch takes over have the prompts of before schema 7.
-        fence_key = rebound["fence_key"]
+        fence_key = lender["fence_key"]
     else:
         # One key per run, whatever is restarted: who scores the run again has the key of all of it.
         above = _branch_row(db, parent)["fence_key"] if parent is not None else None
         fence_key = above or spec.fence_key or new_key()
-    cause = rebound["cause"] if rebound else "restart" if restarted else spec.cause
+    replaced = lender is not None and lender["run_id"] == spec.name
+    cause = lender["cause"] if lender and replaced else "restart" if restarted else spec.cause
     row = {
         "run_id": spec.name,
         "parent_id": parent,
         "from_step": from_step,
-        "rebinds": rebound["branch_id"] if rebound else None,
+        "rebinds": lender["branch_id"] if lender else None,
         "cause": cause,
         "library_id": library_id,
         "tip_library": library_id,
@@ -275,9 +289,9 @@ def renew_config(db: sqlite3.Connection, branch_id: int, spec: RunSpec) -> None:
     )
 
 
-def _reuses(db: sqlite3.Connection, row: sqlite3.Row) -> tuple[int, ...]:
-    """Return the branches that this one took the place of, newest first."""
-    found, current = list[int](), row["rebinds"]
+def reuses(db: sqlite3.Connection, branch_id: int) -> tuple[int, ...]:
+    """Return the branches whose calls may answer for this one's, newest first."""
+    found, current = list[int](), _branch_row(db, branch_id)["rebinds"]
     while current is not None:
         found.append(current)
         current = _branch_row(db, current)["rebinds"]

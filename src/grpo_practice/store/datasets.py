@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 
 from grpo_practice.canonical import list_digest
-from grpo_practice.data.staged_samples import StagedSamples, sample_of
+from grpo_practice.data.staged_samples import StagedSamples, answer_of, meta_of, sample_of
 from grpo_practice.errors import DataError
 from grpo_practice.redact import redactor
 from grpo_practice.store.db import Connection, insert, insert_all, now
@@ -39,7 +39,7 @@ def add(
             the name or in a row, which would be stored and sent.
     """
     _refuse_secrets(db, name, found, after)
-    sha, n = list_digest(chain(_hashes(db, after), found.hashes())), len(found)
+    sha, n = list_digest(chain(hashes(db, after.id) if after else (), found.hashes())), len(found)
     n += after.n if after else 0
     newest = find(db, name)
     if newest is not None and newest.sha == sha.hex():
@@ -89,11 +89,12 @@ def _refuse_secrets(
             raise DataError(what, hint=hint)
 
 
-def _hashes(db: sqlite3.Connection, dataset: DatasetRow | None) -> Iterator[str]:
+def hashes(db: sqlite3.Connection, dataset_id: int) -> Iterator[str]:
+    """Yield the hash of each sample in order, in hex."""
     rows = db.execute(
         """SELECT s.sha256 FROM dataset_rows r JOIN samples s USING (sample_id)
             WHERE r.dataset_id = ? ORDER BY r.position""",
-        (dataset.id if dataset else None,),
+        (dataset_id,),
     )
     return (row[0].hex() for row in rows)
 
@@ -104,16 +105,29 @@ def _put_samples(db: sqlite3.Connection, dataset_id: int, found: StagedSamples, 
     # once their index is larger.
     (before,) = db.execute("PRAGMA cache_size").fetchone()
     db.execute(f"PRAGMA cache_size = -{CACHE_KB}")
+    last = _last_sample(db)
     for rows in found.batches():
-        insert_all(db, "samples", rows, more="ON CONFLICT DO NOTHING")
-        # Looked up, since lastrowid means nothing after DO NOTHING.
-        db.executemany(
-            """INSERT INTO dataset_rows (dataset_id, position, sample_id)
-                SELECT ?, ?, sample_id FROM samples WHERE sha256 = ?""",
-            ((dataset_id, n, row["sha256"]) for n, row in enumerate(rows, first)),
-        )
+        new = insert_all(db, "samples", rows, more="ON CONFLICT DO NOTHING")
+        before_these, last = last, _last_sample(db)
+        if new == len(rows) == last - before_these:
+            # Numbered in their order, with none in between: the transaction has the write lock.
+            db.execute(
+                """INSERT INTO dataset_rows (dataset_id, position, sample_id)
+                    SELECT ?, ? + sample_id, sample_id FROM samples WHERE sample_id > ?""",
+                (dataset_id, first - before_these - 1, before_these),
+            )
+        else:
+            db.executemany(
+                """INSERT INTO dataset_rows (dataset_id, position, sample_id)
+                    SELECT ?, ?, sample_id FROM samples WHERE sha256 = ?""",
+                ((dataset_id, n, row["sha256"]) for n, row in enumerate(rows, first)),
+            )
         first += len(rows)
     db.execute(f"PRAGMA cache_size = {before}")
+
+
+def _last_sample(db: sqlite3.Connection) -> int:
+    return int(db.execute("SELECT coalesce(max(sample_id), 0) FROM samples").fetchone()[0])
 
 
 def find(db: sqlite3.Connection, name: str) -> DatasetRow | None:
@@ -187,9 +201,7 @@ def golds(
         (dataset_id, first, _most(end)),
     )
     for answer, meta in rows:
-        yield Gold(
-            None if answer is None else json.loads(answer), {} if meta == "{}" else json.loads(meta)
-        )
+        yield Gold(answer_of(answer), meta_of(meta))
 
 
 def golds_at(db: sqlite3.Connection, dataset_id: int, positions: Iterable[int]) -> list[Gold]:
@@ -240,8 +252,8 @@ def missing(db: sqlite3.Connection, dataset_id: int, ids: Collection[int]) -> se
     return left
 
 
-def answers(db: sqlite3.Connection, dataset_id: int) -> list[tuple[Answer, int]]:
-    """Return the different answers of a dataset, each with how many questions have it.
+def answers(db: sqlite3.Connection, dataset_id: int) -> Iterator[tuple[Answer, int]]:
+    """Yield the different answers of a dataset, each with how many questions have it.
 
     Questions of one cluster count once: they are one question in several wordings.
     """
@@ -251,7 +263,7 @@ def answers(db: sqlite3.Connection, dataset_id: int) -> list[tuple[Answer, int]]
             WHERE r.dataset_id = ? AND s.answer IS NOT NULL GROUP BY s.answer""",
         (dataset_id,),
     )
-    return [(json.loads(answer), n) for answer, n in rows]
+    return ((answer_of(answer), n) for answer, n in rows)
 
 
 def samples_of(db: sqlite3.Connection, plan: PlannedStep) -> list[Sample]:

@@ -231,12 +231,14 @@ def insert(db: sqlite3.Connection, table: str, row: Row, *, more: str = "") -> i
     return int(db.execute(insertion(table, row, more=more), row).lastrowid or 0)
 
 
-def insert_all(db: sqlite3.Connection, table: str, rows: Sequence[Row], *, more: str = "") -> None:
-    """Insert rows that all have the columns of the first one."""
+def insert_all(db: sqlite3.Connection, table: str, rows: Sequence[Row], *, more: str = "") -> int:
+    """Insert rows that all have the columns of the first one; return how many were inserted."""
+    inserted = 0
     if rows:
         # SQLite ignores names that the statement does not have: a value would be lost in silence.
         assert all(row.keys() == rows[0].keys() for row in rows), f"{table}: rows differ in columns"
-        db.executemany(insertion(table, rows[0], more=more), rows)
+        inserted = db.executemany(insertion(table, rows[0], more=more), rows).rowcount
+    return inserted
 
 
 def insertion(table: str, columns: Iterable[str], *, more: str = "") -> str:

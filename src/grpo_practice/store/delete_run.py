@@ -35,6 +35,17 @@ def delete(db: sqlite3.Connection, run: str) -> list[str]:
             f"{run} cannot be deleted: {', '.join(u[0] for u in users)} started from its library",
             hint="delete that run first",
         )
+    lent = db.execute(
+        f"""SELECT DISTINCT run_id FROM branches WHERE run_id NOT IN ({names})
+             AND rebinds IN {branches}""",
+        (*gone, *gone),
+    ).fetchall()
+    if lent:
+        raise ConfigError(
+            f"{run} cannot be deleted: {', '.join(u[0] for u in lent)} asked the same, and has its"
+            " answers from it",
+            hint="delete that run first",
+        )
     # Runs and branches refer to each other: no order of deletions satisfies each key at each step.
     db.execute("PRAGMA defer_foreign_keys = ON")
     for statement in _DELETES:

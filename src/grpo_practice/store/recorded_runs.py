@@ -153,7 +153,7 @@ def conversations(db: sqlite3.Connection, branch_id: int) -> Iterator[Conversati
         """SELECT slot, max(call_id), count(*) FROM calls WHERE branch_id = ?
             GROUP BY slot ORDER BY slot""",
         (branch_id,),
-    ).fetchall()
+    )
     for slot, last, n in rows:
         yield Conversation(slot, _line(db, last), n)
 

@@ -45,6 +45,8 @@ class RunSpec:
     role: str = ""
     parent_run: str | None = None
     parent_step: int | None = None
+    reuses: int | None = None
+    """Branch of another run whose calls may answer for a run that this begins."""
     cause: Cause = "start"
     fence_key: bytes | None = field(default=None, repr=False)
     """Secret of the fences of a new run; None has one made.
@@ -81,7 +83,7 @@ class Branch:
     identity: Mapping[str, Any] = field(default_factory=dict)
     """Keys it is bound to. See `RunSpec`."""
     reuses: tuple[int, ...] = ()
-    """Branches whose calls may answer for this one's: the same work under a changed config."""
+    """Branches whose calls may answer for this one's: the same work, config or name changed."""
     fence_key: bytes | None = field(default=None, repr=False)
     """Secret of the fences in its prompts; None where it began in schema 6 or earlier."""
     notices: tuple[str, ...] = ()

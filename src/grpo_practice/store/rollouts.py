@@ -10,7 +10,7 @@ from typing import Any
 from grpo_practice.calls import Message, Turn, Usage, conversations, ended_by_tool
 from grpo_practice.canonical import text_sha
 from grpo_practice.errors import StoreError
-from grpo_practice.store import datasets
+from grpo_practice.store import branches, datasets
 from grpo_practice.store.bound_keys import has_own_agent
 from grpo_practice.store.db import Row, insert, insert_all, now, put_text
 from grpo_practice.store.reading import deleted_meanwhile
@@ -139,6 +139,7 @@ def stored(
 ) -> dict[tuple[int, int], tuple[int, Rollout]]:
     """Return (slot, attempt) → (rollout_id, rollout) for what is already there of a step."""
     held_by = step.played_by or step.branch_id
+    lenders = branches.reuses(db, held_by)
     samples = {s.id: s for s in datasets.samples_of(db, step.plan)}
     rows = db.execute(
         f"""SELECT r.*, b.response, v.reward, v.critique, v.extracted, {JUDGED} FROM rollouts r
@@ -153,7 +154,7 @@ def stored(
     for row in rows:
         place = (row["slot"], row["attempt"])
         at = (held_by, step.plan.step, *place)
-        messages = transcript(db, at, branch.reuses) if transcripts else []
+        messages = transcript(db, at, lenders) if transcripts else []
         if row["response"] and not own:
             messages = ended_by_tool(messages, row["response"])
         rollout = _rollout(row, samples[row["sample_id"]], messages)
@@ -185,16 +186,17 @@ def usage_of(row: sqlite3.Row) -> Usage:
 
 
 def transcript(
-    db: sqlite3.Connection, place: tuple[int, int, int, int], reuses: Sequence[int]
+    db: sqlite3.Connection, place: tuple[int, int, int, int], lenders: Sequence[int]
 ) -> list[Message]:
     """Return the conversation of a rollout, put together from its calls.
 
     `place`: (branch_id, step, slot, attempt). Each call holds the messages since the one it
-    continues, so the last call's line of descent is the whole of it.
+    continues, so the last call's line of descent is the whole of it. `lenders`: branches
+    whose calls may have answered.
     """
     branch_id, *rest = place
     turns, ends = dict[int, Turn](), list[int]()
-    for branch in (branch_id, *reuses):
+    for branch in (branch_id, *lenders):
         rows = db.execute(
             """SELECT call_id, prev_call_id, turn, request_hash, nth, request, reply, codec
                  FROM calls JOIN call_bodies USING (call_id)

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -69,15 +69,19 @@ class Store:
     An awaited write is on disk when it returns, except a rollout: see `save_rollout`.
     """
 
-    def __init__(self, path: Path, *, wait_s: float = WAIT_S, shown_as: Path | None = None) -> None:
+    def __init__(
+        self, path: Path, *, wait_s: float = WAIT_S, scratch_of: Path | None = None
+    ) -> None:
         """Open the database; create or migrate it first.
 
-        `shown_as` is the name of the file in messages, `path` by default.
+        `scratch_of` is the database that this one is a copy of, and its name in messages; nothing
+        that is written here waits for the disk.
 
         Raises:
             StoreError: The file cannot be used; the message says why and what to do.
         """
-        self.path = shown_as or path
+        self.path = scratch_of or path
+        self._file = path
         self._writes: Writer | None = None
         """None where this user may only read the database."""
         self._locks: RunLocks | None = None
@@ -95,7 +99,7 @@ class Store:
                 # A write by this connection would pass by the queue, and could
                 # overtake what it rests on.
                 self._db.execute("PRAGMA query_only = ON")
-            self._writes = Writer(path, wait_s=wait_s)
+            self._writes = Writer(path, wait_s=wait_s, durable=scratch_of is None)
         except BaseException:
             self._locks.close()
             raise
@@ -155,6 +159,13 @@ class Store:
         with explained(self.path):
             yield from question(self._db, *args, **kwargs)
 
+    def each_apart(
+        self, question: Callable[..., Iterator[T]], *args: Any, **kwargs: Any
+    ) -> Iterator[T]:
+        """Yield what a query finds on a connection of its own: a long one, read in a thread."""
+        with closing(open_to_look(self._file)) as db, explained(self.path):
+            yield from question(db, *args, **kwargs)
+
     def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return self._writer.submit(work).result()
 
@@ -188,7 +199,7 @@ class Store:
         return self._write(lambda db: add(db, name, samples))
 
     def add_datasets(
-        self, parts: Mapping[str, Sequence[Sample]], *, origin: str, replace: bool
+        self, parts: Mapping[str, Iterable[Sample]], *, origin: str, replace: bool
     ) -> list[tuple[DatasetRow, bool]]:
         """Add several datasets, all or none."""
         add = partial(datasets.add, origin=origin, replace=replace)

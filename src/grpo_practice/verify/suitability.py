@@ -62,9 +62,14 @@ def has_gold(gold: Gold | Sample) -> bool:
     return any(text.strip() for text in gold_texts(gold.answer))
 
 
-def unusable_counts(samples: Sequence[Sample]) -> dict[str, int]:
+def unusable_counts(golds: Iterable[Gold | Sample]) -> dict[str, int]:
     """Count, for each function without parameters, the rows whose answers it cannot use."""
-    return {name: len(unusable_rows(samples, name)) for name in WITHOUT_PARAMETERS}
+    functions = {name: by_name(name) for name in WITHOUT_PARAMETERS}
+    counts = dict.fromkeys(functions, 0)
+    for gold in golds:
+        for name, function in functions.items():
+            counts[name] += check_gold(function, gold) is not None
+    return counts
 
 
 def unusable_rows(golds: Iterable[Gold | Sample], name: str) -> dict[int, str]:

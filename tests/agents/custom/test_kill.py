@@ -103,6 +103,7 @@ def test_1_61_a_kill_in_the_middle_costs_what_was_on_its_way(
     assert "could not be used" not in log(killed)
 
 
+@pytest.mark.long
 def test_a_cap_pauses_a_run_with_an_agent_of_ones_own(tmp_path: Path) -> None:
     with endpoint() as server:
         mine = run(tmp_path / "run", server, "python")

@@ -269,7 +269,7 @@ def test_a_socks_proxy_without_what_it_takes_is_an_error_with_a_way_out(
     assert "ALL_PROXY" in str(error.hint)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_command(server: Hub, cache: Path, tmp_path: Path) -> None:
     server.add(made.REPOS["AIME24"], made.aime([("1+1?", "2"), ("2+2?", "x y")]))
 

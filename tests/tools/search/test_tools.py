@@ -22,10 +22,10 @@ from grpo_practice.errors import (
 )
 from grpo_practice.fences import Fences
 from grpo_practice.prompts.web import web_texts
-from grpo_practice.tools.search import open_search
 from grpo_practice.tools.search.fence import PREFACE
 from grpo_practice.tools.search.page import Page
 from grpo_practice.tools.search.qa import question
+from grpo_practice.tools.search.toolkit import open_search
 from grpo_practice.tools.toolbox import OUTPUT_BYTES
 from tests.fakes import FENCES
 from tests.tools.fakes import SCOPE, FakeLedger, box

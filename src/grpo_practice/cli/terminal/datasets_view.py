@@ -4,7 +4,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from grpo_practice.cli.options import PROGRAM
+from grpo_practice.cli.options import PROGRAM, on_database
 from grpo_practice.cli.terminal.formatting import count, say, say_next
 from grpo_practice.cli.terminal.tables import facts, table
 from grpo_practice.errors import ConfigError
@@ -57,6 +57,8 @@ def dataset(found: "DatasetReport") -> None:
             for cells in rows
         ],
     )
+    if any(len(s.question) > QUESTION or len(str(s.answer)) > ANSWER for s in found.rows):
+        say(f"  shortened; whole in: {on_database(f'{PROGRAM} data show {row.name} --json')}")
     _next_eval(row.name, found.verify)
 
 

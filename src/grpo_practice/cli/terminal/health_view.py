@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from grpo_practice.calls import NO_USAGE
+from grpo_practice.calls import NO_USAGE, UNASKED
 from grpo_practice.cli.terminal.formatting import cached_share, count, say, tokens
 from grpo_practice.text import brief
-from grpo_practice.types import UNASKED
 
 if TYPE_CHECKING:
     from grpo_practice.reports.reproducibility import Health

@@ -1,8 +1,6 @@
 """Reports of evaluations and practice runs, for a person."""
 
-import sys
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby, islice
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from grpo_practice.cli.options import PROGRAM, on_database
@@ -13,7 +11,6 @@ from grpo_practice.text import brief
 
 if TYPE_CHECKING:
     from grpo_practice.reports.known_scores import KnownScore
-    from grpo_practice.reports.rollout_report import RolloutReport
     from grpo_practice.reports.run_reports import EvalReport, PracticeReport
     from grpo_practice.reports.shortfalls import Distillation, Shortfall, StepRow
     from grpo_practice.stats import Score
@@ -314,7 +311,9 @@ def _scored(score: "Score | None") -> str:
 def _before_and_after(report: "PracticeReport") -> None:
     before, after = report.before, report.after
     how = "" if after else " (export-agent, then eval --agent; or practice.do_eval: true)"
-    facts([("before", _known(before)), ("after", _known(after) + how)])
+    # Without a config it is the latest run's: this one's, as it was started.
+    first = f" ({on_database(f'{PROGRAM} eval')})" if report.tested else " (no evaluation dataset)"
+    facts([("before", _known(before) + ("" if before else first)), ("after", _known(after) + how)])
     if before and after and not _comparable(before, after):
         say("  before and after are of other questions: their difference says nothing")
 
@@ -355,30 +354,3 @@ def show_library(
     if limit is not None and len(experiences) > limit:
         command = on_database(f"{PROGRAM} experiences list --run {run}")
         say(f"  and {len(experiences) - limit} more: {command}")
-
-
-def show_transcripts(rollouts: "Iterable[RolloutReport]", limit: int) -> None:
-    """Print every rollout of the first `limit` questions: its turns, the verdict, the gold."""
-    most = min(limit, sys.maxsize)
-    for _, attempts in islice(groupby(rollouts, key=lambda r: (r.step, r.rollout.slot)), most):
-        for report in attempts:
-            _show(report)
-
-
-def _show(report: "RolloutReport") -> None:
-    rollout = report.rollout
-    if report.attempts > 1:
-        say(f"attempt {rollout.attempt + 1} of {report.attempts}", style="bold")
-    for heading, body in report.sections:
-        say(heading, style="bold")
-        if body:
-            say(body)
-    played, verdict = rollout.played, rollout.verdict
-    why = f": {played.error}" if played.error else ""
-    outcome = "answered" if played.outcome == "ok" else played.outcome
-    say(f"[{outcome}{why}]  reward {reward(rollout.reward)}", style="bold")
-    if rollout.sample.answer is not None:
-        say(f"right answer: {rollout.sample.answer}")
-    if verdict is not None and verdict.critique:
-        say(f"{verdict.critique}")
-    say("")

@@ -1,6 +1,7 @@
 """Facts and tables; control characters in them are made visible."""
 
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -32,6 +33,25 @@ def facts(rows: Iterable[tuple[str, str]]) -> None:
     _print(grid)
 
 
+def beside(label: str, width: int, text: str, *, style: str | None = None) -> None:
+    """Print a text beside its label, wrapped under itself on a terminal.
+
+    A text with a command stays in one line, for whoever copies it.
+    """
+    from rich.table import Table
+
+    from grpo_practice.cli.terminal.consoles import in_one, out
+
+    if in_one(out, text):
+        say(f"{label:{width}} {text}", style=style)
+        return
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_column(no_wrap=True, width=width)
+    grid.add_column(overflow="fold")
+    grid.add_row(label, visible(text), style=style)
+    _print(grid)
+
+
 def table(
     headers: Sequence[str],
     rows: Iterable[Sequence[str]],
@@ -48,12 +68,12 @@ def table(
     from rich.table import Table
 
     columns = list(zip(headers, *([visible(cell) for cell in row] for row in rows), strict=True))
-    room, left_out = _room(stderr=stderr), list[str]()
-    while _width(columns, _narrowest) > room and len(left_out) < len(least):
+    most, left_out = room(stderr=stderr), list[str]()
+    while _width(columns, _narrowest) > most and len(left_out) < len(least):
         left_out.append(least[len(left_out)])
         columns = [column for column in columns if column[0] not in left_out]
     # Left to itself, rich makes every column narrower, and so cuts words in all of them.
-    stack = _width(columns, _narrowest) <= room < _width(columns, _widest)
+    stack = _width(columns, _narrowest) <= most < _width(columns, _widest)
     made = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
     for column in columns:
         justify: Literal["left", "right"] = "right" if column[0] in right else "left"
@@ -66,11 +86,25 @@ def table(
         say(f"  left out, since it is narrow here: {', '.join(named)}")
 
 
-def _room(*, stderr: bool) -> int:
+def room(*, stderr: bool = False) -> int:
+    """Return the columns that a table may take."""
     from grpo_practice.cli.terminal.consoles import err, out
 
     console = err if stderr else out
     return console.width if console.is_terminal or "COLUMNS" in os.environ else PIPED
+
+
+def in_parts(name: str, width: int) -> str:
+    """Return a path-like name in lines of at most so many columns, broken after `/`.
+
+    A part that is longer stays whole.
+    """
+    lines = [""]
+    for part in re.findall("[^/]*/|[^/]+", name):
+        if lines[-1] and len(lines[-1]) + len(part) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
 
 
 def _width(columns: Sequence[Sequence[str]], of: Callable[[Sequence[str]], int]) -> int:

@@ -13,7 +13,7 @@ from grpo_practice.errors import ConfigError
 
 Command = Literal["practice", "eval"]
 TEMPLATES = ("practice.yaml", ".env.example", "mine.jsonl")
-"""Files of a new project: a commented config, variables, five questions."""
+"""Files of a new project: a commented config, variables, questions to begin with."""
 
 
 def find_config(name: str, command: Command, cwd: Path | None = None) -> Path:

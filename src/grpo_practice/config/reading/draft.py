@@ -119,7 +119,8 @@ class Draft:
             by = line_of(key, self.tree)
             for name in names:
                 if found.program is not None:
-                    self.routes.append(KeyRoute(name, env.origin(name), found.program, by))
+                    place = env.origin(name)
+                    self.routes.append(KeyRoute(name, place, found.program, by.text, by.place))
                 roles.sends(name, found.urls, by, written.elsewhere(name, env), key)
 
     def _written_of(self, found: Receiver) -> Written:

@@ -8,6 +8,7 @@ from pydantic import SecretStr
 
 from grpo_practice.config.reading.env import Environment
 from grpo_practice.config.reading.interpolate import interpolate, variable, variables
+from grpo_practice.config.reading.key_routes import NamedBy
 from grpo_practice.config.reading.problems import Problem, dotted
 from grpo_practice.config.reading.yaml_reader import Key, Tree
 from grpo_practice.config.schema.provider import ModelProvider, is_sim
@@ -15,6 +16,7 @@ from grpo_practice.config.trust import host_of
 from grpo_practice.redact import REDACTED, redact_url
 
 OPENAI_URL = "https://api.openai.com/v1"
+NOBODY = NamedBy("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class Tier:
     """Source of the key, or the place for one."""
     variable: str | None = None
     """Variable that holds the key, where one does."""
-    named_by: str = ""
+    named_by: NamedBy = NOBODY
     """Variable that names the URL, with its line."""
     elsewhere: str | None = None
     """Place of the URL where that is not the place of the key."""
@@ -41,11 +43,11 @@ class Tier:
 class Written:
     """Address and key of an endpoint as a config has them, before variables are filled in."""
 
-    named_by: str = ""
+    named_by: NamedBy = NOBODY
     """Key and line of the address."""
     keys: tuple[str, ...] = ()
     """Variables that the key is filled from."""
-    key_named_by: str = ""
+    key_named_by: NamedBy = NOBODY
     """Key and line of the key."""
     hidden: bool = False
     """Whether there was a key that was hidden when the config was stored."""
@@ -61,7 +63,7 @@ class Written:
 
         A trusted config may name both: what it says is announced.
         """
-        found = [self.named_by] if self.of_others and self.literal else []
+        found = [self.named_by.text] if self.of_others and self.literal else []
         for name in self.url_variables:
             ours = name.removesuffix("_BASE_URL") == variable.removesuffix("_API_KEY")
             if not env.together(name, variable) or (self.of_others and not ours):
@@ -84,9 +86,9 @@ def env_tier(env: Environment, name: str) -> Tier | None:
     if not url and not key:
         return None
     source = url_name if url else key_name
-    named_by = f"{source} in {env.line(source)}"
+    named_by = NamedBy(f"{source} in {env.line(source)}", env.line(source))
     # Else a folder's `.env` could have the user's key sent to any host.
-    elsewhere = named_by if url and key and not env.together(*both) else None
+    elsewhere = named_by.text if url and key and not env.together(*both) else None
     if name == "OPENAI" and not url:
         url = OPENAI_URL
     at = f"{source} in {env.origin(source)}"
@@ -100,8 +102,9 @@ def prepare(
 ) -> Written:
     """Make a provider of the config, still uninterpolated, ready for the environment.
 
-    A `sim` named by the config is not sent to a URL that only the environment knows. Notes where
-    URL and key come from. A key that was hidden in a stored config is taken out.
+    A `sim` that the config names is built in unless the config has a base_url of its own: a URL
+    that only the environment knows serves the `sim` that the environment names. Notes where URL
+    and key come from. A key that was hidden in a stored config is taken out.
 
     Args:
         provider: The section, changed in place.
@@ -139,10 +142,10 @@ def written_url(url: object, key: Key, tree: Tree, env: Environment) -> Written:
     )
 
 
-def line_of(key: Key, tree: Tree) -> str:
+def line_of(key: Key, tree: Tree) -> NamedBy:
     """Return the key as it is typed, with its file and line where it has one."""
-    place = tree.place(key)
-    return ", ".join([dotted((*tree.prefix, *key)), *([place.shown] if place else [])])
+    place, name = tree.place(key), dotted((*tree.prefix, *key))
+    return NamedBy(f"{name}, {place.shown}", place.shown) if place else NamedBy(name, "")
 
 
 def _source(value: object, env: Environment, key: Key) -> str:
@@ -153,7 +156,8 @@ def _source(value: object, env: Environment, key: Key) -> str:
 
 def _settle_sim(provider: dict[str, Any], env: Environment, prefix: str) -> None:
     named = provider.get("model")
-    by_env = bool(variables(named))
+    # A default, as in `${oc.env:UTU_LLM_MODEL,sim}`, is the config's word.
+    by_env = any(env.get(name) for name in variables(named))
     if not is_sim(interpolate(named, env, [])):
         return
     url = provider.get("base_url")

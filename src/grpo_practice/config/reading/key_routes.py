@@ -1,12 +1,28 @@
 """Ways of secrets: which variable of the environment goes to which host, and who says so."""
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from grpo_practice.config.reading.env import PROCESS
 from grpo_practice.config.reading.yaml_reader import Key
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.runs import RunConfig
 from grpo_practice.config.schema.tools import McpToolkit, SearchToolkit, Toolkit
+
+LINE = 74
+"""Characters that a line of a narrow terminal has for a route, behind `note: `."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedBy:
+    """The key of a config, or the variable, that names an address or a key."""
+
+    text: str
+    """Key or variable, with its place."""
+    place: str
+    """File with the line, or the environment; '' where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +36,37 @@ class KeyRoute:
     """Host, or program, that is given it."""
     named_by: str
     """Key of the config with file and line, or variable, that says so."""
+    line: str
+    """File and line of that alone, or the environment; '' where there is none."""
 
     @property
     def sentence(self) -> str:
-        """The route, for people."""
-        return f"{self.variable} ({self.place}) goes to {self.to}: {self.named_by}"
+        """The route, for people: the most that fits into one line, else the least.
+
+        The key that says so is shortened to file and line; `(the environment)` is left out last.
+        """
+        way = f"{self.variable} ({here(self.place)}) goes to {self.to}"
+        forms = [f"{way}: {here(self.named_by)}"]
+        if self.line and self.line == self.place:
+            forms.append(way)
+        elif self.line:
+            forms.append(f"{way}: {here(self.line)}")
+            forms.append(forms[-1].replace(f" ({PROCESS})", "", 1))
+        return next((form for form in forms if len(form) <= LINE), forms[-1])
+
+    def document(self) -> dict[str, str]:
+        """Return the route as documents have it."""
+        return {
+            "variable": self.variable,
+            "place": self.place,
+            "to": self.to,
+            "named_by": self.named_by,
+        }
+
+
+def here(text: str) -> str:
+    """Return a text, files below the current folder named from there."""
+    return text.replace(f"{Path.cwd()}{os.sep}", "")
 
 
 def sentences(routes: Iterable[KeyRoute]) -> list[str]:

@@ -16,7 +16,7 @@ from grpo_practice.config.reading.compose import (
 )
 from grpo_practice.config.reading.draft import ComposedConfig, Draft
 from grpo_practice.config.reading.env import Environment, as_environment
-from grpo_practice.config.reading.key_routes import KeyRoute, sentences
+from grpo_practice.config.reading.key_routes import KeyRoute, here, sentences
 from grpo_practice.config.reading.problems import Problem
 from grpo_practice.config.reading.roles import Roles
 from grpo_practice.config.reading.yaml_reader import Key, Tree, parse_yaml
@@ -24,7 +24,7 @@ from grpo_practice.config.redact import secrets_in
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, RunConfig, is_data_file
 from grpo_practice.config.schema.tools import SearchToolkit
-from grpo_practice.config.trust import Trust, text_digest
+from grpo_practice.config.trust import Trust, host_of, text_digest
 from grpo_practice.errors import ConfigError
 from grpo_practice.redact import REDACTED, redact_url, redactor
 
@@ -67,8 +67,8 @@ class Loaded(Generic[C]):
 
     @property
     def announcements(self) -> list[str]:
-        """Sentences that are said before the first request: the routes, then the notices."""
-        return [*sentences(self.routes), *self.notices]
+        """Sentences that are said before the first request: which key goes where."""
+        return sentences(self.routes)
 
     def as_evaluation(self, config: EvalConfig) -> "Loaded[EvalConfig]":
         """Return the config of an evaluation that this run makes; all is announced already."""
@@ -89,7 +89,7 @@ class Loaded(Generic[C]):
         """Remember this config as one that the user trusts, for when a run is gone on with."""
         if self.asks and self.vouched:
             with suppress(ConfigError):  # a home that cannot be written to: --trust says it again
-                self.trust.remember([text_digest(self._stored(), self.base_dir)], self.path)
+                self.trust.remember([text_digest(self._stored(), self.base_dir)], None)
 
     def _stored(self) -> dict[str, Any]:
         return parse_yaml(self.text, "the stored config").data
@@ -274,7 +274,7 @@ def _loaded(draft: Draft, config: C) -> Loaded[C]:
     draft.refuse_secrets(config)
     draft.finish(config)
     source, text = draft.source, draft.text()
-    draft.notices += _named_by_dotenv(config, source.env)
+    draft.notices += _named_by_dotenv(config, source.env, draft.routes)
     return Loaded(
         config=config,
         path=source.path,
@@ -289,15 +289,19 @@ def _loaded(draft: Draft, config: C) -> Loaded[C]:
     )
 
 
-def _named_by_dotenv(config: RunConfig, env: Environment) -> list[str]:
-    """Return a sentence for each URL that a `.env` names: its writer is sent every request."""
-    notices = []
+def _named_by_dotenv(config: RunConfig, env: Environment, routes: Sequence[KeyRoute]) -> list[str]:
+    """Return a sentence for each URL that a `.env` names: its writer is sent every request.
+
+    Routes that name the host already say it.
+    """
+    notices, known = [], {route.to for route in routes}
     models = (*config.models.values(), *config.evaluation.readers)
     for provider in (model.model_provider for model in models):
         if provider.base_url and f" in {env.path}" in provider.origin:
             urls = ", ".join(map(redact_url, provider.base_url))
             where = provider.origin.rpartition(", from ")[2]
-            notices.append(f"{provider.model} is asked at {urls} ({where})")
+            if not known.issuperset(map(host_of, provider.base_url)):
+                notices.append(f"{provider.model} is asked at {urls} ({here(where)})")
     return list(dict.fromkeys(notices))
 
 

@@ -94,6 +94,9 @@ def problems_of(error: ValidationError, model: type[BaseModel], data: Any) -> It
             yield Problem(key, "unknown key", near)
         elif found["type"] == "missing":
             yield Problem(key, "is missing", f"add {dotted(key)} to the config")
+        elif found["type"] in ("model_type", "dict_type"):
+            hint = "an agent's file is given with --agent FILE" if key[-1:] == ("agent",) else None
+            yield Problem(key, "should be a section with keys of its own", hint)
         else:
             yield Problem(key, *_wrong(found["type"], found["msg"], found["input"]))
 

@@ -16,7 +16,7 @@ from grpo_practice.config.reading.endpoint import (
     unused_key,
 )
 from grpo_practice.config.reading.env import Environment
-from grpo_practice.config.reading.key_routes import KeyRoute
+from grpo_practice.config.reading.key_routes import KeyRoute, NamedBy
 from grpo_practice.config.reading.problems import Problem, dotted
 from grpo_practice.config.reading.yaml_reader import Key
 from grpo_practice.config.schema.provider import (
@@ -92,7 +92,7 @@ class Roles:
             value = self.env.get(name)
             if own is not None:
                 continue
-            nowhere = Written(named_by=f"{dotted(key)}.{field_name}")
+            nowhere = Written(named_by=NamedBy(f"{dotted(key)}.{field_name}", ""))
             written = self.written.get((*key, field_name.replace("api_key", "url")), nowhere)
             # A key of the environment goes to the service it is for, or to this machine: anywhere
             # else it would go to whoever wrote the config.
@@ -130,7 +130,7 @@ class Roles:
             at = (*key, "model_provider")
             self.written[at] = Written(
                 keys=(tier.variable,) if tier.variable else (),
-                key_named_by=tier.origin,
+                key_named_by=tier.named_by,
                 url_variables=(f"{prefix}_BASE_URL",),
             )
             return at_tier(provider, tier)
@@ -193,12 +193,12 @@ class Roles:
                 self.sends(name, provider.base_url, written.key_named_by, elsewhere, at)
         elif tier is not None and tier.variable is not None:
             if written.hidden and written.of_others:
-                by_tier.append(written.named_by)
+                by_tier.append(written.named_by.text)
             by = written.named_by if written.hidden else tier.named_by
             self.sends(tier.variable, provider.base_url, by, by_tier, at)
 
     def sends(
-        self, name: str, urls: Sequence[str], by: str, elsewhere: Sequence[str], at: Key
+        self, name: str, urls: Sequence[str], by: NamedBy, elsewhere: Sequence[str], at: Key
     ) -> None:
         """Note that a variable is sent to these addresses; one that needs it is asked for.
 
@@ -211,13 +211,17 @@ class Roles:
         """
         place = self.env.origin(name)
         for url in urls:
-            self.routes.append(KeyRoute(name, place, host_of(url), by))
+            self.routes.append(KeyRoute(name, place, host_of(url), by.text, by.place))
             if elsewhere and not self.env.trust.host(url, name):
                 text = (
                     f"{name} ({place}) would go to {host_of(url)}, which is named elsewhere:"
-                    f" {', '.join(dict.fromkeys(elsewhere))}"
+                    f" {', '.join(dict.fromkeys(elsewhere))}; if it may, --trust-host"
+                    f" {typed_host(url)} says so once"
                 )
-                hint = f"if it may go there, add this once: --trust-host {typed_host(url)}"
+                local = is_loopback(urlsplit(url).hostname or "")
+                host = host_of(url).removeprefix("http://" if local else "https://")
+                # The command alone, so that the line can be typed as it stands.
+                hint = f"grpo-practice trust --host {host} --key {name}"
                 self.problems.append(Problem(at, text, hint, private=True))
 
 

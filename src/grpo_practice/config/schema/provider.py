@@ -29,7 +29,8 @@ class ModelProvider(Model):
     type: Literal["chat.completions"] = "chat.completions"
     """The API spoken: OpenAI-compatible chat completions."""
     model: Text = ""
-    """Model name; `sim` is the simulated endpoint inside the program. Else `UTU_LLM_MODEL`."""
+    """Model name, else `UTU_LLM_MODEL`. `sim` is the simulated endpoint inside the program, unless
+    the config has a `base_url`; one that `UTU_LLM_MODEL` names is asked at `UTU_LLM_BASE_URL`."""
     base_url: Operational[tuple[str, ...]] = Field((), strict=False, repr=False)
     """URL before `/chat/completions`, or a list of equal replicas. Else `UTU_LLM_BASE_URL`."""
     api_key: Operational[Secret] = None

@@ -237,7 +237,7 @@ class PracticeSettings(Model):
     prompts_dir: Texts[str | None] = None
     """Folder whose files replace the shipped prompts of the teacher."""
     do_eval: Extend[bool] = False
-    """Evaluate during practice."""
+    """Evaluate during practice, and the agent without experiences before it."""
     eval_strategy: Extend[Literal["epoch", "steps"]] = "epoch"
     """When: after each epoch, or every `eval_steps` steps."""
     eval_steps: Extend[int] = Field(1, ge=1)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_practice.calls import Scope
 from grpo_practice.canonical import clean, clean_json
-from grpo_practice.config.schema.tools import McpToolkit
 from grpo_practice.errors import AgentError, ConfigError
 from grpo_practice.tools import Output, Tool
 
 if TYPE_CHECKING:
+    # Not for the workers that check results: the schema of configs takes a fifth of a second.
+    from grpo_practice.config.schema.tools import McpToolkit
     from grpo_practice.tools.mcp.result_check import ResultChecker
 
 ToolCall = Callable[[str, Mapping[str, Any]], Awaitable[Output]]
@@ -21,7 +22,7 @@ ToolCall = Callable[[str, Mapping[str, Any]], Awaitable[Output]]
 
 
 @asynccontextmanager
-async def open_mcp(toolkit: McpToolkit, folder: Path) -> AsyncIterator[list[Tool]]:
+async def open_mcp(toolkit: "McpToolkit", folder: Path) -> AsyncIterator[list[Tool]]:
     """Start or reach the server, and yield the tools it lists.
 
     All rollouts share one connection, which is made again when it is lost. With `stateful`, each
@@ -54,7 +55,7 @@ async def open_mcp(toolkit: McpToolkit, folder: Path) -> AsyncIterator[list[Tool
 
 @asynccontextmanager
 async def _opened(
-    toolkit: McpToolkit, folder: Path, checker: "ResultChecker"
+    toolkit: "McpToolkit", folder: Path, checker: "ResultChecker"
 ) -> AsyncIterator[list[Tool]]:
     from grpo_practice.tools.mcp.connection import Connection, UnreachableError
     from grpo_practice.tools.mcp.listing import usable, version_of

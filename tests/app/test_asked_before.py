@@ -1,0 +1,82 @@
+"""An evaluation that asks what another one asked is not paid again, whatever its name."""
+
+from pathlib import Path
+
+import pytest
+
+from grpo_practice.errors import ConfigError
+from grpo_practice.store import Store
+from tests.app.project import Project
+from tests.app.test_before_and_after import evaluation, exported
+
+
+async def test_the_exported_agent_was_evaluated_on_the_way(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    practised = await project.practise("practice.do_eval=true")
+    assert practised.after is not None
+    again = await project.evaluate(
+        config=evaluation(tmp_path, "published"), agent=exported(project)
+    )
+    assert again.requests.new == 0
+    assert again.replayed == again.score.planned == 12
+    assert again.score == practised.after.score
+    with Store(project.db) as store, pytest.raises(ConfigError, match="has its answers from it"):
+        store.delete_run("toy")
+
+
+async def test_more_rollouts_a_question_pay_for_the_new_ones_alone(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    await project.evaluate(config=evaluation(tmp_path, "one"))
+    more = await project.evaluate("pass_k=3", config=evaluation(tmp_path, "two"))
+    assert (more.replayed, more.requests.new) == (12, 24)
+
+
+async def test_another_function_scores_the_same_answers(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    await project.evaluate(config=evaluation(tmp_path, "one"))
+    other = await project.evaluate("verify=contains", config=evaluation(tmp_path, "two"))
+    assert other.requests.new == 0
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "agent.model.model_provider.model=sim:other",
+        "agent.model.model_settings.temperature=0.9",
+        "agent.agent.instructions=Guess.",
+        "data.dataset=train",
+        "seed=1",
+    ],
+)
+async def test_what_asks_otherwise_is_asked(tmp_path: Path, override: str) -> None:
+    project = Project(tmp_path)
+    await project.evaluate(config=evaluation(tmp_path, "one"))
+    other = await project.evaluate(override, config=evaluation(tmp_path, "two"))
+    assert (other.replayed, other.requests.new) == (0, 12)
+
+
+async def test_again_asks_again(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    await project.evaluate(config=evaluation(tmp_path, "one"))
+    again = await project.evaluate(config=evaluation(tmp_path, "two"), again=True)
+    assert again.requests.new == 12
+
+
+async def test_evaluations_on_the_way_begin_with_the_agent_before_it_has_learnt(
+    tmp_path: Path,
+) -> None:
+    project = Project(tmp_path)
+    practised = await project.practise("practice.do_eval=true")
+    assert practised.before is not None
+    assert practised.before.run == "toy/eval"
+    by_hand = await project.evaluate()
+    assert (by_hand.run, by_hand.requests.new) == ("toy/eval", 0)
+    assert by_hand.score == practised.before.score
+
+
+async def test_a_baseline_made_by_hand_stays(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    by_hand = await project.evaluate("pass_k=2")
+    practised = await project.practise("practice.do_eval=true")
+    assert practised.before is not None
+    assert practised.before.score == by_hand.score
