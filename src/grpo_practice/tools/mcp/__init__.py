@@ -107,7 +107,7 @@ async def _opened(
         await server.close()
 
 
-def _unlike(toolkit: McpToolkit) -> str:
+def _unlike(toolkit: "McpToolkit") -> str:
     """Return why a new server answers stored calls otherwise, and what to do about it."""
     if toolkit.mcp_transport == "stdio" and toolkit.config.workdir is None:
         return (
