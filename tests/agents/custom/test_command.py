@@ -214,7 +214,12 @@ async def test_its_pipes_are_closed_however_often_it_is_cancelled(
     async def exec_(protocol: Any, *words: Any, **options: Any) -> Any:
         transport, talk = await start(protocol, *words, **options)
         close = transport.close
-        monkeypatch.setattr(transport, "close", lambda: (closed.append(True), close()))
+
+        def noted() -> None:
+            closed.append(True)
+            close()
+
+        monkeypatch.setattr(transport, "close", noted)
         started.set()
         return transport, talk
 
