@@ -9,8 +9,11 @@ import typer.main
 
 from grpo_practice.cli.main import app
 
-_COMMAND = re.compile(r"(?:(?<=next: )|(?<=hint: )|(?<=: )|`|\b(?:or|then|and) )(grpo-practice .*)")
-_ENDS = re.compile(r"`|; |, then |, or | \(|,? and then |\.$|\",$")
+_COMMAND = re.compile(
+    r"`(grpo-practice [^`\n]+)`"
+    r"|(?:(?<=next: )|(?<=hint: )|(?<=: )|\b(?:or|then|and) )(grpo-practice [^`\n]+)"
+)
+_ENDS = re.compile(r"; |, then |, or | \(|,? and then |\.$|\",$")
 _UNTYPED = re.compile(r"\[OPTIONS\]|\\udc")
 _PLACEHOLDER = re.compile(r"[A-Z]{3,}|[A-Z]|…|\.\.\.")
 
@@ -18,7 +21,7 @@ _PLACEHOLDER = re.compile(r"[A-Z]{3,}|[A-Z]|…|\.\.\.")
 def commands_in(text: str) -> Iterator[str]:
     """Yield each command of this program that a text says to type."""
     for found in _COMMAND.finditer(text):
-        command = _ENDS.split(found[1])[0].strip()
+        command = _ENDS.split(found[1] or found[2])[0].strip()
         # Words of a test are no command line, and are not repeated; a name that no shell can
         # type is shown escaped.
         if not command.startswith("grpo-practice -") and not _UNTYPED.search(command):
@@ -43,5 +46,6 @@ def why_not(command: str) -> str | None:
     except typer.Exit:
         return None
     except Exception as e:  # noqa: BLE001 - a usage error of that click
-        return f"{type(e).__name__}: {e}"
+        made_before = str(e).endswith("does not exist.")  # by the command that is said before it
+        return None if made_before else f"{type(e).__name__}: {e}"
     return None

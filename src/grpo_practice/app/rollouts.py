@@ -18,7 +18,7 @@ from grpo_practice.store import Store, branches, datasets, rollouts, steps
 from grpo_practice.store.queries import rollout_list, runs
 from grpo_practice.store.queries.rollout_list import Wanted
 from grpo_practice.store.records import Branch, RunRow
-from grpo_practice.store.run_names import eval_name
+from grpo_practice.store.run_names import eval_name, questions_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def _find(store: Store, choice: Choice) -> Found:
     if run.kind == "recorded":
         raise ConfigError(
             f"{run.name} is a recorded run: it has no rollouts",
-            hint=f"grpo-practice data upload --from-run {run.name} --name NAME",
+            hint=questions_of(run.name),
         )
     step = choice.step if step is None else step
     planned = [row.plan.step for row in store.read(steps.on_line, branch)]

@@ -5,7 +5,7 @@ import re
 
 _RESTART = "leave it out to go on (that is `null`); --restart-step N plays from step N on"
 OPTIONS = {
-    "--file_path": "the file is an argument: grpo-practice data upload FILE --name NAME",
+    "--file_path": "the file is an argument: `data upload FILE --name NAME`",
     "--dataset_name": "--name NAME",
     "--experiment_name": "--exp-id NAME",
     "--config_name": "--config FILE",
