@@ -1,5 +1,6 @@
 """The configuration and the run that a request means: a file's, the latest run's, or its own."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -109,6 +110,12 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
     """
     if request.rejudge:
         return _rejudged(store, request, objects)
+    if request.run is not None:
+        raise ConfigError(
+            f"--run {request.run} says whose rollouts to score again, or to show: it needs"
+            " --rejudge or --show",
+            hint=f"grpo-practice rollouts show {shlex.quote(request.run)}",
+        )
     env, overrides = request.environment(), _overrides(request, objects)
     agent = request.agent if isinstance(request.agent, Path) else None
     library = _library(store, request)

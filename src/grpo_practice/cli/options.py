@@ -103,8 +103,12 @@ def database(db: Path | None) -> Path:
 
 def workspace(db: Path | None) -> "Workspace":
     """Return the workspace of a command, which stops in order when a signal comes."""
+    from grpo_practice.cli.other_words import database_hint
+    from grpo_practice.cli.terminal.formatting import note
     from grpo_practice.workspace import Workspace
 
+    if db is None and (other := database_hint()):
+        note(f"note: {other}", style="yellow")
     return Workspace(database(db), command=as_typed(), signals=True)
 
 
@@ -116,7 +120,7 @@ def trusting(files: list[Path] | None, hosts: list[str] | None) -> "Environment"
 
 
 _ON_DATABASE = re.compile(
-    rf"{PROGRAM} (?:(?:config|data|db|experiences|runs) [a-z]+"
+    rf"{PROGRAM} (?:(?:config|data|db|experiences|rollouts|runs) [a-z]+"
     r"|doctor|eval|export-agent|practice|serve)\b(?!.* --db\b)"
 )
 """Command that takes `--db`, and does not name one yet."""

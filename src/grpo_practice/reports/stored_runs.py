@@ -19,16 +19,17 @@ from grpo_practice.reports.run_reports import MEAN_OVER
 from grpo_practice.reports.shortfalls import PRACTISE, Shortfall, counted_steps, shortfalls
 from grpo_practice.stages import STAGES
 from grpo_practice.stats import Score
-from grpo_practice.store import Store, branches, libraries, recorded_runs, steps
-from grpo_practice.store.bound_keys import verify_of
+from grpo_practice.store import Store, branches, datasets, libraries, recorded_runs, steps
+from grpo_practice.store.bound_keys import MODEL, agent_of, verify_of
 from grpo_practice.store.distillation import DISTILLATION, Distillation
 from grpo_practice.store.queries import history, references, run_health, runs, scores
 from grpo_practice.store.queries.held import held
 from grpo_practice.store.queries.history import BranchRow
 from grpo_practice.store.queries.run_health import Health
+from grpo_practice.store.queries.runs import Played
 from grpo_practice.store.queries.runs import StageCost as StageCost
 from grpo_practice.store.recorded_runs import Traffic
-from grpo_practice.store.records import Branch, RunRow, StepRow
+from grpo_practice.store.records import Branch, DatasetRow, RunRow, StepRow
 from grpo_practice.text import count
 
 
@@ -59,11 +60,21 @@ class RunsReport(Report):
     """All runs of a database, the oldest first."""
 
     runs: Sequence[RunRow]
+    played: Mapping[str, Played]
+    """Run → its dataset and model, for the runs that have them."""
+    scores: Mapping[str, float | None]
+    """Evaluation that is complete → its mean."""
 
     @override
     def document(self) -> dict[str, Any]:
         """Return `grpo-practice.runs/1`."""
-        documents = [_run_document(run) for run in self.runs]
+        nothing = Played(None, None)
+        documents = [
+            _run_document(run)
+            | asdict(self.played.get(run.name, nothing))
+            | {"score": self.scores.get(run.name)}
+            for run in self.runs
+        ]
         return {"schema": "grpo-practice.runs/1", "runs": documents, "exit": 0}
 
     @override
@@ -72,10 +83,31 @@ class RunsReport(Report):
         return [
             (f"{len(self.runs)} runs",),
             *(
-                (r.name, r.kind, r.status, f"{r.steps_closed} of {r.steps} steps")
+                (
+                    r.name,
+                    r.kind,
+                    r.status,
+                    f"{r.steps_closed} of {r.steps} steps",
+                    number(self.scores.get(r.name)),
+                )
                 for r in self.runs
             ),
         ]
+
+
+def runs_report(store: Store) -> RunsReport:
+    """Return the list of all runs, with the mean of each evaluation that is complete."""
+    rows = store.read(runs.all_runs)
+    heads = {
+        row.name: row.head_branch
+        for row in rows
+        if row.kind == "eval" and row.head_branch and row.steps_closed >= row.steps
+    }
+    means = {
+        name: store.read(scores.mean_score, store.read(branches.load, head))
+        for name, head in heads.items()
+    }
+    return RunsReport(rows, store.read(runs.played), means)
 
 
 class Scores(Shown, dict[str, Score]):
@@ -121,6 +153,12 @@ class RunReport(Report):
     """Requests that passed, for a recorded run."""
     held: int = 0
     """New texts of experiences of a practice run that wait for approval."""
+    dataset: DatasetRow | None = None
+    """Dataset of its newest branch; None for a run that has none."""
+    model: str | None = None
+    """Model that answers; None for an agent whose configuration names none."""
+    attempts: int | None = None
+    """Rollouts planned for a question."""
 
     @property
     def shortfalls(self) -> list[Shortfall]:
@@ -173,6 +211,10 @@ class RunReport(Report):
             "schema": "grpo-practice.run/1",
             **_run_document(self.run),
             **self.played,
+            "dataset": self.dataset.name if self.dataset else None,
+            "model": self.model,
+            "verify": self.verify,
+            "k": self.attempts,
             **({"passed": asdict(self.traffic)} if self.traffic else {}),
             "branches": [asdict(branch) for branch in self.branches],
             "steps": [
@@ -276,4 +318,7 @@ def run_report(store: Store, name: str) -> RunReport:
         sum(not one.approved for one in store.read(held, branch.id, until=run.steps))
         if branch and run.kind == "practice"
         else 0,
+        store.read(datasets.by_id, branch.dataset_id) if branch and branch.dataset_id else None,
+        agent_of(branch.identity).get(MODEL) if branch else None,
+        max((k for row in rows for _, k in row.plan.slots), default=None),
     )
