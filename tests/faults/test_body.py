@@ -130,7 +130,7 @@ def test_1_34_an_empty_answer_is_asked_for_once_more_and_is_then_the_answer(
     seeds = {a.seed for a in seen.asked if question(a) == 0}
     assert len(seeds) == 2
     with serving(of_first_question(nothing, GOOD)) as server:
-        again = evaluate(server, "--exp-id", "again")
+        again = evaluate(server, "--exp-id", "again", "--set", "seed=2")
     assert again.outcomes == {"ok": 5}
 
 
@@ -163,7 +163,7 @@ def test_1_37_thinking_is_kept_in_storage_and_left_out_of_the_answer(evaluate: E
     assert seen.told["score"]["mean"] == 1.0
     assert (seen.first["response"], messages(seen)[0]["content"]) == ("24", said)
     with serving(always(ok("<think>24"))) as server:
-        seen = evaluate(server, "--exp-id", "unclosed")
+        seen = evaluate(server, "--exp-id", "unclosed", "--set", "seed=2")
     assert seen.outcomes == {"truncated": 5}
     assert seen.told["rollouts"]["correct"] == 0
 
