@@ -212,16 +212,17 @@ def test_each_command_names_a_function_that_can_use_the_answers(gp: Gp) -> None:
     named("choice", *[row | {"answer": "B"} for row in cities])
     named("judge", *[row | {"answer": "prose, " * 20} for row in cities])
     named("judge", *[row | {"answer": None} for row in cities], missing="--no-answers")
+    named("judge", *numbered(10), *({"question": f"Why {n}?"} for n in range(9)))
     rows = [*numbered(401), {"question": "Why?"}]  # more than are tried
     ran = gp("data", "upload", put("m.jsonl", *rows), "--name", "m")
-    assert ran.out.splitlines()[-1].endswith("--verify judge"), ran
+    assert ran.out.splitlines()[-1].endswith("--verify math"), ran
     rows[-1] = {"question": "Why?", "answer": "1" * 6_000 + "+x"}  # no mathematics that is read
     ran = gp("data", "upload", put("l.jsonl", *rows), "--name", "l")
     assert "verify math cannot use 1 of 402 answers" in ran.out
-    assert ran.out.splitlines()[-1].endswith("--verify exact"), ran
+    assert ran.out.splitlines()[-1].endswith("--verify math"), ran
     for command in ("show m", "stats m", "sample m -n 402 --name n"):
         ran = gp("data", *command.split())
-        assert ran.out.splitlines()[-1].endswith("--verify judge"), ran
+        assert ran.out.splitlines()[-1].endswith("--verify math"), ran
 
 
 def test_a_published_dataset_that_lacks_is_to_be_downloaded(gp: Gp) -> None:

@@ -255,11 +255,11 @@ def test_1_41_requests_that_are_refused_together_are_adapted_together(evaluate: 
 def test_1_41_a_setting_that_cannot_be_adapted_stops_the_run_with_the_servers_words(
     evaluate: Evaluate,
 ) -> None:
-    said = error(400, "Unsupported parameter: 'top_p' is not for this model", param="top_p")
+    said = error(400, "Unsupported parameter: 'verbosity' is not for this model", param="verbosity")
     with serving(always(said)) as server:
-        seen = evaluate(server, "--set", "agent.model.model_settings.top_p=0.9")
+        seen = evaluate(server, "--set", "agent.model.model_settings.verbosity=low")
     assert (seen.code, len(seen.asked)) == (3, 1)
-    assert "'top_p' is not for this model" in seen.told["message"]
+    assert "'verbosity' is not for this model" in seen.told["message"]
 
 
 NO_USAGE: list[Any] = [

@@ -29,6 +29,7 @@ from grpo_practice.cli import (
     verify,
 )
 from grpo_practice.cli.options import PROGRAM, as_typed, forget_database, keep_secrets, on_database
+from grpo_practice.cli.other_words import hint_for
 from grpo_practice.cli.terminal import stdio
 from grpo_practice.cli.terminal.formatting import count, note, print_json, say
 from grpo_practice.cli.terminal.tables import table
@@ -163,7 +164,9 @@ def _usage(error: typer.TyperException, words: list[str]) -> int:
         return error.exit_code
     context = getattr(error, "ctx", None)
     command = context.command_path if context else PROGRAM
-    hint = f"{command} --help"
+    options = {name for param in context.command.params for name in param.opts} if context else ()
+    other = hint_for(message, frozenset(options))
+    hint = f"{other} ({command} --help)" if other else f"{command} --help"
     return _report(ErrorReport("usage", message, hint, error.exit_code), words)
 
 

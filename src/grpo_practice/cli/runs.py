@@ -139,6 +139,7 @@ def _show(report: "RunReport") -> None:
         say_shortfalls,
         show_steps,
     )
+    from grpo_practice.reports.documents import unscorable_count
 
     run, health, traffic = report.run, report.health, report.traffic
     practice = run.kind == "practice"
@@ -178,6 +179,9 @@ def _show(report: "RunReport") -> None:
         right=["score", "questions", "coverage"],
         least=["questions", "coverage"],
     )
+    for name, score in report.scores.items():
+        if score.unscorable:
+            say(f"  {name}: {unscorable_count(score)}")
     _show_costs(report.costs)
     if sum(report.outcomes.values()):
         failed = " --failed" if run.kind == "eval" else ""

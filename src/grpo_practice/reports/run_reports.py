@@ -15,6 +15,7 @@ from grpo_practice.reports.documents import (
     cost_usd,
     requests_document,
     score_document,
+    unscorable_count,
     usage_document,
     usd,
 )
@@ -95,6 +96,7 @@ class EvalReport(Report):
             ("score", f"{number(score.mean)}{between}"),
             ("rollouts", f"{score.correct} correct, {score.scored} scored of {score.planned}"),
             ("dataset", f"{self.dataset.name}, {score.n_questions} questions"),
+            *([("left out", left_out)] if (left_out := unscorable_count(score)) else []),
             ("cost", _dollars(self.usage)),
         ]
 

@@ -2,10 +2,10 @@
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from grpo_practice.cli.options import PROGRAM, on_database
-from grpo_practice.cli.terminal.formatting import count, say, say_next
+from grpo_practice.cli.terminal.formatting import choose, count, say, say_next
 from grpo_practice.cli.terminal.tables import facts, table
 from grpo_practice.errors import ConfigError
 from grpo_practice.text import brief
@@ -74,13 +74,22 @@ def stored(found: "StoredDataset") -> None:
         bad = len(found.unusable)
         named = [f"row {n}: {reason}" for n, reason in list(found.unusable.items())[:REASONS]]
         more = f"; and {bad - REASONS} more" if bad > REASONS else ""
+        way = "another function may: --verify NAME"
+        if found.next_verify == verify:
+            way = "a run leaves them out; so does --skip-bad"
         say(
             f"  verify {verify} cannot use {bad} of {count(row.n, 'answer')}:"
-            f" {'; '.join(named)}{more} (another function may: --verify NAME)"
+            f" {'; '.join(named)}{more} ({way})"
         )
     else:
         say(f"  verify {verify} can use every answer")
     _next_eval(row.name, found.next_verify)
+
+
+def ask_select(question: str) -> Literal["any", "all"] | None:
+    """Ask the person what several right options mean; return None where nobody is there."""
+    said = choose(f"{question}. Is one of them enough, or must it be exactly these?", "any", "all")
+    return "any" if said == "any" else "all" if said == "all" else None
 
 
 def split(found: "DatasetSplit") -> None:

@@ -76,6 +76,8 @@ def coverage(score: "Score") -> str:
 
 
 def _scores(score: "Score", k: int) -> list[tuple[str, str]]:
+    from grpo_practice.reports.documents import unscorable_count
+
     mean = f"{reward(score.mean)}   95 % interval {interval(score)}"
     at = "   ".join(f"@{j} {p:.3f}" for j, p in score.pass_at.items())
     some = score.questions_at_k < score.n_questions
@@ -87,6 +89,7 @@ def _scores(score: "Score", k: int) -> list[tuple[str, str]]:
             f"{score.correct} correct, {score.scored} scored of {score.planned} planned"
             f" (coverage {coverage(score)})",
         ),
+        ("left out", unscorable_count(score)),
     ]
 
 
@@ -323,7 +326,8 @@ def _known(known: "KnownScore | None") -> str:
         return "not measured"
     score = known.score
     asked = f"{count(score.n_questions, 'question')} of {known.dataset}"
-    asked += f" (coverage {coverage(score)})"
+    left_out = f", {score.unscorable} cannot be scored" if score.unscorable else ""
+    asked += f" (coverage {coverage(score)}{left_out})"
     return f"{reward(score.mean)}   95 % interval {interval(score)}   {asked}   {known.run}"
 
 

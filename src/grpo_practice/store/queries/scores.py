@@ -81,6 +81,8 @@ def _question(
     place: tuple[int, int], planned: int, tally: Sequence[Any] | None, family: tuple[str, str]
 ) -> Question:
     key = f"{place[0]}.{place[1]}"
+    if not planned:
+        return Question(key=key, source=family[0], unscorable=True)
     if tally is None:
         return Question(key=key, n=0, c=0, total=0.0, total_sq=0.0, planned=planned)
     n, c, total, total_sq = tally
