@@ -257,6 +257,8 @@ def test_what_a_function_returned_is_shown_and_cut_unless_all_is_asked_for(gp: G
     ran = gp("rollouts", "show", "own/eval")
     assert "[system prompt that the agent was given]\nBe brief." in ran.out
     assert ran.out.count("Be brief.") == 1
+    assert ran.out.count("[question]") == 2  # the function asked nobody
+    assert "[question]\n2+1?\n" in ran.out
     assert "[answer that was scored]\nlong \\x1b[31mxxx" in ran.out
     assert "more characters]" in ran.out
     assert "the answer is 2" not in ran.out

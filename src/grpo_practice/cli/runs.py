@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Mapping
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,7 +31,7 @@ from grpo_practice.text import brief
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from grpo_practice.reports.stored_runs import RunReport, RunsReport, StageCost
+    from grpo_practice.reports.stored_runs import RunReport, StageCost
 
 app = typer.Typer(no_args_is_help=True, help="What was run, how it stands, what it cost.")
 
@@ -55,6 +55,7 @@ def list_(db: DbOption = None, json: JsonOption = False) -> None:
         print_json(report.document())
         return
     names = [run.name + (SIMULATED if run.simulated else "") for run in report.runs]
+    played = [report.played_by(run.name) for run in report.runs]
     columns = {
         "kind": [run.kind for run in report.runs],
         "status": [run.status for run in report.runs],
@@ -63,8 +64,8 @@ def list_(db: DbOption = None, json: JsonOption = False) -> None:
             for run in report.runs
         ],
         "score": [reward(report.scores.get(run.name)) for run in report.runs],
-        "dataset": [_or_dash(report, run.name, "dataset") for run in report.runs],
-        "model": [_or_dash(report, run.name, "model") for run in report.runs],
+        "dataset": [brief(one.dataset or "-", NAME) for one in played],
+        "model": [brief(one.model or "-", NAME) for one in played],
         "begun": [_time(run.created_at) for run in report.runs],
     }
     broken = _broken(names, columns)
@@ -111,11 +112,6 @@ def delete(
         return
     say(f"deleted {count(len(deleted.runs), 'run')}: {', '.join(deleted.runs)}")
     say_next(f"{PROGRAM} runs list")
-
-
-def _or_dash(report: "RunsReport", run: str, what: Literal["dataset", "model"]) -> str:
-    played = report.played.get(run)
-    return brief(getattr(played, what, None) or "-", NAME)
 
 
 def _broken(names: "Sequence[str]", columns: Mapping[str, "Sequence[str]"]) -> list[str]:

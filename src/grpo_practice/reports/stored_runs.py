@@ -67,13 +67,16 @@ class RunsReport(Report):
     scores: Mapping[str, float | None]
     """Evaluation that is complete → its mean."""
 
+    def played_by(self, run: str) -> Played:
+        """Return a run's dataset and model; neither for a run that has none."""
+        return self.played.get(run, Played(None, None))
+
     @override
     def document(self) -> dict[str, Any]:
         """Return `grpo-practice.runs/1`."""
-        nothing = Played(None, None)
         documents = [
             _run_document(run)
-            | asdict(self.played.get(run.name, nothing))
+            | asdict(self.played_by(run.name))
             | {"score": self.scores.get(run.name)}
             for run in self.runs
         ]

@@ -130,7 +130,7 @@ def show_transcripts(
         rollouts: What to print.
         limit: Most questions.
         chars: Most characters of a turn; None cuts nothing.
-        whole: Whether to print which question it is, and a system prompt that is in no turn.
+        whole: Whether to print which question it is, and prompt and question that no turn has.
 
     Returns:
         Number of questions that were printed.
@@ -143,6 +143,9 @@ def show_transcripts(
             if whole and system != (system := _unsaid(report)) and system:
                 say("[system prompt that the agent was given]", style="bold")
                 say(system if chars is None else cut(system, chars))
+            if whole and n == 0 and not any(report.question in body for _, body in report.sections):
+                say("[question]", style="bold")
+                say(report.question if chars is None else cut(report.question, chars))
             known = _same(asked, report.sections)
             _show(report, report.sections[known:], chars)
             asked = list(islice(report.sections, _asked(report)))
