@@ -166,7 +166,7 @@ def the_commands_are_read_once() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def equal_yaml_is_parsed_once() -> Iterator[None]:
     """Hundreds of commands read the shipped configs, and PyYAML takes 20 ms for one."""
-    parse = yaml_reader._parse
+    parse = yaml_reader.parse_document
     parsed = dict[str, bytes]()
 
     def first(text: str, name: str) -> tuple[Any, dict[yaml_reader.Key, Position]]:
@@ -176,7 +176,7 @@ def equal_yaml_is_parsed_once() -> Iterator[None]:
         return value, {key: replace(place, file=name) for key, place in places.items()}
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(yaml_reader, "_parse", first)
+        patch.setattr(yaml_reader, "parse_document", first)
         yield
 
 

@@ -240,7 +240,7 @@ class Workspace(StoredRuns):
 
         Args:
             config: File, name in ./configs, mapping or typed config; None goes on with the latest
-                practice run.
+                practice run, else takes the practice.yaml of the current folder.
             options: See `PracticeOptions`.
 
         Raises:

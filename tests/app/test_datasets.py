@@ -1,5 +1,6 @@
 """`workspace.datasets`: rows from Python, and the checks that come before anything is stored."""
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +86,49 @@ def test_reports_show_themselves(workspace: Workspace) -> None:
     assert repr(stored).splitlines()[0] == "d holds 2 rows"
     assert "2 rows  revision 1" in repr(workspace.datasets.list())
     assert "1 + 1?  2" in repr(workspace.datasets.show("d", rows=1))
+
+
+ODD = [
+    Sample("1 + 1?", "2", meta={"deep": [{"a": 1}], "meta": {"answer": 3}, "question": "q"}),
+    Sample("Why?\n\u2028 \x85 \\boxed{\U0001f600}", None, level="hard", cluster="7"),
+    Sample("1 + 1?", ["2", 2, 2.5, True], source="s"),
+    Sample("Which?\n(A) 1\n(B) 2", "B", meta={"choices": ["1", "2"], "answer": 1, "x": None}),
+]
+
+
+def test_an_exported_dataset_is_read_as_the_same_dataset(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    sha = workspace.datasets.upload("d", ODD).dataset.sha
+    file = tmp_path / "d.jsonl"
+    written = workspace.datasets.export("d", file)
+    assert (written.dataset.n, written.answered, written.changed) == (4, True, 0)
+    assert "".join(workspace.datasets.lines("d")) == file.read_text("utf-8")
+    again = Workspace(tmp_path / "other.db").datasets.upload("e", file)
+    assert again.dataset.sha == sha
+    assert not workspace.datasets.upload("d", file).new
+
+
+def test_an_export_says_which_rows_are_not_read_back_as_they_are(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    odd = [Sample("a?", "1\n#### 2"), Sample("b?", "3", level=""), Sample("c?", "4")]
+    workspace.datasets.upload("d", odd)
+    assert workspace.datasets.export("d", tmp_path / "d.jsonl").changed == 2
+
+
+def test_an_export_replaces_nothing_and_holds_few_rows_in_memory(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    workspace.datasets.upload("d", (Sample(f"{n}? " + "x" * 10_000, "1") for n in range(3_000)))
+    file = tmp_path / "d.jsonl"
+    file.write_text("mine")
+    with pytest.raises(ConfigError, match="is there already"):
+        workspace.datasets.export("d", file)
+    assert file.read_text() == "mine"
+    tracemalloc.start()
+    workspace.datasets.export("d", file, force=True)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert file.stat().st_size > 30_000_000
+    assert most < 3_000_000

@@ -54,13 +54,64 @@ async def test_the_file_loads_as_the_agent_that_practised(
     }
 
 
-async def test_no_secret_and_no_address_leaves_with_it(recorded: Recorded) -> None:
+async def test_no_secret_leaves_with_it_and_a_plain_address_does(recorded: Recorded) -> None:
     await recorded.practised("a")
     for format in ("yaml", "md", "json"):
         text = export_agent(recorded.store, "m", "last", format)
-        assert not [s for s in ("very-secret", "***", "http://h", "red-team") if s in text]
+        assert not [s for s in ("very-secret", "***", "red-team") if s in text]
+        assert "http://h/v1" in text.replace("\\", "")
     left_out = document(recorded.store)["provenance"]["left_out"]
     assert left_out == ["model_settings.extra_body.nested.token"]
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ('base_url: "http://h/v1/"', ["http://h/v1/"]),
+        ("base_url: [http://h/v1, http://g/v1]", ["http://h/v1", "http://g/v1"]),
+        ("base_url: '${oc.env:WHERE}'", []),
+        ("base_url: 'http://${oc.env:HOST}/v1'", []),
+        ("base_url: [http://h/v1, '${oc.env:WHERE}']", []),
+        ("base_url: 'http://user:s3cret-word@h/v1'", []),
+        ("base_url: 'http://h/v1?key=s3cret-word'", []),
+    ],
+)
+async def test_an_address_leaves_as_it_is_written_or_not_at_all(
+    recorded: Recorded, tmp_path: Path, written: str, kept: list[str]
+) -> None:
+    recorded.config = recorded.config.replace('base_url: "http://h/v1"', written)
+    recorded.env |= {"WHERE": "http://told.example/v1", "HOST": "told.example"}
+    await recorded.practised("a")
+    texts = {f: export_agent(recorded.store, "m", "last", f) for f in ("yaml", "md", "json")}
+    for text in texts.values():
+        assert not [s for s in ("s3cret-word", "***", "told.example", "oc.env:WHERE") if s in text]
+        assert [u for u in ("http://h/v1", "http://g/v1") if u in text] == [
+            u.rstrip("/") for u in kept
+        ]
+    asked = json.loads(texts["json"])["model"]["base_url"]
+    assert asked == (kept if len(kept) > 1 else next(iter(kept), None))
+    path = tmp_path / "agent.yaml"
+    path.write_text(texts["yaml"], "utf-8")
+    here = {"UTU_LLM_BASE_URL": "http://here/v1", "UTU_LLM_API_KEY": "key"}
+    loaded = agent_in(path, here).model.model_provider
+    assert loaded.base_url == (tuple(u.rstrip("/") for u in kept) or ("http://here/v1",))
+    assert (loaded.key is None) == bool(kept)  # a key of another host is not sent there
+
+
+async def test_the_variable_of_a_key_leaves_beside_its_address_only(recorded: Recorded) -> None:
+    key = "api_key: '${oc.env:DEEP_KEY}'"
+    recorded.config = recorded.config.replace("api_key: very-secret", key)
+    recorded.env["DEEP_KEY"] = "sk-deep-12345678"
+    await recorded.practised("a")
+    text = export_agent(recorded.store, "m", "last", "yaml")
+    assert "${oc.env:DEEP_KEY}" in text
+    assert "sk-deep-12345678" not in text
+    recorded.config = recorded.config.replace(
+        'base_url: "http://h/v1"', "base_url: '${oc.env:WHERE}'"
+    )
+    recorded.env["WHERE"] = "http://told.example/v1"
+    await recorded.practised("a", exp_id="n")
+    assert "DEEP_KEY" not in export_agent(recorded.store, "n", "last", "yaml")
 
 
 async def test_the_step_decides_what_it_has_learnt(recorded: Recorded) -> None:

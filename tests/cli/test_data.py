@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -187,3 +189,38 @@ def test_one_answer_in_ten_that_cannot_be_scored_is_in_sight_and_stops_nothing(
     assert "1 of 5 questions cannot be scored" in ran.out
     run = gp("runs", "list", "--json").document["runs"][0]["run"]
     assert f"{run}: 1 of 5 questions cannot be scored" in gp("runs", "show", run).out
+
+
+def test_export_and_what_it_says_next(gp: Gp, file: str, tmp_path: Path) -> None:
+    gp("data", "upload", file, "--name", "d", "--map", "question=problem")
+    ran = gp("data", "export", "d")
+    assert (ran.code, ran.err) == (0, "")
+    assert [json.loads(line)["answer"] for line in ran.out.splitlines()] == ["4", None]
+    ran = gp("data", "export", "d", "-o", "out.jsonl")
+    assert ran.out.splitlines()[0] == "wrote 2 rows of d to out.jsonl"
+    said = ran.out.splitlines()[-1].removeprefix("next: grpo-practice ")
+    assert "as before" in gp(*shlex.split(said)).out
+    assert gp("data", "export", "d", "-o", "out.jsonl").code == 2
+    document = gp("data", "export", "d", "-o", "rows.txt", "--json").document
+    assert document["schema"] == "grpo-practice.exported-dataset/1"
+    assert "as before" in gp(*shlex.split(document["next"])[1:]).out
+    assert gp("data", "export", "gone").code == 4
+    assert gp("data", "export", "d", "--json").code == 2
+
+
+def test_an_export_of_questions_without_answers_says_how_they_are_read(gp: Gp) -> None:
+    Path("q.jsonl").write_text('{"question": "a?"}\n')
+    gp("data", "upload", "q.jsonl", "--name", "q", "--no-answers")
+    said = gp("data", "export", "q", "-o", "out.jsonl", "--json").document["next"]
+    assert "as before" in gp(*shlex.split(said)[1:]).out
+
+
+def test_an_export_leaves_a_pipe_a_pipe(gp: Gp, file: str, tmp_path: Path) -> None:
+    gp("data", "upload", file, "--name", "d", "--map", "question=problem")
+    pipe = tmp_path / "pipe.jsonl"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    assert gp("data", "export", "d", "-o", str(pipe)).code == 0
+    assert os.read(reader, 1 << 16).count(b"\n") == 2
+    os.close(reader)
+    assert pipe.is_fifo()

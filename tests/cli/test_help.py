@@ -28,7 +28,7 @@ def test_all_commands_are_there() -> None:
     assert {" ".join(words) for words in ALL} == {
         *("init", "demo", "doctor", "verify", "eval", "practice", "export-agent", "serve", "trust"),
         "data download",
-        *("data upload", "data list", "data show", "data delete"),
+        *("data upload", "data list", "data show", "data export", "data delete"),
         *("data stats", "data split", "data sample"),
         *("runs list", "runs show", "runs delete"),
         *("rollouts list", "rollouts show"),

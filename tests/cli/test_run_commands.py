@@ -167,6 +167,16 @@ def test_another_library_is_a_start(shell: Shell) -> None:
     assert cause == ("import",)
 
 
+def test_a_library_written_by_hand_is_a_start(shell: Shell) -> None:
+    Path("hand.yaml").write_text("- 'Check: Add again.'\n", "utf-8")
+    flags = ("--config", "math.yaml", "--epochs", "1")
+    shell.json("practice", *flags, "--from", "hand.yaml")
+    texts = shell.query("SELECT t.text FROM experience_texts t ORDER BY experience_id LIMIT 1")
+    assert texts == [("Check: Add again.",)]
+    Path("hand.yaml").unlink()
+    assert shell.json("practice", *flags)["requests"]["new"] == 0
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -179,6 +189,7 @@ def test_another_library_is_a_start(shell: Shell) -> None:
         (["eval", "--config", "math.yaml", "--verify", "mth"], 2, "math"),
         (["practice", "--config", "math.yaml", "--set", "practice.grop_n=3"], 2, "grpo_n"),
         (["practice", "--config", "math.yaml", "--from", "nobody"], 2, "nobody"),
+        (["practice", "--config", "math.yaml", "--from", "gone.yaml"], 2, "gone.yaml"),
         (["eval", "--rejudge"], 2, "--verify"),
     ],
     ids=lambda v: " ".join(v) if isinstance(v, list) else None,

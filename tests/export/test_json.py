@@ -26,6 +26,7 @@ def test_the_document_has_all_there_is_to_know() -> None:
         "model": {
             "type": "chat.completions",
             "name": "model-a",
+            "base_url": None,
             "settings": {"temperature": 0.3, "extra_args": {"timeout": 3000}},
         },
         "toolkits": {},

@@ -85,8 +85,9 @@ def test_url_and_key_in_one_place_need_no_question(
 
 def test_a_variable_beside_a_url_needs_one_question_at_most(own: Place) -> None:
     in_config(own)
-    commands = [words for words in AGAIN if words[:1] != ("serve",)]
-    assert questions(own, *commands) <= 1
+    assert questions(own, *AGAIN) <= 1
+    assert "@GOOD@" not in (exported := (own.folder / "enhanced.yaml").read_text())
+    assert own.good.origin in exported
 
 
 REFERENCE = """

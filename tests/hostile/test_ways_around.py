@@ -238,3 +238,17 @@ def test_a_judge_that_is_not_asked_is_given_nothing(place: Place) -> None:
     outcome = place.type("eval", "--config", str(place.own / "own.yaml"))
     assert outcome.code == 0, outcome.shown
     assert "BUILD_HOST" not in outcome.shown
+
+
+def test_the_address_of_the_config_takes_no_other_key_of_an_agent_file(place: Place) -> None:
+    place.env |= {"OPENAI_API_KEY": KEY, "OTHER_API_KEY": "sk-another-key-4711"}
+    at = "{model: m, base_url: '@GOOD@/v1', api_key: '${oc.env:%s}'}"
+    own = (place.folder / "own.yaml").read_text()
+    provider = f"model: {{model_provider: {at % 'OPENAI_API_KEY'}}}"
+    place.put("own.yaml", own.replace("agent: {agent: {", f"agent: {{{provider}, agent: {{"))
+    text = "model:\n  model_provider: {}\nagent: {{name: a, instructions: Answer.}}\n"
+    place.put("agent.yaml", text.format(at % "OTHER_API_KEY"))
+    refused(place.type(*OF_CONFIG), "OTHER_API_KEY", "--trust-host")
+    place.put("agent.yaml", text.format(at % "OPENAI_API_KEY"))
+    outcome = place.type(*OF_CONFIG)
+    assert outcome.code == 0, outcome.shown

@@ -8,7 +8,8 @@ from typing import Any
 
 from grpo_practice.app.custom_agent import is_of_program
 from grpo_practice.app.library_refs import LibraryRef, library_of
-from grpo_practice.config.reading.yaml_reader import parse_yaml
+from grpo_practice.config.reading.yaml_reader import Tree, parse_yaml
+from grpo_practice.config.redact import only_names_variable
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.tools import Toolkit
 from grpo_practice.config.trust import text_digest, user_trust
@@ -16,7 +17,7 @@ from grpo_practice.errors import ConfigError
 from grpo_practice.export.enhanced_agent import ExportedAgent, Measured, Provenance
 from grpo_practice.export.render import Files, render, render_files
 from grpo_practice.prompts.system import system_prompt
-from grpo_practice.redact import REDACTED
+from grpo_practice.redact import REDACTED, redactor, url_secrets
 from grpo_practice.reports.known_scores import KnownScore, measured_with, measured_without
 from grpo_practice.store import Store, libraries
 from grpo_practice.store.queries import references, runs
@@ -56,7 +57,8 @@ def exported(store: Store, found: LibraryRef) -> ExportedAgent:
     config = AgentConfig.model_validate(_nested(record.identity))
     _check_prompt(store, found, config.agent.instructions)
     settings = config.model.model_settings.model_dump(exclude_none=True)
-    timeout = _timeout(record.config_text)
+    written = _model_as_written(record.config_text)
+    timeout = written.at("model_settings").at("extra_args").data.get("timeout")
     if timeout is not None:  # no part of the identity, yet without it long answers are cut off
         settings["extra_args"] = {**settings.get("extra_args", {}), "timeout": timeout}
     left_out = list[str]()
@@ -68,6 +70,7 @@ def exported(store: Store, found: LibraryRef) -> ExportedAgent:
         model_settings=_without_secrets(settings, "model_settings", left_out),
         toolkits={name: _toolkit(kit) for name, kit in config.toolkits.items()},
         max_turns=config.max_turns,
+        endpoint=_endpoint(written.at("model_provider").data),
         more=_more(config),
         provenance=_provenance(store, found, tuple(left_out)),
     )
@@ -159,12 +162,29 @@ def _nested(identity: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _timeout(config_text: str) -> Any:
-    """Return `extra_args.timeout` as it was configured; None when it was not."""
+def _model_as_written(config_text: str) -> Tree:
+    """Return the agent's model as it was configured, variables not filled in."""
     part = parse_yaml(config_text, "the stored config")
-    for name in ("evaluation", "agent", "model", "model_settings", "extra_args"):
+    for name in ("evaluation", "agent", "model"):
         part = part.at(name)
-    return part.data.get("timeout")
+    return part
+
+
+def _endpoint(written: Mapping[str, Any]) -> dict[str, Any]:
+    """Return address and key of a model as its config has them, where they tell no secret.
+
+    A key goes along where the config names the variable that holds it, and only beside its address.
+    """
+    url, key = written.get("base_url"), written.get("api_key")
+    parts = url if isinstance(url, list) else [url]
+    if not url or not all(isinstance(part, str) and _is_public(part) for part in parts):
+        return {}
+    return {"base_url": url} | ({"api_key": key} if only_names_variable(key) else {})
+
+
+def _is_public(url: str) -> bool:
+    # What a variable holds was chosen on this machine, and for it.
+    return not ("${" in url or REDACTED in url or url_secrets(url) or redactor.holds(url))
 
 
 def _without_secrets(value: Any, key: str, left_out: list[str]) -> Any:

@@ -20,6 +20,8 @@ from grpo_practice.config import (
     show,
 )
 from grpo_practice.config.reading.compose import compose
+from grpo_practice.config.reading.discover import config_here
+from grpo_practice.config.reading.yaml_reader import Tree
 from grpo_practice.errors import ConfigError
 from grpo_practice.redact import redact_url
 from grpo_practice.reports.config_report import ConfigReport
@@ -42,7 +44,7 @@ def load_config(
     """Load a configuration as the command that it is for would load it.
 
     Args:
-        config: Configuration in any form; None: that of the latest run.
+        config: Configuration in any form; None: that of the latest run, else of this folder.
         overrides: `KEY=VALUE` each.
         env: Where interpolations and keys are looked up.
         open_store: Opens the database, for the latest run; None where there is no database.
@@ -52,11 +54,7 @@ def load_config(
         ConfigError: There is none, or it cannot be used.
     """
     if config is not None:
-        given = config_file(config, "practice")
-        tree = compose(given) if isinstance(given, Path) else given
-        if agent is None and tree.data.keys() & {"practice", "evaluation"}:
-            return load_practice(given, overrides, env)
-        return load_eval(given, overrides, env, agent=agent)
+        return _given(config_file(config, "practice"), overrides, env, agent)
     run, text = None, None
     if open_store is not None:
         with open_store() as store:
@@ -67,11 +65,22 @@ def load_config(
         if text is not None:
             return load_eval_text(text, env, overrides, agent=agent)
         return _alone(agent, overrides, env)
+    if (run is None or text is None) and (here := config_here("eval")) is not None:
+        return _given(here, overrides, env, None)
     if run is None or text is None:
         raise ConfigError("no run has a configuration yet", hint="name one with --config")
     if run.kind == "practice":
         return load_practice_text(text, env, overrides)
     return load_eval_text(text, env, overrides)
+
+
+def _given(
+    given: Path | Tree, overrides: Sequence[str], env: Environment, agent: Path | None
+) -> AnyConfig:
+    tree = compose(given) if isinstance(given, Path) else given
+    if agent is None and tree.data.keys() & {"practice", "evaluation"}:
+        return load_practice(given, overrides, env)
+    return load_eval(given, overrides, env, agent=agent)
 
 
 def _alone(agent: Path, overrides: Sequence[str], env: Environment) -> Loaded[EvalConfig]:

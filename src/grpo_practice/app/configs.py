@@ -25,7 +25,7 @@ from grpo_practice.config import (
     load_practice_text,
 )
 from grpo_practice.config.reading.compose import Override
-from grpo_practice.config.reading.discover import Command
+from grpo_practice.config.reading.discover import Command, config_here
 from grpo_practice.config.reading.yaml_reader import Tree, parse_yaml
 from grpo_practice.config.schema.provider import WORKED_OUT
 from grpo_practice.errors import ConfigError
@@ -93,6 +93,9 @@ def practice_config(
         return load_practice(config_file(request.config, "practice"), overrides, env)
     latest = store.read(runs.latest, ["practice"])
     stored = store.read(runs.config, latest.name) if latest else None
+    if stored is None and (here := config_here("practice")) is not None:
+        loaded = load_practice(here, overrides, env)
+        return replace(loaded, notices=[by_itself(here), *loaded.notices])
     if stored is None:
         raise ConfigError(
             "there is no run to go on with: say what to practise with --config",
@@ -128,8 +131,11 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
         latest = store.read(runs.latest, ["practice", "eval"])
     stored = store.read(runs.config, latest.name) if latest else None
     if latest is None or stored is None:
-        given = None if request.config is None else config_file(request.config, "eval")
+        here = None if alone or request.config is not None else config_here("eval")
+        given = here if request.config is None else config_file(request.config, "eval")
         loaded = load_eval(given, overrides, env, agent=agent)
+        if here is not None:
+            loaded = replace(loaded, notices=[by_itself(here), *loaded.notices])
         return loaded, EvalTarget(eval_name(loaded.config.exp_id, *variants), library)
     loaded = load_eval_text(stored_text(store, stored), env, overrides, agent=agent)
     config, target = loaded.config, eval_name(loaded.config.exp_id, *variants)
@@ -139,6 +145,11 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
     how = "gone on with" if target == latest.name else f"configured as {latest.name}"
     said = f"{target}: {how} (agent {config.agent.agent.name}, dataset {config.data.dataset})"
     return replace(loaded, notices=[said, *loaded.notices]), EvalTarget(target, library)
+
+
+def by_itself(path: Path) -> str:
+    """Say that a config is used which nobody named."""
+    return f"{path} of this folder is used: there is no --config, and no run to go on with"
 
 
 def _library(store: Store, request: EvalRequest) -> Library:

@@ -1,11 +1,12 @@
-"""Work on datasets: upload, download, list, show, split, sample, count, delete."""
+"""Work on datasets: upload, download, list, show, export, split, sample, count, delete."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
+from grpo_practice.app.dataset_lines import DatasetLines
 from grpo_practice.app.recorded_samples import stage_run
 from grpo_practice.app.upload import (
     IfExists,
@@ -27,6 +28,7 @@ from grpo_practice.data.staged_samples import StagedSamples
 from grpo_practice.data.stats import stats
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.events import Emit, Notice, silent, tee
+from grpo_practice.export.files import write_lines
 from grpo_practice.reports.datasets import (
     DatasetList,
     DatasetReport,
@@ -34,6 +36,7 @@ from grpo_practice.reports.datasets import (
     DatasetSplit,
     DatasetStats,
     DeletedDataset,
+    ExportedDataset,
     SplitPart,
     StoredDataset,
 )
@@ -217,6 +220,28 @@ class Datasets:
             dataset = store.read(datasets.get, name)
             first = store.read(datasets.samples, dataset.id, most=rows)
             return DatasetReport(dataset, first, _usable(store, dataset))
+
+    def lines(self, name: str) -> Iterator[str]:
+        """Yield a dataset's rows as JSON lines, as `export` writes them, read as they are taken.
+
+        Raises:
+            DataError: There is none of this name.
+        """
+        with self._store() as store:
+            yield from DatasetLines(store, store.read(datasets.get, name))
+
+    def export(self, name: str, path: str | Path, *, force: bool = False) -> ExportedDataset:
+        """Write a dataset to a file of JSON lines, which `upload` reads as the same dataset.
+
+        Raises:
+            DataError: There is none of this name.
+            ConfigError: The file is there and `force` is not set, or it cannot be written.
+        """
+        with self._store() as store:
+            dataset = store.read(datasets.get, name)
+            lines = DatasetLines(store, dataset)
+            write_lines(Path(path), lines, force=force)
+        return ExportedDataset(dataset, Path(path), lines.answered, lines.changed)
 
     def row(self, name: str) -> DatasetRow:
         """Return name, revision and size of a dataset.

@@ -83,8 +83,9 @@ class PracticeOptions(RunOptions, total=False):
 
     agent: Callable[..., Any] | None
     """Python function that plays."""
-    start: str | Library | None
-    """Library to start from: `RUN[:STEP]` or itself; None: the run's own, else an empty one."""
+    start: str | Path | Library | None
+    """Library to start from: `RUN[:STEP]`, a file of experiences, or itself; None: the run's own,
+    else an empty one."""
 
 
 def eval_job(

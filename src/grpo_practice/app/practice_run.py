@@ -10,7 +10,7 @@ from grpo_practice.app.clients import Models, endpoint_of
 from grpo_practice.app.configs import practice_config
 from grpo_practice.app.custom_agent import check_own, sha_of
 from grpo_practice.app.evaluation_run import FEWER, EvalJob, eval_job, run_eval
-from grpo_practice.app.library_refs import library_of
+from grpo_practice.app.library_file import start_library
 from grpo_practice.app.player import PlayerSpec, open_player
 from grpo_practice.app.preflight import (
     LOST,
@@ -46,7 +46,7 @@ from grpo_practice.practice.teacher import Teacher
 from grpo_practice.prompts import Prompt, prompts_from
 from grpo_practice.reports.known_scores import measured_without
 from grpo_practice.reports.run_reports import PracticeReport, practice_report
-from grpo_practice.store import branches, datasets, libraries, steps
+from grpo_practice.store import branches, datasets, steps
 from grpo_practice.store.bound_keys import METHOD as METHOD_KEY
 from grpo_practice.store.bound_keys import diff
 from grpo_practice.store.queries import scores
@@ -92,11 +92,7 @@ def prepare_practice(session: Session, request: PracticeRequest) -> PracticeJob:
     loaded = practice_config(session.store, request, objects)
     config, folder = loaded.config, loaded.base_dir
     spec, settings = config.evaluation.verify, config.practice
-    start = request.start
-    if isinstance(start, str):
-        start = library_of(session.store, start).library
-    elif start is not None:
-        start = session.store.read(libraries.as_stored, start)
+    start = start_library(session, request.start)
     session = session_of(session, request, loaded, config.exp_id)
     if objects.agent is None and not session.only_looks:
         check_own(config.evaluation.agent, folder)

@@ -42,7 +42,7 @@ class RunRequest:
     """The part that a practice run and an evaluation have in common."""
 
     config: ConfigInput | None = None
-    """Configuration; None goes on with that of the latest run."""
+    """Configuration; None goes on with that of the latest run, else takes that of this folder."""
     sets: Sequence[str] = ()
     """Overrides as texts, `KEY=VALUE`, values read as YAML."""
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -77,8 +77,9 @@ class PracticeRequest(RunRequest):
 
     agent: Callable[..., Any] | None = None
     """Python function that plays, as one of `type: python`."""
-    start: str | Library | None = None
-    """Library to start from: `RUN[:STEP]` or itself; None: the run's own, else an empty one."""
+    start: str | Path | Library | None = None
+    """Library to start from: `RUN[:STEP]`, a file, or itself; None: the run's own, else an empty
+    one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

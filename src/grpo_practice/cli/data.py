@@ -1,5 +1,6 @@
 """`data`: datasets, from files to names."""
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
@@ -187,6 +188,34 @@ def show(
     """
     report = workspace(db).datasets.show(name, rows)
     print_json(report.document()) if json else view.dataset(report)
+
+
+@app.command()
+def export(
+    name: NameArgument,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Default, and `-`: stdout."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Write a dataset as JSON lines.
+
+    `data upload` reads them as the same dataset, here or in another database.
+
+    Example: grpo-practice data export mine -o mine.jsonl
+    """
+    datasets = workspace(db).datasets
+    if output is None or output == Path("-"):
+        if json:
+            raise ConfigError("--json tells of a file that was written", hint="add -o FILE.jsonl")
+        for line in datasets.lines(name):
+            sys.stdout.write(line)
+        return
+    written = datasets.export(name, output, force=force)
+    print_json(written.document()) if json else view.exported(written)
 
 
 @app.command()

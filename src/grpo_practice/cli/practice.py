@@ -45,7 +45,11 @@ def practice(
     truncate: Annotated[int | None, typer.Option(min=1, help="Use this many samples only.")] = None,
     start_from: Annotated[
         str | None,
-        typer.Option("--from", metavar="RUN[:STEP]", help="Start from that run's library."),
+        typer.Option(
+            "--from",
+            metavar="RUN[:STEP]|FILE",
+            help="Start from that run's library, or from experiences in a YAML or JSON file.",
+        ),
     ] = None,
     max_cost: MaxCostOption = None,
     max_tokens: MaxTokensOption = None,
@@ -64,7 +68,8 @@ def practice(
     """Practise an agent: learn experiences from what its better attempts did differently.
 
     Running the command again continues where it stopped; nothing answered is paid for twice.
-    Without --config the latest practice run is continued.
+    Without --config the latest practice run is continued; where there is none, the practice.yaml
+    of this folder is used.
 
     Example: grpo-practice practice --config math.yaml
     """

@@ -11,6 +11,7 @@ from grpo_practice.app.any_config import load_config
 from grpo_practice.app.request import ConfigInput, known
 from grpo_practice.app.specs import teacher_context_text
 from grpo_practice.config import Environment, EvalConfig, PracticeConfig
+from grpo_practice.config.reading.discover import config_here
 from grpo_practice.config.reading.key_routes import sentences
 from grpo_practice.doctor.data import (
     look_at_prompts,
@@ -81,15 +82,16 @@ async def _check_config(
         checks.append(warning("config", "not looked at: the database has to be usable first"))
         return 0
     stored = path.exists()
-    if request.config is None and request.agent is None and not stored:
+    unnamed = request.config is None and request.agent is None
+    if unnamed and not stored and config_here("eval") is None:
         text = "none given, and no run yet: endpoints, verify function and data are not checked"
         checks.append(warning("config", text, "doctor --config FILE"))
         return 0
     # To open a database that is not there would make the file.
     open_store = partial(Store, path) if stored else None
     loaded = load_config(request.config, request.overrides, env, open_store, agent=request.agent)
-    unnamed = "that of the latest run" if request.config is None else "the one given"
-    checks.append(ok("config", f"{loaded.path or unnamed} can be used"))
+    which = "that of the latest run" if request.config is None else "the one given"
+    checks.append(ok("config", f"{loaded.path or which} can be used"))
     for sentence in sentences(loaded.routes):
         notice(sentence)
         checks.append(ok("keys", sentence))

@@ -50,6 +50,8 @@ class ExportedAgent:
     toolkits: Mapping[str, Any]
     max_turns: int
     provenance: Provenance
+    endpoint: Mapping[str, Any] = field(default_factory=dict)
+    """`base_url` of its model and the variable of its `api_key`, as configured; no secrets."""
     more: Mapping[str, Any] = field(default_factory=dict)
     """Other keys of its config: `stop_at_tool_names`, or the program that plays."""
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from grpo_practice.errors import ConfigError
@@ -29,7 +30,16 @@ def write_files(path: Path, files: Files, *, force: bool = False) -> None:
 
 
 def write_file(path: Path, text: str, *, force: bool = False) -> None:
-    """Make the file hold this text, without secrets, or leave it as it was.
+    """Make the file hold this text, without secrets, or leave it as it was; see `write_lines`.
+
+    Raises:
+        ConfigError: The file exists and `force` is not set, or it cannot be written.
+    """
+    write_lines(path, [text], force=force)
+
+
+def write_lines(path: Path, lines: Iterable[str], *, force: bool = False) -> None:
+    """Make the file hold these lines, without secrets, or leave it as it was.
 
     Links stay, and what they lead to is written. A device or a pipe is written to, and stays what
     it is.
@@ -42,10 +52,10 @@ def write_file(path: Path, text: str, *, force: bool = False) -> None:
     try:
         target = plain_file(path)
         if target is None:
-            _write_to(path, redactor.text(text).encode())
+            _write_to(path, lines)
         else:
             with replacement(target, mode=0o644) as temporary:
-                temporary.write_bytes(redactor.text(text).encode())
+                _write_to(temporary, lines)
     except OSError as e:
         raise ConfigError(f"cannot write {path}: {e.strerror}") from e
 
@@ -59,8 +69,8 @@ def _check_free(path: Path) -> None:
         raise ConfigError(f"{path} is there already", hint="name another, or add --force")
 
 
-def _write_to(path: Path, data: bytes) -> None:
+def _write_to(path: Path, lines: Iterable[str]) -> None:
     if path.is_block_device():
         raise OSError(errno.ENOTSUP, "it is a disk, which this would destroy")
     with path.open("wb") as file:
-        file.write(data)
+        file.writelines(redactor.text(line).encode() for line in lines)

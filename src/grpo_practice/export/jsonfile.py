@@ -20,6 +20,7 @@ def to_json(agent: ExportedAgent) -> str:
         "model": {
             "type": "chat.completions",
             "name": agent.model,
+            "base_url": agent.endpoint.get("base_url"),
             "settings": dict(agent.model_settings),
         },
         "toolkits": dict(agent.toolkits),

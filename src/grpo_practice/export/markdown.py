@@ -17,7 +17,7 @@ def to_markdown(agent: ExportedAgent) -> str:
     prompt = agent.system_prompt
     shown = visible(prompt)
     lines = [f"# {_no_markup(agent.name)}", ""]
-    lines += [f"- {_no_markup(fact)}" for fact in (*agent.facts, f"model: {agent.model}")]
+    lines += [f"- {_no_markup(fact)}" for fact in (*agent.facts, *_model(agent))]
     lines += ["", "## System prompt", ""]
     if shown != prompt:
         lines += [CHANGED, ""]
@@ -26,6 +26,13 @@ def to_markdown(agent: ExportedAgent) -> str:
     lines += [f"{fence}text", shown, fence, "", "## Experiences", ""]
     lines += [f"- **{e.id}** {_no_markup(e.text)}" for e in agent.library.experiences] or ["None."]
     return "\n".join(lines) + "\n"
+
+
+def _model(agent: ExportedAgent) -> list[str]:
+    """Return the model, and each address of it that is known, a sentence each."""
+    urls = agent.endpoint.get("base_url") or []
+    asked = [urls] if isinstance(urls, str) else urls
+    return [f"model: {agent.model}", *(f"asked at: {url}" for url in asked)]
 
 
 def _no_markup(text: str) -> str:

@@ -19,12 +19,17 @@ _WORD = re.compile("[A-Za-z][A-Za-z0-9_.-]*")
 def to_yaml(agent: ExportedAgent) -> str:
     """Return the agent as YAML; its instructions are the whole system prompt, byte for byte.
 
-    URL and key of the model come from the environment of whoever uses it.
+    A URL that its config does not name, or not in the open, and every key come from the
+    environment of whoever uses it.
     """
     document = {
         "type": "simple",
         "model": {
-            "model_provider": {"type": "chat.completions", "model": _literal(agent.model)},
+            "model_provider": {
+                "type": "chat.completions",
+                "model": _literal(agent.model),
+                **agent.endpoint,  # the variable of its key stays one
+            },
             "model_settings": _literal(dict(agent.model_settings)),
         },
         "agent": {"name": _literal(agent.name), "instructions": escaped(agent.system_prompt)},

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from typing_extensions import override
@@ -65,6 +66,38 @@ class DeletedDataset(Report):
             "schema": "grpo-practice.deleted-dataset/1",
             "dataset": dataset_document(self.dataset),
             "next": "grpo-practice data list",
+            "exit": 0,
+        }
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ExportedDataset(Report):
+    """A dataset that was written to a file of JSON lines."""
+
+    dataset: DatasetRow
+    path: Path
+    answered: bool
+    """Whether any row has an answer."""
+    changed: int
+    """Rows that an upload would read as another sample; only samples from Python can be such."""
+
+    @property
+    def next_command(self) -> str:
+        """Command that stores the same dataset again, in this database or another."""
+        name, path = shlex.quote(self.dataset.name), shlex.quote(str(self.path))
+        typed = "" if self.path.suffix == ".jsonl" else " --format jsonl"
+        judged = "" if self.answered else " --no-answers"
+        return f"grpo-practice data upload {path} --name {name}{typed}{judged}"
+
+    @override
+    def document(self) -> dict[str, Any]:
+        """Return what `data export --json` prints."""
+        return {
+            "schema": "grpo-practice.exported-dataset/1",
+            "dataset": dataset_document(self.dataset),
+            "path": str(self.path),
+            "changed": self.changed,
+            "next": self.next_command,
             "exit": 0,
         }
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         DatasetSample,
         DatasetSplit,
         DatasetStats,
+        ExportedDataset,
         StoredDataset,
     )
 
@@ -89,6 +90,15 @@ def ask_select(question: str) -> Literal["any", "all"] | None:
     """Ask the person what several right options mean; return None where nobody is there."""
     said = choose(f"{question}. Is one of them enough, or must it be exactly these?", "any", "all")
     return "any" if said == "any" else "all" if said == "all" else None
+
+
+def exported(found: "ExportedDataset") -> None:
+    """Show the file that a dataset was written to."""
+    rows = count(found.dataset.n, "row")
+    say(f"wrote {rows} of {found.dataset.name} to {found.path}")
+    if found.changed:
+        say(f"  {found.changed} of {rows} would be read back as another sample")
+    say_next(found.next_command)
 
 
 def split(found: "DatasetSplit") -> None:

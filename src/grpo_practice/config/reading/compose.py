@@ -6,6 +6,7 @@ A file is composed where it stands: `/agents/x@agent` inside a file that is incl
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -209,7 +210,22 @@ def lay_agent_over(under: Tree, over: Tree) -> Tree:
         agent = {**agent, "toolkits": {**kits, **moved}}
     # A mapping of Python has no lines; what stands in it is the user's own all the same.
     places = {**dict.fromkeys(_keys(data), Position("the config")), **under.places}
-    return lay_over(Tree({**data, "agent": agent}, places, under.prefix), nest(over, ("agent",)))
+    base, over = Tree({**data, "agent": agent}, places, under.prefix), nest(over, ("agent",))
+    kept = set(_same_endpoints(base.data, over.data))
+    # Where both name one address and no other key, it is the config's own: nobody is asked.
+    left = {key: at for key, at in over.places.items() if not kept & {key, key[:-1]}}
+    return lay_over(base, replace(over, places=left))
+
+
+def _same_endpoints(under: Any, over: Any, key: Key = ()) -> Iterator[Key]:
+    """Yield the keys of addresses of models that are the same in both, and so is the API key."""
+    if not isinstance(under, dict) or not isinstance(over, dict):
+        return
+    own_key = over.get("api_key") in (None, under.get("api_key"))
+    if own_key and "base_url" in over and over["base_url"] == under.get("base_url"):
+        yield (*key, "base_url")
+    for name in under.keys() & over.keys():
+        yield from _same_endpoints(under[name], over[name], (*key, name))
 
 
 def _followed(section: Any, name: str) -> Any:

@@ -14,6 +14,8 @@ from grpo_practice.errors import ConfigError
 Command = Literal["practice", "eval"]
 TEMPLATES = ("practice.yaml", ".env.example", "mine.jsonl")
 """Files of a new project: a commented config, variables, questions to begin with."""
+UNNAMED = (TEMPLATES[0], "grpo-practice.yaml")
+"""Configs that a command finds by itself in the current folder, as `make` finds its file."""
 
 
 def find_config(name: str, command: Command, cwd: Path | None = None) -> Path:
@@ -37,6 +39,23 @@ def find_config(name: str, command: Command, cwd: Path | None = None) -> Path:
         if hits:
             return hits[0]
     raise ConfigError(f"there is no config {name}", hint=_near(name, cwd))
+
+
+def config_here(command: Command, cwd: Path | None = None) -> Path | None:
+    """Return the config of the current folder that needs no naming; None where there is none.
+
+    Raises:
+        ConfigError: There are two.
+    """
+    cwd = cwd or Path.cwd()
+    for names in [("eval.yaml",)] * (command == "eval") + [UNNAMED]:
+        found = [name for name in names if is_file(cwd / name)]
+        if len(found) > 1:
+            both = " or ".join(found)
+            raise ConfigError(f"which config is it, {both}?", hint=f"--config {found[0]}")
+        if found:
+            return Path(found[0])
+    return None
 
 
 def _candidates(folder: Path, name: str, command: Command) -> Iterator[Path]:

@@ -163,6 +163,15 @@ def read_yaml(path: Path) -> Tree:
     Raises:
         ConfigError: It cannot be read, is too large, or is not a YAML mapping.
     """
+    return parse_yaml(read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    """Read a file that a person writes.
+
+    Raises:
+        ConfigError: It cannot be read, is too large, or is not UTF-8.
+    """
     try:
         if path.exists() and not path.is_file():  # a pipe may never end, or never begin
             raise ConfigError(f"{path} is not a regular file")
@@ -175,11 +184,10 @@ def read_yaml(path: Path) -> Tree:
         raise ConfigError(f"{path} is larger than {MAX_BYTES >> 20} MiB; that is not a config")
     try:
         # A byte-order mark would become a part of the first key.
-        text = raw.decode("utf-8-sig")
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError as e:
         line = raw[: e.start].count(b"\n") + 1
         raise ConfigError(f"{path}:{line}: not UTF-8", hint="save the file as UTF-8") from e
-    return parse_yaml(text, str(path))
 
 
 def parse_yaml(text: str, name: str) -> Tree:
@@ -191,7 +199,7 @@ def parse_yaml(text: str, name: str) -> Tree:
     """
     # Before it is parsed: errors quote the text.
     redactor.know(key_shaped(text))  # wherever one was pasted
-    value, places = _parse(text, name)
+    value, places = parse_document(text, name)
     if value is None:
         return Tree({})
     if not isinstance(value, dict):
@@ -206,10 +214,15 @@ def parse_value(text: str, name: str) -> Any:
     Raises:
         ConfigError: As `parse_yaml`.
     """
-    return _parse(text, name)[0]
+    return parse_document(text, name)[0]
 
 
-def _parse(text: str, name: str) -> tuple[Any, dict[Key, Position]]:
+def parse_document(text: str, name: str) -> tuple[Any, dict[Key, Position]]:
+    """Parse any YAML value; return it with the place of each key. Errors call the text `name`.
+
+    Raises:
+        ConfigError: As `parse_yaml`.
+    """
     try:
         loader = _Loader(text, name)
         node = loader.get_single_node()

@@ -1,0 +1,53 @@
+"""A dataset as JSON lines, which `data upload` reads back as the same samples."""
+
+import json
+from collections.abc import Iterator
+
+from grpo_practice.data.answers import PLAIN
+from grpo_practice.data.row_layout import find_layout, to_sample
+from grpo_practice.errors import DataError
+from grpo_practice.store import Store, datasets
+from grpo_practice.store.records import DatasetRow
+from grpo_practice.types import Sample
+
+
+class DatasetLines:
+    """The lines of a dataset, read one by one, and what is noticed on the way.
+
+    Attributes:
+        changed: Rows so far that an upload would read as another sample.
+        answered: Whether a row so far has an answer.
+    """
+
+    def __init__(self, store: Store, dataset: DatasetRow) -> None:
+        self._store, self._dataset = store, dataset
+        self.changed = 0
+        self.answered = False
+
+    def __iter__(self) -> Iterator[str]:
+        for sample in self._store.each(datasets.each, self._dataset.id):
+            self.answered = self.answered or sample.answer is not None
+            row = _row(sample)
+            self.changed += not _is_read_back(row, sample)
+            yield json.dumps(row, ensure_ascii=False) + "\n"
+
+
+def _row(sample: Sample) -> dict[str, object]:
+    """Return the row by the names that an upload knows the columns by."""
+    more = {
+        "source": sample.source,
+        "level": sample.level,
+        "cluster": sample.cluster,
+        "meta": dict(sample.meta),
+    }
+    given = {name: value for name, value in more.items() if value}
+    return {"question": sample.question, "answer": sample.answer, **given}
+
+
+def _is_read_back(row: dict[str, object], sample: Sample) -> bool:
+    """Return whether an upload reads the row as this sample: those of Python may be of any form."""
+    try:
+        layout = find_layout(row, {})
+        return to_sample(row, layout, layout.parts(row), PLAIN).sha == sample.sha
+    except DataError:
+        return False

@@ -1,0 +1,166 @@
+"""A library in a file: written by hand, or by `export-agent --format json`."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from grpo_practice.app.library_refs import library_of
+from grpo_practice.app.session import Session
+from grpo_practice.canonical import clean
+from grpo_practice.config.reading.yaml_reader import parse_document, read_text
+from grpo_practice.data.formats import value_in
+from grpo_practice.errors import ConfigError
+from grpo_practice.practice.lint import why_not
+from grpo_practice.practice.replies import EXPERIENCE_CHARS
+from grpo_practice.redact import key_shaped, redactor
+from grpo_practice.store import libraries
+from grpo_practice.store.queries import runs
+from grpo_practice.text import brief
+from grpo_practice.types import Experience, Library
+
+ENDINGS = (".yaml", ".yml", ".json")
+MOST = 1000
+"""Most experiences of a file: each of them stands in every prompt."""
+SHOWN_CHARS = 60
+_LABEL = re.compile("E([1-9][0-9]{0,8})")
+_FORMS = (
+    "a library is a list of texts, a mapping of ids to texts, or has one of these under"
+    " `experiences:`"
+)
+
+Entry = tuple[str, str, object]
+"""Place in the file, id ("" where there is none) and value."""
+
+
+def start_library(session: Session, start: str | Path | Library | None) -> Library | None:
+    """Return the library that a run is to start from; None where none is named.
+
+    Raises:
+        ConfigError: There is no such run, step or file, or it cannot be used.
+    """
+    store = session.store
+    # The name of a run may end in `.json`, too, and then it is the run.
+    if isinstance(start, str) and (
+        store.read(runs.find, start) or not start.lower().endswith(ENDINGS)
+    ):
+        return library_of(store, start).library
+    if isinstance(start, str | Path):
+        library = read_library(Path(start))
+        for e in library.experiences:
+            if why := why_not(e.text):
+                session.notice(f"{start}: {e.id} is taken, though {why.sentence}: {_shown(e.text)}")
+        return library
+    return None if start is None else store.read(libraries.as_stored, start)
+
+
+def read_library(path: Path) -> Library:
+    """Return the library that a file holds.
+
+    Experiences called E1, E4 … keep their labels where all are; others are numbered from 1.
+
+    Raises:
+        ConfigError: It cannot be read, or one of the experiences cannot be used; the message names
+            the file, the line (in JSON: which one it is) and the value.
+    """
+    entries, texts = _entries(path), dict[str, tuple[str, str]]()
+    for place, name, value in entries:
+        text = _text(place, value)
+        if text in texts:
+            raise ConfigError(
+                f"{place}: {_shown(text)} stands there already, at {texts[text][0]}",
+                hint="take one of them out",
+            )
+        texts[text] = place, name
+    if len(texts) > MOST:
+        raise ConfigError(
+            f"{path}: {len(texts):,} experiences, and {MOST:,} is the most: each stands in every"
+            " prompt",
+            hint="keep those that help most",
+        )
+    labels = [_LABEL.fullmatch(name) for _, name in texts.values()]
+    numbers = [int(label[1]) for label in labels if label]
+    if len(set(numbers)) < len(texts):
+        numbers = list(range(1, len(texts) + 1))
+    return Library(tuple(map(Experience, numbers, texts)), max(numbers) + 1)
+
+
+def _entries(path: Path) -> list[Entry]:
+    """Return the experiences of a file as they stand in it.
+
+    Raises:
+        ConfigError: The file cannot be read, or there are none in it.
+    """
+    text = read_text(path)
+    redactor.know(key_shaped(text))  # before an error quotes it
+    if path.suffix.lower() == ".json":
+        value, lines = _json(path, text), dict[Any, str]()
+    else:
+        value, places = parse_document(text, str(path))
+        lines = {key: place.shown for key, place in places.items()}
+    key: tuple[str, ...] = ()
+    if isinstance(value, dict) and "experiences" in value:
+        value, key = value["experiences"], ("experiences",)
+    if not isinstance(value, list | dict):
+        raise ConfigError(f"{lines.get(key, path)}: {_FORMS}, not {_shown(value)}")
+    if not value:
+        raise ConfigError(f"{path}: there is no experience in it", hint=_FORMS)
+    found = value.items() if isinstance(value, dict) else enumerate(value)
+    return list(_named(path, found, key, lines))
+
+
+def _named(
+    path: Path, found: Any, key: tuple[str, ...], lines: Mapping[tuple[object, ...], str]
+) -> Iterator[Entry]:
+    for n, (name, value) in enumerate(found, 1):
+        place = lines.get((*key, name), f"{path}, experience {n}")
+        id_ = name if isinstance(name, str) else ""
+        if isinstance(value, dict):
+            id_ = str(value.get("id", id_))
+        yield place, id_, value
+
+
+def _text(place: str, value: object) -> str:
+    """Return one experience's text, on one line as all of them are.
+
+    Raises:
+        ConfigError: It is no text, or one that cannot be used.
+    """
+    said = value.get("text") if isinstance(value, dict) else value
+    if not isinstance(said, str):
+        raise ConfigError(
+            f"{place}: an experience is a text, not {_shown(value)}",
+            hint='write it as "Name: one sentence", in quotes, or as `text:` of a mapping',
+        )
+    text = " ".join(filter(None, map(str.strip, clean(said).splitlines())))
+    if not text:
+        raise ConfigError(f"{place}: this experience is empty", hint="take it out, or write it")
+    if redactor.holds(text):
+        raise ConfigError(
+            f"{place}: a secret, such as an API key, is in this experience: {_shown(text)}",
+            hint="take it out: experiences are stored and sent to models",
+        )
+    if len(text) > EXPERIENCE_CHARS:
+        raise ConfigError(
+            f"{place}: this experience has {len(text):,} characters (at most {EXPERIENCE_CHARS}):"
+            f" {_shown(text)}",
+            hint="shorten it, or make several of it",
+        )
+    return text
+
+
+def _json(path: Path, text: str) -> Any:
+    start = len(text) - len(text.lstrip(" \t\r\n"))
+    try:
+        value, end = value_in(text, start)
+        if text[end:].strip(" \t\r\n"):
+            raise json.JSONDecodeError("Extra data", text, end)
+    except json.JSONDecodeError as e:
+        raise ConfigError(f"{path}:{e.lineno}: not valid JSON: {e.msg}") from e
+    return value
+
+
+def _shown(value: object) -> str:
+    said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return redactor.text(brief(said, SHOWN_CHARS))
