@@ -4,7 +4,9 @@ import ipaddress
 import os
 import re
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from urllib.parse import quote_from_bytes, unquote_to_bytes, urlsplit
 
@@ -20,6 +22,9 @@ LOOPBACK = "127.0.0.1"
 
 CJK = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 """Ranges of a character class: writing without spaces, where each character counts as a word."""
+
+FILES_LOOKED_AT = 1000
+"""Entries of a folder among which a file of a nearby name is looked for."""
 
 _THINK = re.compile("</?think>")
 
@@ -133,6 +138,27 @@ def unlike(a: str, b: str, chars: int) -> tuple[str, str]:
 def count(n: int, noun: str) -> str:
     """Return `1 rollout`, `2 rollouts`."""
     return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
+def nearest(name: str, known: Iterable[str], *, most: int = 2) -> str | None:
+    """Ask whether one of the known names was meant; None where none is near."""
+    from difflib import get_close_matches  # needed only for an error
+
+    folded = {one.casefold(): one for one in sorted(known)}
+    near = [folded[one] for one in get_close_matches(name.casefold(), folded, n=most)]
+    return f"did you mean {' or '.join(near)}?" if near else None
+
+
+def nearest_file(path: Path) -> str | None:
+    """Ask whether a file beside the one that is not there was meant; None where none is near."""
+    try:
+        with os.scandir(path.parent) as found:
+            names = [one.name for one in islice(found, FILES_LOOKED_AT) if one.is_file()]
+    except OSError:
+        return None
+    # An ending in common makes no two names alike.
+    alike = [name for name in names if nearest(path.stem, [Path(name).stem])]
+    return None if path.name in names else nearest(path.name, alike, most=1)
 
 
 def cut(text: str, chars: int) -> str:

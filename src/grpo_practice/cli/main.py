@@ -28,6 +28,7 @@ from grpo_practice.cli import (
     trust,
     verify,
 )
+from grpo_practice.cli.grouped_help import group_options
 from grpo_practice.cli.options import PROGRAM, as_typed, forget_database, keep_secrets, on_database
 from grpo_practice.cli.other_words import hint_for
 from grpo_practice.cli.terminal import stdio
@@ -47,7 +48,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,  # its tracebacks show local variables, which hold keys
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.command("init")(init.init)
 app.command("demo")(demo.demo)
@@ -66,6 +67,7 @@ app.add_typer(rollouts.app, name="rollouts")
 app.add_typer(experiences.app, name="experiences")
 app.add_typer(config.app, name="config")
 app.add_typer(db.app, name="db")
+group_options(app)
 
 
 def _version(wanted: bool) -> None:

@@ -73,9 +73,7 @@ SetOption = Annotated[
 ]
 AgentOption = Annotated[
     Path | None,
-    typer.Option(
-        exists=True, dir_okay=False, metavar="FILE", help="Agent YAML, as export-agent writes it."
-    ),
+    typer.Option(dir_okay=False, metavar="FILE", help="Agent YAML, as export-agent writes it."),
 ]
 RestartOption = Annotated[
     int | None,

@@ -27,9 +27,7 @@ PORT = 8400
 def serve(
     agent: Annotated[
         Path,
-        typer.Option(
-            exists=True, dir_okay=False, metavar="FILE", help="Agent YAML, as export-agent writes."
-        ),
+        typer.Option(dir_okay=False, metavar="FILE", help="Agent YAML, as export-agent writes."),
     ],
     port: Annotated[
         int, typer.Option(min=0, max=65_535, metavar="PORT", help="Where; 0 takes any free one.")

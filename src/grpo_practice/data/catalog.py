@@ -125,9 +125,14 @@ CATALOG: Mapping[str, Entry] = {
 }
 
 
+def published(name: str) -> str | None:
+    """Return the name of the catalogue's dataset, in whatever case it is typed."""
+    return next((known for known in CATALOG if known.casefold() == name.casefold()), None)
+
+
 def way_to(name: str) -> str:
     """Return the command that makes a dataset of this name, or says how."""
-    known = next((known for known in CATALOG if known.casefold() == name.casefold()), None)
+    known = published(name)
     if known is None:
         file = _file_here()
         if file is None:

@@ -12,6 +12,7 @@ from grpo_practice.data.formats import Row
 from grpo_practice.data.parquet_pages import pages_of
 from grpo_practice.data.text_lines import at
 from grpo_practice.errors import ConfigError, DataError
+from grpo_practice.text import nearest_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,7 +93,8 @@ def _open(path: Path) -> "ParquetFile":
     try:
         path.stat()
     except OSError as e:
-        raise DataError(f"cannot read {path}: {e.strerror or e}") from e
+        why = f"cannot read {path}: {e.strerror or e}"
+        raise DataError(why, hint=nearest_file(path)) from e
     if not path.is_file():
         raise DataError(f"{path} is not a regular file", hint="save it as a file first")
     try:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from grpo_practice.errors import ConfigError, DataError
+from grpo_practice.text import nearest_file
 
 STDIN = Path("-")
 """Stands for what is piped in."""
@@ -73,7 +74,8 @@ def lines(path: Path) -> Iterator[str]:
         what = "the gzip file is cut off" if isinstance(e, EOFError) else "the gzip file is broken"
         raise at(path, number + 1, f"{what} here", hint="pack it, or fetch it, again") from e
     except OSError as e:
-        raise DataError(f"cannot read {shown(path)}: {e.strerror or e}") from e
+        why = f"cannot read {shown(path)}: {e.strerror or e}"
+        raise DataError(why, hint=None if path == STDIN else nearest_file(path)) from e
 
 
 def _too_much(path: Path, number: int) -> DataError:

@@ -13,7 +13,7 @@ from grpo_practice.config.redact import redact
 from grpo_practice.config.schema.provider import WORKED_OUT
 from grpo_practice.errors import ConfigError
 from grpo_practice.redact import redactor
-from grpo_practice.text import brief
+from grpo_practice.text import brief, nearest
 
 SHOWN = 20
 """Problems named in one message."""
@@ -174,10 +174,8 @@ def _number_hint(text: str) -> str:
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """Suggest the nearest known names, or all of them when they are few."""
     known = sorted(set(known))
-    near = difflib.get_close_matches(name, known, n=2, cutoff=0.6)
-    if near:
-        return f"did you mean {' or '.join(near)}?"
-    return f"known here: {', '.join(known)}" if known else None
+    everything = f"known here: {', '.join(known)}" if known else None
+    return nearest(name, known) or everything
 
 
 def _fields(model: type[BaseModel], key: Key) -> list[str]:

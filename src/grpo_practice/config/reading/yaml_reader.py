@@ -19,6 +19,7 @@ from typing_extensions import override
 from grpo_practice.canonical import clean
 from grpo_practice.errors import ConfigError
 from grpo_practice.redact import key_shaped, redactor
+from grpo_practice.text import nearest_file
 
 Key = tuple[str | int, ...]
 """Path to a value: `("practice", "epochs")`."""
@@ -179,7 +180,8 @@ def read_text(path: Path) -> str:
             # Not by the size on record: a file may grow, and some in /proc are 0 bytes long.
             raw = file.read(MAX_BYTES + 1)
     except OSError as e:
-        raise ConfigError(f"cannot read {path}: {e.strerror}") from e
+        hint = nearest_file(path) or f"it was looked for in {path.parent.resolve()}"
+        raise ConfigError(f"cannot read {path}: {e.strerror}", hint=hint) from e
     if len(raw) > MAX_BYTES:
         raise ConfigError(f"{path} is larger than {MAX_BYTES >> 20} MiB; that is not a config")
     try:

@@ -10,7 +10,7 @@ from grpo_practice.errors import ConfigError
 from grpo_practice.store.bound_keys import MODEL, agent_of
 from grpo_practice.store.db import get_text
 from grpo_practice.store.records import RunRow
-from grpo_practice.text import folder_of
+from grpo_practice.text import folder_of, nearest
 
 _SELECT = """
 SELECT r.*, (SELECT count(*) FROM v_steps s WHERE s.run_id = r.run_id) AS steps,
@@ -88,8 +88,9 @@ def get(db: sqlite3.Connection, name: str) -> RunRow:
     """
     run = find(db, name)
     if run is None:
-        names = ", ".join(r.name for r in all_runs(db)[-8:]) or "none yet"
-        raise ConfigError(f"there is no run {name!r}", hint=f"runs: {names}")
+        names = [r.name for r in all_runs(db)]
+        newest = f"runs: {', '.join(names[-8:]) or 'none yet'}"
+        raise ConfigError(f"there is no run {name!r}", hint=nearest(name, names) or newest)
     return run
 
 

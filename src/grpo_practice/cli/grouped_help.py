@@ -1,0 +1,82 @@
+"""The help of commands with many options: in groups, with values that say what they are."""
+
+import re
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+from typing_extensions import override
+
+FEW = 10
+"""Most options that a command lists without groups."""
+_OF_GROUP = {
+    "What is played": (
+        *("--config", "--set", "--agent", "--model", "--base-url", "--dataset", "--verify"),
+        *("--exp-id", "--pass-k", "--limit", "--epochs", "--batch-size", "--grpo-n"),
+        *("--truncate", "--from"),
+    ),
+    "The rows": (
+        *("--from-run", "--map", "--shape", "--format", "--delimiter", "--split", "--revision"),
+        *("--template", "--seed", "--dedup", "--skip-bad", "--no-answers"),
+    ),
+    "The name": ("--name", "--replace", "--append"),
+    "Speed and money": (
+        *("--concurrency", "--max-cost", "--max-tokens", "--max-requests", "--dry-run"),
+        "--pilot",
+    ),
+    "Playing or scoring again": ("--restart-step", "--again", "--rejudge", "--run"),
+    "Trust": ("--trust", "--trust-host"),
+}
+GROUPS = {option: group for group, options in _OF_GROUP.items() for option in options}
+"""Group of each option, by its long name; one that has none stands under `Options`, at the end."""
+
+_NUMBER = re.compile(r"<(?:int|float)(?: range)?>")
+_TYPE = re.compile(r" <\w+>$")
+_COUNT = re.compile(r"\bx>=[01](?:; |(?=\]))")
+"""Range of a count, which goes without saying."""
+_FROM = re.compile(r"\bx>=(\d+)\b")
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose help lists its options in groups, where there are many."""
+
+    @override
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        arguments, groups = (
+            [],
+            {group: list[tuple[str, str]]() for group in (*_OF_GROUP, "Options")},
+        )
+        params = self.get_params(ctx)
+        many = sum(p.param_type_name == "option" for p in params) > FEW
+        for param in params:
+            record = param.get_help_record(ctx)
+            if record is None:
+                continue
+            if param.param_type_name == "argument":
+                arguments.append((_TYPE.sub("", record[0]), record[1]))
+                continue
+            name = max(param.opts, key=len)
+            group = GROUPS.get(name, "Options") if many else "Options"
+            groups[group].append(_plain(name, *record))
+        for group in [group for group, records in groups.items() if len(records) == 1]:
+            groups["Options"][:0] = groups.pop(group)
+        for title, records in {"Arguments": arguments, **groups}.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
+def _plain(name: str, option: str, text: str) -> tuple[str, str]:
+    """Return a line of the help with N for a number, and the option's name for a text."""
+    option = _NUMBER.sub("N", option).replace("<str>", name.removeprefix("--").upper())
+    text = _FROM.sub(r"\1 or more", _COUNT.sub("", text))
+    return option, text.removesuffix("  []")
+
+
+def group_options(app: typer.Typer) -> None:
+    """Let all commands of the program show their options in groups."""
+    for command in app.registered_commands:
+        command.cls = GroupedCommand
+    for inner in app.registered_groups:
+        if inner.typer_instance is not None:
+            group_options(inner.typer_instance)
