@@ -31,6 +31,7 @@ LOOKS = (
     ["data", "list"],
     ["data", "show", "train"],
     ["data", "stats", "train"],
+    ["data", "export", "train"],
     ["config", "show"],
     ["config", "show", "--config", "c.yaml"],
     ["config", "show", "--config", "c.yaml", "--json"],

@@ -15,17 +15,29 @@ _COMMAND = re.compile(
 )
 _ENDS = re.compile(r"; |, then |, or | \(|,? and then |\.$|\",$")
 _UNTYPED = re.compile(r"\[OPTIONS\]|\\udc")
+_QUOTED = re.compile(r"""'[^']*'|"[^"]*"|[^'"]+|['"]""")
 _PLACEHOLDER = re.compile(r"[A-Z]{3,}|[A-Z]|…|\.\.\.")
 
 
 def commands_in(text: str) -> Iterator[str]:
     """Yield each command of this program that a text says to type."""
     for found in _COMMAND.finditer(text):
-        command = _ENDS.split(found[1] or found[2])[0].strip()
+        command = _before_end(found[1] or found[2])
         # Words of a test are no command line, and are not repeated; a name that no shell can
         # type is shown escaped.
         if not command.startswith("grpo-practice -") and not _UNTYPED.search(command):
             yield command
+
+
+def _before_end(text: str) -> str:
+    """Return the command at the beginning of a sentence; quoted words are its own."""
+    command = ""
+    for part in _QUOTED.findall(text):
+        ends = None if part[0] in "'\"" else _ENDS.search(part)
+        if ends:
+            return (command + part[: ends.start()]).strip()
+        command += part
+    return command.strip()
 
 
 def why_not(command: str) -> str | None:
