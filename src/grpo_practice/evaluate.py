@@ -1,7 +1,7 @@
 """Plays and scores every question of a dataset; a step is only an address here, no barrier."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from grpo_practice.attempts import Attempts
@@ -21,6 +21,12 @@ def plan_eval(sample_ids: Sequence[int], *, batch_size: int, attempts: int) -> l
         )
         for step, start in enumerate(range(0, len(sample_ids), batch_size))
     ]
+
+
+def unasked(plan: PlannedStep, samples: Collection[int]) -> PlannedStep:
+    """Return the step with no attempts for these samples; every slot stays where it is."""
+    slots = tuple((i, 0 if i in samples else attempts) for i, attempts in plan.slots)
+    return replace(plan, slots=slots)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +68,12 @@ async def evaluate(job: Evaluation, store: Store, rows: Sequence[StepRow], emit:
     """
     planned = sum([k for row in rows for _, k in row.plan.slots][: job.limit])
     if job.pilot is not None:
-        sizes = (k for row in rows if unfinished(row) for _, k in row.plan.slots)
+        sizes = (k for row in rows if unfinished(row) for _, k in row.plan.slots if k)
         planned = sum(islice(sizes, job.pilot))
     limit = FailureLimit(job.branch.run, planned, job.max_failed_share, job.land)
     work = _Work(job, store, Attempts(job.branch, store, emit, limit))
-    jobs = islice(work.jobs(rows), job.pilot)
+    left = work.jobs(rows)
+    jobs = left if job.pilot is None else islice((j for j in left if j.attempts), job.pilot)
     await play_groups(jobs, work.play, concurrency=job.concurrency, on_group=work.finish)
 
 

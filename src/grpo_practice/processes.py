@@ -153,11 +153,26 @@ class _Context(ForkServerContext):
 
 
 class TimedOutError(Exception):
-    """The worker was killed at its time limit."""
+    """The worker was killed at a time limit.
+
+    `by_clock`: at that of the clock, which a busy machine may be to blame for; else it had used up
+    its processor time.
+    """
+
+    def __init__(self, *, by_clock: bool = True) -> None:
+        super().__init__("by the clock" if by_clock else "of processor time")
+        self.by_clock = by_clock
 
 
 class WorkerDiedError(Exception):
-    """The worker ended by itself, twice."""
+    """The worker ended by itself, twice.
+
+    `crashed`: by a fault of the program, such as too deep a recursion; else somebody ended it.
+    """
+
+    def __init__(self, message: str, *, crashed: bool = False) -> None:
+        super().__init__(message)
+        self.crashed = crashed
 
 
 class CannotStartError(Exception):
@@ -175,7 +190,8 @@ class Pool:
         start: Called first in each worker, with the secrets of this process and `given`.
         given: Arguments of `start`, which can be pickled.
         workers: How many run at once.
-        timeout_s: Seconds of one call, from when a worker takes it.
+        timeout_s: Seconds of one call by the clock, from when a worker takes it.
+        cpu_s: Seconds of processor time of one call; None does not limit it.
         preload: Modules that workers have from the process they are copied from. The first pool
             of a program decides for all: there is one such process.
     """
@@ -186,10 +202,11 @@ class Pool:
         *given: Any,
         workers: int,
         timeout_s: float,
+        cpu_s: float | None = None,
         preload: Sequence[str],
     ) -> None:
         self._initializer, self._given = start, given
-        self._workers, self._timeout_s = workers, timeout_s
+        self._workers, self._timeout_s, self._cpu_s = workers, timeout_s, cpu_s
         self._preload = ["pebble", *preload]
         self._pool: ProcessPool | None = None
         self._starting = asyncio.Lock()
@@ -216,7 +233,7 @@ class Pool:
         """Return what `work(*args)` returns in a worker; cancelling kills that worker.
 
         Raises:
-            TimedOutError: It took longer than the limit.
+            TimedOutError: It took longer than a limit.
             WorkerDiedError: Its process ended, and so did a second one.
             CannotStartError: No worker starts.
         """
@@ -226,17 +243,20 @@ class Pool:
             from pebble import ProcessExpired  # not sooner: `_start` imports it, off the loop
 
             try:
-                future = pool.schedule(work, args=args, timeout=self._timeout_s)
+                timed = (self._cpu_s, work, *args)
+                future = pool.schedule(_limited, args=timed, timeout=self._timeout_s)
                 # Passes a cancellation on to pebble, which kills the worker.
                 return await asyncio.wrap_future(future)
             except TimeoutError as e:
                 raise TimedOutError from e
             except (ProcessExpired, RuntimeError) as e:
-                died = e
+                died, ended_by = e, -getattr(e, "exitcode", 0)
+                if ended_by == signal.SIGPROF:
+                    raise TimedOutError(by_clock=False) from e
                 # Only the pool that broke: another caller may have started a new one meanwhile.
                 if not pool.active and self._pool is pool:
                     self._pool = None
-        raise WorkerDiedError(str(died)) from died
+        raise WorkerDiedError(str(died), crashed=ended_by in _CRASHES) from died
 
     def _start(self) -> "ProcessPool":
         from pebble import ProcessExpired, ProcessPool  # few commands come to need a worker
@@ -269,6 +289,28 @@ class Pool:
                 hint = "set TMPDIR to a folder with a short name"
             raise CannotStartError(reason, hint) from e
         return pool
+
+
+_CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
+_cpu_s: float | None = None
+
+
+def _limited(cpu_s: float | None, work: Callable[..., T], *args: Any) -> T:
+    """Return what the call returns; the system ends this process once it has used up its time."""
+    global _cpu_s
+    _cpu_s = cpu_s
+    renew_cpu_limit()
+    try:
+        return work(*args)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def renew_cpu_limit() -> None:
+    """Let the processor time of the call in this worker begin anew."""
+    if _cpu_s is not None:
+        # Its signal ends the process also amid C code, since nobody handles it.
+        signal.setitimer(signal.ITIMER_PROF, _cpu_s)
 
 
 def _initialize(report: Connection, start: Callable[..., None], *given: Any) -> None:

@@ -390,7 +390,7 @@ class PlannedStep:
     epoch: int
     batch: int
     slots: tuple[tuple[int, int], ...]
-    """(sample_id, attempts) per slot."""
+    """(sample_id, attempts) per slot; no attempts for a question that cannot be scored."""
 
     @property
     def rollouts(self) -> int:

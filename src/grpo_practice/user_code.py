@@ -4,7 +4,6 @@ The contract is that of the method's reference implementation:
 `verify_func(sample, timeout_score=0, **kwargs) -> {"reward": float, "reasoning": str | None}`.
 """
 
-import ast
 import builtins
 import contextvars
 import hashlib
@@ -97,13 +96,6 @@ class UserFunction:
         if not callable(function):
             raise TypeError(f"{self.func} is {type(function).__name__}, not a function")
         return function  # type: ignore[no-any-return]
-
-    def reads_async(self) -> bool:
-        """Return whether the text defines the function with `async def`; nothing is run."""
-        with suppress(SyntaxError, ValueError):
-            body = ast.parse(self.text).body
-            return any(isinstance(d, ast.AsyncFunctionDef) and d.name == self.func for d in body)
-        return False
 
     def rehearse(self) -> str | None:
         """Return why the file cannot be loaded here, found by loading it in a process of its own.
@@ -291,6 +283,16 @@ def accepts(function: Callable[..., Any], params: Mapping[str, Any]) -> str | No
     except ValueError:  # a builtin without a signature
         return None
     return None
+
+
+def line_of(error: BaseException, file: str | None) -> int | None:
+    """Return the line of a file that an error came through last; None where it did not."""
+    found, trace = None, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == file:
+            found = trace.tb_lineno
+        trace = trace.tb_next
+    return found
 
 
 def is_async(function: Callable[..., Any]) -> bool:

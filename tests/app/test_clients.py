@@ -40,6 +40,32 @@ def test_the_deadline_of_a_request_is_the_configured_one() -> None:
         assert params == {}
 
 
+async def test_the_name_that_is_given_to_the_most_tokens_is_sent() -> None:
+    needed = ["data.dataset=D", "verify=math"]
+    given = "agent.model.model_settings.extra_body={max_completion_tokens: 64}"
+    config = load_eval(None, [*needed, given], ENV).config
+    params, endpoint = endpoint_of(config.agent.model)
+    assert params["max_tokens"] == 64, "its place in identities and hashes"
+    server = FakeEndpoint(answers("24"))
+    client = Client(endpoint, Limit(1), notice=print, transport=server.transport, sleep=FakeSleep())
+    async with client:
+        await client.send(Request("m", params, [{"role": "user", "content": "hi"}]))
+    assert server.seen[0]["max_completion_tokens"] == 64
+    assert "max_tokens" not in server.seen[0]
+
+
+async def test_agents_that_name_the_most_tokens_differently_are_asked_each_in_its_way() -> None:
+    needed = ["data.dataset=D", "verify=math", "agent.model.model_provider.model=sim"]
+    settings = "agent.model.model_settings"
+    names = (f"{settings}.extra_body={{max_completion_tokens: 64}}", f"{settings}.max_tokens=64")
+    configs = [load_eval(None, [*needed, name], {}).config.agent.model for name in names]
+    models = Models(Forgetful(), silent, concurrency=(1, 1), admission=Admission(), prices={})
+    async with models:
+        for config in configs:
+            await models.chats(config, "student")
+        assert len(models._clients) == 2
+
+
 class Forgetful:
     """A ledger that has nothing and keeps nothing."""
 

@@ -281,8 +281,8 @@ async def test_a_later_limit_checks_the_golds_that_were_not(
 ) -> None:
     report = await bad_gold.evaluate("data.dataset=bad", limit=3)
     assert report.score.scored == 3
-    with pytest.raises(DataError, match=r"1 answer of dataset 'bad' cannot be scored.*row 5: "):
-        await bad_gold.evaluate("data.dataset=bad", limit=5)
+    with pytest.raises(DataError, match=r"2 answers of dataset 'bad' cannot be scored.*row 5: "):
+        await bad_gold.evaluate("data.dataset=bad", limit=6)
     with pytest.raises(DataError, match=r"row 5: "):
         await bad_gold.evaluate("data.dataset=bad")
 
@@ -291,6 +291,6 @@ async def test_a_later_limit_checks_the_golds_that_were_not(
 def bad_gold(tmp_path: Path) -> Project:
     project = Project(tmp_path)
     with Store(project.db) as store:
-        samples = [*many(4), Sample("no answer"), Sample("q", "7")]
+        samples = [*many(4), Sample("no answer"), Sample("none"), Sample("q", "7")]
         store.add_dataset("bad", samples, origin="x", replace=False)
     return project

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from grpo_practice.cli.main import run
+from tests.cli.advice import commands_in, why_not
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,10 @@ Gp = Callable[..., Ran]
 
 @pytest.fixture
 def gp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Gp:
-    """Runs `grpo-practice WORDS…` in an empty folder, with an environment that says nothing."""
+    """Runs `grpo-practice WORDS…` in an empty folder, with an environment that says nothing.
+
+    Whatever it tells a person to type next has to be a command that can be typed as it stands.
+    """
     monkeypatch.chdir(tmp_path)
     for name in ("LLM_MODEL", "LLM_BASE_URL", "LLM_API_KEY"):
         for role in ("UTU", "JUDGE"):
@@ -43,7 +47,10 @@ def gp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     def ran(*words: str) -> Ran:
         capsys.readouterr()
         code = run(list(words))
-        return Ran(code, *capsys.readouterr())
+        ran = Ran(code, *capsys.readouterr())
+        for command in [*commands_in(ran.out), *commands_in(ran.err)]:
+            assert (command, why_not(command)) == (command, None)
+        return ran
 
     return ran
 

@@ -25,7 +25,7 @@ def test_upload_list_show_delete(gp: Gp, file: str) -> None:
     assert ran.code == 0
     assert ran.out.splitlines()[0] == "d (revision 1) holds 2 rows"
     assert "the question is in 'problem'" in ran.out
-    assert ran.out.splitlines()[-1].startswith("next: grpo-practice eval --model MODEL --dataset d")
+    assert ran.out.splitlines()[-1].startswith("next: grpo-practice eval --model sim --dataset d")
 
     ran = gp("data", "list")
     assert ran.out.splitlines()[1].split()[:3] == ["d", "2", "1"]
@@ -154,6 +154,41 @@ def test_the_database_is_named_by_flag_or_environment(
     assert Path("flag.db").exists()
     assert Path("env.db").exists()
     assert not Path("grpo-practice.db").exists()
+
+
+def test_skip_bad_leaves_out_the_answers_that_the_verify_function_cannot_use(
+    gp: Gp, tmp_path: Path
+) -> None:
+    path = tmp_path / "c.jsonl"
+    rows = [{"question": f"{n}?", "answer": "B"} for n in range(9)]
+    lines = [*rows, {"question": "which?", "answer": "none of them"}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in lines))
+    ran = gp("data", "upload", str(path), "--name", "d")
+    assert "verify choice cannot use 1 of 10 answers: row 10: " in ran.out
+    assert "a run leaves them out; so does --skip-bad" in ran.out
+    assert ran.out.splitlines()[-1].endswith("--verify choice")
+    ran = gp("data", "upload", str(path), "--name", "d", "--replace", "--skip-bad")
+    assert ran.out.startswith("d (revision 2) holds 9 rows\n")
+    assert "1 row left out: row 10: the answer 'none of them' cannot be used" in ran.out
+    assert "verify choice can use every answer" in ran.out
+    ran = gp("data", "upload", str(path), "--name", "e", "--skip-bad", "--verify", "exact")
+    assert ran.out.startswith("e (revision 1) holds 10 rows\n")
+
+
+def test_one_answer_in_ten_that_cannot_be_scored_is_in_sight_and_stops_nothing(
+    gp: Gp, tmp_path: Path
+) -> None:
+    path = tmp_path / "c.jsonl"
+    rows = [{"question": f"{n} + 1?", "answer": n + 1} for n in range(9)]
+    lines = [rows[0], {"question": "Which?"}, *rows[1:]]
+    path.write_text("".join(json.dumps(row) + "\n" for row in lines))
+    assert gp("data", "upload", str(path), "--name", "d").code == 0
+    ran = gp("eval", "--model", "sim", "--dataset", "d", "--verify", "math", "--limit", "5")
+    assert ran.code == 0
+    assert "1 of 5 questions cannot be scored and are left out: row 2: " in ran.err
+    assert "1 of 5 questions cannot be scored" in ran.out
+    run = gp("runs", "list", "--json").document["runs"][0]["run"]
+    assert f"{run}: 1 of 5 questions cannot be scored" in gp("runs", "show", run).out
 
 
 def test_export_and_what_it_says_next(gp: Gp, file: str, tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_a_split_divides_and_says_how(gp: Gp) -> None:
     ran = gp("data", "split", "d", "--into", "train=0.8,test=0.2")
     assert ran.code == 0
     assert [line.split()[0] for line in ran.out.splitlines()[2:4]] == ["d-train", "d-test"]
-    assert "next: grpo-practice eval --model MODEL --dataset d-test" in ran.out
+    assert "next: grpo-practice eval --model sim --dataset d-test" in ran.out
     train, test = questions(gp, "d-train"), questions(gp, "d-test")
     assert not train & test
     assert (len(train | test), sum(sizes(gp).values())) == (50, 110)
@@ -186,7 +186,7 @@ def test_stats_say_what_is_in_a_dataset(gp: Gp) -> None:
 
 @pytest.mark.parametrize(
     ("n", "command"),
-    [(4, "data split d"), (1, "eval --model MODEL --dataset d --verify math")],
+    [(4, "data split d"), (1, "eval --model sim --dataset d --verify math")],
 )
 def test_repeated_questions_are_told_to_be_split_where_they_can_be(
     gp: Gp, n: int, command: str
@@ -212,16 +212,17 @@ def test_each_command_names_a_function_that_can_use_the_answers(gp: Gp) -> None:
     named("choice", *[row | {"answer": "B"} for row in cities])
     named("judge", *[row | {"answer": "prose, " * 20} for row in cities])
     named("judge", *[row | {"answer": None} for row in cities], missing="--no-answers")
+    named("judge", *numbered(10), *({"question": f"Why {n}?"} for n in range(9)))
     rows = [*numbered(401), {"question": "Why?"}]  # more than are tried
     ran = gp("data", "upload", put("m.jsonl", *rows), "--name", "m")
-    assert ran.out.splitlines()[-1].endswith("--verify judge"), ran
+    assert ran.out.splitlines()[-1].endswith("--verify math"), ran
     rows[-1] = {"question": "Why?", "answer": "1" * 6_000 + "+x"}  # no mathematics that is read
     ran = gp("data", "upload", put("l.jsonl", *rows), "--name", "l")
     assert "verify math cannot use 1 of 402 answers" in ran.out
-    assert ran.out.splitlines()[-1].endswith("--verify exact"), ran
+    assert ran.out.splitlines()[-1].endswith("--verify math"), ran
     for command in ("show m", "stats m", "sample m -n 402 --name n"):
         ran = gp("data", *command.split())
-        assert ran.out.splitlines()[-1].endswith("--verify judge"), ran
+        assert ran.out.splitlines()[-1].endswith("--verify math"), ran
 
 
 def test_a_published_dataset_that_lacks_is_to_be_downloaded(gp: Gp) -> None:
@@ -229,7 +230,7 @@ def test_a_published_dataset_that_lacks_is_to_be_downloaded(gp: Gp) -> None:
     for name, way in (
         ("AIME24", "download AIME24"),
         ("aime24", "download AIME24 --name aime24"),
-        ("mine", "upload FILE --name mine"),
+        ("mine", "upload d.jsonl --name mine"),
     ):
         ran = gp("data", "show", name)
         assert f"hint: grpo-practice data {way}\n" in ran.err

@@ -31,6 +31,7 @@ def test_all_commands_are_there() -> None:
         *("data upload", "data list", "data show", "data export", "data delete"),
         *("data stats", "data split", "data sample"),
         *("runs list", "runs show", "runs delete"),
+        *("rollouts list", "rollouts show"),
         *("experiences list", "experiences show", "experiences approve", "experiences reject"),
         *("config show", "config validate"),
         *("db backup", "db check"),
@@ -51,7 +52,7 @@ def test_the_example_in_the_help_is_one_the_command_can_read(words: tuple[str, .
 
 
 def test_the_list_of_commands_is_not_cut_off() -> None:
-    for group in ((), ("data",), ("runs",), ("experiences",), ("config",)):
+    for group in ((), ("data",), ("runs",), ("rollouts",), ("experiences",), ("config",)):
         listed = CliRunner().invoke(app, [*group, "--help"]).output.split("Commands:")[1]
         assert "..." not in listed
 

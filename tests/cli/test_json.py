@@ -39,6 +39,8 @@ WORDS = {
     "config validate": ("config", "validate", "--config", "practice.yaml"),
     "db backup": ("db", "backup", "a copy.db"),
     "data delete": ("data", "delete", "test", "--yes"),
+    "rollouts list": ("rollouts", "list", "demo", "--flipped"),
+    "rollouts show": ("rollouts", "show", "demo:0", "--failed", "--limit", "1"),
     "runs delete": ("runs", "delete", "demo", "--yes"),
 }
 

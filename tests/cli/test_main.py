@@ -100,7 +100,7 @@ def test_json_tells_the_error_on_stdout_too(gp: Gp, fail_with: Fail) -> None:
         "error": {
             "kind": "config",
             "message": "there is no database grpo-practice.db yet",
-            "hint": "name another with --db, or begin: grpo-practice data upload FILE --name NAME",
+            "hint": "name another with --db, or begin: grpo-practice init my-task",
             "diff": [],
         },
         "exit": 2,

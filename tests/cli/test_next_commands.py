@@ -96,7 +96,7 @@ def test_every_command_with_a_database_is_known_to_take_one(gp: Gp) -> None:
 
 def test_what_init_says_next_is_typed_to_its_end(gp: Gp, monkeypatch: pytest.MonkeyPatch) -> None:
     said = gp("init", "my task").out
-    *lines, upload, evaluate, practise = [
+    *lines, upload, split, evaluate, practise = [
         line.removeprefix("next: ") for line in said.splitlines() if line.startswith("next: ")
     ]
     done = subprocess.run(["sh", "-ec", "\n".join(lines)], check=True, capture_output=True)
@@ -105,7 +105,8 @@ def test_what_init_says_next_is_typed_to_its_end(gp: Gp, monkeypatch: pytest.Mon
     monkeypatch.chdir("my task")
     Path(".env").write_text("UTU_LLM_MODEL=sim\n", "utf-8")
     stored = gp(*shlex.split(upload)[1:])
-    assert next_words(stored.out) == shlex.split(evaluate)[1:]
+    assert next_words(stored.out) == shlex.split(split)[1:]
+    assert next_words(gp(*shlex.split(split)[1:]).out) == shlex.split(evaluate)[1:]
     for command in (evaluate, practise):
         assert gp(*shlex.split(command)[1:]).code == 0
 
@@ -115,11 +116,11 @@ def test_without_a_config_the_model_of_the_environment_is_not_named(
 ) -> None:
     Path("d.csv").write_text("question,answer\n1+1?,2\n", "utf-8")
     upload = ("data", "upload", "d.csv", "--name", "d")
-    assert "--model MODEL" in gp(*upload).out
+    assert "--model sim" in gp(*upload).out
     monkeypatch.setenv("UTU_LLM_MODEL", "sim")
     for words in (upload, ("data", "stats", "d"), ("data", "show", "d")):
         after = next_words(gp(*words).out)
-        assert "MODEL" not in after
+        assert "--model" not in after
         assert gp(*after).code == 0
 
 

@@ -30,6 +30,8 @@ json.dump(said, sys.stdout)
 READING = [
     "runs list --json",
     "runs show demo --json",
+    "rollouts list demo --flipped --json",
+    "rollouts show demo:0 --question 14 --json",
     "experiences list --json",
     "experiences show E1 --json",
     "export-agent --run demo",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.advice import commands_in
 from tests.cli.conftest import Gp
 
 STORED = Path(__file__).parents[1] / "store" / "schemas" / "adaptive.db.gz"
@@ -175,7 +176,7 @@ def test_its_rollouts_are_not_scored_again_since_that_would_be_no_score(stored: 
     refused = stored("eval", "--rejudge", "--verify", "contains", "--run", "toy")
     assert refused.code == 2
     assert "toy has adaptive groups" in refused.err
-    way = refused.err.split("grpo-practice ")
-    assert way[1] == "export-agent --run toy > agent.yaml, then "
-    Path("agent.yaml").write_text(stored(*way[1].split()[:3]).out)
-    assert stored(*way[2].split()).code == 0
+    export, evaluate = commands_in(refused.err)
+    assert export == "grpo-practice export-agent --run toy -o agent.yaml"
+    for command in (export, evaluate):
+        assert stored(*command.split()[1:]).code == 0

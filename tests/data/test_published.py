@@ -81,7 +81,7 @@ CASES: dict[str, tuple[str, dict[str, Any], Sample]] = {
         "OpenAI chat", {"messages": json.dumps(messages("user: 2+2?", "assistant: 4"))},
         Sample("2+2?", "4")),
     "evals": ("OpenAI evals", {"input": messages("system: S", "user: 2+2?"), "ideal": "4"},
-              Sample("2+2?", "4", meta={"system": "S"})),
+              Sample("S\n\n2+2?", "4")),
     "evals, alternatives": ("OpenAI evals", {"input": "2+2?", "ideal": ["4", "four"]},
                             Sample("2+2?", ["4", "four"])),
     "evals with examples": (
@@ -90,7 +90,7 @@ CASES: dict[str, tuple[str, dict[str, Any], Sample]] = {
                    {"role": "system", "name": "example_user", "content": "2+2?"},
                    {"role": "system", "name": "example_assistant", "content": "4"},
                    {"role": "user", "content": "Twice that?"}], "ideal": "8"},
-        Sample(HISTORY, "8", meta={"system": "S"})),
+        Sample(f"S\n\n{HISTORY}", "8")),
     "trl": ("TRL prompt and completion", {"prompt": "2+2=", "completion": " 4"},
             Sample("2+2=", " 4")),
     "trl, turns": (

@@ -112,3 +112,14 @@ async def test_golds_that_a_function_cannot_read_are_exit_4(tmp_path: Path) -> N
 def test_a_near_miss_differs_in_one_place(gold: str, misses: list[str]) -> None:
     assert near_misses(Sample("q", gold)) == misses
     assert boxed("1") == r"The answer is \boxed{1}."
+
+
+@pytest.mark.anyio
+async def test_few_golds_that_a_function_cannot_use_are_a_warning(tmp_path: Path) -> None:
+    flags = ["data.dataset=d", "verify=choice", "agent.model.model_provider.model=sim"]
+    config = load_eval(None, flags, {}).config
+    rows = [(f"{n}?", "B") for n in range(9)]
+    data = {"evaluation": samples(*rows, ("a", "neither of them"))}
+    first, *_ = await look_at_verify(config, data, tmp_path, run=True)
+    assert (first.state, first.exit_code) == ("warning", 0)
+    assert "1 gold cannot be used, of 10 in the evaluation data" in first.text

@@ -130,7 +130,7 @@ def test_1_34_an_empty_answer_is_asked_for_once_more_and_is_then_the_answer(
     seeds = {a.seed for a in seen.asked if question(a) == 0}
     assert len(seeds) == 2
     with serving(of_first_question(nothing, GOOD)) as server:
-        again = evaluate(server, "--exp-id", "again")
+        again = evaluate(server, "--exp-id", "again", "--set", "seed=2")
     assert again.outcomes == {"ok": 5}
 
 
@@ -163,7 +163,7 @@ def test_1_37_thinking_is_kept_in_storage_and_left_out_of_the_answer(evaluate: E
     assert seen.told["score"]["mean"] == 1.0
     assert (seen.first["response"], messages(seen)[0]["content"]) == ("24", said)
     with serving(always(ok("<think>24"))) as server:
-        seen = evaluate(server, "--exp-id", "unclosed")
+        seen = evaluate(server, "--exp-id", "unclosed", "--set", "seed=2")
     assert seen.outcomes == {"truncated": 5}
     assert seen.told["rollouts"]["correct"] == 0
 
@@ -255,11 +255,11 @@ def test_1_41_requests_that_are_refused_together_are_adapted_together(evaluate: 
 def test_1_41_a_setting_that_cannot_be_adapted_stops_the_run_with_the_servers_words(
     evaluate: Evaluate,
 ) -> None:
-    said = error(400, "Unsupported parameter: 'top_p' is not for this model", param="top_p")
+    said = error(400, "Unsupported parameter: 'verbosity' is not for this model", param="verbosity")
     with serving(always(said)) as server:
-        seen = evaluate(server, "--set", "agent.model.model_settings.top_p=0.9")
+        seen = evaluate(server, "--set", "agent.model.model_settings.verbosity=low")
     assert (seen.code, len(seen.asked)) == (3, 1)
-    assert "'top_p' is not for this model" in seen.told["message"]
+    assert "'verbosity' is not for this model" in seen.told["message"]
 
 
 NO_USAGE: list[Any] = [

@@ -95,7 +95,7 @@ def test_1_05_nobody_sleeps_for_a_day(evaluate: Evaluate, waits: FakeSleep) -> N
     assert "the server asks to wait 24 h" in seen.ran.out
     assert waits.slept == []
     with serving(always(busy(Retry_After="86400"))) as server:
-        seen = evaluate(server, "--exp-id", "all", "--concurrency", "5")
+        seen = evaluate(server, "--exp-id", "all", "--set", "seed=1", "--concurrency", "5")
     assert seen.code == 3
     assert "the server asks to wait 24 h" in seen.told["message"]
     assert "24 h" in seen.told["hint"]

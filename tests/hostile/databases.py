@@ -43,6 +43,8 @@ LOOKS = {
     "experiences": ("experiences", "list"),
     "runs list": ("runs", "list"),
     "runs show": ("runs", "show", "toy"),
+    "rollouts list": ("rollouts", "list", "toy"),
+    "rollouts show": ("rollouts", "show", "toy"),
     "data show": ("data", "show", "mine"),
     "db check": ("db", "check"),
     "rejudge": ("eval", "--rejudge", "--run", "toy/eval", "--verify", "contains"),

@@ -20,6 +20,7 @@ from tests.llm.virtual import virtual
 
 URL = "https://api.example.com/v1"
 ASK = Request("m-1", {"temperature": 0.7, "max_tokens": 64, "seed": 5}, [{"role": "user"}])
+USER = [{"role": "user"}]
 HTML = httpx.Response(200, html="<!doctype html><title>Log in\x1b[2J</title>")
 
 
@@ -41,7 +42,7 @@ GOOD = b'{"choices":[{"message":{"role":"assistant","content":"24"}}]}'
 
 
 async def run(
-    *script: Answer, max_tries: int = 3, url: str = URL, **endpoint: Any
+    *script: Answer, max_tries: int = 3, url: str = URL, ask: Request = ASK, **endpoint: Any
 ) -> tuple[str | Exception, FakeEndpoint, list[float]]:
     """What a request comes to, what the endpoint saw, and the waits between tries."""
     server, sleep = FakeEndpoint(answers(*script)), FakeSleep()
@@ -50,7 +51,7 @@ async def run(
     client = Client(to, Limit(1), notice=lambda _: None, transport=server.transport, sleep=sleep)
     async with client:
         try:
-            return (await client.send(ASK)).content, server, sleep.slept
+            return (await client.send(ask)).content, server, sleep.slept
         except (EndpointError, EndpointRefusedError) as e:
             return e, server, sleep.slept
 

@@ -12,7 +12,22 @@ import tempfile
 from importlib import import_module
 from pathlib import Path
 
-PROGRAMS = ("reference",)
+LIBRARIES = (
+    "openai_agents",
+    "langchain",
+    "llama_index",
+    "dspy",
+    "crewai",
+    "autogen",
+    "ag2",
+    "pydantic_ai",
+    "smolagents",
+    "haystack",
+    "semantic_kernel",
+    "litellm",
+)
+SERVERS = ("mcp_servers", "mcp_sqlite", "mcp_memory")
+PROGRAMS = ("reference", *LIBRARIES, *SERVERS)
 ENVIRONMENTS = Path(".programs")
 
 
@@ -36,7 +51,8 @@ def _environment(name: str, requires: tuple[str, ...]) -> Path:
     wanted = "\n".join(requires)
     if not made.is_file() or made.read_text() != wanted:
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", *requires], check=True)
+        if requires:
+            subprocess.run([python, "-m", "pip", "install", "-q", *requires], check=True)
         made.write_text(wanted)
     return python
 

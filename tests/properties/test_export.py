@@ -16,6 +16,7 @@ from grpo_practice.prompts.system import system_prompt
 from grpo_practice.text import visible
 from grpo_practice.types import Experience, Library
 from tests.export.sample import agent
+from tests.export.test_yaml import resolved
 from tests.properties.test_config import FREE, NAMES
 from tests.properties.texts import HARD, TEXTS
 
@@ -56,7 +57,8 @@ def test_every_format_has_the_prompt_that_was_measured(
     assert found.agent.instructions == prompt
     assert found.agent.name == name
     assert found.model.model_settings.extra_body == body
-    assert yaml.safe_load(render(exported, "yaml"))["agent"]["instructions"] == prompt
+    read_plainly = yaml.safe_load(render(exported, "yaml"))["agent"]["instructions"]
+    assert resolved(resolved(read_plainly)) == prompt
 
     document = json.loads(render(exported, "json"))
     assert document["system_prompt"] == prompt

@@ -152,7 +152,7 @@ def test_a_practice_config_is_no_agent_s_file(tmp_path: Path, gp: Gp) -> None:
     done = gp("serve", "--agent", "practice.yaml")
     assert done.code == 2
     assert "error: practice.yaml is a practice config, and no agent's file" in done.err
-    assert "hint: grpo-practice export-agent" in done.err
+    assert "hint: `grpo-practice export-agent" in done.err
 
 
 def test_a_port_in_use_is_a_plain_error(tmp_path: Path, gp: Gp) -> None:

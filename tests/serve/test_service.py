@@ -321,6 +321,26 @@ async def test_a_setting_of_the_agent_that_the_model_does_not_take_is_adapted_on
         assert len(up.bodies) == 5
 
 
+async def test_the_agent_s_own_name_for_the_most_tokens_is_kept(tmp_path: Path) -> None:
+    settings = {"extra_body": {"max_completion_tokens": 9}}
+    async with upstream() as up, served(agent_file(tmp_path, up.url, settings=settings)) as place:
+        await place.ask(Q)
+        assert up.bodies[-1]["max_completion_tokens"] == 9
+        assert "max_tokens" not in up.bodies[-1]
+
+
+async def test_a_client_that_leaves_out_v1_is_answered_all_the_same(tmp_path: Path) -> None:
+    async with upstream() as up, served(agent_file(tmp_path, up.url)) as place:
+        bare = place.url.removesuffix("/v1")
+        async with place.session.post(f"{bare}/chat/completions", json={"messages": [Q]}) as came:
+            assert came.status == 200
+        async with place.session.get(f"{bare}/models") as came:
+            assert (await came.json())["data"]
+        async with place.session.post(f"{bare}/completions", json={}) as came:
+            assert "/v1/chat/completions" in (await came.json())["error"]["message"]
+    assert len(up.bodies) == 1
+
+
 async def test_a_request_that_is_too_large_is_a_413(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

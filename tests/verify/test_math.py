@@ -48,10 +48,10 @@ def test_every_gold_of_the_table_is_usable() -> None:
         ("", "needs an answer"),
         ([], "needs an answer"),
         (["7", "$$"], "empty"),
-        ("9^9^9^9", "digits"),
+        ("9^9^{9^9", "digits"),
         ("1+" * 1_001 + "1", "2,000 characters"),
         (r"\frac{1}{", "cannot be read"),
-        (r"\{ \}", "cannot be read"),
+        (r"\{ \}}", "cannot be read"),
     ],
 )
 def test_a_gold_that_cannot_be_used_is_said_before_any_call(

@@ -53,10 +53,10 @@ async def test_a_comparison_that_failed_is_made_again() -> None:
     assert await found.get(question("y"), compare) is False
 
 
-async def test_a_reason_is_kept_for_nobody_else() -> None:
+async def test_a_reason_holds_for_every_equal_answer() -> None:
     found, compare = ResultCache(), Comparer("the answer takes too much memory to compare", True)
     assert await found.get(question("y"), compare) == "the answer takes too much memory to compare"
-    assert await found.get(question("y"), compare) is True
+    assert await found.get(question("y"), compare) == "the answer takes too much memory to compare"
 
 
 async def test_those_who_waited_for_a_comparison_that_failed_compare_at_once() -> None:

@@ -21,12 +21,15 @@ from grpo_practice.errors import (
     is_transient,
 )
 from grpo_practice.redact import redactor
+from grpo_practice.text import brief
 from grpo_practice.types import Trajectory
 
 API_KEY = "in-rollout"
 """API key that programs are given: the address itself says who asks."""
 GRACE_S = 5.0
 """Longest wait for a program that was told to end."""
+SHOWN = 60
+"""Characters of a setting's value that a person is shown."""
 SILENT = 3
 """Answers without a request that a person is told of."""
 
@@ -71,6 +74,8 @@ class CustomAgent:
         self._program, self._proxy, self._notice = program, proxy, notice
         self._noticed = False
         self._answers = self._silent = 0
+        self._overridden = set[str]()
+        """Keys of the program's own that a person was told of."""
 
     async def __call__(self, question: str, system: str, context: RolloutContext) -> Trajectory:
         """Answer the question.
@@ -99,6 +104,22 @@ class CustomAgent:
         finally:
             # After the address is gone: the program can make no further request.
             await relay.aclose()
+            self._tell_overrides(relay)
+
+    def _tell_overrides(self, relay: Relay) -> None:
+        """Say once of each key that the program sends its own value for a configured one."""
+        new = {k: v for k, v in relay.overrides.items() if k not in self._overridden}
+        if not new:
+            return
+        self._overridden |= new.keys()
+        values = [
+            f"{key} {brief(repr(sent), SHOWN)} (configured: {brief(repr(configured), SHOWN)})"
+            for key, (sent, configured) in new.items()
+        ]
+        self._notice(
+            f"the agent sends its own {', '.join(values)}, and what it sends is used: take it out"
+            " of the agent's program, or configure the same (docs/agents.md)"
+        )
 
     def _count(self, played: Trajectory) -> None:
         """Say once that answers come without a request: all that is paid for goes past us."""

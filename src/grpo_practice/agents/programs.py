@@ -115,9 +115,13 @@ class CommandProgram:
         finally:
             # Not cancelled but waited for: asyncio would kill the process alone, not what it has
             # started, and then wait until nobody holds its pipes any more.
-            await asyncio.wait((starting,))
-            if starting.exception() is None:
-                await _end(starting.result(), talk)
+            try:
+                await asyncio.wait((starting,))
+            finally:  # a second cancellation may come while it waits, also for what is done
+                if not starting.done():
+                    starting.add_done_callback(_kill_started)
+                elif starting.exception() is None:
+                    await _end(starting.result(), talk)
         return self._read(transport.get_returncode(), talk)
 
     async def _start(self, context: ProgramContext, talk: "_Talk") -> asyncio.SubprocessTransport:
@@ -214,6 +218,13 @@ async def _end(transport: asyncio.SubprocessTransport, talk: _Talk) -> None:
             await asyncio.wait((talk.closed,), timeout=GRACE_S / 5)
         finally:  # one that left the group may hold a pipe; and a second cancellation may come
             transport.close()
+
+
+def _kill_started(starting: asyncio.Task[asyncio.SubprocessTransport]) -> None:
+    """End a process that nobody waits for any more, once it has been started."""
+    if not starting.cancelled() and starting.exception() is None:
+        _kill(starting.result().get_pid(), signal.SIGKILL)
+        starting.result().close()
 
 
 def _kill(group: int, number: signal.Signals) -> None:

@@ -28,6 +28,7 @@ from grpo_practice.reports.config_report import ConfigReport
 from grpo_practice.store import Store
 from grpo_practice.store.queries import runs
 from grpo_practice.text import count
+from grpo_practice.verify.resolve import check_defined, resolve
 
 AnyConfig = Loaded[PracticeConfig] | Loaded[EvalConfig]
 
@@ -94,10 +95,13 @@ def config_report(loaded: AnyConfig) -> ConfigReport:
     """Return what a configuration comes to.
 
     Raises:
-        ConfigError: A template that it names cannot be used.
+        ConfigError: A template or a verify function that it names cannot be used.
     """
     config = loaded.config
     check_templates(config, loaded.base_dir)
+    spec = config.evaluation.verify
+    verify = resolve(spec.name, spec.params, spec.timeout_s, loaded.base_dir, load=False)
+    check_defined(verify)
     evaluation, provider = config.evaluation, config.student.model_provider
     where = ", ".join(redact_url(url) for url in provider.base_url)
     data = evaluation.data.dataset
@@ -106,7 +110,7 @@ def config_report(loaded: AnyConfig) -> ConfigReport:
         "experiment": config.exp_id,
         "agent": evaluation.agent.agent.name,
         "model": f"{provider.model} at {where}" if where else f"{provider.model} (simulated)",
-        "verify": evaluation.verify.name,
+        "verify": evaluation.verify.name + (f" ({verify.file.path})" if verify.file else ""),
         "evaluation": evaluated if data else "none",
     }
     if config.kind == "practice":
@@ -119,4 +123,5 @@ def config_report(loaded: AnyConfig) -> ConfigReport:
     if not config.datasets:  # an agent alone
         used = {name: used[name] for name in ("agent", "model")}
     text, routes = show(config, loaded.text), loaded.routes
-    return ConfigReport(config, loaded.path, used, loaded.ignored, loaded.notices, text, routes)
+    notices = [*loaded.notices, *([verify.note] if verify.note else [])]
+    return ConfigReport(config, loaded.path, used, loaded.ignored, notices, text, routes)

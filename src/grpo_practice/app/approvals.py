@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from shlex import quote
 
 from grpo_practice.app.library_refs import latest_or_named
 from grpo_practice.errors import ConfigError
@@ -80,7 +81,8 @@ def _chosen(waiting: Sequence[Held], names: Sequence[str] | None, run: str) -> l
         one = by_id.get(f"H{number[1]}") if number else None
         if one is None:
             raise ConfigError(
-                f"{run} holds no {name!r}", hint=f"grpo-practice experiences list --run {run}"
+                f"{run} holds no {name!r}",
+                hint=f"grpo-practice experiences list --run {quote(run)}",
             )
         chosen[one.id] = one
     return [*chosen.values()]

@@ -95,6 +95,7 @@ class Models:
         key = repr((pool, endpoint.base_urls, endpoint.api_key, endpoint.headers, endpoint.query))
         key += repr((endpoint.unhashed, endpoint.timeout_s, endpoint.send_seed))
         key += repr((endpoint.stream, endpoint.stream_usage, endpoint.max_reply_bytes))
+        key += endpoint.limit_name
         if key not in self._clients:
             await asyncio.to_thread(load_client)
             from grpo_practice.llm.client import Client
@@ -141,6 +142,7 @@ def endpoint_of(config: ModelConfig, prices: Prices = LISTED) -> tuple[dict[str,
         query=wire.query,
         unhashed=wire.unhashed,
         timeout_s=wire.timeout_s or DEFAULT_TIMEOUT_S,
+        limit_name=wire.limit_name,
         send_seed=provider.send_seed,
         stream=provider.stream,
         stream_usage=config.model_settings.include_usage is not False,

@@ -1,8 +1,10 @@
 """The configuration and the run that a request means: a file's, the latest run's, or its own."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from pydantic import BaseModel, SecretStr
@@ -31,7 +33,7 @@ from grpo_practice.store import Store, branches, libraries, steps
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.queries.runs import StoredConfig
 from grpo_practice.store.records import Branch, RunRow
-from grpo_practice.store.run_names import eval_name, library_variant
+from grpo_practice.store.run_names import eval_name, library_variant, questions_of
 from grpo_practice.text import count
 from grpo_practice.types import Library
 
@@ -97,7 +99,7 @@ def practice_config(
     if stored is None:
         raise ConfigError(
             "there is no run to go on with: say what to practise with --config",
-            hint="grpo-practice init writes a config to start from",
+            hint="`grpo-practice init my-task` writes a config to start from",
         )
     return load_practice_text(stored_text(store, stored), env, overrides)
 
@@ -112,6 +114,12 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
     """
     if request.rejudge:
         return _rejudged(store, request, objects)
+    if request.run is not None:
+        raise ConfigError(
+            f"--run {request.run} says whose rollouts to score again, or to show: it needs"
+            " --rejudge or --show",
+            hint=f"grpo-practice rollouts show {shlex.quote(request.run)}",
+        )
     env, overrides = request.environment(), _overrides(request, objects)
     agent = request.agent if isinstance(request.agent, Path) else None
     library = _library(store, request)
@@ -186,7 +194,7 @@ def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> Eva
     if verify is None or request.agent is not None or request.model is not None:
         raise ConfigError(
             "--rejudge scores rollouts that are there: give it --verify, and no agent or model",
-            hint="grpo-practice eval --rejudge --verify contains --run EXP/eval",
+            hint="grpo-practice eval --rejudge --verify contains",
         )
     env, run = request.environment(), request.run
     if run is None and request.config is not None:
@@ -199,7 +207,7 @@ def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> Eva
     if found.kind == "recorded":
         raise ConfigError(
             f"{found.name} is a recorded run: it has no rollouts to score",
-            hint=f"grpo-practice data upload --from-run {found.name} --name NAME",
+            hint=questions_of(found.name),
         )
     branch = store.read(branches.load, found.head_branch)
     _check_complete(store, found, branch)
@@ -231,8 +239,9 @@ def _check_complete(store: Store, run: RunRow, branch: Branch) -> None:
         raise ConfigError(
             f"{run.name} has adaptive groups: a group that stops once its rewards differ draws a"
             " score over its rollouts to the middle",
-            hint=f"score what it learnt: grpo-practice export-agent --run {run.name} > agent.yaml,"
-            " then grpo-practice eval --agent agent.yaml",
+            hint="score what it learnt:"
+            f" `grpo-practice export-agent --run {quote(run.name)} -o agent.yaml`,"
+            " then `grpo-practice eval --agent agent.yaml`",
         )
     missing = store.read(scores.missing, branch)
     if missing:

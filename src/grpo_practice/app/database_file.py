@@ -72,6 +72,7 @@ class DatabaseFile:
         """
         # Imported here, as everything below is by the method that needs it: `import grpo_practice`
         # and `grpo-practice --help` must not wait for what a run needs.
+        from grpo_practice.data.catalog import first_dataset
         from grpo_practice.store import Store
         from grpo_practice.store.scratch_copy import rehearsal
 
@@ -80,7 +81,7 @@ class DatabaseFile:
         if not (create or scratch or self.path.exists()):
             raise ConfigError(
                 f"there is no database {self.path} yet",
-                hint="name another with --db, or begin: grpo-practice data upload FILE --name NAME",
+                hint=f"name another with --db, or begin: {first_dataset()}",
             )
         with rehearsal(self.path) if scratch else Store(self.path) as store:
             yield store

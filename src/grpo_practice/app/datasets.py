@@ -12,6 +12,8 @@ from grpo_practice.app.upload import (
     IfExists,
     Upload,
     UploadOptions,
+    file_source,
+    leave_unusable_out,
     reading_of,
     stage_python_rows,
     suited,
@@ -19,6 +21,7 @@ from grpo_practice.app.upload import (
 from grpo_practice.config.schema.base import check_name
 from grpo_practice.data.download import DownloadRequest, defaults, download
 from grpo_practice.data.formats import FileSource
+from grpo_practice.data.golds import Ask, Gold, Select, SeveralRightError, nobody
 from grpo_practice.data.read import ReadNotes, join_held, stage_file
 from grpo_practice.data.split import Part, draw, shares_of, split
 from grpo_practice.data.staged_samples import StagedSamples
@@ -55,6 +58,9 @@ class DownloadOptions(TypedDict, total=False):
     limit: int | None
     seed: int | None
     mapping: Mapping[str, str]
+    template: str | None
+    gold: Gold | None
+    select: Select | None
     shape: str | None
     dedup: bool
     skip_bad: bool
@@ -77,6 +83,7 @@ class Datasets:
         *,
         if_exists: IfExists = "fail",
         verify: str | None = None,
+        ask: Ask = nobody,
         **options: Unpack[UploadOptions],
     ) -> StoredDataset:
         """Store the rows of a file, or samples from Python, under a name.
@@ -86,6 +93,7 @@ class Datasets:
             source: A file; or samples, or mappings and (question, answer) pairs.
             if_exists: What happens to other rows under this name.
             verify: Function that the answers are checked with (default: the best suited).
+            ask: Asked for `select` where a file needs it; without a word from it, that is an error.
             options: See `UploadOptions`; samples are taken as they are.
 
         Raises:
@@ -96,8 +104,8 @@ class Datasets:
         with StagedSamples() as staged:
             where, origin = name, "Python"
             if isinstance(source, str | Path):
-                file = FileSource(Path(source), options.get("format"), options.get("delimiter"))
-                found = stage_file(staged, file, **reading_of(options))
+                file = file_source(Path(source), options)
+                found = _stage(staged, file, options, ask)
                 where, origin = file.name, file.origin  # once it is read: a loop of links has none
             else:
                 found = stage_python_rows(staged, source, options)
@@ -106,6 +114,8 @@ class Datasets:
                     f"{where}: no row has an answer, so nothing but a judge could score it",
                     hint="say which column it is with --map answer=COLUMN, or add --no-answers",
                 )
+            if options.get("skip_bad") and not options.get("no_answers"):
+                found = leave_unusable_out(staged, found, verify)
             upload = Upload(name, origin, if_exists, options.get("dedup", False), verify)
             return self._add(upload, staged, found)
 
@@ -336,8 +346,20 @@ class Datasets:
             row = samples.row
             unusable = suitability.unusable_counts(store.each(datasets.golds, row.id))
             suited = suitability.best_suited(store.each(datasets.golds, row.id))
-            best = next(verify for verify in (suited, "exact", "judge") if not unusable[verify])
+            usable = (v for v in (suited, "exact") if suitability.few(unusable[v], row.n))
+            best = next(usable, "judge")
             return DatasetStats(row, stats(samples), unusable, best, _splits(samples))
+
+
+def _stage(staged: StagedSamples, file: FileSource, options: UploadOptions, ask: Ask) -> ReadNotes:
+    """Read a file; once more, where its answers need a word of the person's."""
+    try:
+        return stage_file(staged, file, **reading_of(options))
+    except SeveralRightError as e:
+        if (said := ask(str(e))) is None:
+            raise
+    staged.clear()  # rows before that answer were read without the word
+    return stage_file(staged, file, **reading_of({**options, "select": said}))
 
 
 def _named(store: Store, name: str) -> StoredSamples:
@@ -353,8 +375,6 @@ def _check(name: str, verify: str | None) -> None:
 
 def _usable(store: Store, row: DatasetRow) -> str:
     """Name a verify function that can use every answer, as far as some of them tell."""
-    if not store.read(datasets.all_answered, row.id):
-        return "judge"
     return suitability.usable(store.read(datasets.golds_at, row.id, suitability.spread(row.n)))
 
 

@@ -13,12 +13,13 @@ from grpo_practice.app.configs import eval_config
 from grpo_practice.app.custom_agent import check_own, sha_of
 from grpo_practice.app.player import PlayerSpec, open_player
 from grpo_practice.app.preflight import (
-    check_golds,
     check_models,
     check_plan,
     check_texts,
     eval_dataset,
     session_of,
+    unscorable,
+    unscorable_notice,
 )
 from grpo_practice.app.python_objects import AgentFunction, PythonObjects, python_objects
 from grpo_practice.app.request import EvalRequest
@@ -28,7 +29,7 @@ from grpo_practice.canonical import text_sha
 from grpo_practice.config import Loaded
 from grpo_practice.config.schema.runs import EvalConfig, PracticeSettings
 from grpo_practice.errors import Change, FingerprintError
-from grpo_practice.evaluate import Evaluation, evaluate, plan_eval, unfinished
+from grpo_practice.evaluate import Evaluation, evaluate, plan_eval, unasked, unfinished
 from grpo_practice.events import RunStarted
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.reports.run_reports import EvalReport, eval_report
@@ -59,6 +60,8 @@ class EvalJob:
     """Most questions of the dataset to ask, also where more are planned."""
     pilot: int | None = None
     """Most questions to ask now; then nothing is closed."""
+    unscorable: frozenset[int] = frozenset()
+    """Samples whose golds the verify function cannot use; they are planned with no attempts."""
 
     @property
     def config(self) -> EvalConfig:
@@ -100,23 +103,49 @@ def eval_job(
         folder,
         load=not session.only_looks,
     )
+    if verify.note:
+        session.notice(verify.note)
     check_texts({f"the file of verify {verify.name}": verify.source})
     dataset = eval_dataset(session, config.data, folder)
     job = EvalJob(session, loaded, target, dataset, verify, objects.agent, limits, limit)
-    check_golds(session.store, dataset, verify, first=_checked(session.store, job), end=limit)
-    return job
+    return replace(job, unscorable=_left_out(job))
 
 
-def _checked(store: Store, job: EvalJob) -> int:
-    """Return how many golds were checked when they were planned, with this verify function."""
+def _left_out(job: EvalJob) -> frozenset[int]:
+    """Return the samples that cannot be scored; a notice names those that were not planned yet.
+
+    Raises:
+        DataError: They are more than `max_failed_share` of the questions.
+    """
+    store, dataset, most = job.session.store, job.dataset, job.limit
+    before, known = _checked(store, job)
+    found = unscorable(store, dataset, job.verify, first=before, end=most)
+    if not found:
+        return frozenset(known)
+    ids = store.read(datasets.sample_ids, dataset.id, most=max(found) + 1)
+    asked = max(before, min(most or dataset.n, dataset.n))
+    notice = unscorable_notice(
+        dataset,
+        job.verify,
+        found,
+        n=len(known) + len(found),
+        asked=asked,
+        max_share=job.limits.max_failed_share,
+    )
+    job.session.notice(notice)
+    return frozenset(known | {ids[at] for at in found})
+
+
+def _checked(store: Store, job: EvalJob) -> tuple[int, set[int]]:
+    """Return how many golds were checked when they were planned, and the samples that failed."""
     spec = spec_of(job)
     found = store.read(runs.find, spec.name)
     if found is None or found.head_branch is None:
-        return 0
+        return 0, set()
     branch = store.read(branches.load, found.head_branch)
     judge = store.read(branches.judge_sha, branch.judge_id)
     if (branch.dataset_id, judge) != (spec.dataset_id, spec.judge.sha):
-        return 0
+        return 0, set()
     return store.read(steps.planned_slots, branch)
 
 
@@ -216,7 +245,7 @@ def following(job: EvalJob) -> EvalJob:
     if source is None or found is None or found.head_branch is None:
         return job
     judged = store.read(steps.on_line, store.read(branches.load, found.head_branch))
-    played = {row.plan: row.played_by or row.branch_id for row in store.read(steps.on_line, source)}
+    played = {row.plan: row.played_by for row in _to_judge(job, source)}
     if not judged or {row.plan: row.played_by for row in judged} == played:
         return job
     job.session.notice(f"{source.run} has changed since it was scored as {found.name}: begun anew")
@@ -249,7 +278,7 @@ def planned(
     else:
         ids = store.read(datasets.sample_ids, job.dataset.id, most=job.limit)
     wanted = plan_eval(ids, batch_size=job.config.batch_size, attempts=job.config.pass_k)
-    return grown(stored, wanted), notices
+    return grown(stored, [unasked(plan, job.unscorable) for plan in wanted]), notices
 
 
 def grown(stored: Sequence[PlannedStep], wanted: Sequence[PlannedStep]) -> list[PlannedStep]:
@@ -267,8 +296,18 @@ def steps_of(job: EvalJob, branch: Branch) -> list[StepRow]:
     """Return the steps of the evaluation, or of the one whose rollouts it scores again."""
     store = job.session.store
     if job.target.rejudge is not None:
-        return store.plan_rejudge(branch, store.read(steps.on_line, job.target.rejudge))
+        return store.plan_rejudge(branch, _to_judge(job, job.target.rejudge))
     return store.read(steps.on_line, branch)
+
+
+def _to_judge(job: EvalJob, source: Branch) -> list[StepRow]:
+    """Return the steps whose rollouts are scored again, and which branch holds those."""
+    return [
+        replace(
+            row, plan=unasked(row.plan, job.unscorable), played_by=row.played_by or row.branch_id
+        )
+        for row in job.session.store.read(steps.on_line, source)
+    ]
 
 
 async def _play(job: EvalJob, run: OpenRun, rows: Sequence[StepRow]) -> None:

@@ -6,6 +6,7 @@ library; a run of that name is `L12:last`.)
 """
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -14,7 +15,7 @@ from grpo_practice.errors import ConfigError
 from grpo_practice.reports.known_scores import measured
 from grpo_practice.store import Store, branches, libraries, steps
 from grpo_practice.store.queries import references, runs
-from grpo_practice.store.records import RunRow, StepRow
+from grpo_practice.store.records import Branch, RunRow, StepRow
 from grpo_practice.store.run_names import eval_name, library_variant
 from grpo_practice.types import Library
 
@@ -136,10 +137,31 @@ def _library(store: Store, library_id: int) -> LibraryRef:
     if origin is None:
         raise ConfigError(
             f"there is no library L{library_id} in {store.path}",
-            hint="`grpo-practice runs show RUN` lists the libraries of a run",
+            hint="`grpo-practice runs list`, then `runs show` of one, lists its libraries",
         )
     library = store.read(libraries.load, library_id)
     return LibraryRef(library, origin.run, origin.branch_id, origin.step)
+
+
+def run_and_step(store: Store, ref: str) -> tuple[RunRow, Branch, int | None]:
+    """Return the run of any kind that `RUN[@BRANCH][:STEP]` names, its branch and the step.
+
+    Raises:
+        ConfigError: There is no such run or branch, or what follows is no number of a step.
+    """
+    parsed = _parsed(store, ref)
+    run = store.read(runs.get, parsed.run)
+    if isinstance(parsed.step, str):
+        raise ConfigError(
+            f"{ref}: rollouts have a step by its number, not `{parsed.step}`",
+            hint=f"{run.name}:0 for the first step",
+        )
+    if run.head_branch is None:
+        raise ConfigError(
+            f"{run.name} was never begun: it has no rollouts",
+            hint=f"grpo-practice runs show {shlex.quote(run.name)}",
+        )
+    return run, store.read(branches.load, _branch_id(store, run, parsed.branch)), parsed.step
 
 
 def _parsed(store: Store, ref: str | None) -> Ref:
@@ -148,7 +170,7 @@ def _parsed(store: Store, ref: str | None) -> Ref:
         if newest is None:
             raise ConfigError(
                 f"there is no practice run in {store.path} yet",
-                hint="grpo-practice practice --config FILE",
+                hint="`grpo-practice init my-task` writes a config to practise with",
             )
         return Ref(newest.name)
     return Ref(ref) if store.read(runs.find, ref) else parse_ref(ref)

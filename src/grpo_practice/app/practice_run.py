@@ -14,11 +14,11 @@ from grpo_practice.app.library_file import start_library
 from grpo_practice.app.player import PlayerSpec, open_player
 from grpo_practice.app.preflight import (
     LOST,
-    check_golds,
     check_models,
     check_plan,
     check_texts,
     dataset_of,
+    scorable,
     session_of,
 )
 from grpo_practice.app.python_objects import AgentFunction, PythonObjects, python_objects
@@ -99,16 +99,18 @@ def prepare_practice(session: Session, request: PracticeRequest) -> PracticeJob:
     verify = objects.verify or resolve(
         spec.name, spec.params, spec.timeout_s, folder, load=not session.only_looks
     )
+    if verify.note:
+        session.notice(verify.note)
     check_texts({f"the file of verify {verify.name}": verify.source})
     dataset = dataset_of(session, config.data.practice_dataset_name, folder)
-    most = settings.rollout_data_truncate
-    check_golds(session.store, dataset, verify, end=most)
+    ids, notice = scorable(session.store, dataset, verify, settings)
+    if notice:
+        session.notice(notice)
     check_models(config)
     if start is None:  # a run that began with a library goes on without naming it again
         start = session.store.read(branches.start_library, config.exp_id)
     prompts = configured_prompts(config, folder)
     check_texts({f"prompts_dir: {name}.md": prompt.text for name, prompt in prompts.items()})
-    ids = session.store.read(datasets.sample_ids, dataset.id, most=most)
     job = PracticeJob(session, loaded, dataset, ids, verify, prompts, start, objects.agent)
     tests, selects = None, None
     if settings.do_eval:
@@ -224,8 +226,8 @@ def planned(
         )
     # The samples of its start: rows that the dataset has gained since change no plan.
     if branch.dataset_id != job.dataset.id:
-        most = settings.rollout_data_truncate
-        ids = store.read(datasets.sample_ids, branch.dataset_id, most=most)
+        planned_of = store.read(datasets.by_id, branch.dataset_id)
+        ids, _ = scorable(store, planned_of, job.verify, settings)
     plan = plan_practice(
         ids,
         epochs=settings.epochs,

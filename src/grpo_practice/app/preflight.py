@@ -10,13 +10,14 @@ from grpo_practice.app.request import RunRequest
 from grpo_practice.app.session import Session
 from grpo_practice.canonical import list_digest
 from grpo_practice.config import EvalConfig, Loaded, PracticeConfig
-from grpo_practice.config.schema.runs import EvalData, RunConfig, is_data_file
+from grpo_practice.config.schema.runs import EvalData, PracticeSettings, RunConfig, is_data_file
 from grpo_practice.data.read import stage_file
 from grpo_practice.data.staged_samples import StagedSamples
 from grpo_practice.errors import Change, ConfigError, DataError, FingerprintError
 from grpo_practice.redact import redactor
 from grpo_practice.store import Store, datasets
 from grpo_practice.store.records import Branch, DatasetRow
+from grpo_practice.text import count
 from grpo_practice.verify.resolve import VerifyFunction, check_gold
 
 LOST = "dataset samples"
@@ -94,33 +95,71 @@ def eval_dataset(session: Session, data: EvalData, base_dir: Path) -> DatasetRow
     return dataset_of(session, data.dataset, base_dir, fields)
 
 
-def check_golds(
+def unscorable(
     store: Store,
     dataset: DatasetRow,
     verify: VerifyFunction,
     *,
     first: int = 0,
     end: int | None = None,
-) -> None:
-    """Raise unless the samples from position `first` up to `end` can be scored by this function.
+) -> dict[int, str]:
+    """Return why samples from position `first` up to `end` cannot be scored, by position."""
+    golds = store.each(datasets.golds, dataset.id, first=first, end=end)
+    reasons = ((at, check_gold(verify, gold)) for at, gold in enumerate(golds, first))
+    return {at: why for at, why in reasons if why}
+
+
+def unscorable_notice(
+    dataset: DatasetRow,
+    verify: VerifyFunction,
+    reasons: Mapping[int, str],
+    *,
+    n: int,
+    asked: int,
+    max_share: float,
+) -> str:
+    """Return a sentence that names questions of the dataset which cannot be scored.
+
+    Args:
+        dataset: Where they are.
+        verify: What would score them.
+        reasons: Why, by position; of those that were found now.
+        n: Number of all of them.
+        asked: Number of the questions that they are among.
+        max_share: Most of them that a run may leave out.
 
     Raises:
-        DataError: Some cannot; the message names the first of them and counts the rest.
+        DataError: There are more; the message names the first of them and counts the rest.
     """
-    golds = store.each(datasets.golds, dataset.id, first=first, end=end)
-    bad, named = 0, list[str]()
-    for n, gold in enumerate(golds, first + 1):
-        if why := check_gold(verify, gold):
-            bad += 1
-            if bad <= SHOWN:
-                named.append(f"row {n}: {why}")
-    if bad:
-        more = f"; and {bad - SHOWN} more" if bad > SHOWN else ""
+    named = [f"row {at + 1}: {why}" for at, why in list(reasons.items())[:SHOWN]]
+    more = f"; and {len(reasons) - SHOWN} more" if len(reasons) > SHOWN else ""
+    named_ = f"{'; '.join(named)}{more}"
+    if n > max_share * asked:
         raise DataError(
-            f"{bad} answer{'s' if bad != 1 else ''} of dataset {dataset.name!r} cannot be "
-            f"scored by verify {verify.name!r}: {'; '.join(named)}{more}",
-            hint="mend these rows and upload again, or choose another verify function",
+            f"{n} answer{'s' if n != 1 else ''} of dataset {dataset.name!r} cannot be "
+            f"scored by verify {verify.name!r}: {named_}",
+            hint=f"that is more than max_failed_share ({max_share:g}) of {asked}: mend these rows "
+            "and upload again, or choose another verify function",
         )
+    return f"{n} of {count(asked, 'question')} cannot be scored and are left out: {named_}"
+
+
+def scorable(
+    store: Store, dataset: DatasetRow, verify: VerifyFunction, settings: PracticeSettings
+) -> tuple[list[int], str | None]:
+    """Return the samples that can be scored, and a notice that names the others, if any.
+
+    Raises:
+        DataError: The others are more than `max_failed_share`.
+    """
+    most = settings.rollout_data_truncate
+    ids = store.read(datasets.sample_ids, dataset.id, most=most)
+    bad = unscorable(store, dataset, verify, end=most)
+    if not bad:
+        return ids, None
+    share = settings.max_failed_share
+    notice = unscorable_notice(dataset, verify, bad, n=len(bad), asked=len(ids), max_share=share)
+    return [i for at, i in enumerate(ids) if at not in bad], notice
 
 
 def check_texts(texts: Mapping[str, str | None]) -> None:

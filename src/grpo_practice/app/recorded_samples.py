@@ -1,5 +1,6 @@
 """The conversations of a recorded run, as samples to practise on."""
 
+from shlex import quote
 from typing import Any
 
 from grpo_practice.calls import Message, Reply
@@ -47,7 +48,7 @@ def stage_run(staged: StagedSamples, store: Store, run: str, *, dedup: bool) -> 
     if not staged:
         raise DataError(
             f"there is no question in {run}: nothing that was answered begins with a user's text",
-            hint=f"grpo-practice runs show {run}",
+            hint=f"grpo-practice runs show {quote(run)}",
         )
     repeated = staged.leave_repeats_out() if dedup else sum(1 for _ in staged.repeats())
     return ReadNotes(_notes(len(staged), repeated, silent, dedup=dedup), silent)

@@ -1,35 +1,224 @@
-"""The rollouts of a stored run, read back one after the other."""
+"""The rollouts of a stored run: a list of them, or each read back whole, one after the other."""
 
+import shlex
 from collections.abc import Iterator
+from dataclasses import dataclass
 
+from grpo_practice.app.library_refs import run_and_step
+from grpo_practice.errors import ConfigError
 from grpo_practice.practice.transcript import sections
-from grpo_practice.reports.rollout_report import RolloutReport
-from grpo_practice.store import Store, branches, rollouts, steps
-from grpo_practice.store.queries import runs
+from grpo_practice.reports.rollout_report import (
+    Flip,
+    RolloutReport,
+    RolloutsReport,
+    TranscriptsReport,
+    is_right,
+)
+from grpo_practice.store import Store, branches, datasets, rollouts, steps
+from grpo_practice.store.queries import rollout_list, runs
+from grpo_practice.store.queries.rollout_list import Wanted
+from grpo_practice.store.records import Branch, RunRow
+from grpo_practice.store.run_names import eval_name, questions_of
 
 
-def rollouts_of(store: Store, run: str, step: int | None = None) -> Iterator[RolloutReport]:
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Rollouts of a run that a person asks for."""
+
+    run: str
+    """`RUN[@BRANCH][:STEP]`."""
+    step: int | None = None
+    question: int | None = None
+    """Number of the question in the run's dataset, counted from 1."""
+    failed: bool = False
+    """True for those with a reward below 1, or none."""
+    flipped: bool = False
+    """True for those of questions that were right in one play and wrong in the other."""
+    against: str | None = None
+    """Run that flips are compared with; None: the one that `_baseline` finds."""
+
+    @property
+    def filters(self) -> str:
+        """The options that choose, as they are typed."""
+        parts = [f"--question {self.question}"] if self.question is not None else []
+        parts += ["--failed"] if self.failed else []
+        parts += ["--flipped"] if self.flipped and self.against is None else []
+        parts += [f"--against {shlex.quote(self.against)}"] if self.against is not None else []
+        return "".join(f" {part}" for part in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A choice as it was looked up."""
+
+    run: RunRow
+    branch: Branch
+    wanted: Wanted
+    flips: dict[int, Flip] | None = None
+    compared: str = ""
+    """Play that flips are compared with."""
+
+
+def rollout_report(store: Store, choice: Choice, most: int) -> RolloutsReport:
+    """Return the list of the first rollouts that are asked for; no body of one is read.
+
+    Raises:
+        ConfigError: There is no such run, step or question, or nothing to compare it with.
+    """
+    found = _find(store, choice)
+    branch, wanted = found.branch, found.wanted
+    return RolloutsReport(
+        run=found.run.name,
+        step=wanted.step,
+        rows=store.read(rollout_list.list_rollouts, branch, wanted, most),
+        wanted=store.read(rollout_list.count_wanted, branch, wanted),
+        all=store.read(rollout_list.count_wanted, branch, Wanted(wanted.step)),
+        filters=choice.filters,
+        flips=found.flips,
+        compared=found.compared,
+    )
+
+
+def transcripts_report(store: Store, choice: Choice, most: int) -> TranscriptsReport:
+    """Return the rollouts of the first groups that are asked for, with all that was said.
+
+    Raises: as `rollouts_of` does.
+    """
+    listed = rollout_report(store, choice, 1)
+    return TranscriptsReport(listed, [*rollouts_of(store, choice, most)])
+
+
+def rollouts_of(
+    store: Store, choice: Choice | str, most: int | None = None
+) -> Iterator[RolloutReport]:
     """Yield the rollouts of a run, step by step, by group and attempt.
 
     Args:
         store: The database.
-        run: Name of the run.
-        step: The only step to read; None reads all.
+        choice: Rollouts to read; a name of a run is all of it.
+        most: Groups to read; None reads all.
 
     Raises:
         ConfigError: There is no such run, or no more.
         StoreError: It is deleted at this moment.
     """
-    head = store.read(runs.get, run).head_branch
-    if head is None:
-        return
-    branch = store.read(branches.load, head)
-    for row in store.read(steps.on_line, branch):
-        if step is not None and row.plan.step != step:
-            continue
-        stored = store.read(rollouts.stored, branch, row, transcripts=True)
+    choice = Choice(choice) if isinstance(choice, str) else choice
+    found = _find(store, choice)
+    branch, name = found.branch, found.run.name
+    rows = {row.plan.step: row for row in store.read(steps.on_line, branch)}
+    groups = store.read(lambda db: [*rollout_list.wanted_groups(db, branch, found.wanted, most)])
+    numbers, numbered = dict[int, int](), None
+    for step, slot, attempts in groups:
+        row = rows[step]
+        if numbered != step:
+            asked = {sample for sample, _ in row.plan.slots}
+            numbers, numbered = store.read(rollout_list.numbers, row.branch_id, asked), step
+        stored = store.read(rollouts.stored, branch, row, transcripts=True, slot=slot)
+        systems = store.read(rollouts.system_prompts, row, slot)
         # After the read: of a run that is deleted meanwhile it finds nothing, and no error.
-        store.read(runs.get, run)
-        for (slot, _), (_, rollout) in sorted(stored.items()):
-            turns = [(section.heading, section.body) for section in sections(rollout.played)]
-            yield RolloutReport(run, row.plan.step, row.plan.slots[slot][1], rollout, turns)
+        store.read(runs.get, name)
+        sample, planned = row.plan.slots[slot]
+        for (_, attempt), (_, rollout) in sorted(stored.items()):
+            if attempt in attempts:
+                turns = [(section.heading, section.body) for section in sections(rollout.played)]
+                system = systems.get(attempt, "")
+                yield RolloutReport(
+                    name, step, planned, rollout, turns, system, numbers.get(sample)
+                )
+
+
+def _find(store: Store, choice: Choice) -> Found:
+    run, branch, step = run_and_step(store, choice.run)
+    if run.kind == "recorded":
+        raise ConfigError(
+            f"{run.name} is a recorded run: it has no rollouts",
+            hint=questions_of(run.name),
+        )
+    step = choice.step if step is None else step
+    planned = [row.plan.step for row in store.read(steps.on_line, branch)]
+    if step is not None and step not in planned:
+        raise ConfigError(
+            f"{run.name} has no step {step}",
+            hint=f"its steps are 0 to {planned[-1]}" if planned else "it has planned none yet",
+        )
+    samples, flips, compared = None, None, ""
+    if choice.flipped or choice.against is not None:
+        flips, compared = _flips(store, run, branch, choice.against)
+        samples = set(flips)
+    if choice.question is not None:
+        asked = {_sample(store, branch, choice.question)}
+        samples = asked if samples is None else samples & asked
+    return Found(run, branch, Wanted(step, samples, choice.failed), flips, compared)
+
+
+def _sample(store: Store, branch: Branch, number: int) -> int:
+    dataset = store.read(datasets.by_id, branch.dataset_id)
+    known = 1 <= number <= dataset.n
+    sample = store.read(rollout_list.sample_numbered, dataset.id, number) if known else None
+    if sample is None:
+        raise ConfigError(
+            f"{dataset.name} has no question {number}",
+            hint=f"its questions are 1 to {dataset.n}",
+        )
+    return sample
+
+
+def _flips(
+    store: Store, run: RunRow, branch: Branch, against: str | None
+) -> tuple[dict[int, Flip], str]:
+    """Return sample → how its verdict changed, and with what it is compared.
+
+    Raises:
+        ConfigError: There is no run to compare it with, or no question in common.
+    """
+    now = store.read(rollout_list.question_means, branch)
+    if against is None and run.kind == "practice":
+        pairs = {sample: Flip(means[0], means[-1]) for sample, means in now.items()}
+        return _turned(pairs), "the first time that the run played the question"
+    other, other_branch = _baseline(store, run, against)
+    before = store.read(rollout_list.question_means, other_branch)
+    pairs = {s: Flip(before[s][-1], now[s][-1]) for s in now.keys() & before.keys()}
+    if not pairs and now:
+        raise ConfigError(
+            f"{run.name} and {other.name} have no scored question in common",
+            hint="name another run: --against RUN, as `grpo-practice runs list` has them",
+        )
+    return _turned(pairs), other.name
+
+
+def _turned(pairs: dict[int, Flip]) -> dict[int, Flip]:
+    return {s: flip for s, flip in pairs.items() if is_right(flip.was) != flip.right}
+
+
+def _baseline(store: Store, run: RunRow, against: str | None) -> tuple[RunRow, Branch]:
+    """Return the run to compare with.
+
+    Unless one is named, it is the evaluation whose rollouts this one scores again, or that of the
+    agent without experiences.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    if against is not None:
+        other, branch, step = run_and_step(store, against)
+        if step is not None or other.kind == "recorded":
+            raise ConfigError(
+                f"--against {against}: neither an evaluation nor a practice run",
+                hint="grpo-practice runs list",
+            )
+        return other, branch
+    rejudged = run.parent_run if run.role == "rejudge" else None
+    name = rejudged or eval_name(run.exp_id)
+    found = store.read(runs.find, name) if name != run.name else None
+    if found is None or found.head_branch is None:
+        why = (
+            "is itself what others are compared with"
+            if name == run.name
+            else f"has nothing to be compared with: there is no {name}"
+        )
+        raise ConfigError(
+            f"{run.name} {why}",
+            hint="name a run to compare it with: --against RUN, as `grpo-practice runs list` has"
+            " them",
+        )
+    return found, store.read(branches.load, found.head_branch)

@@ -6,7 +6,7 @@ The half of `Workspace` that asks nobody.
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 from grpo_practice.app.database_file import DatabaseFile
 
@@ -18,8 +18,29 @@ if TYPE_CHECKING:
         ExperienceReport,
         LibraryReport,
     )
-    from grpo_practice.reports.rollout_report import RolloutReport
+    from grpo_practice.reports.rollout_report import (
+        RolloutReport,
+        RolloutsReport,
+        TranscriptsReport,
+    )
     from grpo_practice.reports.stored_runs import DeletedRuns, RunReport, RunsReport
+
+
+class RolloutOptions(TypedDict, total=False):
+    """Keywords that choose among the rollouts of a run; each that is given has to apply."""
+
+    step: int | None
+    """The only step; None is all."""
+    question: int | None
+    """Number of the question in the run's dataset, counted from 1."""
+    failed: bool
+    """Whether to return only those with a reward below 1, or none."""
+    flipped: bool
+    """Whether to return only those of questions that were right (a mean reward of 0.5 or more) in
+    one of two plays and wrong in the other: an evaluation and that of the agent without
+    experiences; a practice run's first and its last play of the question."""
+    against: str | None
+    """Run to compare with, for `flipped`; None: as said there."""
 
 
 class StoredRuns(DatabaseFile):
@@ -27,11 +48,10 @@ class StoredRuns(DatabaseFile):
 
     def runs(self) -> "RunsReport":
         """Return all runs, the oldest first."""
-        from grpo_practice.reports.stored_runs import RunsReport
-        from grpo_practice.store.queries import runs
+        from grpo_practice.reports.stored_runs import runs_report
 
         with self._store() as store:
-            return RunsReport(store.read(runs.all_runs))
+            return runs_report(store)
 
     def names(self, kind: Literal["runs", "datasets"]) -> list[str]:
         """Return the names of the runs, the newest first, or of the datasets.
@@ -73,20 +93,63 @@ class StoredRuns(DatabaseFile):
         with self._store() as store, store.lock(name):
             return DeletedRuns(store.delete_run(name))
 
-    def rollouts(self, run: str, *, step: int | None = None) -> "Iterator[RolloutReport]":
+    def rollouts(
+        self,
+        run: str,
+        *,
+        limit: int | None = None,
+        **choice: "Unpack[RolloutOptions]",
+    ) -> "Iterator[RolloutReport]":
         """Yield the rollouts of a run with their transcripts, read as they are asked for.
 
         Args:
-            run: Name of the run.
-            step: The only step to read; None reads all.
+            run: `RUN`, `RUN@BRANCH` or `RUN:STEP`.
+            limit: Most groups (questions of a step) to read.
+            choice: See `RolloutOptions`.
 
         Raises:
-            ConfigError: There is no such run.
+            ConfigError: There is no such run, step or question, or nothing to compare it with.
         """
-        from grpo_practice.app.rollouts import rollouts_of
+        from grpo_practice.app.rollouts import Choice, rollouts_of
 
         with self._store() as store:
-            yield from rollouts_of(store, run, step)
+            yield from rollouts_of(store, Choice(run, **choice), limit)
+
+    def transcripts(
+        self, run: str, *, limit: int = 3, **choice: "Unpack[RolloutOptions]"
+    ) -> "TranscriptsReport":
+        """Return the first rollouts of a run with all that was said in them, and how many are left.
+
+        Args:
+            run: `RUN`, `RUN@BRANCH` or `RUN:STEP`.
+            limit: Most groups (questions of a step) to return, with all their attempts.
+            choice: See `RolloutOptions`.
+
+        Raises:
+            ConfigError: There is no such run, step or question, or nothing to compare it with.
+        """
+        from grpo_practice.app.rollouts import Choice, transcripts_report
+
+        with self._store() as store:
+            return transcripts_report(store, Choice(run, **choice), limit)
+
+    def rollout_list(
+        self, run: str, *, limit: int = 50, **choice: "Unpack[RolloutOptions]"
+    ) -> "RolloutsReport":
+        """Return the first rollouts of a run, a line each; what was said is not read.
+
+        Args:
+            run: `RUN`, `RUN@BRANCH` or `RUN:STEP`.
+            limit: Most rollouts to return; how many there are is in the report.
+            choice: See `RolloutOptions`.
+
+        Raises:
+            ConfigError: There is no such run, step or question, or nothing to compare it with.
+        """
+        from grpo_practice.app.rollouts import Choice, rollout_report
+
+        with self._store() as store:
+            return rollout_report(store, Choice(run, **choice), limit)
 
     def experiences(
         self, run: str | None = None, step: str | int = "last", *, quarantined: bool = False

@@ -1,20 +1,24 @@
 """Rows on their way into a dataset, from a file or from Python, and which functions suit them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypedDict, cast
 
-from grpo_practice.data.formats import Row
+from grpo_practice.data.formats import FileSource, Row
+from grpo_practice.data.golds import Gold, Select
 from grpo_practice.data.read import Reading, ReadNotes, stage_rows
 from grpo_practice.data.staged_samples import StagedSamples
 from grpo_practice.errors import DataError
 from grpo_practice.store import Store, datasets
 from grpo_practice.store.records import DatasetRow
+from grpo_practice.text import count
 from grpo_practice.types import Sample
 from grpo_practice.verify import suitability
 
+NAMED = 5
+"""Most rows that a note names."""
 IfExists = Literal["fail", "replace", "append"]
 """Treatment of a name that holds other rows: an error, a new revision, or these rows added."""
 
@@ -23,19 +27,41 @@ class UploadOptions(TypedDict, total=False):
     """How rows are read; each may be left out."""
 
     mapping: Mapping[str, str]
-    """Role → column, where the column names do not say it."""
+    """Role → column, where the column names do not say it; slot → columns, with commas."""
+    template: str | None
+    """Text of a question, with slots such as `{question}` and `{options}`; None: by the columns."""
+    gold: Gold | None
+    """Form of the answers among options; None: as they look."""
+    select: Select | None
+    """Meaning of several right options: `any` of them, or `all`; None refuses such answers."""
     shape: str | None
     """Published shape of the rows; None: recognised by their columns."""
     format: str | None
     """Format of a file; None: as its name ends."""
     delimiter: str | None
     """Delimiter of a CSV file; None: a guess."""
+    columns: Sequence[str]
+    """Names of a CSV file's columns, where its first line is a row."""
+    rows: str | None
+    """Key of the list that holds the rows, where a JSON file is one object."""
     dedup: bool
     """Whether only the first of rows with the same question is kept."""
     skip_bad: bool
-    """Whether bad rows are left out instead of refusing the file."""
+    """Whether bad rows are left out, instead of refusing the file, and so are rows with an answer
+    that the verify function cannot use."""
     no_answers: bool
     """Whether no row needs an answer, since a judge will score."""
+
+
+def file_source(path: Path, options: UploadOptions) -> FileSource:
+    """Return the file with the options that say how it becomes rows."""
+    return FileSource(
+        path,
+        options.get("format"),
+        options.get("delimiter"),
+        options.get("columns", ()),
+        options.get("rows"),
+    )
 
 
 def reading_of(options: UploadOptions) -> Reading:
@@ -86,11 +112,36 @@ def _fields(n: int, row: object) -> dict[str, Any]:
             )
 
 
+def leave_unusable_out(staged: StagedSamples, read: ReadNotes, verify: str | None) -> ReadNotes:
+    """Take out the rows with answers that the function cannot use; return the notes with them.
+
+    Raises:
+        DataError: No row is left.
+    """
+    verify = verify or suitability.best_suited(staged)
+    unusable = suitability.unusable_rows(staged, verify)
+    if not unusable:
+        return read
+    if len(unusable) == len(staged):
+        raise DataError(
+            f"verify {verify} cannot use any answer: {next(iter(unusable.values()))}",
+            hint="choose another verify function with --verify NAME",
+        )
+    places = staged.leave_out(unusable)
+    named = [
+        f"row {place.removeprefix('row ')}: {why}"
+        for place, why in zip(places, unusable.values(), strict=True)
+    ]
+    more = f"; and {len(named) - NAMED} more" if len(named) > NAMED else ""
+    note = f"{count(len(named), 'row')} left out: {'; '.join(named[:NAMED])}{more}"
+    return ReadNotes([*read.notes, note], read.skipped + len(named))
+
+
 def suited(store: Store, row: DatasetRow, verify: str | None) -> tuple[str, dict[int, str], str]:
     """Return a verify function, the answers it cannot use, and one that can use all of them."""
     verify = verify or suitability.best_suited(store.each(datasets.golds, row.id))
     unusable = suitability.unusable_rows(store.each(datasets.golds, row.id), verify)
-    if not unusable:
+    if suitability.few(len(unusable), row.n):
         return verify, unusable, verify
     refused = [n - 1 for n in unusable]
     golds = store.each(datasets.golds, row.id)

@@ -5,7 +5,7 @@ import hashlib
 import itertools
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +43,8 @@ class Relay:
         self._tasks = set[asyncio.Task[Reply]]()
         self.replies = list[Reply]()
         """Replies in the order they came."""
+        self.overrides = dict[str, tuple[object, object]]()
+        """Key that the program sent in place of a configured one → first value, configured one."""
 
     async def __call__(self, request: ChatRequest, *, limit_s: float | None = None) -> Reply:
         """Return the stored reply, or a new one that is committed.
@@ -56,6 +58,8 @@ class Relay:
         """
         request = one_reply(request)
         name, params = request.model or self._chat.model, self._params(request.settings)
+        for key, value, configured in self._overridden(name, params):
+            self.overrides.setdefault(key, (value, configured))
         # Without a seed: a repeated request is known by what is asked.
         same = canon([name, params, request.tools, request.messages])
         repeats = self._repeats[hashlib.sha256(same).digest()]
@@ -101,6 +105,15 @@ class Relay:
                 str(e).removeprefix("model_settings").lstrip(".: ").removeprefix("extra_body.")
             ) from None
         return {**self._chat.params, **params}
+
+    def _overridden(
+        self, name: str, params: Mapping[str, Any]
+    ) -> Iterator[tuple[str, object, object]]:
+        if name != self._chat.model:
+            yield "model", name, self._chat.model
+        for key, configured in self._chat.params.items():
+            if params[key] != configured:
+                yield key, params[key], configured
 
     @property
     def transcript(self) -> list[Message]:

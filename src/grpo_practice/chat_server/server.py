@@ -290,6 +290,8 @@ def _split(url: str) -> SplitResult:
 def _request_error(error: web.HTTPException, request: web.Request) -> RequestError:
     """Return the framework's error in the words of the API."""
     match error.status:
+        case 404 if "/v1/" not in request.path:
+            text = "there is nothing here: ask POST /v1/chat/completions (base_url ends in /v1)"
         case 404:
             text = f"there is nothing at {request.path.rpartition('/v1')[2]}: {_SPOKEN}"
         case 405:

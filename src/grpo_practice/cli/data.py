@@ -29,6 +29,22 @@ DedupOption = Annotated[
     bool, typer.Option("--dedup", help="Keep the first of rows with the same question.")
 ]
 SkipBadOption = Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out.")]
+TemplateOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TEXT",
+        help="The question, with slots {question}, {passage}, {options}, {system}, {COLUMN};"
+        " \\n is a new line (default: those that the file has).",
+    ),
+]
+GoldOption = Annotated[
+    Literal["letter", "index", "number", "text"] | None,
+    typer.Option(help="Answers among options; index is from 0, number from 1 (default: a guess)."),
+]
+SelectOption = Annotated[
+    Literal["any", "all"] | None,
+    typer.Option(help="Several right options: one of them is enough, or it must be all of them."),
+]
 ReplaceOption = Annotated[bool, typer.Option("--replace", help="The name may hold other rows now.")]
 ReplacePartsOption = Annotated[
     bool, typer.Option("--replace", help="The names may hold other rows now.")
@@ -57,9 +73,13 @@ def upload(
         typer.Option(
             "--map",
             metavar="ROLE=COLUMN",
-            help="Which column is question, answer, source, level, cluster, meta.X; repeatable.",
+            help="Which column is question, answer, source, level, cluster, passage, options,"
+            " meta.X; repeatable.",
         ),
     ] = None,
+    template: TemplateOption = None,
+    gold: GoldOption = None,
+    select: SelectOption = None,
     shape: Annotated[
         str | None,
         typer.Option(
@@ -86,6 +106,16 @@ def upload(
         ),
     ] = None,
     delimiter: Annotated[str | None, typer.Option(help="Of a CSV file (default: a guess).")] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,…", help="Names for a CSV file's columns: its first line is a row."
+        ),
+    ] = None,
+    rows: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help="Where a JSON file that is one object has its rows."),
+    ] = None,
     no_answers: Annotated[
         bool, typer.Option("--no-answers", help="There are none, and a judge will score.")
     ] = False,
@@ -100,9 +130,10 @@ def upload(
     """
     if file is not None and from_run is not None:
         raise ConfigError("a FILE and --from-run exclude each other", hint="leave one out")
-    if from_run is not None and any((map_, shape, format_, delimiter, skip_bad, no_answers)):
+    reading = (map_, template, gold, select, shape, format_, delimiter, columns, rows)
+    if from_run is not None and any((*reading, skip_bad, no_answers)):
         raise ConfigError(
-            "--map, --shape, --format, --delimiter, --skip-bad and --no-answers are for a FILE",
+            "options that say how rows are read, --skip-bad and --no-answers are for a FILE",
             hint="leave them out: a recorded run says itself what is what",
         )
     if replace and append:
@@ -116,10 +147,16 @@ def upload(
             file,
             if_exists=if_exists,
             verify=verify,
+            ask=view.ask_select,
             mapping=_mapping(map_ or []),
+            template=_template(template),
+            gold=gold,
+            select=select,
             shape=shape,
             format=format_,
             delimiter=delimiter,
+            columns=[name.strip() for name in columns.split(",")] if columns else (),
+            rows=rows,
             dedup=dedup,
             skip_bad=skip_bad,
             no_answers=no_answers,
@@ -233,6 +270,9 @@ def download(
         list[str] | None,
         typer.Option("--map", metavar="ROLE=COLUMN", help="As `data upload` has it; for hf://."),
     ] = None,
+    template: TemplateOption = None,
+    gold: GoldOption = None,
+    select: SelectOption = None,
     shape: Annotated[str | None, typer.Option(help="As `data upload` has it; for hf://.")] = None,
     dedup: DedupOption = False,
     skip_bad: SkipBadOption = False,
@@ -261,6 +301,9 @@ def download(
         limit=limit,
         seed=seed,
         mapping=_mapping(map_ or []),
+        template=_template(template),
+        gold=gold,
+        select=select,
         shape=shape,
         dedup=dedup,
         skip_bad=skip_bad,
@@ -339,3 +382,7 @@ def _mapping(pairs: Iterable[str]) -> dict[str, str]:
             raise ConfigError(f"--map {pair!r} is not ROLE=COLUMN", hint="--map question=problem")
         mapping[role] = column
     return mapping
+
+
+def _template(text: str | None) -> str | None:
+    return None if text is None else text.replace("\\n", "\n")

@@ -1,5 +1,6 @@
 """`eval`: play and score every question of a dataset."""
 
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -29,9 +30,13 @@ from grpo_practice.cli.options import (
     workspace,
 )
 from grpo_practice.cli.terminal.formatting import print_json
+from grpo_practice.errors import ConfigError
 
 if TYPE_CHECKING:
     from grpo_practice.workspace import EvalOptions
+
+SHOWN = 3
+"""Questions that `--show` prints without `--limit`."""
 
 
 def evaluate(
@@ -61,7 +66,9 @@ def evaluate(
     run: Annotated[
         str | None,
         typer.Option(
-            metavar="RUN", autocompletion=run_names, help="With --rejudge: whose rollouts."
+            metavar="RUN",
+            autocompletion=run_names,
+            help="With --rejudge or --show: whose rollouts.",
         ),
     ] = None,
     max_cost: MaxCostOption = None,
@@ -88,7 +95,12 @@ def evaluate(
     from grpo_practice.cli.terminal.forecast_view import show_forecast
     from grpo_practice.cli.terminal.progress_view import progress
     from grpo_practice.cli.terminal.reports_view import show_eval
-    from grpo_practice.cli.terminal.transcripts_view import show_transcripts
+    from grpo_practice.cli.terminal.transcripts_view import (
+        say_how_many,
+        show_transcripts,
+        show_whole,
+    )
+    from grpo_practice.reports.rollout_report import show_command
 
     flags = {
         "exp_id": exp_id,
@@ -97,6 +109,11 @@ def evaluate(
         "pass_k": pass_k,
         "concurrency": concurrency,
     }
+    if show and run is not None and not rejudge:
+        _check_only_shows(config, agent, model, base_url, dataset, verify, *(set_ or []))
+        stored = workspace(db).transcripts(run, limit=limit or SHOWN)
+        print_json(stored.document()) if json else show_whole(stored, full=True)
+        return
     ws, forecast = workspace(db), forecast_only(dry_run=dry_run, pilot=pilot)
     with progress(json=json) as emit:
         options: EvalOptions = {
@@ -127,5 +144,21 @@ def evaluate(
         show_forecast(left)
     else:
         if show:
-            show_transcripts(ws.rollouts(report.run), limit or 3)
+            most, all_ = limit or SHOWN, report.score.n_questions
+            command = show_command(shlex.quote(report.run), all_)
+            say_how_many(show_transcripts(ws.rollouts(report.run, limit=most), most), all_, command)
         show_eval(report)
+
+
+def _check_only_shows(*typed: object) -> None:
+    """Raise when a command that shows a stored run is told to evaluate, too.
+
+    Raises:
+        ConfigError: It is.
+    """
+    if any(typed):
+        raise ConfigError(
+            "--run with --show shows a run that is stored, and evaluates nothing: leave the config,"
+            " agent, model, dataset and verify out",
+            hint="to evaluate, leave --run out; to score its rollouts again, add --rejudge",
+        )

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -73,10 +74,12 @@ def list_(
         _show_quarantined(report.quarantined)
     _show_held(report.held)
     if report.held:
-        say_next(f"{PROGRAM} experiences approve {report.held[0].id} --run {report.run}")
+        say_next(
+            f"{PROGRAM} experiences approve {quote(report.held[0].id)} --run {quote(report.run)}"
+        )
     elif library.experiences:
         first = library.experiences[0].id
-        say_next(f"{PROGRAM} experiences show {first} --run {report.run}")
+        say_next(f"{PROGRAM} experiences show {first} --run {quote(report.run)}")
 
 
 @app.command()
@@ -198,13 +201,13 @@ def _show_one_held(report: "LibraryReport", name: str, *, json: bool) -> None:
     if not found:
         raise ConfigError(
             f"{report.run} holds no {name}",
-            hint=f"{PROGRAM} experiences list --run {report.run}",
+            hint=f"{PROGRAM} experiences list --run {quote(report.run)}",
         )
     if json:
         print_json(replace(report, held=found).document())
         return
     _show_held(found, whole=True)
-    say_next(f"{PROGRAM} experiences approve {name} --run {report.run}")
+    say_next(f"{PROGRAM} experiences approve {quote(name)} --run {quote(report.run)}")
 
 
 def _show_held(found: "Sequence[Held]", *, whole: bool = False) -> None:
@@ -263,7 +266,7 @@ def _show(report: "ExperienceReport") -> None:
             for vote in found.votes
         ]
     )
-    say_next(f"{PROGRAM} experiences list --run {found.run}")
+    say_next(f"{PROGRAM} experiences list --run {quote(found.run)}")
 
 
 def _show_change(change: "LibraryChange") -> None:

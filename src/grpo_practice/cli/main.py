@@ -23,6 +23,7 @@ from grpo_practice.cli import (
     export,
     init,
     practice,
+    rollouts,
     runs,
     serve,
     trust,
@@ -31,6 +32,7 @@ from grpo_practice.cli import (
 from grpo_practice.cli.completion import ASKED
 from grpo_practice.cli.grouped_help import group_options
 from grpo_practice.cli.options import PROGRAM, as_typed, forget_database, keep_secrets, on_database
+from grpo_practice.cli.other_words import hint_for
 from grpo_practice.cli.terminal import stdio
 from grpo_practice.cli.terminal.formatting import count, note, print_json, say
 from grpo_practice.cli.terminal.tables import table
@@ -62,6 +64,7 @@ app.command("serve", short_help="Serve an agent as an endpoint for any program."
 app.command("trust", short_help="Trust files of others that you have read.")(trust.trust)
 app.add_typer(data.app, name="data")
 app.add_typer(runs.app, name="runs")
+app.add_typer(rollouts.app, name="rollouts")
 app.add_typer(experiences.app, name="experiences")
 app.add_typer(config.app, name="config")
 app.add_typer(db.app, name="db")
@@ -169,7 +172,9 @@ def _usage(error: typer.TyperException, words: list[str]) -> int:
         return error.exit_code
     context = getattr(error, "ctx", None)
     command = context.command_path if context else PROGRAM
-    hint = f"{command} --help"
+    options = {name for param in context.command.params for name in param.opts} if context else ()
+    other = hint_for(message, frozenset(options))
+    hint = f"{other} ({command} --help)" if other else f"{command} --help"
     return _report(ErrorReport("usage", message, hint, error.exit_code), words)
 
 

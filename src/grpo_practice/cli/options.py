@@ -49,6 +49,17 @@ DbOption = Annotated[
         help=f"The database (default: ./{DATABASE}).",
     ),
 ]
+
+
+def needed_model() -> str:
+    """Return the option that names a model, where the environment names none: the simulated one."""
+    from grpo_practice.config import read_environment
+
+    with suppress(ConfigError):  # said by the command that needs it
+        return "" if read_environment(os.environ).get("UTU_LLM_MODEL") else " --model sim"
+    return " --model sim"
+
+
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout, also on failure.")
 ]
@@ -101,8 +112,12 @@ def database(db: Path | None) -> Path:
 
 def workspace(db: Path | None) -> "Workspace":
     """Return the workspace of a command, which stops in order when a signal comes."""
+    from grpo_practice.cli.other_words import database_hint
+    from grpo_practice.cli.terminal.formatting import note
     from grpo_practice.workspace import Workspace
 
+    if db is None and (other := database_hint()):
+        note(f"note: {other}", style="yellow")
     return Workspace(database(db), command=as_typed(), signals=True)
 
 
@@ -114,7 +129,7 @@ def trusting(files: list[Path] | None, hosts: list[str] | None) -> "Environment"
 
 
 _ON_DATABASE = re.compile(
-    rf"{PROGRAM} (?:(?:config|data|db|experiences|runs) [a-z]+"
+    rf"{PROGRAM} (?:(?:config|data|db|experiences|rollouts|runs) [a-z]+"
     r"|doctor|eval|export-agent|practice|serve)\b(?!.* --db\b)"
 )
 """Command that takes `--db`, and does not name one yet."""

@@ -1,12 +1,21 @@
 """`runs`: what was run, how it stands, what it cost."""
 
+import shlex
 from collections.abc import Mapping
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from grpo_practice.cli.completion import run_names
-from grpo_practice.cli.options import PROGRAM, DbOption, JsonOption, YesOption, workspace
+from grpo_practice.cli.options import (
+    PROGRAM,
+    DbOption,
+    JsonOption,
+    YesOption,
+    on_database,
+    workspace,
+)
 from grpo_practice.cli.terminal.formatting import (
     cached_share,
     confirm,
@@ -17,7 +26,8 @@ from grpo_practice.cli.terminal.formatting import (
     say_next,
     tokens,
 )
-from grpo_practice.cli.terminal.tables import facts, in_parts, room, table
+from grpo_practice.cli.terminal.tables import GAP, facts, in_parts, room, table
+from grpo_practice.text import brief
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +37,10 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="What was run, how it stands, what it cost.")
 
 SIMULATED = " (simulated)"
-OTHERS, BEGUN = 52, 22
-"""Columns that a list of runs needs beside their names, and those that are left out first."""
+NAME = 24
+"""Characters of a dataset's or a model's name in the list."""
+LEAST = ("begun", "steps", "model", "dataset", "kind")
+"""Columns of the list that a narrow terminal leaves out, in that order."""
 
 RunArgument = Annotated[
     str,
@@ -47,27 +59,29 @@ def list_(db: DbOption = None, json: JsonOption = False) -> None:
         print_json(report.document())
         return
     names = [run.name + (SIMULATED if run.simulated else "") for run in report.runs]
-    width = room() - OTHERS
-    if max((len(part) for name in names for part in name.split("/")), default=0) >= width:
-        width += BEGUN
-    table(
-        ["run", "kind", "status", "steps", "begun"],
-        [
-            (
-                in_parts(name, width),
-                run.kind,
-                run.status,
-                "-" if run.kind == "recorded" else f"{run.steps_closed} of {run.steps}",
-                _time(run.created_at),
-            )
-            for name, run in zip(names, report.runs, strict=True)
+    played = [report.played_by(run.name) for run in report.runs]
+    columns = {
+        "kind": [run.kind for run in report.runs],
+        "status": [run.status for run in report.runs],
+        "steps": [
+            "-" if run.kind == "recorded" else f"{run.steps_closed} of {run.steps}"
+            for run in report.runs
         ],
-        right=["steps"],
-        least=["begun", "kind", "steps"],
+        "score": [reward(report.scores.get(run.name)) for run in report.runs],
+        "dataset": [brief(one.dataset or "-", NAME) for one in played],
+        "model": [brief(one.model or "-", NAME) for one in played],
+        "begun": [_time(run.created_at) for run in report.runs],
+    }
+    broken = _broken(names, columns)
+    table(
+        ["run", *columns],
+        zip(broken, *columns.values(), strict=True),
+        right=["score", "steps"],
+        least=LEAST,
     )
     last = report.runs[-1].name if report.runs else None
     if last:
-        say_next(f"{PROGRAM} runs show {last}")
+        say_next(f"{PROGRAM} runs show {quote(last)}")
     else:
         say(f"no runs yet; next: {PROGRAM} demo")
 
@@ -104,6 +118,17 @@ def delete(
     say_next(f"{PROGRAM} runs list")
 
 
+def _broken(names: "Sequence[str]", columns: Mapping[str, "Sequence[str]"]) -> list[str]:
+    """Return the names in lines that leave room for as many of the other columns as can be."""
+    longest = max((len(part) + 1 for name in names for part in name.split("/")), default=0)
+    wide = {name: max(map(len, [name, *cells])) + GAP for name, cells in columns.items()}
+    for left_out in range(len(LEAST) + 1):
+        left = room() - sum(wide[name] for name in wide.keys() - set(LEAST[:left_out]))
+        if longest <= left:
+            break
+    return [in_parts(name, left) for name in names]
+
+
 def _time(stored: str) -> str:
     """Return a stored time to the minute, in UTC."""
     return f"{stored[:10]} {stored[11:16]} UTC"
@@ -119,6 +144,7 @@ def _show(report: "RunReport") -> None:
         say_shortfalls,
         show_steps,
     )
+    from grpo_practice.reports.documents import unscorable_count
 
     run, health, traffic = report.run, report.health, report.traffic
     practice = run.kind == "practice"
@@ -132,6 +158,10 @@ def _show(report: "RunReport") -> None:
     facts(
         [
             ("status", f"{run.kind}, {run.status}, begun {_time(run.created_at)}"),
+            ("dataset", _asked(report)),
+            ("model", report.model or ""),
+            ("verify", report.verify or ""),
+            *(_passed(report) if run.kind == "eval" else ()),
             ("branches", ", ".join(branches) if len(branches) > 1 else ""),
             ("passed", passed),
             ("steps", "" if traffic else f"{run.steps_closed} of {run.steps} closed"),
@@ -154,11 +184,37 @@ def _show(report: "RunReport") -> None:
         right=["score", "questions", "coverage"],
         least=["questions", "coverage"],
     )
+    for name, score in report.scores.items():
+        if score.unscorable:
+            say(f"  {name}: {unscorable_count(score)}")
     _show_costs(report.costs)
+    if sum(report.outcomes.values()):
+        failed = " --failed" if run.kind == "eval" else ""
+        command = f"{PROGRAM} rollouts list {shlex.quote(run.name)}{failed}"
+        say(f"what was said: {on_database(command)}")
     if health is not None:
         say_reproducible(health)
     say_shortfalls(report.shortfalls, run.name, report.practise)
     say_next(report.next_command)
+
+
+def _asked(report: "RunReport") -> str:
+    """Return the dataset, and how often each of how many questions is asked."""
+    if report.dataset is None:
+        return ""
+    if report.run.kind == "practice":
+        return f"{report.dataset.name}, {count(report.dataset.n, 'question')}"
+    asked, there = sum(len(row.plan.slots) for row in report.steps), report.dataset.n
+    of = "" if asked == there else f"{asked} of "
+    return f"{report.dataset.name}, {of}{count(there, 'question')}"
+
+
+def _passed(report: "RunReport") -> list[tuple[str, str]]:
+    """Return k of an evaluation, and its Pass@k where it is complete."""
+    score = report.scores.get(report.run.name)
+    at = "   ".join(f"@{j} {p:.3f}" for j, p in score.pass_at.items()) if score else ""
+    each = count(report.attempts or 0, "rollout")
+    return [("k", f"{each} a question" if report.attempts else ""), ("pass", at)]
 
 
 def _group_policy(played: Mapping[str, Any]) -> str:

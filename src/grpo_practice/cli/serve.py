@@ -1,6 +1,7 @@
 """`serve`: the practised agent as an endpoint that any program can be pointed at."""
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -76,7 +77,7 @@ def serve(
     for last in served:
         note(_summary(last))
     if record is not None:
-        note_next(f"{PROGRAM} runs show {record}")
+        note_next(f"{PROGRAM} runs show {quote(record)}")
 
 
 def _show(event: Event) -> None:

@@ -1,6 +1,5 @@
 """`verify`: a verify function alone, on one answer."""
 
-import os
 import shlex
 from collections.abc import Iterable
 from contextlib import suppress
@@ -9,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from grpo_practice.cli.options import PROGRAM, JsonOption, TrustHostOption, trusting, workspace
+from grpo_practice.cli.options import (
+    PROGRAM,
+    JsonOption,
+    TrustHostOption,
+    needed_model,
+    trusting,
+    workspace,
+)
 from grpo_practice.cli.terminal.formatting import note, print_json, reward, say, say_next
 from grpo_practice.cli.terminal.tables import facts
 from grpo_practice.errors import ConfigError, GrpoPracticeError
@@ -63,18 +69,13 @@ def verify(
 
 def _next(named: str) -> str:
     """Return the command that scores a whole dataset so; one that begins a project without any."""
-    from grpo_practice.config import read_environment
-
-    # Read here to advise alone: whoever needs either says what is wrong with it.
-    newest, model = None, " --model sim"
+    # Read here to advise alone: whoever needs it says what is wrong with it.
     with suppress(GrpoPracticeError):
         rows = workspace(None).datasets.list().datasets
         newest = max(rows, key=lambda row: row.id).name if rows else None
-    with suppress(ConfigError):
-        model = "" if read_environment(os.environ).get("UTU_LLM_MODEL") else model
-    if newest is None:
-        return f"{PROGRAM} init my-task"
-    return f"{PROGRAM} eval{model} --dataset {shlex.quote(newest)} {named}"
+        if newest:
+            return f"{PROGRAM} eval{needed_model()} --dataset {shlex.quote(newest)} {named}"
+    return f"{PROGRAM} init my-task"
 
 
 def _warn(event: "Event") -> None:

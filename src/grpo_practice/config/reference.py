@@ -2,7 +2,7 @@
 
 import types
 from collections.abc import Iterator
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -50,7 +50,8 @@ def _fields(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInf
 def _kind(annotation: Any) -> str:
     if get_origin(annotation) is Literal:
         return " or ".join(f"`{v}`" for v in get_args(annotation))
-    if isinstance(annotation, types.UnionType):
+    # A union with a Literal is of typing's own type.
+    if get_origin(annotation) in (types.UnionType, Union):
         kinds = [_kind(kind) for kind in get_args(annotation) if kind is not types.NoneType]
         return " or ".join(dict.fromkeys(kinds))
     if annotation in (None, types.NoneType):

@@ -1,7 +1,8 @@
 """Datasets from files.
 
 Bytes become text (`text_lines`), text rows (`formats`), rows samples (`row_layout`, which knows
-`published_shapes`), and files samples (`read`); `split` and `stats` are about samples.
+`published_shapes`, lays questions out with a `question_template`, and reads answers among
+`choice_options` with `golds`), and files samples (`read`); `split` and `stats` are about samples.
 """
 
 from grpo_practice.data.formats import FileSource

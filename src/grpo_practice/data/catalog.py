@@ -4,8 +4,12 @@ Orders are those of the published runs: a shuffle with the seed 42 where there w
 """
 
 import json
+import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -127,11 +131,35 @@ def published(name: str) -> str | None:
 
 
 def way_to(name: str) -> str:
-    """Return the command that makes a dataset of this name."""
+    """Return the command that makes a dataset of this name, or says how."""
     known = published(name)
     if known is None:
-        return f"grpo-practice data upload FILE --name {name}"
+        file = _file_here()
+        if file is None:
+            return "grpo-practice data upload --help"
+        return f"grpo-practice data upload {shlex.quote(file)} --name {shlex.quote(name)}"
     return f"grpo-practice data download {known}" + ("" if known == name else f" --name {name}")
+
+
+def first_dataset() -> str:
+    """Return the command that makes a first dataset: of a file that lies here, or of examples."""
+    file = _file_here()
+    if file is None:
+        return "grpo-practice init my-task"
+    name = re.sub(r"[^\w.-]+", "-", Path(file).stem).strip("-.") or "mine"
+    return f"grpo-practice data upload {shlex.quote(file)} --name {shlex.quote(name)}"
+
+
+def _file_here() -> str | None:
+    """Return the name of a file of rows in the current folder; None where there is none."""
+    with suppress(OSError):
+        files = sorted(path.name for path in Path().iterdir() if path.suffix in _ROWS)
+        return next((name for name in files if not name.startswith(".")), None)
+    return None
+
+
+_ROWS = {".jsonl", ".csv", ".tsv", ".parquet"}
+"""Endings of files that are most likely rows of a dataset."""
 
 
 def _published_rows(rows: Rows, convert: Convert, bad: list[Row | DataError]) -> Iterator[Row]:

@@ -5,17 +5,23 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from grpo_practice.data.cells import from_cell
+from grpo_practice.data.formats import looks_like_row, naming
 from grpo_practice.errors import ConfigError, DataError
 
 ROLES = ("question", "answer", "source", "level", "cluster")
 
 ALIASES: Mapping[str, tuple[frozenset[str], ...]] = {
-    "question": (frozenset({"question", "problem", "prompt", "query", "input"}),),
+    "question": (
+        frozenset({"question", "problem", "prompt", "query", "input"}),
+        frozenset({"question_stem"}),
+    ),
     "answer": (
         frozenset(
             {"answer", "gold", "target", "label", "ground_truth", "final_answer"}
             | {"expected_answer", "correct_answer"}
         ),
+        frozenset({"answerkey"}),
         frozenset({"solution"}),
     ),
     "source": (frozenset({"source"}), frozenset({"data_source"})),
@@ -50,8 +56,8 @@ def find_columns(
     Args:
         first: The first row.
         mapping: What the user said: `question`, `answer`, `source`, `level`, `cluster` or
-            `meta.KEY` to a column, or to `a.b` for what is called `b` in the object `a`; it wins
-            over every guess.
+            `meta.KEY` to a column, or to `a.b` for what is called `b` in the object `a` (`a.0`:
+            the first of a list); it wins over every guess.
         given: Roles that need no column.
 
     Raises:
@@ -66,10 +72,16 @@ def find_columns(
     role = {r: mapping.get(r) or guess(r, free) or r for r in wanted}
     role = {r: c for r, c in role.items() if r in mapping or c not in taken}
     if "question" in wanted and not has(first, role.get("question", "")):
-        there = _listed(first) or "no columns"
+        there = listed_columns(first) or "no columns"
+        problem, way = f"the first row has {there}", MAP_HINT.format(role="question")
+        if names := names_for(first):
+            raise DataError(
+                f"no column for the question: {problem}: the line of names looks like a row",
+                hint=f"if it is a row: {names}; if it is not: {way}",
+            )
         raise DataError(
-            f"no column for the question: the first row has {there}",
-            hint=f"{MAP_HINT.format(role='question')}, or what the rows are with --shape NAME",
+            f"no column for the question: {problem}",
+            hint=f"{way}, or what the rows are with --shape NAME",
         )
     meta = {key.removeprefix("meta."): c for key, c in mapping.items() if key not in ROLES}
     return Columns(role, meta)
@@ -82,32 +94,50 @@ def _check(key: str, column: str, first: Mapping[str, Any]) -> None:
     if not has(first, column):
         raise ConfigError(
             f"--map {key}={column}: the first row has no {column!r}",
-            hint=f"it has {_listed(first)}",
+            hint=f"it has {listed_columns(first)}",
         )
 
 
 def value_at(fields: Mapping[str, Any], column: str) -> Any:
     """Return the row's value there; None when it has none.
 
-    `a.b` is `b` in the object `a`, where no column is called that.
+    `a.b` is `b` in the object `a`, and `a.0` the first of the list `a`, where no column is called
+    that; an object or a list may be packed into text.
     """
-    if column in fields:
-        return fields[column]
-    head, dot, rest = column.partition(".")
-    inner = fields.get(head)
-    return value_at(inner, rest) if dot and isinstance(inner, dict) else None
+    found = _find(fields, column)
+    return found[0] if found else None
 
 
 def has(fields: Mapping[str, Any], column: str) -> bool:
     """Return whether the row has a value there, if only null."""
+    return _find(fields, column) is not None
+
+
+def _find(fields: Mapping[str, Any], column: str) -> tuple[Any] | None:
     if column in fields:
-        return True
+        return (fields[column],)
     head, dot, rest = column.partition(".")
-    inner = fields.get(head)
-    return bool(dot) and isinstance(inner, dict) and has(inner, rest)
+    return _inside(from_cell(fields.get(head)), rest) if dot else None
 
 
-def _listed(columns: Collection[str]) -> str:
+def _inside(value: object, path: str) -> tuple[Any] | None:
+    if isinstance(value, dict):
+        return _find(value, path)
+    head, dot, rest = path.partition(".")
+    if not isinstance(value, list) or not head.isdecimal() or int(head) >= len(value):
+        return None
+    inner = value[int(head)]
+    return _inside(from_cell(inner), rest) if dot else (inner,)
+
+
+def names_for(first: Mapping[str, Any], among: Collection[str] | None = None) -> str | None:
+    """Return how to name a table's columns whose names (or those `among` them) look like values."""
+    table = 2 <= len(first) <= SHOWN and all(isinstance(value, str) for value in first.values())
+    return naming(list(first)) if table and looks_like_row(among or first) else None
+
+
+def listed_columns(columns: Collection[str]) -> str:
+    """List the names, as far as a message has room for them."""
     named = [repr(column) for column in islice(columns, SHOWN)]
     shown = [name if len(name) <= CHARS else f"{name[:CHARS]}…" for name in named]
     more = len(columns) - len(shown)

@@ -7,10 +7,12 @@ from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 from random import Random
+from typing import TypedDict
 
 from grpo_practice.data import parquet
 from grpo_practice.data.catalog import CATALOG, SEED, Entry, plain
 from grpo_practice.data.formats import FileSource, Row, rows
+from grpo_practice.data.golds import Gold, Select
 from grpo_practice.data.hub import Ref, Snapshot, open_snapshot, parse_ref
 from grpo_practice.data.hub_layout import files_of
 from grpo_practice.data.read import ReadResult, read_rows
@@ -32,8 +34,11 @@ class DownloadRequest:
     seed: int | None = None
     """Seed of the order; None is the published one, and for `hf://` the file's."""
     mapping: Mapping[str, str] = field(default_factory=dict)
-    """Columns by role, for `hf://` as for a file; so is the shape."""
+    """Columns by role, for `hf://` as for a file; so are the shape, the template and the rest."""
     shape: str | None = None
+    template: str | None = None
+    gold: Gold | None = None
+    select: Select | None = None
     dedup: bool = False
     skip_bad: bool = False
 
@@ -126,8 +131,8 @@ def _ref(request: DownloadRequest, entry: Entry | None) -> Ref:
 def _published(
     request: DownloadRequest, entry: Entry, found: Iterator[Row | DataError]
 ) -> tuple[ReadResult, list[str]]:
-    if request.mapping or request.shape:
-        what = "--map and --shape are for hf:// only"
+    if request.mapping or any(_as_rows(request).values()):
+        what = "--map and --shape are for hf:// only (as --template, --gold, --select)"
         raise ConfigError(f"{what}: {request.what} is read as it was published")
     ready, notes = entry.prepare(found, Random(SEED if request.seed is None else request.seed))
     made = read_rows(
@@ -145,6 +150,22 @@ def _published(
     return replace(made, samples=samples), [*notes, *made.notes[1:]]
 
 
+class _AsRows(TypedDict):
+    shape: str | None
+    template: str | None
+    gold: Gold | None
+    select: Select | None
+
+
+def _as_rows(request: DownloadRequest) -> _AsRows:
+    return {
+        "shape": request.shape,
+        "template": request.template,
+        "gold": request.gold,
+        "select": request.select,
+    }
+
+
 def _as_they_are(
     request: DownloadRequest, repo: str, found: Iterator[Row | DataError]
 ) -> tuple[ReadResult, list[str]]:
@@ -156,9 +177,9 @@ def _as_they_are(
         taken,
         Path(repo),
         mapping=request.mapping,
-        shape=request.shape,
         dedup=request.dedup,
         skip_bad=request.skip_bad,
+        **_as_rows(request),
     )
     if request.seed is not None:
         Random(request.seed).shuffle(made.samples)
@@ -184,7 +205,8 @@ def _rows(
             with path.open("rb") as head:
                 begins = head.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()
             # Files of one object a line are often called `.json`.
-            lines = path.suffix == ".json" and begins.startswith(b"{")
+            whole = begins.partition(b"\n")[0].strip() == b"{"  # one object over many lines
+            lines = path.suffix == ".json" and begins.startswith(b"{") and not whole
             found = rows(FileSource(path, format="jsonl" if lines else None))
         for row in found:
             if isinstance(row, Row) and len(files) > 1:

@@ -4,10 +4,11 @@ import csv
 import json
 import math
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any, Literal, get_args
 
 from grpo_practice.data.text_lines import STDIN, at, lines, shown, through
@@ -19,6 +20,8 @@ SUFFIXES: dict[str, Format] = {".ndjson": "jsonl", **{f".{name}": name for name 
 DELIMITERS = (",", ";", "\t")
 RUNS_CODE = frozenset({".pkl", ".pickle", ".pt", ".pth", ".py"})
 SPACE = " \t\r\n"
+LONG_NAME = 60
+"""Characters that no name of a column has."""
 CUT = ("Expecting", "Unterminated", "Invalid \\")
 """Beginnings of a decoder's messages that could mean the rest is missing."""
 
@@ -30,6 +33,8 @@ class Row:
     place: str
     """The line it begins on, from 1; in a JSON list, which may be all one line, `1 (row 7)`."""
     fields: dict[str, Any]
+    within: str | None = None
+    """Key of the list that holds it, in a file that is one object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,11 @@ class FileSource:
     """One of `FORMATS`; None: as the suffix says, before a `.gz`."""
     delimiter: str | None = None
     """Delimiter of a CSV file; None takes the one its first line has most of."""
+    columns: Sequence[str] = ()
+    """Names of a CSV file's columns, whose first line is a row then; () takes them from it."""
+    rows: str | None = None
+    """Key of the list that holds the rows of a JSON file that is one object, `a.b` in an object
+    `a`; None takes the only list of objects."""
 
     @property
     def name(self) -> str:
@@ -68,15 +78,19 @@ def rows(source: FileSource | Path) -> Iterator[Row | DataError]:
     path, format_ = source.path, format_of(source)
     if source.delimiter is not None and format_ != "csv":
         raise ConfigError(f"{shown(path)}: a delimiter is for CSV files only")
+    if source.columns and format_ not in ("csv", "tsv"):
+        raise ConfigError(f"{shown(path)}: --columns is for CSV and TSV files only")
+    if source.rows is not None and format_ != "json":
+        raise ConfigError(f"{shown(path)}: --rows is for JSON files only")
     match format_:
         case "jsonl":
             return _jsonl(path)
         case "json":
-            return _json(path)
+            return _json(path, source.rows)
         case "csv":
-            return _csv(path, source.delimiter)
+            return _csv(path, source.delimiter, source.columns)
         case "tsv":
-            return _csv(path, "\t")
+            return _csv(path, "\t", source.columns)
         case "parquet":
             from grpo_practice.data import parquet
 
@@ -133,10 +147,21 @@ def _jsonl(path: Path) -> Iterator[Row | DataError]:
             yield _row(path, str(number), value)
 
 
-def _json(path: Path) -> Iterator[Row | DataError]:
+def _json(path: Path, key: str | None) -> Iterator[Row | DataError]:
     text = "".join(lines(path))
     line, before = 1, 0
     try:
+        if text.startswith("{", start := _skip(text, 0)):
+            found, end = value_in(text, start)
+            if (end := _skip(text, end)) < len(text):
+                raise json.JSONDecodeError("expected '['", text, start)
+            key, values = _listed(path, found, key)
+            for number, value in enumerate(values, 1):
+                row = _row(path, f"row {number}", value)
+                yield replace(row, within=key) if isinstance(row, Row) else row
+            return
+        if key is not None:
+            raise ConfigError(f"--rows {key}: {shown(path)} is one list already")
         for number, (place, value) in enumerate(_elements(text), 1):
             line, before = line + text.count("\n", before, place), place
             yield _row(path, f"{line} (row {number})", value)
@@ -147,6 +172,34 @@ def _json(path: Path) -> Iterator[Row | DataError]:
             f"not one JSON list: {_message(e.msg)} at column {e.colno}",
             hint="a .json file holds one list of objects; a file of one object a line is .jsonl",
         ) from e
+
+
+def _listed(path: Path, found: dict[str, Any], key: str | None) -> tuple[str, list[Any]]:
+    """Return the list of rows in a file that is one object, and its key."""
+    if key is not None:
+        inner: Any = found
+        for part in key.split("."):
+            inner = inner.get(part) if isinstance(inner, dict) else None
+        if not isinstance(inner, list):
+            raise ConfigError(
+                f"--rows {key}: there is no list in {shown(path)}",
+                hint=f"it has {', '.join(map(repr, list(found)[:20]))}",
+            )
+        return key, inner
+    lists = {
+        name: value
+        for name, value in found.items()
+        if isinstance(value, list) and value and isinstance(value[0], dict)
+    }
+    if len(lists) != 1:
+        has = ", ".join(map(repr, list(found)[:20])) or "nothing"
+        raise DataError(
+            f"{shown(path)}: the file is one object, and which list in it holds the rows is not"
+            f" clear: it has {has}",
+            hint=f"say which: --rows {next(iter(lists), 'KEY')}; a file of one object a line is"
+            " .jsonl",
+        )
+    return next(iter(lists.items()))
 
 
 def _elements(text: str) -> Iterator[tuple[int, Any]]:
@@ -184,14 +237,14 @@ def _row(path: Path, place: str, value: object) -> Row | DataError:
     return at(path, place, f"the row is a JSON {type(value).__name__}, not an object")
 
 
-def _csv(path: Path, delimiter: str | None) -> Iterator[Row | DataError]:
+def _csv(path: Path, delimiter: str | None, names: Sequence[str]) -> Iterator[Row | DataError]:
     # The standard limit of 128 KiB a field is shorter than long-context questions; it is one
     # setting for the whole process; there is no other way to raise it.
     csv.field_size_limit(2**31 - 1)
     text = lines(path)
     before, head = _head(text)
     reader = csv.reader(chain([head], text), delimiter=_delimiter(delimiter, head), strict=True)
-    header: list[str] = []
+    header = _header(path, 1, list(names))
     while True:
         line = before + reader.line_num + 1
         try:
@@ -215,7 +268,8 @@ def _csv(path: Path, delimiter: str | None) -> Iterator[Row | DataError]:
         elif len(cells) == len(header):
             yield Row(str(line), dict(zip(header, cells, strict=True)))
         else:
-            message = f"{len(cells)} fields, but the header has {len(header)}"
+            has = "but --columns names" if names else "but the header has"
+            message = f"{len(cells)} fields, {has} {len(header)}"
             yield at(path, line, message, hint="quote fields that hold the delimiter")
 
 
@@ -242,8 +296,33 @@ def _header(path: Path, line: int, cells: list[str]) -> list[str]:
     names = [cell.strip() or f"column {i}" for i, cell in enumerate(cells, 1)]
     for name in names:
         if names.count(name) > 1:
-            raise at(path, line, f"the column {name!r} is there twice; rename one")
+            problem = f"the column {name!r} is there twice; rename one"
+            raise at(path, line, problem, hint=f"if this line is a row: {naming(cells)}")
     return names
+
+
+def naming(cells: Sequence[str]) -> str:
+    """Return how to name the columns of a file whose first line, these cells, is a row."""
+    names = ["question", *map(str, range(2, len(cells))), "answer"]
+    if len(cells) > 3 and len(cells[-1].strip()) == 1 and cells[-1].strip().isalpha():
+        names[1:-1] = ascii_uppercase[: len(cells) - 2]  # options, and the letter of the right one
+    return f"--columns {','.join(names)}"
+
+
+def looks_like_row(names: Collection[str]) -> bool:
+    """Return whether these are values rather than names of columns."""
+    return any(
+        len(name) > LONG_NAME or name.endswith(("?", ".", "!")) or _is_number(name)
+        for name in names
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def value_in(text: str, place: int) -> tuple[Any, int]:

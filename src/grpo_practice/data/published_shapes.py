@@ -11,6 +11,7 @@ from grpo_practice.data.chat_format import (
     turns_of,
     unpacked,
 )
+from grpo_practice.data.choice_options import Options
 from grpo_practice.errors import DataError
 
 Fields = Mapping[str, Any]
@@ -27,6 +28,10 @@ class Parts:
     used: frozenset[str]
     """The columns that are used up."""
     meta: Mapping[str, Any] = field(default_factory=dict)
+    options: Options | None = None
+    """Options that the answer is one of."""
+    filled: bool = False
+    """Whether the template put more into the question than was there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,9 @@ from typing import TypedDict, Unpack
 
 from grpo_practice.canonical import clean_json
 from grpo_practice.data.answers import PLAIN, Form, form_of
+from grpo_practice.data.columns import listed_columns, names_for
 from grpo_practice.data.formats import FileSource, Row, format_of, rows
+from grpo_practice.data.golds import Gold, GoldMapping, Select
 from grpo_practice.data.parquet import left_out
 from grpo_practice.data.row_layout import Layout, find_layout, to_sample
 from grpo_practice.data.staged_samples import StagedSamples
@@ -18,6 +20,8 @@ from grpo_practice.types import Sample
 
 SHOWN = 5
 """Places named in one note."""
+MOST_BESIDE = 1_000
+"""Columns that are remembered: JSON lines may have other keys in each row."""
 
 
 class Reading(TypedDict, total=False):
@@ -25,7 +29,13 @@ class Reading(TypedDict, total=False):
 
     mapping: Mapping[str, str] | None
     """Column per role (`question`, `answer`, `source`, `level`, `cluster`, `meta.KEY`), where the
-    names in the file do not say it."""
+    names in the file do not say it; columns with commas per slot (`passage`, `options`)."""
+    template: str | None
+    """Text of a question with slots in braces; None: passage, question, options."""
+    gold: Gold | None
+    """Form of the answers among options; None goes by the answers."""
+    select: Select | None
+    """Meaning of several right options; None refuses a file that has such answers."""
     shape: str | None
     """Shape of the rows, one of `SHAPES`; None goes by the columns of the first row."""
     dedup: bool
@@ -103,7 +113,9 @@ def stage_rows(
 ) -> ReadNotes:
     """Read rows that are not simply those of one file; errors name `path`. See `stage_file`."""
     dedup, skip_bad = reading.get("dedup", False), reading.get("skip_bad", False)
-    reader = _RowReader(path, reading.get("mapping") or {}, reading.get("shape"))
+    golds = GoldMapping(reading.get("gold"), reading.get("select"))
+    shape, template = reading.get("shape"), reading.get("template")
+    reader = _RowReader(path, reading.get("mapping") or {}, shape, template, golds)
     for row in found:
         try:
             place, sample = reader.sample(row)
@@ -149,11 +161,21 @@ class _RowReader:
     path: Path
     mapping: Mapping[str, str]
     shape: str | None
+    template: str | None
+    golds: GoldMapping
     layout: Layout | None = None
     """From the first row in which it can be told."""
     form: Form | None = None
     """From the first answer."""
     read: int = 0
+    within: str | None = None
+    """Key of the list that holds the rows."""
+    names: str | None = None
+    """How to name the columns, where the line of names looks like a row."""
+    filled: bool = False
+    """Whether the template has put more into a question."""
+    beside: dict[str, None] = field(default_factory=dict)
+    """Columns that nothing asks for, in their order."""
     first_bad: DataError | None = None
     bad: _Counted = field(default_factory=_Counted)
     # Places, for the notes:
@@ -178,12 +200,19 @@ class _RowReader:
     def _sample(self, row: Row) -> Sample:
         fields = clean_json(row.fields)
         if self.layout is None:
-            self.layout = find_layout(fields, self.mapping, self.shape)
+            self.layout = find_layout(fields, self.mapping, self.shape, self.template)
+            self.within = row.within
+            asked = self.layout.columns.role.get("question", "")
+            if asked in fields:
+                self.names = names_for(fields, [asked])
         parts = self.layout.parts(fields)
         if self.form is None and isinstance(parts.answer, str) and parts.answer.strip():
             self.form = form_of(parts.answer, self.layout.answer)
-        sample = to_sample(fields, self.layout, parts, self.form or PLAIN)
+        sample = to_sample(fields, self.layout, parts, self.form or PLAIN, self.golds)
         self.read += 1
+        self.filled |= parts.filled
+        if len(self.beside) < MOST_BESIDE:
+            self.beside.update(dict.fromkeys(c for c in fields if c not in parts.used))
         if sample.answer is None:
             self.unanswered.add(row.place)
         if fields != row.fields:
@@ -196,7 +225,14 @@ class _RowReader:
 
     def notes(self, dedup: bool) -> list[str]:
         """Say what was found, one sentence each."""
-        notes = [self._layout()]
+        notes = [self._layout(), *self._template()]
+        if beside := [column for column in self.beside if column != "meta"]:
+            notes.append(f"kept in meta, asked of no agent: {listed_columns(beside)}")
+        if self.within is not None:
+            notes.append(f"the rows are those of {self.within!r} (another list: --rows KEY)")
+        if self.names is not None:
+            names = self.names
+            notes.append(f"the first line was taken for names of columns; if it is a row: {names}")
         left = "left out" if dedup else "kept (--dedup leaves them out)"
         for places, what in (
             (self.several, "whose question has several turns, written as 'User: …' and so on"),
@@ -215,6 +251,23 @@ class _RowReader:
             notes.append(f"{count(n, 'bad row')} left out: {_some(self.bad.first, n)}")
         return notes
 
+    def _template(self) -> list[str]:
+        """Say how the question is laid out, and how answers among options were read."""
+        assert self.layout is not None  # a sample was made
+        template, notes = self.layout.template, list[str]()
+        if self.filled:
+            shown_as = template.text.replace("\n", "\\n")
+            slots = [("passage", template.passage), ("options", template.options)]
+            filled = [
+                f"{slot} is {listed_columns(columns)}"
+                for slot, columns in slots
+                if columns and slot in template.slots
+            ]
+            where = f", where {' and '.join(filled)}" if filled else ""
+            notes.append(f"the agent is asked '{shown_as}'{where} (another: --template)")
+        said = self.golds.note(self.layout.answer)
+        return [*notes, said] if said else notes
+
     def _layout(self) -> str:
         """Say where the question and the answer are."""
         assert self.layout is not None  # a sample was made
@@ -223,7 +276,8 @@ class _RowReader:
             but = f", but the answer is in {role['answer']!r}" if "answer" in role else ""
             how = f"; the answer's value stands {form.name}" if form is not PLAIN else ""
             return f"read as {shape.title}: {shape.says}{but}{how}"
-        note = f"the question is in {role['question']!r}"
+        where = f"in {role['question']!r}" if "question" in role else "made by the template"
+        note = f"the question is {where}"
         if self.unanswered.n < self.read:
             note += f", the answer in {role['answer']!r}, {form.name}"
         return note

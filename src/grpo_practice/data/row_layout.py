@@ -1,18 +1,22 @@
 """Layout of one file's rows (its shape, or its columns), and a row as a sample."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from grpo_practice.data.answers import Form, gold, is_scalar, read_as
 from grpo_practice.data.chat_format import ChatQuestion, is_conversation
 from grpo_practice.data.columns import Columns, find_columns, guess, has, value_at
+from grpo_practice.data.golds import GoldMapping
 from grpo_practice.data.published_shapes import SHAPES, Parts, Shape, text_or_turns
+from grpo_practice.data.question_template import SLOTS, QuestionTemplate, slot_columns, template_of
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.types import Sample
 
 COLUMNS = "columns"
 """The shape of a file that has a column for the question."""
+BARE = QuestionTemplate("{question}")
+"""The template of a question that is one column as it stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +27,14 @@ class Layout:
     """Columns of the roles that the shape does not give."""
     shape: Shape | None = None
     """Shape of the rows; None: the columns say all."""
+    template: QuestionTemplate = BARE
+    """Layout of the question's text."""
     named: frozenset[str] = field(init=False)
-    """Columns that have a role, or a key of meta."""
+    """Columns that have a role, a slot of the question, or a key of meta."""
 
     def __post_init__(self) -> None:
-        named = frozenset((*self.columns.role.values(), *self.columns.meta.values()))
-        object.__setattr__(self, "named", named)
+        columns = (*self.columns.role.values(), *self.columns.meta.values(), *self.template.columns)
+        object.__setattr__(self, "named", frozenset(columns))
 
     @property
     def answer(self) -> str:
@@ -36,14 +42,28 @@ class Layout:
         return self.columns.role.get("answer", "the answer")
 
     def parts(self, fields: Mapping[str, Any]) -> Parts:
-        """Take a row apart.
+        """Take a row apart, and lay its question out.
 
         Raises:
             DataError: It has no question, or something in it is no text.
         """
+        parts = self._parts(fields)
+        if self.template is BARE:
+            return parts
+        options, asked = self.template.options_in(fields), parts.question
+        text = self.template.fill(fields, options, asked.question, asked.system)
+        if not text.strip():
+            raise DataError("the question is empty: nothing in the row fills the template")
+        system = None if "system" in self.template.slots else asked.system
+        question = replace(asked, question=text, system=system)
+        return replace(parts, question=question, options=options, filled=text != asked.question)
+
+    def _parts(self, fields: Mapping[str, Any]) -> Parts:
         if self.shape is None:
             value = value_at(fields, self.columns.role.get("answer", ""))
-            found = _question_at(fields, self.columns.role["question"])
+            if (column := self.columns.role.get("question")) is None:
+                return Parts(ChatQuestion("", None, None, several=False), value, self.named)
+            found = _question_at(fields, column)
             extra = {} if found.answer is None else {"response": found.answer}
             return Parts(found, value, self.named, extra)
         parts = self.shape.read(fields)
@@ -67,14 +87,18 @@ def _question_at(fields: Mapping[str, Any], column: str) -> ChatQuestion:
 
 
 def find_layout(
-    first: Mapping[str, Any], mapping: Mapping[str, str], name: str | None = None
+    first: Mapping[str, Any],
+    mapping: Mapping[str, str],
+    name: str | None = None,
+    template: str | None = None,
 ) -> Layout:
     """Decide how a file is read, from its first row.
 
-    A mapping for the question rules every shape out; `name` is the shape that the user named.
+    A mapping for the question rules every shape out, and so does a template without `{question}`;
+    `name` is the shape that the user named.
 
     Raises:
-        ConfigError: There is no such shape, or the mapping does not fit.
+        ConfigError: There is no such shape, or the mapping or the template does not fit.
         DataError: It cannot be told; the hint says how to choose.
     """
     if name is not None and name not in (COLUMNS, *SHAPES):
@@ -84,13 +108,36 @@ def find_layout(
             f"--shape {name} and --map question both say which the question is",
             hint="leave one out",
         )
+    roles = {key: column for key, column in mapping.items() if key not in SLOTS}
+    makes = template is not None and "question" not in QuestionTemplate(template).slots
     shape = None if name is None else SHAPES.get(name)
-    if name is None and "question" not in mapping:
-        shape = _shape_of(first, mapping)
+    if name is None and "question" not in mapping and not makes:
+        shape = _shape_of(first, roles)
+    # A training shape says by itself what is asked; a table and an evals row have more beside it.
+    guessed = shape is None or shape is SHAPES["evals"]
+    slots = slot_columns(first, mapping, guessed=guessed)
+    pointed = set(roles.values())
+    rest = {c: v for c, v in first.items() if c not in {*slots[0], *slots[1]} or c in pointed}
     if shape is None:
-        return Layout(find_columns(first, mapping))
+        layout = Layout(find_columns(rest, roles, given=("question",) if makes else ()))
+        question = None if makes else value_at(first, layout.columns.role["question"])
+    else:
+        layout = _of_shape(rest, roles, shape, shape.read(first))
+        question = shape.read(first).question.question
+    asked = question if isinstance(question, str) else None
+    system = shape is SHAPES["evals"]
+    made = template_of(first, slots, template, question=asked, system=system)
+    plain = made == BARE
+    answer = layout.columns.role.get("answer")
+    if answer is not None and answer in made.slots:
+        raise ConfigError(f"--template: {{{answer}}} is the answer, which would be given away")
+    return layout if plain else replace(layout, template=made)
+
+
+def _of_shape(
+    first: Mapping[str, Any], mapping: Mapping[str, str], shape: Shape, parts: Parts
+) -> Layout:
     given = {"question"}
-    parts = shape.read(first)
     rest = [c for c in first if c not in parts.used and c not in mapping.values()]
     if "answer" not in mapping and (parts.answer is not None or guess("answer", rest) is None):
         given.add("answer")
@@ -126,11 +173,17 @@ def _ambiguous(what: str, fitting: list[str]) -> DataError:
     return DataError(f"the columns may be {what}", hint=f"say which with {options}")
 
 
-def to_sample(fields: Mapping[str, Any], layout: Layout, parts: Parts, form: Form) -> Sample:
+def to_sample(
+    fields: Mapping[str, Any],
+    layout: Layout,
+    parts: Parts,
+    form: Form,
+    golds: GoldMapping | None = None,
+) -> Sample:
     """Make the row a sample; the question's text stays as it is, braces, spaces and all.
 
-    Values that no role takes go to meta, and so do a system message as `system` and, as `solution`,
-    what stood around the answer. `parts` are those of the row.
+    Values that no role takes go to meta, and so do options as `options`, a system message as
+    `system` and, as `solution`, what stood around the answer. `parts` are those of the row.
 
     Raises:
         DataError: A field is missing or of the wrong kind, or the answer is of another form than
@@ -139,13 +192,17 @@ def to_sample(fields: Mapping[str, Any], layout: Layout, parts: Parts, form: For
     answer, solution = gold(parts.answer), ""
     if isinstance(answer, str):
         answer, solution = read_as(form, answer, layout.answer)
+    if golds is not None:
+        answer = golds.read(answer, parts.options)
+    # Told to `choice` by each row: a lone `B` is wrong there for who chooses A and B.
+    select = "all" if golds is not None and golds.select == "all" else None
     return Sample(
         question=parts.question.question,
         answer=answer,
         source=_label(fields, layout.columns, "source") or "",
         level=_label(fields, layout.columns, "level"),
         cluster=_label(fields, layout.columns, "cluster"),
-        meta=_meta(fields, layout.columns, parts, solution),
+        meta=_meta(fields, layout.columns, parts, {"solution": solution, "select": select}),
     )
 
 
@@ -163,7 +220,7 @@ def _label(fields: Mapping[str, Any], columns: Columns, role: str) -> str | None
 
 
 def _meta(
-    fields: Mapping[str, Any], columns: Columns, parts: Parts, solution: str
+    fields: Mapping[str, Any], columns: Columns, parts: Parts, more: Mapping[str, str | None]
 ) -> dict[str, Any]:
     pairs = [
         (key, value_at(fields, column))
@@ -180,8 +237,9 @@ def _meta(
     pairs.extend(parts.meta.items())
     if parts.question.system:
         pairs.append(("system", parts.question.system))
-    if solution:
-        pairs.append(("solution", solution))
+    if parts.options:
+        pairs.append(("options", list(parts.options.texts)))
+    pairs.extend((key, value) for key, value in more.items() if value)
     meta = dict(pairs)
     if len(meta) < len(pairs):
         keys = [key for key, _ in pairs]

@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from types import TracebackType
@@ -73,6 +73,11 @@ class StagedSamples:
         if len(self._waiting) >= AT_ONCE:
             self._write()
 
+    def clear(self) -> None:
+        """Take all samples out again."""
+        self._waiting.clear()
+        self._db.execute("DELETE FROM rows")
+
     def _write(self) -> None:
         marks = ", ".join("?" * (2 + len(COLUMNS)))
         self._db.executemany(
@@ -134,6 +139,13 @@ class StagedSamples:
                  (SELECT position, min(position) OVER (PARTITION BY key) AS first FROM rows)
                 WHERE first < position"""
         )
+
+    def leave_out(self, rows: Collection[int]) -> list[str]:
+        """Take out rows by their number from 1; return their places, or those numbers."""
+        found = self._query("SELECT position, place FROM rows ORDER BY position")
+        wanted = [(at, place or str(n)) for n, (at, place) in enumerate(found, 1) if n in rows]
+        self._db.executemany("DELETE FROM rows WHERE position = ?", [(at,) for at, _ in wanted])
+        return [place for _, place in wanted]
 
     def hold(self, questions: Iterable[tuple[str, str | None]]) -> None:
         """Take note of the questions that are stored under the name, with answers as JSON."""

@@ -20,6 +20,7 @@ SHORT = 80
 _INTEGER = re.compile(r"[-+]?(\d+|\d{1,3}(,\d{3})+)")
 _DECIMAL = re.compile(r"[-+]?(\d+|\d{1,3}(,\d{3})+)?(\.\d+)?([eE][-+]?\d+)?\s*%?")
 _CHOICE = re.compile(r"\(?[A-Ja-j][).]?")
+_CHOICES = re.compile(r"[A-J](, [A-J])+")
 _SIGNS = re.compile(r"\\[A-Za-z]+|[\d=^_/*+<>|√π∞±\u00d7·≤≥{}]")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
 _NAMES = frozenset({"sqrt", "sin", "cos", "tan", "log", "exp", "frac", "max", "min", "mod", "inf"})
@@ -140,6 +141,7 @@ _KINDS: Sequence[tuple[str, Callable[[str], object]]] = (
     ("integer", _INTEGER.fullmatch),
     ("decimal", lambda text: any(c.isdigit() for c in text) and _DECIMAL.fullmatch(text)),
     ("choice letter", _CHOICE.fullmatch),
+    ("choice letters", _CHOICES.fullmatch),
     (
         "expression",
         lambda text: (

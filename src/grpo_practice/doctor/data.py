@@ -8,7 +8,7 @@ from pathlib import Path
 from string import ascii_letters
 from time import monotonic
 
-from grpo_practice.app.specs import configured_prompts
+from grpo_practice.app.specs import DEFAULT_LIMITS, configured_prompts
 from grpo_practice.config.schema.runs import EvalConfig, RunConfig, is_data_file
 from grpo_practice.data.catalog import way_to
 from grpo_practice.data.distinct import question_hashes
@@ -23,7 +23,7 @@ from grpo_practice.store.stored_samples import StoredSamples
 from grpo_practice.text import count
 from grpo_practice.types import Sample, Samples
 from grpo_practice.verify.answers import gold_texts
-from grpo_practice.verify.resolve import check_gold, resolve
+from grpo_practice.verify.resolve import VerifyFunction, check_gold, resolve
 from grpo_practice.verify.verifier import Verifier
 
 GOLDS = 20
@@ -127,17 +127,18 @@ async def look_at_verify(
         return [problem(about, e)]
     if function.file is not None and not run:
         return [not_run(about, str(function.file.path))]
-    bad, first_bad, answered = 0, "", 0
-    for sample in chain.from_iterable(data.values()):
-        if why := check_gold(function, sample):
-            bad, first_bad = bad + 1, first_bad or why
-        answered += bool(gold_texts(sample.answer))
-    if bad:
-        text = f"{count(bad, 'gold')} cannot be used, as: {first_bad}"
-        return [problem(about, DataError(text, hint="mend these rows and upload again"))]
+    findings, answered = _look_at_golds(config, data, function)
+    if function.note:
+        findings.append(warning(about, function.note))
     if function.is_judge:
-        return [ok(about, "asks a judge for each answer; not tried, since that costs")]
-    golds = (s for s in chain.from_iterable(data.values()) if gold_texts(s.answer))
+        return [*findings, ok(about, "asks a judge for each answer; not tried, since that costs")]
+    if any(found.state == "problem" for found in findings):
+        return findings
+    golds = (
+        sample
+        for sample in chain.from_iterable(data.values())
+        if gold_texts(sample.answer) and check_gold(function, sample) is None
+    )
     every = max(1, answered // GOLDS)
     chosen = list(islice(golds, 0, GOLDS * every, every))
     async with Verifier(function) as verifier:
@@ -147,7 +148,33 @@ async def look_at_verify(
             return [problem(about, e)]
         trial = _Trial(about, verifier)
         await trial.warm_up()
-        return await trial.tell(chosen or [Sample("What is 12 + 12?", "24")])
+        return findings + await trial.tell(chosen or [Sample("What is 12 + 12?", "24")])
+
+
+def _look_at_golds(
+    config: RunConfig, data: Mapping[str, Samples], function: VerifyFunction
+) -> tuple[list[Check], int]:
+    """Check that few golds cannot be used; return the checks, and how many can be."""
+    most = (config.practice if config.kind == "practice" else DEFAULT_LIMITS).max_failed_share
+    findings, answered = list[Check](), 0
+    for use, samples in data.items():
+        bad, first = 0, ""
+        for sample in samples:
+            if why := check_gold(function, sample):
+                bad, first = bad + 1, first or why
+            else:
+                answered += bool(gold_texts(sample.answer))
+        if not bad:
+            continue
+        text = f"{count(bad, 'gold')} cannot be used, of {len(samples)} in the {use} data,"
+        text += f" as: {first}"
+        if bad > most * len(samples):
+            hint = f"more than max_failed_share ({most:g}): mend these rows and upload again"
+            findings.append(problem(f"verify {function.name}", DataError(text, hint=hint)))
+        else:
+            hint = "a run leaves them out; data upload --skip-bad does, too"
+            findings.append(warning(f"verify {function.name}", text, hint))
+    return findings, answered
 
 
 def _are(n: int) -> str:

@@ -312,7 +312,8 @@ def _of_evaluation(store: Store, job: EvalJob, name: str) -> int:
 
 
 def _planned(job: EvalJob) -> int:
-    return min(job.limit or job.dataset.n, job.dataset.n) * job.config.pass_k
+    questions = min(job.limit or job.dataset.n, job.dataset.n) - len(job.unscorable)
+    return questions * job.config.pass_k
 
 
 def _together(left: Sequence[StageCalls]) -> list[StageCalls]:

@@ -33,6 +33,8 @@ class Endpoint:
     """Deadline of one whole try."""
     connect_timeout_s: float = 10.0
     max_tries: int = 5
+    limit_name: str = "max_tokens"
+    """Name that `max_tokens` is sent under, until the endpoint asks for the other one."""
     send_seed: bool = True
     stream: bool = False
     """Whether replies are streamed, so that no proxy takes a long one for a dead connection."""

@@ -42,6 +42,15 @@ _UNSUPPORTED_WORDS = re.compile(
     r"|(is|are) not (supported|permitted|allowed)|does not support",
     re.I,
 )
+_NAMELESS = re.compile(
+    r"a|additional|allowed|an|and|are|arguments?|bad|body|client|code|detail|entity|errors?|extra"
+    r"|failed|fields?|has|http|in|inputs?|invalid|is|malformed|message|none|not|null|occurred|of|or"
+    r"|parameters?|payload|permitted|propert(y|ies)|provide[dr]|request|returned|server|status"
+    r"|supplied|supported|the|to|unexpected|unknown|unprocessable|unrecognized|unsupported|upstream"
+    r"|validation|values?|was|with|wrong|your|400|422",
+    re.I,
+)
+"""Words that are said of any request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +95,12 @@ class ErrorBody:
     def unsupported(self) -> bool:
         """True when a body key, or any value of it but the default, is not taken."""
         return bool(_UNSUPPORTED_CODE.search(self.codes) or _UNSUPPORTED_WORDS.search(self.words))
+
+    @property
+    def nameless(self) -> bool:
+        """True when it says that the request is wrong, and not where."""
+        words = re.findall(r"\w+", self.words)
+        return not self.param and all(_NAMELESS.fullmatch(word) for word in words)
 
     def blames(self, name: str) -> bool:
         """Return True when the complaint is about the body key `name`."""

@@ -37,6 +37,8 @@ class Wire:
     """Body keys that are not hashed."""
     timeout_s: float | None
     """Deadline of one whole try; None means the default."""
+    limit_name: str = "max_tokens"
+    """Name that `max_tokens` is sent under, until the endpoint asks for the other one."""
 
 
 def canonical_params(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Wire]:
@@ -54,12 +56,14 @@ def canonical_params(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Wire]
     headers, query = (_texts(settings, key) for key in ("extra_headers", "extra_query"))
     body, timeout_s = _body(settings)
     params = {k: _value(k, v) for k, v in body.items() if k not in _UNHASHED | _IGNORED}
+    limit_name = "max_tokens"
     if "max_completion_tokens" in params:
+        limit_name = "max_completion_tokens"
         if "max_tokens" in params:
             raise ConfigError("model_settings: max_tokens and max_completion_tokens are the same")
         params["max_tokens"] = params.pop("max_completion_tokens")
     unhashed = {k: v for k, v in body.items() if k in _UNHASHED}
-    return params, Wire(headers, query, unhashed, timeout_s)
+    return params, Wire(headers, query, unhashed, timeout_s, limit_name)
 
 
 def _body(settings: dict[str, Any]) -> tuple[dict[str, Any], float | None]:

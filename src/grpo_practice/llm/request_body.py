@@ -28,7 +28,8 @@ class Bodies:
         if request.tools:
             body["tools"] = list(request.tools)
         for name, value in self._settings(request).items():
-            sent_as = self._adapted.get((request.model, name), name)
+            usual = self._endpoint.limit_name if name == "max_tokens" else name
+            sent_as = self._adapted.get((request.model, name), usual)
             if sent_as is not None:
                 body[sent_as] = value
         return body | dict(self._endpoint.unhashed)

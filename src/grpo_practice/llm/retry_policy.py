@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from grpo_practice.errors import (
     ContentFilterError,
@@ -26,6 +27,9 @@ ADAPTABLE: Mapping[str, str | None] = {
     "max_tokens": "max_completion_tokens",
     "seed": None,
     "temperature": None,
+    "top_p": None,
+    "presence_penalty": None,
+    "frequency_penalty": None,
     "stream_options": None,
 }
 """Body key that an endpoint may refuse → name it is sent under instead; None: left out."""
@@ -226,6 +230,30 @@ def _proxy_login(case: Case) -> Fail:
     return case.refused(f"was not reached: {proxy} wants a login", hint)
 
 
+def _nameless(case: Case) -> Fail:
+    """Fail the request with the one key of its body that nobody has written down."""
+    return Fail(
+        EndpointError(
+            f"{case.answer.url}: {case.said}; if it does not take a seed, set `send_seed: false`"
+            " under model_provider",
+            status=case.status,
+        )
+    )
+
+
+def _no_chat(case: Case) -> Fail:
+    parts = urlsplit(case.answer.url)
+    hint = "check base_url (it usually ends in /v1) and `model`; GET /models lists the models"
+    if (parts.hostname or "").endswith(".azure.com") or "/openai/" in parts.path:
+        hint = (
+            "on Azure base_url is https://RESOURCE.openai.azure.com/openai/v1, or"
+            " https://RESOURCE.openai.azure.com/openai/deployments/NAME with"
+            " `extra_query: {api-version: 2024-10-21}` under model_settings; NAME, or `model`, is"
+            " that of the deployment"
+        )
+    return case.refused("is not a chat endpoint", hint)
+
+
 ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], RetryDecision]], ...] = (
     # Before billing: with Retry-After, 402 is a budget of requests in flight, and passes.
     (lambda c: c.status == 402 and "retry-after" in c.answer.headers, _later),
@@ -256,13 +284,8 @@ ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], RetryDecision]], ...]
             c.refused("does not take a setting", "change it under model_settings"),
         ),
     ),
-    (
-        lambda c: c.status in (404, 405),
-        lambda c: c.refused(
-            "is not a chat endpoint",
-            "check base_url (it usually ends in /v1) and `model`; GET /models lists the models",
-        ),
-    ),
+    (lambda c: c.status in (404, 405), _no_chat),
+    (lambda c: c.status in (400, 422) and c.fault.nameless and "seed" in c.sent, _nameless),
     (lambda c: is_transient(c.status), _later),
     (lambda c: c.status < 400, lambda c: Retry(_no_api(c.answer), once=True)),
     (lambda _: True, lambda c: c.failed(EndpointError)),

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from typing_extensions import override
 
+from grpo_practice.data.catalog import first_dataset
 from grpo_practice.data.stats import Stats
 from grpo_practice.reports.base import Report
 from grpo_practice.store.records import DatasetRow
@@ -31,6 +32,13 @@ class DatasetList(Report):
     """Newest revision of every dataset, by name."""
 
     datasets: Sequence[DatasetRow]
+
+    @property
+    def next_command(self) -> str:
+        """Command to type now."""
+        if self.datasets:
+            return f"grpo-practice data show {shlex.quote(self.datasets[0].name)}"
+        return first_dataset()
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:

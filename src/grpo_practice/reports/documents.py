@@ -5,6 +5,7 @@ from typing import Any
 from grpo_practice.calls import Usage
 from grpo_practice.stats import Score
 from grpo_practice.store.queries.scores import Requests
+from grpo_practice.text import count
 
 
 def score_document(score: Score) -> dict[str, Any]:
@@ -20,7 +21,16 @@ def score_document(score: Score) -> dict[str, Any]:
         "questions": score.n_questions,
         "questions_scored": score.n_scored_questions,
         "questions_at_k": score.questions_at_k,
+        "questions_unscorable": score.unscorable,
     }
+
+
+def unscorable_count(score: Score) -> str:
+    """Count the questions that cannot be scored, in words; empty where all can be."""
+    if not score.unscorable:
+        return ""
+    total = count(score.n_questions + score.unscorable, "question")
+    return f"{score.unscorable} of {total} cannot be scored"
 
 
 def usage_document(usage: Usage) -> dict[str, int | None]:

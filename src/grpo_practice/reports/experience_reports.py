@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from shlex import quote
 from typing import Any
 
 from typing_extensions import override
@@ -105,10 +106,10 @@ class DecisionReport(Report):
     def next_command(self) -> str:
         """Command to type now."""
         if self.left:
-            return f"grpo-practice experiences list --run {self.run}"
+            return f"grpo-practice experiences list --run {quote(self.run)}"
         if self.waits or not self.library.experiences:
-            return f"grpo-practice runs show {self.run}"
-        return f"grpo-practice export-agent --run {self.run}"
+            return f"grpo-practice runs show {quote(self.run)}"
+        return f"grpo-practice export-agent --run {quote(self.run)}"
 
     @override
     def document(self) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""A stored rollout: question, transcript, and score."""
+"""Stored rollouts: one with its question, transcript and score, or many of them in a list."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from typing_extensions import override
@@ -9,7 +10,12 @@ from typing_extensions import override
 from grpo_practice.calls import Message
 from grpo_practice.reports.base import Report, number
 from grpo_practice.reports.documents import usage_document
+from grpo_practice.store.queries.rollout_list import Counted, RolloutRow
+from grpo_practice.text import brief
 from grpo_practice.types import Rollout
+
+CELL = 60
+"""Characters of a question or an answer in the summary of a list."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -23,6 +29,10 @@ class RolloutReport(Report):
     rollout: Rollout
     sections: Sequence[tuple[str, str]]
     """Heading and text of each turn, and of how the attempt ended."""
+    system: str = ""
+    """System prompt that the agent was given; its own program may have sent another one."""
+    number: int | None = None
+    """Number of the question in the run's dataset, counted from 1; None where that is not known."""
 
     @property
     def question(self) -> str:
@@ -49,6 +59,8 @@ class RolloutReport(Report):
             "step": self.step,
             "slot": rollout.slot,
             "attempt": rollout.attempt,
+            "number": self.number,
+            "system": self.system,
             "question": self.question,
             "answer": rollout.sample.answer,
             "outcome": played.outcome,
@@ -72,3 +84,168 @@ class RolloutReport(Report):
             ("outcome", self.rollout.played.outcome),
             ("reward", number(self.reward)),
         ]
+
+
+# The command's own limits are these, too: imported there, they would make `--help` slow.
+MOST_LISTED, MOST_SHOWN = 1_000_000, 10_000
+"""Most rollouts of a list, and most questions that are shown with all that was said at once."""
+
+
+def show_command(ref: str, questions: int) -> str:
+    """Return the command that shows so many questions of a reference, or as many as may be."""
+    return f"grpo-practice rollouts show {ref} --limit {min(questions, MOST_SHOWN)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """A question's mean reward before and now, right in one of them and wrong in the other."""
+
+    was: float
+    now: float
+
+    @property
+    def right(self) -> bool:
+        """True where it is right now."""
+        return is_right(self.now)
+
+
+def is_right(mean: float) -> bool:
+    """Return True for a mean reward of a question that counts as right."""
+    return mean >= 0.5 - 1e-9
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RolloutsReport(Report):
+    """Rollouts of a run, by step, question and attempt: a line each, without what was said."""
+
+    run: str
+    step: int | None
+    """The only step that it is about; None is all."""
+    rows: Sequence[RolloutRow]
+    """The first of them, as many as were asked for."""
+    wanted: Counted
+    """All that the filters let pass."""
+    all: Counted
+    """All of the run, or of its step."""
+    filters: str = ""
+    """Options that chose among them, as they are typed."""
+    flips: Mapping[int, Flip] | None = None
+    """Sample → how its verdict changed, where only such were asked for."""
+    compared: str = ""
+    """Play that flips are compared with."""
+
+    @property
+    def ref(self) -> str:
+        """The run and the step, as they are typed."""
+        return shlex.quote(self.run if self.step is None else f"{self.run}:{self.step}")
+
+    @property
+    def more_command(self) -> str:
+        """Command that lists all that the filters let pass, or as many as may be."""
+        most = f"--limit {min(self.wanted.rollouts, MOST_LISTED)}"
+        return f"grpo-practice rollouts list {self.ref}{self.filters} {most}"
+
+    @property
+    def next_command(self) -> str:
+        """Command to type now: the one that shows the first of them whole."""
+        if self.rows:
+            first = self.rows[0]
+            ref = shlex.quote(f"{self.run}:{first.step}")
+            chosen = self.filters if first.number is None else f" --question {first.number}"
+            return f"grpo-practice rollouts show {ref}{chosen}"
+        if self.all.rollouts:
+            return f"grpo-practice rollouts list {self.ref}"
+        return f"grpo-practice runs show {shlex.quote(self.run)}"
+
+    @override
+    def document(self) -> dict[str, Any]:
+        """Return `grpo-practice.rollouts/1`."""
+        return {
+            "schema": "grpo-practice.rollouts/1",
+            "run": self.run,
+            "step": self.step,
+            "compared_with": self.compared or None,
+            "rollouts": [self._row(row) for row in self.rows],
+            "matching": asdict(self.wanted),
+            "all": asdict(self.all),
+            "next": self.next_command,
+            "exit": 0,
+        }
+
+    def _row(self, row: RolloutRow) -> dict[str, Any]:
+        flip = (self.flips or {}).get(row.sample_id)
+        return {
+            "step": row.step,
+            "slot": row.slot,
+            "attempt": row.attempt,
+            "number": row.number,
+            "question": row.question,
+            "answer": row.head,
+            "extracted": row.extracted,
+            "reward": row.reward,
+            "outcome": row.outcome,
+            "reason": row.reason,
+            "error": row.error,
+            "turns": row.turns,
+            "tool_calls": row.tool_calls,
+            **({"flip": {"was": flip.was, "now": flip.now}} if flip else {}),
+        }
+
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return a row for each: its place, reward, question and answer."""
+        return [
+            (self.ref, f"{len(self.rows)} of {self.wanted.rollouts} rollouts"),
+            *(
+                (
+                    f"step {row.step}, question {row.number or '?'}, attempt {row.attempt + 1}",
+                    number(row.reward),
+                    brief(row.question, CELL),
+                    brief(row.error or row.extracted or row.head, CELL),
+                )
+                for row in self.rows
+            ),
+        ]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TranscriptsReport(Report):
+    """Rollouts of a run with all that was said in them."""
+
+    listed: RolloutsReport
+    """The list that they begin."""
+    rollouts: Sequence[RolloutReport]
+
+    @property
+    def shown(self) -> int:
+        """Number of groups, which are questions of a step, that the rollouts stand in."""
+        return len({(report.step, report.rollout.slot) for report in self.rollouts})
+
+    @property
+    def more_command(self) -> str:
+        """Command that shows all that the filters let pass, or as many as may be."""
+        return show_command(f"{self.listed.ref}{self.listed.filters}", self.listed.wanted.groups)
+
+    @property
+    def next_command(self) -> str:
+        """Command to type now: the list of them."""
+        if not self.rollouts:
+            return self.listed.next_command
+        return f"grpo-practice rollouts list {self.listed.ref}{self.listed.filters}"
+
+    @override
+    def document(self) -> dict[str, Any]:
+        """Return `grpo-practice.transcripts/1`."""
+        return {
+            "schema": "grpo-practice.transcripts/1",
+            "run": self.listed.run,
+            "rollouts": [report.document() for report in self.rollouts],
+            "matching": asdict(self.listed.wanted),
+            "next": self.next_command,
+            "exit": 0,
+        }
+
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return the list's rows."""
+        return self.listed.summary()

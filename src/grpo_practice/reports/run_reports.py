@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any
 
 from typing_extensions import override
@@ -15,6 +16,7 @@ from grpo_practice.reports.documents import (
     cost_usd,
     requests_document,
     score_document,
+    unscorable_count,
     usage_document,
     usd,
 )
@@ -95,6 +97,7 @@ class EvalReport(Report):
             ("score", f"{number(score.mean)}{between}"),
             ("rollouts", f"{score.correct} correct, {score.scored} scored of {score.planned}"),
             ("dataset", f"{self.dataset.name}, {score.n_questions} questions"),
+            *([("left out", left_out)] if (left_out := unscorable_count(score)) else []),
             ("cost", _dollars(self.usage)),
         ]
 
@@ -252,10 +255,10 @@ class PracticeReport(Report):
             if short.total:
                 return short.next_command(self.run)
         if self.held:
-            return f"grpo-practice experiences list --run {self.run}"
+            return f"grpo-practice experiences list --run {quote(self.run)}"
         if not self.library.experiences:
             return "grpo-practice eval --limit 3 --show"
-        return f"grpo-practice export-agent --run {self.run}"
+        return f"grpo-practice export-agent --run {quote(self.run)}"
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from shlex import quote
 from typing import Any, Literal
 
 from grpo_practice.store.distillation import HARMLESS, added
@@ -100,7 +101,7 @@ class Shortfall:
     def next_command(self, run: str, practise: str = PRACTISE) -> str:
         """Return what to type. `practise` is a command that goes on with the run."""
         if self.reason in QUARANTINE:
-            return f"grpo-practice experiences list --quarantined --run {run}"
+            return f"grpo-practice experiences list --quarantined --run {quote(run)}"
         return f"{practise} --restart-step {self.step}"
 
     def document(self, run: str, practise: str = PRACTISE) -> dict[str, Any]:

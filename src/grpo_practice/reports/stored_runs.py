@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from shlex import quote
 from typing import Any
 
 from typing_extensions import override
@@ -19,16 +20,18 @@ from grpo_practice.reports.run_reports import MEAN_OVER
 from grpo_practice.reports.shortfalls import PRACTISE, Shortfall, counted_steps, shortfalls
 from grpo_practice.stages import STAGES
 from grpo_practice.stats import Score
-from grpo_practice.store import Store, branches, libraries, recorded_runs, steps
-from grpo_practice.store.bound_keys import verify_of
+from grpo_practice.store import Store, branches, datasets, libraries, recorded_runs, steps
+from grpo_practice.store.bound_keys import MODEL, agent_of, verify_of
 from grpo_practice.store.distillation import DISTILLATION, Distillation
 from grpo_practice.store.queries import history, references, run_health, runs, scores
 from grpo_practice.store.queries.held import held
 from grpo_practice.store.queries.history import BranchRow
 from grpo_practice.store.queries.run_health import Health
+from grpo_practice.store.queries.runs import Played
 from grpo_practice.store.queries.runs import StageCost as StageCost
 from grpo_practice.store.recorded_runs import Traffic
-from grpo_practice.store.records import Branch, RunRow, StepRow
+from grpo_practice.store.records import Branch, DatasetRow, RunRow, StepRow
+from grpo_practice.store.run_names import questions_of
 from grpo_practice.text import count
 
 
@@ -59,11 +62,24 @@ class RunsReport(Report):
     """All runs of a database, the oldest first."""
 
     runs: Sequence[RunRow]
+    played: Mapping[str, Played]
+    """Run → its dataset and model, for the runs that have them."""
+    scores: Mapping[str, float | None]
+    """Evaluation that is complete → its mean."""
+
+    def played_by(self, run: str) -> Played:
+        """Return a run's dataset and model; neither for a run that has none."""
+        return self.played.get(run, Played(None, None))
 
     @override
     def document(self) -> dict[str, Any]:
         """Return `grpo-practice.runs/1`."""
-        documents = [_run_document(run) for run in self.runs]
+        documents = [
+            _run_document(run)
+            | asdict(self.played_by(run.name))
+            | {"score": self.scores.get(run.name)}
+            for run in self.runs
+        ]
         return {"schema": "grpo-practice.runs/1", "runs": documents, "exit": 0}
 
     @override
@@ -72,10 +88,31 @@ class RunsReport(Report):
         return [
             (f"{len(self.runs)} runs",),
             *(
-                (r.name, r.kind, r.status, f"{r.steps_closed} of {r.steps} steps")
+                (
+                    r.name,
+                    r.kind,
+                    r.status,
+                    f"{r.steps_closed} of {r.steps} steps",
+                    number(self.scores.get(r.name)),
+                )
                 for r in self.runs
             ),
         ]
+
+
+def runs_report(store: Store) -> RunsReport:
+    """Return the list of all runs, with the mean of each evaluation that is complete."""
+    rows = store.read(runs.all_runs)
+    heads = {
+        row.name: row.head_branch
+        for row in rows
+        if row.kind == "eval" and row.head_branch and row.steps_closed >= row.steps
+    }
+    means = {
+        name: store.read(scores.mean_score, store.read(branches.load, head))
+        for name, head in heads.items()
+    }
+    return RunsReport(rows, store.read(runs.played), means)
 
 
 class Scores(Shown, dict[str, Score]):
@@ -121,6 +158,12 @@ class RunReport(Report):
     """Requests that passed, for a recorded run."""
     held: int = 0
     """New texts of experiences of a practice run that wait for approval."""
+    dataset: DatasetRow | None = None
+    """Dataset of its newest branch; None for a run that has none."""
+    model: str | None = None
+    """Model that answers; None for an agent whose configuration names none."""
+    attempts: int | None = None
+    """Rollouts planned for a question."""
 
     @property
     def shortfalls(self) -> list[Shortfall]:
@@ -137,9 +180,9 @@ class RunReport(Report):
         """Command to type now: the one that goes on, for a run that is not complete."""
         run = self.run
         if run.kind == "recorded":
-            return f"grpo-practice data upload --from-run {run.name} --name NAME"
+            return questions_of(run.name)
         if run.status == "running":
-            return f"grpo-practice runs show {run.name}"
+            return f"grpo-practice runs show {quote(run.name)}"
         failed = all(name.startswith("error") for name in self.outcomes)
         if self.command and (failed or run.steps_closed < run.steps):
             if self.played.get("group_policy") != "adaptive":
@@ -154,7 +197,7 @@ class RunReport(Report):
             return self._score_again
         if not self.held and self.steps and (self.steps[-1].stats or {}).get("experiences") == 0:
             return "grpo-practice eval --limit 3 --show"
-        return f"grpo-practice experiences list --run {run.name}"
+        return f"grpo-practice experiences list --run {quote(run.name)}"
 
     @property
     def _score_again(self) -> str:
@@ -163,7 +206,7 @@ class RunReport(Report):
         if self.run.role == "rejudge" or self.verify == "judge":
             return "grpo-practice runs list"
         other = "exact" if self.verify == "contains" else "contains"
-        return f"grpo-practice eval --rejudge --verify {other} --run {self.run.name}"
+        return f"grpo-practice eval --rejudge --verify {other} --run {quote(self.run.name)}"
 
     @override
     def document(self) -> dict[str, Any]:
@@ -173,6 +216,10 @@ class RunReport(Report):
             "schema": "grpo-practice.run/1",
             **_run_document(self.run),
             **self.played,
+            "dataset": self.dataset.name if self.dataset else None,
+            "model": self.model,
+            "verify": self.verify,
+            "k": self.attempts,
             **({"passed": asdict(self.traffic)} if self.traffic else {}),
             "branches": [asdict(branch) for branch in self.branches],
             "steps": [
@@ -276,4 +323,7 @@ def run_report(store: Store, name: str) -> RunReport:
         sum(not one.approved for one in store.read(held, branch.id, until=run.steps))
         if branch and run.kind == "practice"
         else 0,
+        store.read(datasets.by_id, branch.dataset_id) if branch and branch.dataset_id else None,
+        agent_of(branch.identity).get(MODEL) if branch else None,
+        max((k for row in rows for _, k in row.plan.slots), default=None),
     )

@@ -59,8 +59,9 @@ class Service:
     def application(self, unexpected: Callable[[Exception], None]) -> web.Application:
         """Return the application; `unexpected` is called with errors of our own."""
         return application(
-            web.post("/v1/chat/completions", self._chat),
-            web.get("/v1/models", self._models),
+            # Also without /v1: not every client's base_url ends in it.
+            *(web.post(f"{at}/chat/completions", self._chat) for at in ("/v1", "")),
+            *(web.get(f"{at}/models", self._models) for at in ("/v1", "")),
             unexpected=unexpected,
         )
 

@@ -75,7 +75,8 @@ class Upstream:
         self, endpoint: Endpoint, model: str, settings: Mapping[str, Any], http: Http
     ) -> None:
         self._endpoint, self._model, self._http = endpoint, model, http
-        self._settings = dict(settings)
+        names = {"max_tokens": endpoint.limit_name}
+        self._settings = {names.get(key, key): value for key, value in settings.items()}
         self._urls = [str(chat_url(base, endpoint)) for base in endpoint.base_urls]
         self._turns = itertools.count()
 

@@ -26,6 +26,8 @@ class Question:
     source: str = ""
     cluster: str | None = None
     """Questions that come in families share one; None means the question itself."""
+    unscorable: bool = False
+    """Whether it was not asked, since no answer could be scored: neither right nor wrong."""
 
     @property
     def mean(self) -> float:
@@ -86,6 +88,8 @@ class Score:
     """pass^j (all j correct), likewise."""
     questions_at_k: int
     """Questions with at least k scored."""
+    unscorable: int = 0
+    """Questions whose gold no answer can be compared with; they are in no other number."""
 
 
 def score(questions: Iterable[Question], k: int) -> Score:
@@ -98,10 +102,12 @@ def score(questions: Iterable[Question], k: int) -> Score:
     or so nearly that the bootstrap has no tail to read, Clopper-Pearson on the number of clusters.
 
     Args:
-        questions: One row per question; rows with `n = 0` only lower the coverage.
+        questions: One row per question; rows with `n = 0` only lower the coverage, and unscorable
+            ones are counted apart.
         k: Rollouts per question as configured; at least 1.
     """
-    rows = list(questions)
+    given = list(questions)
+    rows = [q for q in given if not q.unscorable]
     seen = [q for q in rows if q.n]
     planned, scored = sum(q.planned for q in rows), sum(q.n for q in rows)
     mean = math.fsum(q.mean for q in seen) / len(seen) if seen else None
@@ -129,6 +135,7 @@ def score(questions: Iterable[Question], k: int) -> Score:
         pass_at=_over(seen, k, pass_at_k),
         pass_hat=_over(seen, k, pass_hat_k),
         questions_at_k=sum(q.n >= k for q in seen),
+        unscorable=len(given) - len(rows),
     )
 
 

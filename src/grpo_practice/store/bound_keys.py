@@ -16,6 +16,7 @@ METHOD = "practice.method"
 AGENT_SHA = "agent.sha256"
 TEACHER_CONTEXT = "practice.teacher_context"
 INSTRUCTIONS = "agent.agent.instructions"
+MODEL = "agent.model.model_provider.model"
 _EITHER = ("", "evaluation.")
 """Prefixes of the agent's keys in the identity of an evaluation, and of a practice run."""
 

@@ -214,17 +214,6 @@ def golds_at(db: sqlite3.Connection, dataset_id: int, positions: Iterable[int]) 
     return [next(golds(db, dataset_id, first=at, end=at + 1)) for at in positions]
 
 
-def all_answered(db: sqlite3.Connection, dataset_id: int) -> bool:
-    """Return whether every sample of a dataset has an answer."""
-    # Unlike `samples`, this takes less than a second for a million rows.
-    found = db.execute(
-        """SELECT EXISTS (SELECT 1 FROM dataset_rows r JOIN samples s USING (sample_id)
-            WHERE r.dataset_id = ? AND s.answer IS NULL)""",
-        (dataset_id,),
-    )
-    return not found.fetchone()[0]
-
-
 def _most(n: int | None) -> int:
     """Return the number as SQLite can take it: the largest for None, and for a larger one."""
     return sys.maxsize if n is None else min(n, sys.maxsize)

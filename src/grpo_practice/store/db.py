@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 from typing_extensions import override
@@ -124,9 +125,25 @@ def prepare(path: Path, *, wait_s: float = WAIT_S) -> None:
         db = connect(path, wait_s=wait_s)
         try:
             if check_ours(db, path) < VERSION:
+                _use_wal(db, wait_s)
                 _migrate(db, path)
         finally:
             db.close()
+
+
+def _use_wal(db: sqlite3.Connection, wait_s: float) -> None:
+    """Change the file to WAL mode, which no transaction can; wait for others that do so, too."""
+    until = monotonic() + wait_s
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as e:
+            # SQLite fails at once here, whatever busy_timeout says.
+            if e.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or monotonic() > until:
+                raise
+            sleep(0.01)
+        else:
+            return
 
 
 def _migrate(db: sqlite3.Connection, path: Path) -> None:
@@ -134,8 +151,6 @@ def _migrate(db: sqlite3.Connection, path: Path) -> None:
     from grpo_practice.store.backup import copy
     from grpo_practice.store.migrate import migrate  # slow to import, and seldom needed
 
-    # Before the transaction: the mode cannot be changed inside one.
-    db.execute("PRAGMA journal_mode = WAL")
     with transaction(db):
         version = check_ours(db, path)  # another process may have been faster
         if 0 < version < VERSION:

@@ -124,7 +124,7 @@ class StepRow:
     @property
     def groups(self) -> int:
         """Number of groups that are played; the largest possible while that is not decided."""
-        return len(self.plan.slots) - len(self.left_out or ())
+        return sum(k > 0 for _, k in self.plan.slots) - len(self.left_out or ())
 
     @property
     def rollouts(self) -> int:

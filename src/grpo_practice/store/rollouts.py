@@ -4,7 +4,7 @@ import json
 import sqlite3
 import zlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from grpo_practice.calls import Message, Turn, Usage, conversations, ended_by_tool
@@ -136,19 +136,25 @@ def stored(
     step: StepRow,
     *,
     transcripts: bool,
+    slot: int | None = None,
 ) -> dict[tuple[int, int], tuple[int, Rollout]]:
-    """Return (slot, attempt) → (rollout_id, rollout) for what is already there of a step."""
-    held_by = step.played_by or step.branch_id
+    """Return (slot, attempt) → (rollout_id, rollout) for what is already there of a step.
+
+    `slot`: the only group to read; None reads all.
+    """
+    held_by, plan = step.played_by or step.branch_id, step.plan
+    if slot is not None:
+        plan = replace(plan, slots=plan.slots[slot : slot + 1])
     lenders = branches.reuses(db, held_by)
-    samples = {s.id: s for s in datasets.samples_of(db, step.plan)}
+    samples = {s.id: s for s in datasets.samples_of(db, plan)}
     rows = db.execute(
         f"""SELECT r.*, b.response, v.reward, v.critique, v.extracted, {JUDGED} FROM rollouts r
              JOIN rollout_bodies b USING (rollout_id)
              LEFT JOIN verdicts v ON v.rollout_id = r.rollout_id AND v.judge_id = ?
-            WHERE r.branch_id = ? AND r.step = ?""",
+            WHERE r.branch_id = ? AND r.step = ? AND (? IS NULL OR r.slot = ?)""",
         # Of this branch's own verify function: a rollout that was scored
         # again has several verdicts.
-        (branch.judge_id, held_by, step.plan.step),
+        (branch.judge_id, held_by, step.plan.step, slot, slot),
     ).fetchall()
     found, own = {}, transcripts and _own_agent(db, held_by)
     for row in rows:
@@ -178,6 +184,16 @@ def _rollout(row: sqlite3.Row, sample: Sample, messages: Sequence[Message]) -> R
         model_s=row["model_ms"] / 1000,
     )
     return Rollout(row["slot"], row["attempt"], sample, played, verdict, row["strikes"])
+
+
+def system_prompts(db: sqlite3.Connection, step: StepRow, slot: int) -> dict[int, str]:
+    """Return attempt → the system prompt it was played with, of one group."""
+    rows = db.execute(
+        """SELECT attempt, body FROM rollouts JOIN texts ON sha256 = system_sha
+            WHERE branch_id = ? AND step = ? AND slot = ?""",
+        (step.played_by or step.branch_id, step.plan.step, slot),
+    )
+    return dict(rows.fetchall())
 
 
 def usage_of(row: sqlite3.Row) -> Usage:

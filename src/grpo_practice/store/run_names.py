@@ -1,4 +1,7 @@
-"""Names of the runs that evaluate libraries."""
+"""Names of the runs that evaluate libraries, and of what is made of recorded runs."""
+
+import re
+import shlex
 
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.types import Library
@@ -12,3 +15,9 @@ def eval_name(exp_id: str, *variants: str) -> str:
 def library_variant(library: Library) -> str:
     """Return `L` and 8 digits of the hash: equal text is never evaluated twice."""
     return f"L{library_sha(library).hex()[:8]}"
+
+
+def questions_of(run: str) -> str:
+    """Return the command that makes a dataset of a recorded run's questions."""
+    name = re.sub(r"[^\w.-]+", "-", run).strip("-.") or "recorded"
+    return f"grpo-practice data upload --from-run {shlex.quote(run)} --name {name}-questions"

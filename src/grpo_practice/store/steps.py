@@ -67,16 +67,23 @@ def on_line(db: sqlite3.Connection, branch: Branch) -> list[StepRow]:
     return sorted(found, key=lambda s: s.plan.step)
 
 
-def planned_slots(db: sqlite3.Connection, branch: Branch) -> int:
-    """Return how many groups the steps of a branch's line plan."""
-    return sum(
-        db.execute(
-            """SELECT coalesce(sum(json_array_length(plan)), 0) FROM steps
-                WHERE branch_id = ? AND step >= ? AND step < ?""",
-            (segment.branch_id, segment.first, segment.end),
+def planned_slots(db: sqlite3.Connection, branch: Branch) -> tuple[int, set[int]]:
+    """Return how many groups a branch's line plans, and the samples that are not to be asked."""
+    total, unasked = 0, set[int]()
+    for segment in branch.line:
+        place = (segment.branch_id, segment.first, segment.end)
+        where = "FROM steps {} WHERE branch_id = ? AND step >= ? AND step < ?"
+        total += db.execute(
+            f"SELECT coalesce(sum(json_array_length(plan)), 0) {where.format('')}", place
         ).fetchone()[0]
-        for segment in branch.line
-    )
+        zero = "AND json_extract(slot.value, '$[1]') = 0"
+        found = db.execute(
+            "SELECT json_extract(slot.value, '$[0]')"
+            f" {where.format(', json_each(plan) AS slot')} {zero}",
+            place,
+        )
+        unasked.update(row[0] for row in found)
+    return total, unasked
 
 
 def row_of(row: sqlite3.Row) -> StepRow:

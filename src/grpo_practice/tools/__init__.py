@@ -58,6 +58,8 @@ class Tool:
     A rollout that is resumed makes its stored calls again, in order, and checks that the results
     agree.
     """
+    unlike: str = "its answers depend on more than the calls of a rollout"
+    """Reason, and the way out, where they do not agree."""
 
     @property
     def schema(self) -> dict[str, Any]:

@@ -175,7 +175,7 @@ class RolloutTools:
                 if now != was:
                     raise AgentError(
                         f"the tool {name} answers its stored call otherwise than it did, so the"
-                        " rollout cannot go on from there"
+                        f" rollout cannot go on from there: {tool.unlike}"
                     )
             yield lambda given: call(tool.name, given)
 

@@ -2,7 +2,6 @@
 
 import inspect
 import re
-import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -11,11 +10,15 @@ from grpo_practice.text import strip_think
 from grpo_practice.types import Sample, Verdict
 from grpo_practice.verify import judge, math
 from grpo_practice.verify.answers import gold_texts, last_box, last_line
+from grpo_practice.verify.chosen_options import (
+    chosen_letter,
+    chosen_letters,
+    folded,
+    letters_of,
+    options_of,
+)
 
 _DRESS = " \t*_`\"'"
-_STATED = r"(?i:answer|option|choice)(?i:\s+is)?\s*[:=]?[\s*_`$]*\(?([A-Z])\b(?![\w'])"
-_MARKED = r"\(([A-Z])\)|\*\*([A-Z])[.):]?\*\*|(?<!\S)([A-Z])[.):](?!\S)"
-_ALONE = r"^[\s*_`(]*([A-Z])[\s*_`).]*$"
 
 
 def exact(sample: Sample, response: str, *, case_sensitive: bool = False) -> Verdict:
@@ -24,16 +27,16 @@ def exact(sample: Sample, response: str, *, case_sensitive: bool = False) -> Ver
     said = said.strip(_DRESS)
     for gold in gold_texts(sample.answer):
         for text in (said, said.rstrip(".")):
-            if _folded(text, case_sensitive) == _folded(gold, case_sensitive):
+            if folded(text, case_sensitive) == folded(gold, case_sensitive):
                 return Verdict(1.0, extracted=said)
     return _missed(sample, f"the answer was {said!r}" if said else "there was no answer", said)
 
 
 def contains(sample: Sample, response: str, *, case_sensitive: bool = False) -> Verdict:
     """Return 1.0 when the gold stands in the response as whole words (a gold of 4 is not in 42)."""
-    visible = _folded(strip_think(response) or "", case_sensitive)
+    visible = folded(strip_think(response) or "", case_sensitive)
     for gold in gold_texts(sample.answer):
-        wanted = _folded(gold, case_sensitive)
+        wanted = folded(gold, case_sensitive)
         before = r"(?<!\w)" if wanted[:1].isalnum() else ""
         after = r"(?!\w)" if wanted[-1:].isalnum() else ""
         if wanted and re.search(before + re.escape(wanted) + after, visible):
@@ -41,18 +44,35 @@ def contains(sample: Sample, response: str, *, case_sensitive: bool = False) -> 
     return _missed(sample, "it does not stand in the response")
 
 
-def choice(sample: Sample, response: str) -> Verdict:
+def choice(sample: Sample, response: str, *, all: bool = False) -> Verdict:
     """Return 1.0 when the option stated last is the gold's.
 
     The options are the sample's `meta.options` or `meta.choices` (a list, or a mapping of letters
     to texts); without them any letter is one. The gold is a letter or an option's text.
+
+    With `all`, or where the sample's `meta.select` is `all`, the options stated last must be
+    exactly the gold's: a list, or a text such as `A, C`. Such a text always means all of them.
     """
-    options = _options(sample.meta)
-    wanted = {_letter(gold, options) for gold in gold_texts(sample.answer)} - {None}
-    said = _chosen(response, options)
-    if said is not None and said in wanted:
+    options = options_of(sample.meta)
+    golds = [letters_of(gold, options) for gold in gold_texts(sample.answer)]
+    exactly = all or sample.meta.get("select") == "all"
+    wanted = {frozenset[str]().union(*golds)} if exactly else {*golds}
+    wanted.discard(frozenset())
+    if exactly or any(len(letters) > 1 for letters in wanted):
+        chosen = chosen_letters(response, options)
+    else:
+        letter = chosen_letter(response, options)
+        chosen = frozenset({letter} if letter else ())
+    said = ", ".join(sorted(chosen)) or None
+    if chosen in wanted:
         return Verdict(1.0, extracted=said)
-    return _missed(sample, f"the answer was {said}" if said else "no option was chosen", said)
+    what = f"the answer was {said}" if said else "no option was chosen"
+    expected = " or ".join(sorted(", ".join(sorted(letters)) for letters in wanted))
+    return (
+        Verdict(0.0, f"expected {expected}; {what}", said)
+        if exactly
+        else _missed(sample, what, said)
+    )
 
 
 def regex(sample: Sample, response: str, *, pattern: str) -> Verdict:
@@ -65,63 +85,16 @@ def regex(sample: Sample, response: str, *, pattern: str) -> Verdict:
         said = next((group for group in match.groups() if group is not None), match[0])
     if said is None:
         return _missed(sample, "the pattern does not match")
-    if _folded(said, False) in [_folded(gold, False) for gold in gold_texts(sample.answer)]:
+    if folded(said, False) in [folded(gold, False) for gold in gold_texts(sample.answer)]:
         return Verdict(1.0, extracted=said)
     return _missed(sample, f"the answer was {said!r}", said)
 
 
 def _unusable_choice(gold: str, meta: Mapping[str, Any]) -> str | None:
-    options = _options(meta)
-    if _letter(gold, options) is not None:
+    options = options_of(meta)
+    if letters_of(gold, options):
         return None
     return f"it is neither {', '.join(options) or 'a letter'} nor the text of an option"
-
-
-def _options(meta: Mapping[str, Any]) -> dict[str, str]:
-    """Return letter → text, in order; {} when the sample has none."""
-    match meta.get("options") or meta.get("choices"):
-        case [*texts]:
-            return {k: str(v) for k, v in zip(string.ascii_uppercase, texts, strict=False)}
-        case {**named}:
-            return {str(k).strip().upper(): str(v) for k, v in named.items()}
-        case _:
-            return {}
-
-
-def _letter(text: str, options: Mapping[str, str]) -> str | None:
-    """Return the option that the whole text is: its letter, its text, or both in order."""
-    bare = text.strip(_DRESS)
-    if match := re.fullmatch(r"\(?([A-Za-z])(?:[).:]+(?:\s+(.+))?)?", bare, re.DOTALL):
-        letter, rest = match[1].upper(), match[2]
-        if (not options or letter in options) and (
-            rest is None or _same(rest, options.get(letter, ""))
-        ):
-            return letter
-    return next((letter for letter, option in options.items() if _same(bare, option)), None)
-
-
-def _same(text: str, option: str) -> bool:
-    return _folded(text.rstrip("."), False) == _folded(option.rstrip("."), False)
-
-
-def _chosen(response: str, options: Mapping[str, str]) -> str | None:
-    """Return the option stated last: boxed, after "answer", marked, or alone on a line."""
-    box, line = last_box(response), last_line(response) or ""
-    for text in (re.sub(r"^\\\w+\{(.*)\}$", r"\1", box or ""), line):
-        if letter := _letter(text, options):
-            return letter
-    visible = strip_think(response) or ""
-    for pattern, text in ((_STATED, visible), (_ALONE, visible), (_MARKED, line)):
-        for match in reversed(list(re.finditer(pattern, text, re.MULTILINE))):
-            letter = next(group for group in match.groups() if group)
-            if not options or letter in options:
-                return letter
-    return None
-
-
-def _folded(text: str, case_sensitive: bool) -> str:
-    text = " ".join(text.split())
-    return text if case_sensitive else text.casefold()
 
 
 def _missed(sample: Sample, what: str, said: str | None = None) -> Verdict:

@@ -18,6 +18,20 @@ _NUMBER = re.compile(
 )
 
 
+_DECIMAL_COMMA = re.compile(r"(-?)([0-9]{1,3}(?:\.[0-9]{3})+|[0-9]+),([0-9]+)")
+_SURELY_A_COMMA = re.compile(r"-?(?:[0-9]{1,3}(?:\.[0-9]{3})+|[0-9]{4,}),[0-9]{1,2}")
+"""Number in a gold, where `3,5` are two."""
+
+
+def with_point(text: str) -> str | None:
+    """Return a number with a decimal comma, as in `1.000,99`, with a point; None for other text.
+
+    Commas between thousands are gone from the notation of `notation`.
+    """
+    match = _DECIMAL_COMMA.fullmatch(text)
+    return f"{match[1]}{match[2].replace('.', '')}.{match[3]}" if match else None
+
+
 def is_number(text: str) -> bool:
     """Return True for a plain decimal or fraction."""
     return _read(text) is not None
@@ -26,8 +40,13 @@ def is_number(text: str) -> bool:
 def equal(gold: str, said: str) -> bool | None:
     """Return whether two numbers are equal; None when one is not plain, or it is too close to tell.
 
-    Both are in the notation of `notation`.
+    Both are in the notation of `notation`. A decimal comma can only make them equal: `3,5` may as
+    well be two numbers.
     """
+    if _SURELY_A_COMMA.fullmatch(gold):
+        return equal(with_point(gold) or "", with_point(said) or said) or None
+    if spelled := with_point(said):
+        return equal(gold, spelled) or None
     one, other = _read(gold), _read(said)
     if one is None or other is None:
         return None

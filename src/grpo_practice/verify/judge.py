@@ -1,8 +1,11 @@
 """The built-in `judge`: a model says whether the answer means the same as the gold."""
 
+import asyncio
 import re
 import unicodedata
 from collections.abc import Mapping
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -45,7 +48,7 @@ _MASTER_KEYS = frozenset(
 
 
 class Judge(Protocol):
-    """Object that an async verify function gets as `kwargs["llm"]`."""
+    """Object that an async verify function gets as `kwargs["llm"]`; others call it and wait."""
 
     async def query_one(self, messages: str | list[Message]) -> str:
         """Return the model's text in reply to a question, or to a conversation."""
@@ -72,6 +75,45 @@ class JudgeClient:
         except GrpoPracticeError as e:
             self.failure = self.failure or e
             raise
+
+
+class BlockingJudge:
+    """A judge's client for a function that is not async, called on a thread of its own."""
+
+    def __init__(self, judge: JudgeClient) -> None:
+        """Ask on the loop that runs now."""
+        self._judge, self._loop = judge, asyncio.get_running_loop()
+        self._asked = set[Future[str]]()
+        self._closed = False
+
+    def query_one(self, messages: str | list[Message]) -> str:
+        """Return the model's text in reply; wait for it.
+
+        Raises:
+            JudgeError: The judge gave no answer, or the answer that is scored is out of time.
+        """
+        if self._loop is _running_loop():
+            raise RuntimeError("a function that awaits has to be defined with `async def`")
+        if self._closed:
+            raise JudgeError("nobody waits for this verdict any more")
+        future = asyncio.run_coroutine_threadsafe(self._judge.query_one(messages), self._loop)
+        self._asked.add(future)
+        try:
+            return future.result()
+        finally:
+            self._asked.discard(future)
+
+    def close(self) -> None:
+        """Stop asking: the thread goes on, and its answer is of no use."""
+        self._closed = True
+        for future in list(self._asked):
+            future.cancel()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    with suppress(RuntimeError):
+        return asyncio.get_running_loop()
+    return None
 
 
 async def ask(

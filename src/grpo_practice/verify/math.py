@@ -15,11 +15,14 @@ from grpo_practice.verify import exact_numbers
 from grpo_practice.verify.answers import read_answer
 from grpo_practice.verify.cost_guard import too_costly
 from grpo_practice.verify.notation import LONGEST, notation
+from grpo_practice.verify.same_text import as_text
 
 _INTEGER = re.compile(r"-?[0-9]{1,100}")
-_SPACING = re.compile(r"(?<=[(,=+*/<>\]\-]) (?!\d{3}(?!\d))|(?<!\\) (?=[),=+*/<>\[\-])")
-"""Spaces beside a sign, which say nothing; a space before three digits may have grouped them."""
 _WORDS = re.compile(r"[^\W\d_]+(?:[ '-]+[^\W\d_]+)*\.?")
+_COMMAND = re.compile(r"\\(?:begin|end|operatorname)\s*\{[^{}]*\}|\\[A-Za-z]+")
+_RATIO = re.compile(r"[\d.]+(?:\s*:\s*[\d.]+){2,}")
+_WORD = re.compile(r"[^\W\d_]{3,}")
+_FUNCTIONS = frozenset(["sqrt", "sin", "cos", "tan", "arcsin", "arccos", "arctan", "log", "exp"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +46,33 @@ def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> V
         return wrong(golds, f"the answer is longer than {LONGEST:,} characters")
     said = notation(answer.text)
     wanted = [notation(gold) for gold in golds]
-    words = [gold for gold in wanted if _is_words(gold)]
-    open_ = [gold for gold in wanted if gold not in words]
-    if said.casefold() in [gold.casefold() for gold in words]:
-        return Verdict(1.0, extracted=said)
+    open_ = [gold for gold in wanted if not _is_text(gold)]
+    for text in (said, *map(notation, answer.lines)):
+        if any(_alike(gold, text) for gold in wanted if fast_path or gold not in open_):
+            return Verdict(1.0, extracted=text)
     if fast_path:
-        if _SPACING.sub("", said) in [_SPACING.sub("", gold) for gold in open_]:
-            return Verdict(1.0, extracted=said)
         compared = [(gold, _same_number(gold, said)) for gold in open_]
         if any(same for _, same in compared):
             return Verdict(1.0, extracted=said)
         open_ = [gold for gold, same in compared if same is None]
+    # A gold that would take minutes is compared as text alone.
+    open_ = [gold for gold in open_ if too_costly(gold) is None]
     if not open_:
         return differs(golds, said)
     if cost := too_costly(said):
         return wrong(golds, f"the answer is {cost}", said)
     affordable = [box for box in answer.boxes if too_costly(notation(box)) is None]
     return Question(open_, said, affordable)
+
+
+def _alike(gold: str, text: str) -> bool:
+    """Return whether two texts are the same; in language, whatever the case."""
+    if gold == text or (_INTEGER.fullmatch(gold) and _INTEGER.fullmatch(text)):
+        return gold == text != ""
+    one, other = as_text(gold), as_text(text)
+    if _is_text(gold):
+        one, other = one.casefold(), other.casefold()
+    return one == other != ""
 
 
 def _same_number(gold: str, said: str) -> bool | None:
@@ -69,9 +82,17 @@ def _same_number(gold: str, said: str) -> bool | None:
     return exact_numbers.equal(gold, said)
 
 
-def _is_words(gold: str) -> bool:
-    """Return True for a gold that is language, not a product of variables."""
-    return bool(_WORDS.fullmatch(gold)) and (len(gold) > 3 or (len(gold) > 1 and gold[0].isupper()))
+def _is_text(gold: str) -> bool:
+    """Return True for a gold that is language or a ratio of several numbers, and only text equals.
+
+    As a product, "dog bites man" would equal "man bites dog"; as a fraction, 3:4:5 is 3:5:4.
+    """
+    if _RATIO.fullmatch(gold):
+        return True
+    if _WORDS.fullmatch(gold):
+        return len(gold) > 3 or (len(gold) > 1 and gold[0].isupper())
+    words = {word.lower() for word in _WORD.findall(_COMMAND.sub(" ", gold))} - _FUNCTIONS
+    return len(words) >= 2 and not any(char.isdigit() for char in gold)
 
 
 def wrong(golds: Sequence[str], reason: str, said: str | None = None) -> Verdict:
@@ -85,11 +106,16 @@ def differs(golds: Sequence[str], said: str) -> Verdict:
 
 
 def unusable(gold: str) -> str | None:
-    """Return why no answer could ever be compared with this gold; None when one can."""
+    """Return why no answer could ever equal this gold; None when one can, be it as text."""
     text = notation(gold)
     if not text:
         return "it is empty"
-    if _INTEGER.fullmatch(text) or _is_words(text) or exact_numbers.is_number(text):
+    if len(text) > LONGEST:
+        return f"it is longer than {LONGEST:,} characters"
+    if _INTEGER.fullmatch(text) or _is_text(text) or exact_numbers.is_number(text):
+        return None
+    answer = read_answer(rf"\boxed{{{gold}}}")
+    if not isinstance(answer, str) and _alike(text, notation(answer.text)):
         return None
     if cost := too_costly(text):
         return f"it is {cost}"

@@ -11,7 +11,10 @@ LONGEST = 2_000
 """Characters of the longest answer that is read as mathematics."""
 
 _PLAIN = re.compile(r"0|-?[1-9][0-9]*")
-_NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|[-+]?\.\d+"
+_NUMBER = (
+    r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|[-+]?\.\d+"
+    r"|[-+]?(?:\d{1,3}(?:\.\d{3})+|\d+),\d{1,2}"  # decimal commas
+)
 
 _SIGNS = str.maketrans("\u2212\ufe63\uff0d\uff05\uff1d\uff0e", "---%=.")
 _SYMBOLS = {
@@ -22,7 +25,8 @@ _SYMBOLS = {
     "²": "^{2}", "³": "^{3}", "⁴": "^{4}", "⁵": "^{5}", "\u00a0": " ", "\u2009": " ",
     "\u202f": " ", "\u200b": "",
 }  # fmt: skip
-_TRANSLATED = str.maketrans(_SYMBOLS)
+_CIRCLED = {chr(ord("①") + n): rf"\textcircled{{{n + 1}}}" for n in range(20)}
+_TRANSLATED = str.maketrans(_SYMBOLS | _CIRCLED)
 
 _SPACED_THOUSANDS = re.compile(
     r"(?<![\d.,])[1-9]\d{0,2}(?:(?:\\[,;:! ]|\{,\}|,\\!|~| )\d{3})+(?![\d])"
@@ -30,6 +34,8 @@ _SPACED_THOUSANDS = re.compile(
 _SEPARATOR = re.compile(r"\\[,;:! ]|\{,\}|,\\!|~| ")
 _TEXT = r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|boldsymbol)"
 _WRAPPED = re.compile(rf"{_TEXT}\s?\{{([^{{}}]*)\}}")
+_UPRIGHT = re.compile(r"\\mathrm\s*(?:\{([dei])\}|([dei])(?![A-Za-z]))")
+"""Constants and the differential, as typesetters set them."""
 _WITH_UNIT = re.compile(
     rf"({_NUMBER})(?:\s|\\[,;: ]|~)*"
     rf"(?:{_TEXT}\s?\{{([^{{}}]*)\}}|([A-Za-z][A-Za-z./ ]*[A-Za-z]))(?:\^\{{?[23]\}}?)?\.?"
@@ -68,11 +74,15 @@ def notation(text: str) -> str:
 def _written(text: str) -> str:
     text = _bare(ascii_digits(text).translate(_TRANSLATED).replace("\n", " "))
     text = re.sub(r"\\varnothing\b", r"\\emptyset", text).replace("**", "^")
+    text = _UPRIGHT.sub(lambda m: m[1] or m[2], text)
+    text = re.sub(r"\bnp\.(?=(?:arc)?(?:sin|cos|tan|log|exp)\()", r"\\", text).replace("np.", "")
+    text = re.sub(r"(?<=\d)\.(?=[-+*/^)])", "", text)  # the float `1.` of a program
     text = re.sub(r"(?<![A-Za-z\\])sqrt\(([^()]*)\)", r"\\sqrt{\1}", text)
     text = re.sub(r"(?<![A-Za-z\\])pi(?![A-Za-z])", r"\\pi ", text)
     text = _SPACED_THOUSANDS.sub(lambda m: _SEPARATOR.sub("", m[0]), text)
     text = re.sub(r"^([-+]?)(?:\\?\$|[€£¥₹])\s*(?=[-+.\d])", r"\1", text)
-    text = re.sub(r"(?<!\\)%", r"\\%", re.sub(r"(?<=\d)\s?(?:percent|pct)\b", r"\\%", text))
+    text = re.sub(r"(?<=\d)\s*[€£¥₹]$", "", text)
+    text = re.sub(r"(?<!\\)%", r"\\%", re.sub(r"(?<=\d)\s?(?:percent\b|pct\b|%)", r"\\%", text))
     if measured := _WITH_UNIT.fullmatch(text):
         text = _measured(text, measured[1], measured[2] or measured[3] or "")
     if wrapped := _WRAPPED.fullmatch(text):

@@ -2,13 +2,13 @@
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
-from grpo_practice import user_code
+from grpo_practice import function_text, user_code
 from grpo_practice.canonical import digest, text_sha
 from grpo_practice.config.schema.runs import REFERENCE_FILES
 from grpo_practice.errors import ConfigError
@@ -46,6 +46,8 @@ class VerifyFunction:
     """True for a function of the user's that takes `llm`, a client for the judge model."""
     rubric: judge.Rubric | None = field(default=None, compare=False, repr=False)
     """Prompt of the built-in judge."""
+    note: str | None = field(default=None, compare=False)
+    """Sentence for a person where another function than the named one scores."""
 
     @property
     def is_judge(self) -> bool:
@@ -113,8 +115,10 @@ def resolve(
     path, colon, func = name.rpartition(":")
     if colon and path.endswith(".py"):
         found = user_code.find_file(path, base_dir)
-        if found is not None:
+        note = _taken_over(found, func) if found is not None else None
+        if found is not None and note is None:
             return _custom(name, found, func, params, timeout_s, load=load)
+        path = found.name if found is not None else path
         if path not in REFERENCE_FILES or func != "verify_func":
             raise ConfigError(
                 f"verify {name}: there is no file {path}",
@@ -122,6 +126,7 @@ def resolve(
             )
         meant = dict(REFERENCE_FILES[path])
         name, params = meant.pop("name"), {**meant, **params}
+        return replace(_built_in(name, params, timeout_s, base_dir), note=note)
     if name in BUILT_INS:
         return _built_in(name, params, timeout_s, base_dir)
     close = get_close_matches(name.lower(), BUILT_INS, 1)
@@ -129,6 +134,24 @@ def resolve(
     raise ConfigError(
         f"verify {name!r}: there is no such verify function",
         hint=f"did you mean {close[0]}?" if close else hint,
+    )
+
+
+def _taken_over(path: Path, func: str) -> str | None:
+    """Return a note where the file is the reference's and needs its modules; else None."""
+    if path.name not in REFERENCE_FILES or func != "verify_func":
+        return None
+    try:
+        needs = function_text.needs_of_reference(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return None
+    if needs is None:
+        return None
+    meant = dict(REFERENCE_FILES[path.name])
+    with_params = "".join(f", {key}: {value}" for key, value in meant.items() if key != "name")
+    return (
+        f"{path} is not run, since it imports {needs}, which is not installed: the built-in"
+        f" {{name: {meant['name']}{with_params}}} takes over"
     )
 
 
@@ -142,8 +165,8 @@ def resolve_callable(
 
     Args:
         function: Called as `function(sample, **params)`; sync or async. If it takes `llm`, it
-            gets a client for the judge model if it is async. The result is a number in [0, 1], a
-            bool, or `{"reward": number, "reasoning": text or None}`.
+            gets a client for the judge model, to await or to call. The result is a number in
+            [0, 1], a bool, or `{"reward": number, "reasoning": text or None}`.
         params: Its parameters; `timeout_score` is the reward of an answer out of time.
         timeout_s: Seconds for one answer; None is an hour.
 
@@ -164,7 +187,8 @@ def resolve_callable(
     _check_plain(name, params)
     given, score = _split_timeout_score(name, params)
     is_async = user_code.is_async(function)
-    asks = is_async and user_code.accepts(function, {**given, "llm": None}) is None
+    wants = is_async or function_text.wants_llm(source, getattr(function, "__name__", ""))
+    asks = wants and user_code.accepts(function, {**given, "llm": None}) is None
     if problem := user_code.accepts(function, {**given, "llm": None} if asks else given):
         raise ConfigError(f"verify {name}: it cannot be called with a sample: {problem}")
     return VerifyFunction(
@@ -180,6 +204,19 @@ def resolve_callable(
 
 
 _OBJECT_HINT = "define it with `def` in a file, or give it as 'path.py:function'"
+
+
+def check_defined(function: VerifyFunction) -> None:
+    """Raise unless the text of the user's file has the function's name; nothing of it is run.
+
+    Raises:
+        ConfigError: It has not; the hint names the functions that it has.
+    """
+    file = function.file
+    names = function_text.without(file.text, file.func) if file is not None else None
+    if file is not None and names is not None:
+        text = f"verify {function.name}: there is no {file.func} in {file.path.name}"
+        raise ConfigError(text, hint=_has(names))
 
 
 def check_gold(function: VerifyFunction, sample: Sample | Gold) -> str | None:
@@ -250,26 +287,37 @@ def _custom(
         hint = None
         if isinstance(e, AttributeError) and not hasattr(e.obj, func):
             names = re.findall(r"^(?:async )?def (\w+)", source.text, re.MULTILINE)
-            hint = f"it has {_listed(names)}"
+            hint = _has(names)
+        line = user_code.line_of(e, str(path))
+        at = f" (line {line})" if line is not None else ""
         raise ConfigError(
-            f"verify {name}: cannot load it: {type(e).__name__}: {e}", hint=hint
+            f"verify {name}: cannot load it: {type(e).__name__}: {e}{at}", hint=hint
         ) from e
     given, score = _split_timeout_score(name, params)
-    is_async = source.reads_async() if function is None else user_code.is_async(function)
-    called_with = {**given, "llm": None} if is_async else given
+    is_async = (
+        function_text.defined_async(source.text, func)
+        if function is None
+        else user_code.is_async(function)
+    )
+    asks = is_async or function_text.wants_llm(source.text, func)
+    called_with = {**given, "llm": None} if asks else given
     if function and (problem := user_code.accepts(function, called_with)):
         raise ConfigError(f"verify {name}: it cannot be called as {func}(sample): {problem}")
     return VerifyFunction(
         name,
         "custom",
         given,
-        timeout_s or (IN_PROCESS_TIMEOUT_S if is_async else TIMEOUT_S),
+        timeout_s or (IN_PROCESS_TIMEOUT_S if asks else TIMEOUT_S),
         score,
         source,
         source.text,
-        function if is_async else None,
-        is_async,
+        function if asks else None,
+        asks,
     )
+
+
+def _has(names: Sequence[str]) -> str:
+    return f"it has {_listed(names)}"
 
 
 def _check_plain(name: str, params: Mapping[str, Any]) -> None:

@@ -27,15 +27,15 @@ class ResultCache:
     """The findings of the last comparisons, and which are being made."""
 
     def __init__(self) -> None:
-        self._findings: dict[_Key, bool] = {}
+        self._findings: dict[_Key, _Finding] = {}
         # Weak: a turn is gone with the last caller that waits for it.
         self._turns: WeakValueDictionary[_Key, _Turn] = WeakValueDictionary()
 
     async def get(self, question: Question, compare: Callable[[], Awaitable[_Finding]]) -> _Finding:
         """Return what `compare` finds, or found before, for that question.
 
-        One question is compared once at a time. If `compare` fails or finds out nothing but a
-        reason, that is this caller's alone; the others compare it for themselves.
+        One question is compared once at a time. A reason why the answer is wrong holds for every
+        equal answer; if `compare` fails, that is this caller's alone.
         """
         key = (tuple(question.golds), question.said, tuple(question.boxes))
         turn = self._turns.setdefault(key, _Turn())
@@ -51,11 +51,11 @@ class ResultCache:
                     # one is the first again.
                     turn.tried = False
                     raise
-                # A reason is not kept: time or memory may have been short by chance.
-                if isinstance(finding, bool):
-                    if len(self._findings) >= KEPT:
-                        del self._findings[next(iter(self._findings))]
-                    self._findings[key] = finding
+                # A reason is kept as well: an answer near the limit of time would be wrong once
+                # and right the next time.
+                if len(self._findings) >= KEPT:
+                    del self._findings[next(iter(self._findings))]
+                self._findings[key] = finding
                 return finding
         # Outside the lock: after a first failure, all others at once and not one after another.
         return await compare()

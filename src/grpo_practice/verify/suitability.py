@@ -4,20 +4,23 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from grpo_practice.config.schema.runs import PracticeSettings
 from grpo_practice.data.stats import kind
 from grpo_practice.types import Gold, Sample
 from grpo_practice.verify.answers import gold_texts
 from grpo_practice.verify.builtin import BUILT_INS
 from grpo_practice.verify.resolve import VerifyFunction, check_gold, resolve
 
-SHORT = 80
-"""Characters of an answer that a right response holds word for word; a longer one is prose."""
+SHORT, WORDS = 80, 5
+"""Characters and words of an answer that a right response holds word for word; more is prose."""
 WITHOUT_PARAMETERS = tuple(
     name
     for name, built_in in BUILT_INS.items()
     if not any(param.required for param in built_in.params.values())
 )
 """Built-in functions that work as they are, in the table's order."""
+LEFT_OUT: float = PracticeSettings.model_fields["max_failed_share"].default
+"""Most of the answers that a run with the default settings leaves out."""
 SAMPLED = 200
 """Answers that a function is tried on before it is named in a next step."""
 
@@ -28,11 +31,11 @@ def best_suited(golds: Iterable[Gold | Sample]) -> str:
     for gold in golds:
         for text in gold_texts(gold.answer):
             kinds[kind(text)] += 1
-            short += len(text) <= SHORT
+            short += len(text) <= SHORT and len(text.split()) <= WORDS and "。" not in text
     total = kinds.total()
     if not total:
         return "judge"
-    if 2 * kinds["choice letter"] > total:
+    if 2 * (kinds["choice letter"] + kinds["choice letters"]) > total:
         return "choice"
     if 2 * kinds["text"] <= total:
         return "math"
@@ -40,16 +43,23 @@ def best_suited(golds: Iterable[Gold | Sample]) -> str:
 
 
 def usable(golds: Sequence[Gold | Sample], name: str | None = None) -> str:
-    """Name a function that can use every answer: `name` (default: the best suited), or another.
+    """Name a function that a run can use: `name` (default: the best suited), or another.
 
-    Only about `SAMPLED` answers are tried, spread over the dataset.
+    A run leaves out the few answers that it cannot use. Only about `SAMPLED` answers are tried,
+    spread over the dataset.
     """
-    if not all(has_gold(gold) for gold in golds):
-        return "judge"  # the only one that needs no answer
     tried = [golds[n] for n in spread(len(golds))]
     name = name or best_suited(tried)
     function = by_name(name)
-    return name if all(check_gold(function, gold) is None for gold in tried) else "exact"
+    if few(sum(check_gold(function, gold) is not None for gold in tried), len(tried)):
+        return name
+    # The judge is the only one that needs no answer.
+    return "exact" if all(has_gold(gold) for gold in tried) else "judge"
+
+
+def few(unusable: int, n: int) -> bool:
+    """Return whether a run with the default settings goes on without so many of n answers."""
+    return unusable <= LEFT_OUT * n
 
 
 def spread(n: int) -> range:

@@ -18,6 +18,7 @@ from sympy import Basic, FiniteSet, MatrixBase
 from typing_extensions import override
 
 from grpo_practice.verify.notation import notation
+from grpo_practice.verify.same_text import as_text
 
 logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that its timeouts are off
 
@@ -25,6 +26,20 @@ _LATEX = [LatexExtractionConfig(boxed_match_priority=-1)]
 _INNER_DOLLAR = re.compile(r"\\?\$")
 _POWER = re.compile(r"[A-Za-z]\s*\^")
 """Notation that the quick reader is known to give up on."""
+_WORDS = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}|\\text|\\in\b")
+"""Language beside a relation: "and", "or"."""
+_RELATION = re.compile(r" +(?=[<>=])|(?<=[<>=]) +")
+"""Spaces around a relation, at the second of which math-verify ends `b > a > c`."""
+_LAST_TERM = re.compile(
+    r"(\\(?:[lg]e(?:q|qslant)?|neq?|cdot|times|div|pm|mp|equiv|approx))\s+([A-Za-z])\s*$"
+)
+"""Letter after an operator, which math-verify takes for a unit and leaves out."""
+_LAST_FACTOR = re.compile(r"^((?:[^=\\]*[^=\\A-Za-z])?[A-Za-z](?![A-Za-z])[^=\\]*\d)([A-Za-z])$")
+"""The same after a number, in a text of variables: `x+2c`, and neither `2 m` nor `x=2m`."""
+_SET_BUILDER = re.compile(
+    r"\\\{\s*([a-z])\s*(?:\||:|\\mid\b)\s*([^|:,;{}]*(?:[<>]|\\[lg]eq?(?:slant)?\b)[^|:,;{}]*)\\\}"
+)
+"""Set of the numbers that a relation holds for; math-verify reads the relation alone."""
 
 
 class _Quick(latex2sympy2._Latex2Sympy):  # type: ignore[misc]  # the library has no types
@@ -56,7 +71,12 @@ parser.latex2sympy = _latex2sympy
 
 def read(latex: str) -> list[Any]:
     """Return what math-verify makes of an answer: the expression, if any, and the text."""
-    text = _INNER_DOLLAR.sub("", latex)
+    text = _RELATION.sub("", _INNER_DOLLAR.sub("", latex))
+    text = _LAST_TERM.sub(r"\1(\2)", text)
+    text = _LAST_FACTOR.sub(r"\1(\2)", text)
+    built = _SET_BUILDER.fullmatch(text)
+    if built and not _WORDS.search(built[2]):
+        text = built[2]
     # Without the library's timeout, a SIGALRM: it works in a main thread only, and not amid C code.
     # The worker is killed instead.
     return parse(f"${text}$", _LATEX, parsing_timeout=None) if text else []
@@ -64,26 +84,40 @@ def read(latex: str) -> list[Any]:
 
 def readable(latex: str) -> bool:
     """Return True when the text is mathematics to math-verify."""
-    return any(isinstance(part, Basic | MatrixBase) for part in read(latex))
+    return _is_mathematics(read(latex))
+
+
+def _is_mathematics(parts: list[Any]) -> bool:
+    return any(isinstance(part, Basic | MatrixBase) for part in parts)
 
 
 def matches(gold: str, said: str, boxes: Sequence[str]) -> bool | None:
     """Return True when the answer equals the gold; None when the answer is not mathematics.
 
-    A gold of n values may also be answered by the last n boxes, one value in each.
+    A gold of n values may also be answered by the last n boxes, one value in each. A gold that is
+    not mathematics equals its own text.
     """
-    golds, answers = _kept(gold), read(said)
+    golds = _kept(gold)
+    if not _is_mathematics(golds):
+        # Not by `verify`: it would compare what was read of the texts, which may be a first word.
+        return as_text(gold) == as_text(said)
+    answers = read(said)
     if _equal(golds, answers):
         return True
     several = next((len(g) for g in golds if isinstance(g, FiniteSet)), 1)
     if several > 1 and len(boxes) >= several:
         together = ",".join(notation(box) for box in boxes[-several:])
         return _equal(golds, read(together))
-    return False if any(isinstance(a, Basic | MatrixBase) for a in answers) else None
+    return False if _is_mathematics(answers) else None
 
 
 _kept = lru_cache(256)(read)
 """A gold comes again with each answer to its question."""
+
+
+def know(gold: str) -> None:
+    """Read a gold now, so that the comparisons with it need not."""
+    _kept(gold)
 
 
 def _equal(golds: list[Any], answers: list[Any]) -> bool:

@@ -1,9 +1,11 @@
 """A verify function of the user's own, called with a sample; its result read as a verdict."""
 
+import linecache
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
+from grpo_practice import user_code
 from grpo_practice.canonical import clean
 from grpo_practice.errors import VerifyError
 from grpo_practice.redact import redactor
@@ -22,19 +24,18 @@ def view(sample: Sample, response: str) -> EvaluationSample:
     )
 
 
-def read_result(result: Any, where: str, *, plain: bool = False) -> Verdict:
+def read_result(result: Any, where: str) -> Verdict:
     """Return the verdict a function returned, secrets in its texts replaced.
 
-    `plain`: whether a bare number or bool is a reward, too.
-
     Raises:
-        VerifyError: It is not `{"reward": a number in [0, 1], "reasoning": text or None}`; the
-            message names the function and the value.
+        VerifyError: It is neither a number in [0, 1], nor a bool, nor `{"reward": a number in
+            [0, 1], "reasoning": text or None}`; the message names the function and the value.
     """
-    if plain and isinstance(result, bool | Real):
+    if isinstance(result, bool | Real):
         result = {"reward": float(result)}
     if not isinstance(result, Mapping) or "reward" not in result:
-        raise VerifyError(f"{where} returned {_short(result)}, not a dict with 'reward'")
+        wanted = "a number in [0, 1], a bool, or a dict with 'reward'"
+        raise VerifyError(f"{where} returned {_short(result)}, not {wanted}")
     value = result["reward"]
     number = isinstance(value, Real) and not isinstance(value, bool)
     reward = float(value) if number and 0 <= value <= 1 else None  # also refuses NaN
@@ -49,9 +50,30 @@ def read_result(result: Any, where: str, *, plain: bool = False) -> Verdict:
     return Verdict(reward, *texts)
 
 
+def raised(error: BaseException, where: str, file: str | None, text: str | None = None) -> str:
+    """Tell what a function raised, and at which line of its file.
+
+    Args:
+        error: What it raised.
+        where: Name of the function.
+        file: Its file, as its code names it.
+        text: The file as it was run; None: as it is on disk.
+    """
+    line = user_code.line_of(error, file)
+    shown = ""
+    if line is not None and file is not None:
+        known = text.splitlines()[line - 1 : line] if text else [linecache.getline(file, line)]
+        shown = f" (line {line}: {_cut(redactor.text(''.join(known).strip()))})"
+    return f"{where} raised {type(error).__name__}: {error}{shown}"
+
+
 def _short(value: Any) -> str:
     try:
         text = redactor.text(repr(value))
     except Exception as e:  # noqa: BLE001 - the repr is the user's too
         text = f"<{type(value).__name__} whose repr raised {type(e).__name__}>"
+    return _cut(text)
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= 200 else text[:200] + "…"

@@ -14,12 +14,14 @@ from grpo_practice.processes import CannotStartError, Pool, TimedOutError, Worke
 from grpo_practice.types import Sample, Verdict
 from grpo_practice.verify import math, user_function, worker
 from grpo_practice.verify.answers import gold_texts
-from grpo_practice.verify.judge import JudgeClient, judged
+from grpo_practice.verify.judge import BlockingJudge, JudgeClient, judged
 from grpo_practice.verify.resolve import TIMEOUT_S, VerifyFunction
 from grpo_practice.verify.result_cache import ResultCache
 
 T = TypeVar("T")
 
+BY_CLOCK = 10
+"""Seconds by the clock that a worker has for each second of processor time."""
 _WARMUP = "grpo_practice.verify.warmup"  # by name: importing it takes a second
 
 
@@ -35,7 +37,9 @@ class Verifier:
             worker.start,
             file,
             workers=2,
-            timeout_s=function.timeout_s or TIMEOUT_S,
+            # Of the clock ten times as much, so that no verdict depends on how busy a machine is.
+            timeout_s=BY_CLOCK * (function.timeout_s or TIMEOUT_S),
+            cpu_s=function.timeout_s or TIMEOUT_S,
             preload=[worker.__name__] if file else [worker.__name__, _WARMUP],
         )
         self._results = ResultCache()
@@ -88,30 +92,50 @@ class Verifier:
                 return await self._in_process(sample, response, judge)
 
     async def _math(self, sample: Sample, response: str) -> Verdict:
-        """Compare as mathematics; an answer that takes too much time or memory is wrong."""
+        """Compare as mathematics; an answer that takes too much time or memory is wrong.
+
+        Raises:
+            VerifyError: The machine is too busy to tell, or somebody ended the worker.
+        """
         golds = gold_texts(sample.answer)
         found = math.at_once(golds, response, fast_path=self.function.params.get("fast_path", True))
         if isinstance(found, Verdict):
             return found
-        try:
-            equal = await self._results.get(found, partial(self._run, worker.ask_math, found))
-        except TimedOutError:
-            equal = f"comparing it took longer than {self.function.timeout_s:g} s"
-        except WorkerDiedError as e:
-            equal = f"comparing it ended its worker ({e})"
+        equal = await self._results.get(found, partial(self._compared, found))
         if isinstance(equal, str):
             return math.wrong(golds, equal, found.said)
         return Verdict(1.0, extracted=found.said) if equal else math.differs(golds, found.said)
+
+    async def _compared(self, question: math.Question) -> bool | str:
+        """Return whether the answer equals a gold, or why it is wrong by its own doing."""
+        limit_s = self.function.timeout_s or TIMEOUT_S
+        try:
+            return await self._run(worker.ask_math, question)
+        except TimedOutError as e:
+            if e.by_clock:
+                raise VerifyError(
+                    f"comparing the answer had no {limit_s:g} s of processor time in"
+                    f" {BY_CLOCK * limit_s:g} s: this machine is too busy"
+                ) from e
+            return f"comparing it took longer than {limit_s:g} s"
+        except WorkerDiedError as e:
+            if not e.crashed:
+                raise VerifyError(f"somebody ended the worker that compares the answer: {e}") from e
+            return f"comparing it ended its worker ({e})"
 
     async def _in_process(self, sample: Sample, response: str, chat: Chat | None) -> Verdict:
         """Return the verdict of the user's function in this process, within its time limit."""
         llm = JudgeClient(self._judge_or_raise(chat)) if self.function.asks_judge else None
         view = user_function.view(sample, response)
+        waits = None if llm is None or user_code.is_async(self._own) else BlockingJudge(llm)
         try:
             async with asyncio.timeout(self.function.timeout_s):
-                outcome = await self._call(view, llm)
+                outcome = await self._call(view, waits or llm)
         except TimeoutError:
             return self._out_of_time()
+        finally:
+            if waits is not None:
+                waits.close()
         if llm is not None and llm.failure is not None:
             # A judge's failure outlives the function's `except`; a made-up reward must not.
             raise llm.failure
@@ -120,11 +144,10 @@ class Verifier:
         return outcome
 
     async def _call(
-        self, view: user_code.EvaluationSample, llm: JudgeClient | None
+        self, view: user_code.EvaluationSample, llm: JudgeClient | BlockingJudge | None
     ) -> Verdict | GrpoPracticeError:
         """Return the verdict, or the error that stands in for whatever the function raised."""
-        function = self.function.in_process
-        assert function is not None, "resolve() keeps a function that runs in this process"
+        function = self._own
         params = self._given if llm is None else {**self._given, "llm": llm}
         try:
             if user_code.is_async(function):
@@ -133,8 +156,7 @@ class Verifier:
                 result = await user_code.in_thread(partial(function, view, **params))
             if inspect.isawaitable(result):
                 result = await result
-            plain = self.function.kind == "function object"
-            return user_function.read_result(result, self._where, plain=plain)
+            return user_function.read_result(result, self._where)
         except GrpoPracticeError as e:
             return e
         except (asyncio.CancelledError, KeyboardInterrupt):
@@ -142,7 +164,11 @@ class Verifier:
         except BaseException as e:  # noqa: BLE001 - sys.exit() of a plug-in ends its answer only
             # Made here, within the timeout: a TimeoutError of the
             # function's own is not our deadline.
-            error = VerifyError(f"{self._where} raised {type(e).__name__}: {e}")
+            file = self.function.file
+            code = getattr(function, "__code__", None)
+            path = str(file.path) if file else getattr(code, "co_filename", None)
+            text = file.text if file else None
+            error = VerifyError(user_function.raised(e, self._where, path, text))
             error.__cause__ = e
             return error
 
@@ -157,8 +183,8 @@ class Verifier:
             work = partial(worker.ask_custom, view, self._given, self._where)
         try:
             outcome = await self._run(work)
-        except TimedOutError:
-            return self._out_of_time()
+        except TimedOutError as e:
+            return self._out_of_time(by_clock=e.by_clock)
         except WorkerDiedError as e:
             raise VerifyError(f"{self._where} ended its worker: {e}") from e
         if isinstance(outcome, str):
@@ -171,9 +197,10 @@ class Verifier:
         except CannotStartError as e:
             raise VerifyError(f"the verify workers cannot start: {e}", hint=e.hint) from e
 
-    def _out_of_time(self) -> Verdict:
-        function = self.function
-        reason = f"{self._where} took longer than {function.timeout_s:g} s"
+    def _out_of_time(self, *, by_clock: bool = False) -> Verdict:
+        function, limit_s = self.function, self.function.timeout_s or TIMEOUT_S
+        clock = f" of processor time, and {BY_CLOCK * limit_s:g} s by the clock" if by_clock else ""
+        reason = f"{self._where} took longer than {limit_s:g} s{clock}"
         if function.timeout_score is None:
             raise VerifyError(reason)
         return Verdict(function.timeout_score, reason)
@@ -182,6 +209,12 @@ class Verifier:
         if chat is None:
             raise ConfigError(f"verify {self.function.name} asks a judge, and none is configured")
         return chat
+
+    @property
+    def _own(self) -> Callable[..., Any]:
+        function = self.function.in_process
+        assert function is not None, "resolve() keeps a function that runs in this process"
+        return function
 
     @property
     def _where(self) -> str:

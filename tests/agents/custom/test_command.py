@@ -6,6 +6,7 @@ import os
 import textwrap
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -200,3 +201,35 @@ def test_the_context_holds_no_more_than_is_promised() -> None:
     assert set(ProgramContext.__slots__) == {
         "base_url", "api_key", "model", "attempt", "seed", "limit_s",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 4, 8])
+async def test_its_pipes_are_closed_however_often_it_is_cancelled(
+    tmp_path: Path, turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = list[bool]()
+    loop, started = asyncio.get_running_loop(), asyncio.Event()
+    start = loop.subprocess_exec
+
+    async def exec_(protocol: Any, *words: Any, **options: Any) -> Any:
+        transport, talk = await start(protocol, *words, **options)
+        close = transport.close
+
+        def noted() -> None:
+            closed.append(True)
+            close()
+
+        monkeypatch.setattr(transport, "close", noted)
+        started.set()
+        return transport, talk
+
+    monkeypatch.setattr(loop, "subprocess_exec", exec_)
+    task = asyncio.create_task(run(tmp_path, "import time; time.sleep(60)"))
+    await asyncio.wait_for(started.wait(), PATIENCE_S)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    for _ in range(3):
+        task.cancel()
+        await asyncio.sleep(0)
+    await asyncio.wait([task], timeout=PATIENCE_S)
+    assert closed

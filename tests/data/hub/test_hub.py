@@ -132,6 +132,7 @@ def test_a_revision_may_be_a_branch_with_slashes(client: Hub) -> None:
         ("test.jsonl", ROW * 1),
         ("test.json", ROW),
         ("test.json", b"[" + ROW + b"]"),
+        ("test.json", b'{\n "canary": "x",\n "examples": [' + ROW + b"]\n}\n"),
         ("test.csv", b"question,answer\n1+1?,2\n"),
         ("test.parquet", made.parquet([{"question": "1+1?", "answer": "2"}])),
     ],

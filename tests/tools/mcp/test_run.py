@@ -37,13 +37,15 @@ def said(message: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     return 200, {"model": "m", "choices": [choice], "usage": usage}
 
 
-def calling(*names: str) -> Callable[[int, dict[str, Any]], tuple[int, dict[str, Any]]]:
+def calling(
+    *names: str, given: Any = None
+) -> Callable[[int, dict[str, Any]], tuple[int, dict[str, Any]]]:
     """A model that calls these tools one after the other, and answers with what it read."""
 
     def reply(_: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         read = [m["content"] for m in body["messages"] if m["role"] == "tool"]
         if len(read) < len(names):
-            function = {"name": names[len(read)], "arguments": '{"n": 1}'}
+            function = {"name": names[len(read)], "arguments": json.dumps(given or {"n": 1})}
             call = {"id": f"c{len(read)}", "type": "function", "function": function}
             return said({"content": None, "tool_calls": [call]})
         return said({"content": rf"\boxed{{{len(read)}}} " + " ".join(read)})

@@ -1,13 +1,11 @@
 """Datasets on a terminal."""
 
-import os
-from contextlib import suppress
-from typing import TYPE_CHECKING
+from shlex import quote
+from typing import TYPE_CHECKING, Literal
 
-from grpo_practice.cli.options import PROGRAM, on_database
-from grpo_practice.cli.terminal.formatting import count, say, say_next
+from grpo_practice.cli.options import PROGRAM, needed_model, on_database
+from grpo_practice.cli.terminal.formatting import choose, count, say, say_next
 from grpo_practice.cli.terminal.tables import facts, table
-from grpo_practice.errors import ConfigError
 from grpo_practice.text import brief
 
 if TYPE_CHECKING:
@@ -38,8 +36,7 @@ def listed(found: "DatasetList") -> None:
         [(d.name, str(d.n), str(d.revision), d.created_at[:10], d.origin) for d in found.datasets],
         right=["rows", "revision"],
     )
-    first = found.datasets[0].name if found.datasets else None
-    say_next(f"{PROGRAM} data {f'show {first}' if first else 'upload FILE --name NAME'}")
+    say_next(found.next_command)
 
 
 def dataset(found: "DatasetReport") -> None:
@@ -59,7 +56,9 @@ def dataset(found: "DatasetReport") -> None:
         ],
     )
     if any(len(s.question) > QUESTION or len(str(s.answer)) > ANSWER for s in found.rows):
-        say(f"  shortened; whole in: {on_database(f'{PROGRAM} data show {row.name} --json')}")
+        say(
+            f"  shortened; whole in: {on_database(f'{PROGRAM} data show {quote(row.name)} --json')}"
+        )
     _next_eval(row.name, found.verify)
 
 
@@ -75,13 +74,22 @@ def stored(found: "StoredDataset") -> None:
         bad = len(found.unusable)
         named = [f"row {n}: {reason}" for n, reason in list(found.unusable.items())[:REASONS]]
         more = f"; and {bad - REASONS} more" if bad > REASONS else ""
+        way = "another function may: --verify NAME"
+        if found.next_verify == verify:
+            way = "a run leaves them out; so does --skip-bad"
         say(
             f"  verify {verify} cannot use {bad} of {count(row.n, 'answer')}:"
-            f" {'; '.join(named)}{more} (another function may: --verify NAME)"
+            f" {'; '.join(named)}{more} ({way})"
         )
     else:
         say(f"  verify {verify} can use every answer")
     _next_eval(row.name, found.next_verify)
+
+
+def ask_select(question: str) -> Literal["any", "all"] | None:
+    """Ask the person what several right options mean; return None where nobody is there."""
+    said = choose(f"{question}. Is one of them enough, or must it be exactly these?", "any", "all")
+    return "any" if said == "any" else "all" if said == "all" else None
 
 
 def exported(found: "ExportedDataset") -> None:
@@ -162,23 +170,22 @@ def stats(found: "DatasetStats") -> None:
     )
     if stats.repeated_folded and found.splits:
         say("  data split keeps repeated questions together")
-        say_next(f"{PROGRAM} data split {row.name}")
+        say_next(f"{PROGRAM} data split {quote(row.name)}")
     else:
         _next_eval(row.name, found.verify)
 
 
 def _next_eval(name: str, verify: str) -> None:
     """Print how to evaluate on a dataset: with the project's config where that names it."""
-    from grpo_practice.config import read_environment
-    from grpo_practice.config.reading.discover import project_config
+    from grpo_practice.config.reading.discover import is_divided, project_config
 
+    if is_divided(name):
+        say_next(f"{PROGRAM} data split {quote(name)} --into train=0.5,test=0.5")
+        return
     if config := project_config(name):
         say_next(f"{PROGRAM} eval --config {config}")
         return
-    model = " --model MODEL"
-    with suppress(ConfigError):  # said by the command that needs it
-        model = "" if read_environment(os.environ).get("UTU_LLM_MODEL") else model
-    say_next(f"{PROGRAM} eval{model} --dataset {name} --verify {verify}")
+    say_next(f"{PROGRAM} eval{needed_model()} --dataset {quote(name)} --verify {verify}")
 
 
 def _repeats(found: "DatasetStats") -> str:

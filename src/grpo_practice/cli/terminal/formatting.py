@@ -80,6 +80,16 @@ def confirm(question: str, *, yes: bool) -> None:
         raise DeclinedError("nothing was changed")
 
 
+def choose(question: str, *choices: str) -> str | None:
+    """Ask the person for one of the choices, until they say one; None if there is nobody to ask."""
+    if not sys.stdin.isatty():
+        return None
+    asked = f"{visible(question)} ({'/'.join(choices)})"
+    while (said := str(typer.prompt(asked, err=True)).strip().lower()) not in choices:
+        note(f"{said!r} is none of {', '.join(choices)}")
+    return said
+
+
 def tokens(n: int | None) -> str:
     """Format a number of tokens: `950`, `12.3k`, `1.23M`; `unknown` for None."""
     if n is None:

@@ -1,6 +1,7 @@
 """Reports of evaluations and practice runs, for a person."""
 
 from collections.abc import Mapping, Sequence
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from grpo_practice.cli.options import PROGRAM, on_database
@@ -60,7 +61,7 @@ def show_eval(report: "EvalReport", *, next_command: str | None = None) -> None:
         failed = count(sum(report.failures.values()), "rollout")
         say(f"next: the same command again asks only the {failed} that failed")
     else:
-        say_next(next_command or f"{PROGRAM} runs show {report.run}")
+        say_next(next_command or f"{PROGRAM} runs show {quote(report.run)}")
 
 
 def interval(score: "Score") -> str:
@@ -76,6 +77,8 @@ def coverage(score: "Score") -> str:
 
 
 def _scores(score: "Score", k: int) -> list[tuple[str, str]]:
+    from grpo_practice.reports.documents import unscorable_count
+
     mean = f"{reward(score.mean)}   95 % interval {interval(score)}"
     at = "   ".join(f"@{j} {p:.3f}" for j, p in score.pass_at.items())
     some = score.questions_at_k < score.n_questions
@@ -87,6 +90,7 @@ def _scores(score: "Score", k: int) -> list[tuple[str, str]]:
             f"{score.correct} correct, {score.scored} scored of {score.planned} planned"
             f" (coverage {coverage(score)})",
         ),
+        ("left out", unscorable_count(score)),
     ]
 
 
@@ -154,7 +158,7 @@ def funnel(steps: Sequence["StepRow"], run: str) -> list[tuple[str, str]]:
 
 def held(n: int, run: str) -> str:
     """Return how many texts wait for approval, and where to see them; '' for none."""
-    look = on_database(f"{PROGRAM} experiences list --run {run}")
+    look = on_database(f"{PROGRAM} experiences list --run {quote(run)}")
     return f"{count(n, 'text')} for approval, in no library yet: {look}" if n else ""
 
 
@@ -191,7 +195,7 @@ def _quarantined(
 ) -> str:
     """Return how many texts were kept out of the library, and where to see them; '' for none."""
     n = sum((row.stats or {}).get("quarantined") or 0 for row in steps)
-    look = on_database(f"{PROGRAM} experiences list --quarantined --run {run}")
+    look = on_database(f"{PROGRAM} experiences list --quarantined --run {quote(run)}")
     why = f" ({_kinds(rules)})" if rules else ""
     return f"{count(n, 'proposed text')} kept out of the library{why}: {look}" if n else ""
 
@@ -216,13 +220,15 @@ def _why_nothing(report: "PracticeReport") -> str:
         return "a merge failed, so that what its step proposed is not in the library"
     if failed := sum(s.get("groups", {}).get("failed", 0) for s in stats):
         of = sum(s.get("informative") or 0 for s in stats)
-        return f"{failed} of {count(of, 'comparison')} failed: {PROGRAM} runs show {report.run}"
+        return (
+            f"{failed} of {count(of, 'comparison')} failed: {PROGRAM} runs show {quote(report.run)}"
+        )
     if report.held:
         return "what was learnt is held for approval"
     if report.distillation is not None and report.distillation.proposals:
-        return f"what was proposed is not in the library: {PROGRAM} runs show {report.run}"
+        return f"what was proposed is not in the library: {PROGRAM} runs show {quote(report.run)}"
     if any(s.get("informative") for s in stats):
-        return f"what was compared suggested nothing: {PROGRAM} runs show {report.run}"
+        return f"what was compared suggested nothing: {PROGRAM} runs show {quote(report.run)}"
     means = {s.get("mean_reward") for s in stats}
     hard = " (too hard: every attempt failed)" if means == {0.0} else ""
     easy = " (too easy: every attempt was right)" if means == {1.0} else ""
@@ -323,7 +329,8 @@ def _known(known: "KnownScore | None") -> str:
         return "not measured"
     score = known.score
     asked = f"{count(score.n_questions, 'question')} of {known.dataset}"
-    asked += f" (coverage {coverage(score)})"
+    left_out = f", {score.unscorable} cannot be scored" if score.unscorable else ""
+    asked += f" (coverage {coverage(score)}{left_out})"
     return f"{reward(score.mean)}   95 % interval {interval(score)}   {asked}   {known.run}"
 
 
@@ -352,5 +359,5 @@ def show_library(
             rows.append(("", evidence[e.id]))
     facts(rows)
     if limit is not None and len(experiences) > limit:
-        command = on_database(f"{PROGRAM} experiences list --run {run}")
+        command = on_database(f"{PROGRAM} experiences list --run {quote(run)}")
         say(f"  and {len(experiences) - limit} more: {command}")

@@ -1,27 +1,162 @@
-"""Transcripts of rollouts, for a person."""
+"""Rollouts for a person: a line each, or with all that was said."""
 
 import sys
 from collections.abc import Iterable, Sequence
 from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
-from grpo_practice.cli.terminal.formatting import reward, say
+from grpo_practice.cli.options import on_database
+from grpo_practice.cli.terminal.formatting import count, reward, say, say_next
+from grpo_practice.cli.terminal.tables import GAP, room, table
+from grpo_practice.text import brief, cut
 
 if TYPE_CHECKING:
-    from grpo_practice.reports.rollout_report import RolloutReport
+    from grpo_practice.reports.rollout_report import (
+        Flip,
+        RolloutReport,
+        RolloutsReport,
+        TranscriptsReport,
+    )
+
+CHARS = 2_000
+"""Characters of a turn that are shown unless all are asked for."""
+HEAD = 80
+"""Most characters of an answer in a list."""
+ANSWER = "answer"
+LEAST = 12
+"""Fewest columns for the beginning of a question or of an answer."""
 
 
-def show_transcripts(rollouts: "Iterable[RolloutReport]", limit: int) -> None:
+def show_rollout_list(report: "RolloutsReport") -> None:
+    """Print a line for each rollout, how many there are, and the next command."""
+    from rich.cells import cell_len
+
+    if not report.rows:
+        _say_none(report)
+        return
+    flips = report.flips or {}
+    heads = ["step", "attempt", "reward", *(["flip"] if flips else []), "outcome"]
+    cells = [
+        [
+            str(row.step),
+            str(row.attempt + 1),
+            reward(row.reward),
+            *([_turn(flips[row.sample_id])] if flips else []),
+            "answered" if row.outcome == "ok" else row.outcome,
+        ]
+        for row in report.rows
+    ]
+    digits = max(len(str(row.number or "-")) for row in report.rows)
+    taken = sum(max(map(len, column)) for column in zip(heads, *cells, strict=True))
+    left = room() - taken - GAP * (len(heads) + 3) - digits
+    answers = [brief(row.error or row.extracted or row.head, HEAD) for row in report.rows]
+    said = min(max(map(cell_len, [ANSWER, *answers])), max(left // 2, LEAST))
+    asked = max(left - said, LEAST)
+    table(
+        [heads[0], "question", *heads[1:], ANSWER],
+        [
+            (
+                first,
+                f"{row.number or '-':>{digits}}  {_in_cells(row.question, asked)}",
+                *others,
+                _in_cells(answer, said),
+            )
+            for (first, *others), row, answer in zip(cells, report.rows, answers, strict=True)
+        ],
+        right=["step", "attempt", "reward"],
+    )
+    if report.compared:
+        say(f"compared with: {report.compared}")
+    if len(report.rows) < report.wanted.rollouts:
+        say(f"{len(report.rows):,} of {count(report.wanted.rollouts, 'rollout')}")
+        say(f"more: {on_database(report.more_command)}")
+    elif report.wanted != report.all:
+        of = f"of the {count(report.all.rollouts, 'rollout')} of {report.ref}"
+        say(f"{report.wanted.rollouts} {of}")
+    say_next(report.next_command)
+
+
+def _in_cells(text: str, columns: int) -> str:
+    """Return the text in one line of so many columns, of which some characters take two."""
+    from rich.cells import cell_len, set_cell_size
+
+    line = brief(text, columns)
+    return line if cell_len(line) <= columns else f"{set_cell_size(line, columns - 1).rstrip()}…"
+
+
+def _turn(flip: "Flip") -> str:
+    return "wrong → right" if flip.right else "right → wrong"
+
+
+def _say_none(report: "RolloutsReport") -> None:
+    if report.compared:
+        say(f"compared with: {report.compared}")
+    there = report.all.rollouts
+    say(
+        f"{report.ref}: {f'none of its {there:,} rollouts is such' if there else 'no rollouts yet'}"
+    )
+    say_next(report.next_command)
+
+
+def show_whole(report: "TranscriptsReport", *, full: bool) -> None:
+    """Print rollouts with all that was said, of how many; long texts are cut unless `full`."""
+    if not report.rollouts:
+        _say_none(report.listed)
+        return
+    show_transcripts(report.rollouts, sys.maxsize, chars=None if full else CHARS, whole=True)
+    say_how_many(report.shown, report.listed.wanted.groups, report.more_command)
+    say_next(report.next_command)
+
+
+def say_how_many(shown: int, there: int, command: str) -> None:
+    """Print how many questions of how many were shown, and the command that shows more."""
+    say(f"{shown} of {count(there, 'question')} shown")
+    if shown < there:
+        say(f"more: {on_database(command)}")
+
+
+def show_transcripts(
+    rollouts: "Iterable[RolloutReport]",
+    limit: int,
+    *,
+    chars: int | None = None,
+    whole: bool = False,
+) -> int:
     """Print every rollout of the first `limit` questions: its turns, the verdict, the gold.
 
     The question stands there once, where the attempt before was asked the same.
+
+    Args:
+        rollouts: What to print.
+        limit: Most questions.
+        chars: Most characters of a turn; None cuts nothing.
+        whole: Whether to print which question it is, and prompt and question that no turn has.
+
+    Returns:
+        Number of questions that were printed.
     """
-    most, asked = min(limit, sys.maxsize), list[tuple[str, str]]()
+    most, asked, printed, system = min(limit, sys.maxsize), list[tuple[str, str]](), 0, ""
     for _, group in islice(groupby(rollouts, key=lambda r: (r.step, r.rollout.slot)), most):
-        for report in group:
+        for n, report in enumerate(group):
+            if whole and n == 0:
+                say(f"question {report.number or '-'}, step {report.step}", style="bold")
+            if whole and system != (system := _unsaid(report)) and system:
+                say("[system prompt that the agent was given]", style="bold")
+                say(system if chars is None else cut(system, chars))
+            if whole and n == 0 and not any(report.question in body for _, body in report.sections):
+                say("[question]", style="bold")
+                say(report.question if chars is None else cut(report.question, chars))
             known = _same(asked, report.sections)
-            _show(report, report.sections[known:])
+            _show(report, report.sections[known:], chars)
             asked = list(islice(report.sections, _asked(report)))
+        printed += 1
+    return printed
+
+
+def _unsaid(report: "RolloutReport") -> str:
+    """Return the system prompt of a rollout whose conversation has none."""
+    said = any(message.get("role") == "system" for message in report.transcript)
+    return "" if said else report.system
 
 
 def _asked(report: "RolloutReport") -> int:
@@ -36,14 +171,14 @@ def _same(before: Sequence[tuple[str, str]], now: Sequence[tuple[str, str]]) -> 
     return next((n for n, (a, b) in pairs if a != b), min(len(before), len(now)))
 
 
-def _show(report: "RolloutReport", sections: Sequence[tuple[str, str]]) -> None:
+def _show(report: "RolloutReport", sections: Sequence[tuple[str, str]], chars: int | None) -> None:
     rollout = report.rollout
     if report.attempts > 1:
         say(f"attempt {rollout.attempt + 1} of {report.attempts}", style="bold")
     for heading, body in sections:
         say(heading, style="bold")
         if body:
-            say(body)
+            say(body if chars is None else cut(body, chars))
     played, verdict = rollout.played, rollout.verdict
     why = f": {played.error}" if played.error else ""
     outcome = "answered" if played.outcome == "ok" else played.outcome
@@ -51,5 +186,5 @@ def _show(report: "RolloutReport", sections: Sequence[tuple[str, str]]) -> None:
     if rollout.sample.answer is not None:
         say(f"right answer: {rollout.sample.answer}")
     if verdict is not None and verdict.critique:
-        say(f"{verdict.critique}")
+        say(verdict.critique if chars is None else cut(verdict.critique, chars))
     say("")

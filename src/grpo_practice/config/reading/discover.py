@@ -81,6 +81,11 @@ def project_config(dataset: str) -> Path | None:
     return path if named == dataset else None
 
 
+def is_divided(dataset: str) -> bool:
+    """Return True where the config that `init` wrote here names a part of this dataset."""
+    return any(project_config(f"{dataset}-{part}") for part in ("test", "train"))
+
+
 def _near(name: str, cwd: Path) -> str:
     known = {path.name for path in cwd.glob("*.yaml") if is_file(path)}
     if near := difflib.get_close_matches(name, known, n=1):  # a shipped one may be as near

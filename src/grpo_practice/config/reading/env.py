@@ -102,6 +102,11 @@ def read_environment(
     if len(known) < len(values):
         others = ", ".join(k for k in values if k not in known)
         notices.append(f"{path}: not loaded: {others} (only {', '.join(PREFIXES)})")
+    if "UTU_DB_URL" in known and "GRPO_PRACTICE_DB" not in process:
+        where = f"{path}:{lines['UTU_DB_URL']}"
+        notices.append(
+            f"{where}: UTU_DB_URL is not read: name the file with --db FILE or GRPO_PRACTICE_DB"
+        )
     return Environment(process, known, path, notices, trust, lines)
 
 

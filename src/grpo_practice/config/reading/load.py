@@ -233,7 +233,7 @@ def _eval(
         if _is_practice(own):
             raise ConfigError(
                 f"{agent} is a practice config, and no agent's file",
-                hint="grpo-practice export-agent writes one, with what the agent has learnt",
+                hint="`grpo-practice export-agent` writes one, with what the agent has learnt",
             )
         tree = _without_other_type(tree, own)
         tree = lay_agent_over(tree, own)

@@ -60,7 +60,8 @@ class VerifySpec(Model):
     params: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies defaults
     """Parameters: every further key beside the name."""
     timeout_s: Operational[float | None] = Field(None, gt=0)
-    """Seconds for one answer; null is the function's own default."""
+    """Seconds of processor time for one answer, ten times as many by the clock; null is the
+    function's own default. Async functions and the judge are timed by the clock alone."""
 
     @model_validator(mode="before")
     @classmethod

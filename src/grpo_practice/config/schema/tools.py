@@ -138,6 +138,10 @@ class McpConfig(Model):
     """
     cwd: str | None = None
     """stdio: where it runs, relative to the config; null is beside the config."""
+    workdir: Literal["rollout"] | None = None
+    """stdio, stateful: `rollout` runs each rollout's server in an empty folder of its own, removed
+    afterwards: for one whose state is a file. In `args` and `env`, `{workdir}` is that folder.
+    """
     url: Url[str | None] = None
     """streamable_http: its address."""
     headers: dict[str, SecretStr] = {}  # noqa: RUF012 - pydantic copies defaults
@@ -197,6 +201,13 @@ class McpToolkit(_Toolkit):
         wanted = "command" if self.mcp_transport == "stdio" else "url"
         if getattr(self.config, wanted) is None:
             raise ValueError(f"{self.mcp_transport} needs config.{wanted}")
+        if self.config.workdir:
+            if self.mcp_transport != "stdio":
+                raise ValueError(f"{self.mcp_transport} has no use for workdir")
+            if not self.stateful:
+                raise ValueError("config.workdir: rollout needs `stateful: true` beside config")
+            if self.config.cwd is not None:
+                raise ValueError("config.workdir: rollout is where it runs: leave cwd out")
         return self
 
 
@@ -242,6 +253,9 @@ def what_answers(toolkit: Mapping[str, Any]) -> dict[str, Any]:
     """Keep of a toolkit's plain values those that can change an answer, not where it is asked."""
     out = {k: v for k, v in toolkit.items() if k not in OPERATIONAL | {"config", "config_llm"}}
     out["config"] = {k: v for k, v in toolkit["config"].items() if k not in OPERATIONAL}
+    # A later key: runs that were bound without it are no other runs.
+    if out["config"].get("workdir") is None:
+        out["config"].pop("workdir", None)
     llm = toolkit.get("config_llm")
     if llm is not None:
         out["config_llm"] = {

@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any
 
 from grpo_practice.errors import ConfigError
@@ -152,7 +153,8 @@ def experience(
     ).fetchone()
     if row is None:
         raise ConfigError(
-            f"{run} has no experience E{label}", hint=f"grpo-practice experiences list --run {run}"
+            f"{run} has no experience E{label}",
+            hint=f"grpo-practice experiences list --run {quote(run)}",
         )
     at["id"] = row[0]
     changes = db.execute(

@@ -1,11 +1,13 @@
 """Runs as a person asks for them: lists, look-ups, costs."""
 
+import json
 import re
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from grpo_practice.errors import ConfigError
+from grpo_practice.store.bound_keys import MODEL, agent_of
 from grpo_practice.store.db import get_text
 from grpo_practice.store.records import RunRow
 from grpo_practice.text import folder_of, nearest
@@ -43,6 +45,28 @@ class StageCost:
     """Calls without tokens: what is summed up is without theirs."""
     usd: float | None
     unpriced: int
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """Dataset that a run plays, and the model that answers."""
+
+    dataset: str | None
+    model: str | None
+    """None for an agent whose configuration names none."""
+
+
+def played(db: sqlite3.Connection) -> dict[str, Played]:
+    """Return run → what its newest branch plays, for the runs that were begun with a dataset."""
+    rows = db.execute(
+        """SELECT r.run_id, d.name, b.identity FROM runs r
+             JOIN branches b ON b.branch_id = r.head_branch
+             JOIN datasets d ON d.dataset_id = b.dataset_id"""
+    )
+    return {
+        run: Played(dataset, agent_of(json.loads(identity)).get(MODEL))
+        for run, dataset, identity in rows
+    }
 
 
 def all_runs(db: sqlite3.Connection) -> list[RunRow]:

@@ -48,6 +48,24 @@ def questions(db: sqlite3.Connection, branch: Branch) -> list[Question]:
     ]
 
 
+def mean_score(db: sqlite3.Connection, branch: Branch) -> float | None:
+    """Return the mean over the scored questions of an evaluation, and nothing else of its score."""
+    n, total = 0, 0.0
+    for segment in branch.line:
+        place = (segment.branch_id, segment.first, segment.end)
+        summed = """SELECT count(*), total(reward / n) FROM (
+                SELECT json_extract(slot.value, '$[1]') AS n,
+                       json_extract(slot.value, '$[3]') * 1.0 AS reward
+                  FROM steps, json_each(sums, '$.slots') AS slot
+                 WHERE branch_id = ? AND step >= ? AND step < ?)
+             WHERE n > 0"""
+        unsummed = f"""SELECT count(*), total(mean) FROM (SELECT avg(v.reward) AS mean {UNSUMMED}
+            AND v.reward IS NOT NULL GROUP BY r.step, r.slot)"""
+        for questions, means in (db.execute(sql, place).fetchone() for sql in (summed, unsummed)):
+            n, total = n + questions, total + means
+    return total / n if n else None
+
+
 def _families(db: sqlite3.Connection, sample_ids: Iterable[int]) -> dict[int, tuple[str, str]]:
     """Return sample → its source and its cluster."""
     rows = db.execute(
@@ -63,6 +81,8 @@ def _question(
     place: tuple[int, int], planned: int, tally: Sequence[Any] | None, family: tuple[str, str]
 ) -> Question:
     key = f"{place[0]}.{place[1]}"
+    if not planned:
+        return Question(key=key, source=family[0], unscorable=True)
     if tally is None:
         return Question(key=key, n=0, c=0, total=0.0, total_sq=0.0, planned=planned)
     n, c, total, total_sq = tally

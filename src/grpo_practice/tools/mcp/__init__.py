@@ -99,8 +99,24 @@ async def _opened(
                 version=f"mcp {toolkit.name}",
                 runs_in=runs_in,
                 session=session if toolkit.stateful else None,
+                unlike=_unlike(toolkit),
             )
             for name, tool in listed.items()
         ]
     finally:
         await server.close()
+
+
+def _unlike(toolkit: "McpToolkit") -> str:
+    """Return why a new server answers stored calls otherwise, and what to do about it."""
+    if toolkit.mcp_transport == "stdio" and toolkit.config.workdir is None:
+        return (
+            "its server has a state that outlives the rollout, as a file does that rollouts share;"
+            " to give each rollout a folder of its own, set `workdir: rollout` under"
+            f" toolkits.{toolkit.name}.config"
+        )
+    return (
+        f"the answers of toolkits.{toolkit.name} depend on more than the calls of a rollout (the"
+        " time, chance, a state elsewhere); running it again answers the same, --restart-step"
+        " plays the step anew"
+    )

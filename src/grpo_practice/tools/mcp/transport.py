@@ -4,12 +4,14 @@ import asyncio
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+import anyio
 import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
@@ -27,6 +29,8 @@ CONNECT_S = 30.0
 _TAIL = 2_000
 """Bytes of what a server wrote to stderr that are kept."""
 INHERITED = ("PATH", "HOME")
+WORKDIR = "{workdir}"
+"""Stands for the rollout's own folder in arguments and variables."""
 LAUNCHER = """
 import ctypes, os, signal, sys
 parent, names, *command = sys.argv[1:]
@@ -155,22 +159,42 @@ def _by_program(toolkit: McpToolkit, folder: Path) -> Reach:
     # Isolated: a sitecustomize of the user's must not run with the server's keys.
     launch = [sys.executable, "-I", "-S", "-c", LAUNCHER, str(os.getpid()), ",".join(env)]
 
+    own = config.workdir == "rollout"
+    # From a folder of its own it would not find the files that the config names.
+    files = [str(cwd / arg) if own and (cwd / arg).is_file() else arg for arg in config.args]
+
     @asynccontextmanager
     async def reach(notes: Notes) -> AsyncIterator[Client]:
-        with notes.stderr() as errors:
-            program = open_program(
-                [*launch, found, *config.args],
-                env,
-                cwd,
-                errors,
-                most=MOST,
-                on_oversize=notes.see_oversize,
-            )
-            async with _client(program, notes, toolkit) as client:
-                errors.close()  # the program's own end is the last
-                yield client
+        async with _folder(cwd, own=own) as where:
+            named = str(where) if own else WORKDIR
+            with notes.stderr() as errors:
+                program = open_program(
+                    [*launch, found, *(arg.replace(WORKDIR, named) for arg in files)],
+                    {name: value.replace(WORKDIR, named) for name, value in env.items()},
+                    where,
+                    errors,
+                    most=MOST,
+                    on_oversize=notes.see_oversize,
+                )
+                async with _client(program, notes, toolkit) as client:
+                    errors.close()  # the program's own end is the last
+                    yield client
 
     return reach
+
+
+@asynccontextmanager
+async def _folder(usual: Path, *, own: bool) -> AsyncIterator[Path]:
+    """Yield the usual folder, or an empty one that is removed with all that is in it then."""
+    if not own:
+        yield usual
+        return
+    folder = Path(tempfile.mkdtemp(prefix="grpo-practice-"))
+    try:
+        yield folder
+    finally:
+        with anyio.CancelScope(shield=True):
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
 def _by_address(toolkit: McpToolkit) -> Reach:

@@ -1,0 +1,105 @@
+"""`rollouts`: what was asked, what was said, and how it was scored."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from grpo_practice.cli.options import DbOption, JsonOption, workspace
+from grpo_practice.cli.terminal.formatting import print_json
+
+if TYPE_CHECKING:
+    from grpo_practice.workspace import RolloutOptions
+
+app = typer.Typer(no_args_is_help=True, help="What was asked and said, and how it was scored.")
+
+RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN[:STEP]", help="A run of `runs list`; with :0, its first step.")
+]
+QuestionOption = Annotated[
+    int | None,
+    typer.Option(
+        "--question", "-q", min=1, metavar="N", help="Only the question N of the run's dataset."
+    ),
+]
+FailedOption = Annotated[
+    bool, typer.Option("--failed", help="Only those with a reward below 1, or with none.")
+]
+FlippedOption = Annotated[
+    bool,
+    typer.Option(
+        "--flipped",
+        help="Only questions that were right (a mean reward of 0.5 or more) in one of two plays and"
+        " wrong in the other: an evaluation and that of the agent without experiences; a practice"
+        " run's first and last play of the question.",
+    ),
+]
+AgainstOption = Annotated[
+    str | None,
+    typer.Option(metavar="RUN", help="Flipped: compared with this run. Implies --flipped."),
+]
+
+
+@app.command("list")
+def list_(
+    run: RunArgument,
+    question: QuestionOption = None,
+    failed: FailedOption = False,
+    flipped: FlippedOption = False,
+    against: AgainstOption = None,
+    limit: Annotated[int, typer.Option(min=1, max=1_000_000, metavar="N", help="How many.")] = 50,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """List the rollouts of a run, a line each.
+
+    Practice runs and evaluations alike. The numbers of questions are those of the dataset.
+
+    Example: grpo-practice rollouts list math/eval --failed
+    """
+    choice = _choice(question, failed=failed, flipped=flipped, against=against)
+    report = workspace(db).rollout_list(run, limit=limit, **choice)
+    if json:
+        print_json(report.document())
+        return
+    from grpo_practice.cli.terminal.transcripts_view import show_rollout_list
+
+    show_rollout_list(report)
+
+
+@app.command()
+def show(
+    run: RunArgument,
+    question: QuestionOption = None,
+    failed: FailedOption = False,
+    flipped: FlippedOption = False,
+    against: AgainstOption = None,
+    limit: Annotated[
+        int,
+        typer.Option(
+            min=1, max=10_000, metavar="N", help="How many questions, with all their attempts."
+        ),
+    ] = 3,
+    full: Annotated[bool, typer.Option("--full", help="Cut no long text.")] = False,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show rollouts with all that was said.
+
+    System prompt, turns with calls and results of tools, answer, verdict and critique.
+
+    Example: grpo-practice rollouts show math/eval --question 3
+    """
+    choice = _choice(question, failed=failed, flipped=flipped, against=against)
+    report = workspace(db).transcripts(run, limit=limit, **choice)
+    if json:
+        print_json(report.document())
+        return
+    from grpo_practice.cli.terminal.transcripts_view import show_whole
+
+    show_whole(report, full=full)
+
+
+def _choice(
+    question: int | None, *, failed: bool, flipped: bool, against: str | None
+) -> "RolloutOptions":
+    return {"question": question, "failed": failed, "flipped": flipped, "against": against}

@@ -1,0 +1,194 @@
+"""Answers of multiple choice: letter, label, number or text of an option becomes its letter."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from grpo_practice.data.cells import from_cell
+from grpo_practice.data.choice_options import Options
+from grpo_practice.errors import ConfigError, DataError
+from grpo_practice.types import Answer
+
+Gold = Literal["letter", "index", "number", "text"]
+"""Form of an answer among options: `index` counts from 0, `number` from 1."""
+GOLDS: tuple[Gold, ...] = get_args(Gold)
+Select = Literal["any", "all"]
+"""Meaning of several right options: one of them is enough, or it is exactly these."""
+SELECTS: tuple[Select, ...] = get_args(Select)
+Ask = Callable[[str], Select | None]
+"""Asks a person for the meaning; None where nobody is there to ask."""
+
+_GUESSED: frozenset[Gold] = frozenset({"letter", "index", "text"})
+"""Forms that may be recognised: nothing in a row tells a number from an index."""
+_LETTER = re.compile(r"\(?([A-Za-z])\)?(?:[.):]+(?:\s*(.+))?)?", re.DOTALL)
+_SEVERAL = re.compile(r"\(?[A-Z]\)?(?:(?:\s*[,;/&、]\s*|\s+and\s+|)\(?[A-Z]\)?)+")
+_INTEGER = re.compile(r"\d{1,3}(?:\.0)?")
+WORDS = {
+    "letter": "letters of options",
+    "index": "numbers of options from 0",
+    "number": "numbers of options from 1",
+    "text": "texts of options",
+}
+"""Forms in messages."""
+
+
+def nobody(_question: str) -> None:
+    """Answer nothing: there is nobody to ask."""
+
+
+class SeveralRightError(ConfigError):
+    """Nobody has said what an answer of several options means."""
+
+
+@dataclass(slots=True)
+class GoldMapping:
+    """Reads one file's answers among options; the form that a row leaves open, others settle."""
+
+    gold: Gold | None = None
+    """Form that the user named."""
+    select: Select | None = None
+    open: frozenset[Gold] = field(init=False)
+    """Forms that all answers until now may have."""
+    counted: int = 0
+    """Answers that were read among options."""
+    lowest: int = 99
+    """Lowest number of an option that an answer was."""
+
+    def __post_init__(self) -> None:
+        for option, value, known in (
+            ("--gold", self.gold, GOLDS),
+            ("--select", self.select, SELECTS),
+        ):
+            if value is not None and value not in known:
+                raise ConfigError(f"{option} {value}: there are {', '.join(known)}")
+        self.open = frozenset({self.gold}) if self.gold else _GUESSED
+
+    def read(self, answer: Answer, options: Options | None) -> Answer:
+        """Return the answer as a letter; as it is, where there is nothing to choose from.
+
+        Several right options are a list for `any`, and one text, `A, C`, for `all`.
+
+        Raises:
+            DataError: It is none of the options.
+            ConfigError: It may be two of them, or nobody has said what several mean.
+        """
+        if answer is None:
+            return None
+        listed = from_cell(answer)
+        # An option may itself look like a list: `[0, 1]` among intervals is one answer.
+        whole = not isinstance(listed, list) or (
+            options is not None and _folded(str(answer)) in map(_folded, options.texts)
+        )
+        values = [answer] if whole or not listed else listed
+        if options is None:
+            bare = [_bare_letter(value) for value in values]
+            if len(bare) < 2 or None in bare:
+                return answer
+            return self._several(answer, [letter for letter in bare if letter], None)
+        letters = [letter for value in values for letter in self._letters(value, options)]
+        self.counted += 1
+        if len(set(letters)) == 1:
+            return letters[0]
+        return self._several(answer, letters, options)
+
+    def _several(self, answer: Answer, letters: list[str], options: Options | None) -> Answer:
+        if self.select is None:
+            raise SeveralRightError(
+                f"an answer names several options: {str(answer)[:80]}",
+                hint="say whether one of them is enough, --select any, or it must be exactly these,"
+                " --select all (`data upload` and `data download` take it)",
+            )
+        if self.select == "any" and options is None and isinstance(answer, list):
+            return answer  # alternatives as they stand: the rows stay those of earlier uploads
+        found = sorted(set(letters))
+        return ", ".join(found) if self.select == "all" else list[object](found)
+
+    def _letters(self, value: object, options: Options) -> list[str]:
+        """Return the letter of the option that a value is; more for a text such as `ACD`."""
+        text = str(value).strip()
+        if not text or isinstance(value, list | dict):
+            raise DataError("the answer is a list, but not of one or more texts or numbers")
+        if options.labels and self.gold in (None, "letter"):
+            labels = [label.casefold() for label in options.labels]
+            if text.casefold() in labels:
+                return [options.letters[labels.index(text.casefold())]]
+        forms = _forms(value, text, options, self.gold)
+        fitting = {form: letter for form, letter in forms.items() if form in self.open}
+        several = _SEVERAL.fullmatch(text) and re.findall("[A-Z]", text)
+        if not fitting and several and {*several} <= {*options.letters}:
+            return several
+        if not fitting:
+            raise self._none(text, options)
+        if len({*fitting.values()}) > 1:
+            may = " or ".join(f"{WORDS[form]}: {letter}" for form, letter in fitting.items())
+            ways = " or ".join(f"--gold {form}" for form in fitting)
+            raise ConfigError(
+                f"the answer {text[:80]!r} may be among {may}", hint=f"say which: {ways}"
+            )
+        self.open = frozenset(fitting)
+        if "index" in fitting:
+            self.lowest = min(self.lowest, int(float(text)))
+        return [next(iter(fitting.values()))]
+
+    def _none(self, text: str, options: Options) -> DataError:
+        n = len(options.texts)
+        read = " or ".join(WORDS[form] for form in sorted(self.open))
+        hint = "a column that holds no options of the answer is kept out: --map meta.NAME=COLUMN"
+        if text == str(n) and "index" in self.open:
+            hint = "answers that count from 1 are read with --gold number"
+        elif self.open < _GUESSED and not self.gold:
+            hint = f"answers before it were {read}; --gold says how to read all of them"
+        return DataError(
+            f"the answer {text[:80]!r} is none of the {n} options ({options.letters[0]} to"
+            f" {options.letters[-1]}), read as {read}",
+            hint=hint,
+        )
+
+    def note(self, column: str) -> str | None:
+        """Say how the answers were read; None where nothing was to be chosen."""
+        what = []
+        if self.counted and self.open != _GUESSED:
+            forms = " or ".join(WORDS[form] for form in sorted(self.open))
+            kept = "" if self.open == {"letter"} else ", kept as letters"
+            what.append(f"the answers in {column!r} are {forms}{kept}")
+        if self.gold is None and self.open == {"index"} and self.lowest > 0:
+            what.append("none of them is 0: if they count from 1, add --gold number")
+        if self.select:
+            meaning = {"any": "one is enough", "all": "it must be exactly these"}[self.select]
+            what.append(f"where several options are right, {meaning}")
+        return "; ".join(what) or None
+
+
+def _forms(value: object, text: str, options: Options, gold: Gold | None) -> dict[Gold, str]:
+    """Return the letter that the value means in each form that it may have."""
+    found: dict[Gold, str] = {}
+    letters = options.letters
+    if match := _LETTER.fullmatch(text):
+        letter, rest = match[1].upper(), match[2]
+        if letter in letters and (
+            rest is None or _folded(rest) == _folded(options.texts[letters.index(letter)])
+        ):
+            found["letter"] = letter
+    if _INTEGER.fullmatch(text) and not isinstance(value, bool):
+        n = int(float(text))
+        if n < len(letters):
+            found["index"] = letters[n]
+        if 1 <= n <= len(letters):
+            found["number"] = letters[n - 1]
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if options.numbers or not number or gold == "text":
+        folded = _folded(text)
+        same = (i for i, option in enumerate(options.texts) if _folded(option) == folded)
+        if (place := next(same, None)) is not None:
+            found["text"] = letters[place]
+    return found
+
+
+def _bare_letter(value: object) -> str | None:
+    match = re.fullmatch(r"\(?([A-J])\)?\.?", str(value).strip())
+    return match[1] if match else None
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.split()).rstrip(".").casefold()

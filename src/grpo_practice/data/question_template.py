@@ -1,0 +1,236 @@
+"""The question template: which columns make the question, and how they are laid out.
+
+A slot is a place in it. `{question}` is what the layout found, `{passage}` what stands before it,
+`{options}` the lettered options, `{system}` the system message; any other name is a column.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from string import Formatter
+from typing import Any
+
+from grpo_practice.data.cells import from_cell
+from grpo_practice.data.choice_options import Options, options_in, options_of
+from grpo_practice.data.columns import has, listed_columns, value_at
+from grpo_practice.errors import ConfigError, DataError
+
+SLOTS = ("passage", "options")
+"""Slots that columns fill, as roles do."""
+PASSAGES = frozenset({"passage", "context", "body", "article"})
+"""Names of columns that a question is about, in any case."""
+OPTIONS = frozenset({"options", "choices"})
+BLANK = "\n\n"
+"""Separator of paragraphs."""
+
+_Part = tuple[str, str | None]
+"""Text, and the slot after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionTemplate:
+    """A text with slots."""
+
+    text: str
+    passage: tuple[str, ...] = ()
+    """Columns of the passage."""
+    options: tuple[str, ...] = ()
+    """The column of the options, or one column for each."""
+
+    @property
+    def slots(self) -> frozenset[str]:
+        """Names in braces."""
+        return frozenset(slot for parts in _paragraphs(self.text) for _, slot in parts if slot)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """Columns that the question is made of, beside the question's own."""
+        own = self.slots - {"question", *SLOTS}
+        passage = self.passage if "passage" in self.slots else ()
+        return frozenset((*own, *passage, *self.options))
+
+    def options_in(self, fields: Mapping[str, Any]) -> Options | None:
+        """Read the row's options; None where it has none.
+
+        Raises:
+            DataError: Something else stands where the first row has options.
+        """
+        if not self.options:
+            return None
+        if len(self.options) > 1:
+            found, value = options_of(fields, self.options), None
+            if found is None and any(fields.get(column) for column in self.options):
+                raise DataError(f"the options ({', '.join(self.options)}) are not two or more")
+            return found
+        (column,) = self.options
+        value = value_at(fields, column)
+        if value is None or value in ("", []):
+            return None
+        if (found := options_in(value)) is None:
+            raise DataError(
+                f"the options ({column!r}) are not two to 26 texts",
+                hint=f"--template '{{question}}' --map meta.{column}={column} leaves them out",
+            )
+        return found
+
+    def fill(
+        self, fields: Mapping[str, Any], options: Options | None, question: str, system: str | None
+    ) -> str:
+        """Return the question of a row; a paragraph whose slots are all empty is left out."""
+        known = {
+            "question": question,
+            "system": system,
+            "passage": BLANK.join(filter(None, (spelt(fields, c) for c in self.passage))),
+            "options": str(options) if options else None,
+        }
+        made = []
+        for paragraph in _paragraphs(self.text):
+            values = [slot and (known.get(slot) or spelt(fields, slot)) for _, slot in paragraph]
+            if any(values) or not any(slot for _, slot in paragraph):
+                pairs = zip((text for text, _ in paragraph), values, strict=True)
+                made.append("".join(text + (value or "") for text, value in pairs))
+        return BLANK.join(made)
+
+
+def spelt(fields: Mapping[str, Any], column: str) -> str:
+    """Spell a row's value: texts as they are, one paragraph each in a list; '' for none."""
+    value = value_at(fields, column)
+    if isinstance(value, str):
+        found = from_cell(value)
+        value = found if _texts(found) else value
+    if _texts(value):
+        return BLANK.join(value)
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
+
+
+@lru_cache(maxsize=8)
+def _paragraphs(template: str) -> tuple[tuple[_Part, ...], ...]:
+    return tuple(tuple(part[:2] for part in _parsed(text)) for text in template.split(BLANK))
+
+
+def _parsed(text: str) -> list[tuple[str, str | None, str | None, str | None]]:
+    try:
+        return list(Formatter().parse(text))
+    except ValueError as e:
+        raise ConfigError(
+            f"--template: {e}", hint="a slot is {question}; a brace itself is written {{ or }}"
+        ) from e
+
+
+def slot_columns(
+    first: Mapping[str, Any], mapping: Mapping[str, str], *, guessed: bool
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the columns of the passage and of the options, from the first row.
+
+    The mapping wins; without it they are recognised by their names if `guessed`.
+
+    Raises:
+        ConfigError: The mapping names a column that is not there.
+        DataError: More than one column may be the options.
+    """
+    taken = {column for key, column in mapping.items() if key not in SLOTS}
+    free = {c: v for c, v in first.items() if c not in taken} if guessed else {}
+    mapped = {slot: _mapped(slot, mapping[slot], first) for slot in SLOTS if slot in mapping}
+    passage = mapped.get("passage") or tuple(c for c in free if _is_passage(c, free[c]))
+    options = mapped.get("options") or _guessed_options(free)
+    return passage, tuple(options)
+
+
+def _mapped(slot: str, named: str, first: Mapping[str, Any]) -> tuple[str, ...]:
+    columns = (named,) if has(first, named) else tuple(part.strip() for part in named.split(","))
+    for column in columns:
+        if not has(first, column):
+            raise ConfigError(
+                f"--map {slot}={named}: the first row has no {column!r}",
+                hint=f"it has {listed_columns(first)}",
+            )
+    if slot == "options" and len(columns) > 1 and any("." in c for c in columns):
+        raise ConfigError(f"--map options={named}: columns of one option each have no dots")
+    return columns
+
+
+def _is_passage(column: str, value: object) -> bool:
+    known = column.strip().casefold() in PASSAGES
+    return known and (value is None or isinstance(value, str) or _texts(value))
+
+
+def _guessed_options(free: Mapping[str, Any]) -> Sequence[str]:
+    named = [
+        column
+        for column, value in free.items()
+        if column.strip().casefold() in OPTIONS and (value is None or options_in(value))
+    ]
+    if len(named) > 1:
+        both = " and ".join(map(repr, named))
+        raise DataError(f"{both} may both be the options", hint="say which: --map options=COLUMN")
+    letters = []
+    for letter in "ABCDEFGHIJ":
+        if not isinstance(free.get(letter), str | int | float):
+            break
+        letters.append(letter)
+    return named or (letters if len(letters) > 1 else ())
+
+
+def template_of(
+    first: Mapping[str, Any],
+    columns: tuple[tuple[str, ...], tuple[str, ...]],
+    given: str | None,
+    *,
+    question: str | None,
+    system: bool,
+) -> QuestionTemplate:
+    """Return the template: as given, else a paragraph for each slot that the file fills.
+
+    Args:
+        first: The first row.
+        columns: Columns of the passage and of the options.
+        given: The user's text.
+        question: The first row's question; None where the template has to make it.
+        system: Whether the system message belongs to the question.
+
+    Raises:
+        ConfigError: The text has a slot that is none, and no column.
+    """
+    passage, options = columns
+    if given is not None:
+        template = QuestionTemplate(given, passage, options)
+        _check(template, first)
+        return template
+    found = QuestionTemplate("", passage, options).options_in(first) if options else None
+    # Some sets have options or passage in the question as well as beside it.
+    there = found is not None and question is not None and found.stand_in(question)
+    read = [text for column in passage if (text := spelt(first, column).strip())]
+    if read and question is not None and all(text in question for text in read):
+        passage = ()
+    slots = [
+        *(["{system}"] if system else []),
+        *(["{passage}"] if passage else []),
+        "{question}",
+        *(["{options}"] if options and not there else []),
+    ]
+    return QuestionTemplate(BLANK.join(slots), passage, options)
+
+
+def _check(template: QuestionTemplate, first: Mapping[str, Any]) -> None:
+    for text in template.text.split(BLANK):
+        for _, slot, spec, conversion in _parsed(text):
+            filled = slot in ("question", "system") or (
+                slot in SLOTS and getattr(template, str(slot))
+            )
+            if slot is not None and (spec or conversion or not (filled or has(first, slot))):
+                what = re.sub(r"\s+", " ", slot)
+                raise ConfigError(
+                    f"--template: {{{what}}} is neither a slot nor a column",
+                    hint="slots are {question}, {passage}, {options}, {system};"
+                    f" columns are {listed_columns(first)}",
+                )
+    if not template.slots:
+        raise ConfigError("--template has no slot: every row would ask the same")

@@ -1,0 +1,73 @@
+"""A function of the user's as text: what it is and needs, while nothing of it is run."""
+
+import ast
+import importlib.util
+import re
+import textwrap
+from contextlib import suppress
+
+_ASYNC = ast.AsyncFunctionDef
+
+
+def definition(text: str, func: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """Return the last definition of a function in a text; nothing is run."""
+    with suppress(SyntaxError, ValueError):
+        for node in reversed(ast.parse(textwrap.dedent(text)).body):
+            if isinstance(node, ast.FunctionDef | _ASYNC) and node.name == func:
+                return node
+    return None
+
+
+def wants_llm(text: str, func: str) -> bool:
+    """Return whether a function names a parameter `llm`, or takes it out of its `**kwargs`."""
+    found = definition(text, func)
+    if found is None:
+        return False
+    given = found.args
+    if any(arg.arg == "llm" for arg in (*given.posonlyargs, *given.args, *given.kwonlyargs)):
+        return True
+    rest = given.kwarg.arg if given.kwarg is not None else None
+    return any(_takes(node, rest) for node in ast.walk(found))
+
+
+def _takes(node: ast.AST, kwargs: str | None) -> bool:
+    """Return whether the expression is `kwargs["llm"]` or `kwargs.get("llm", …)`."""
+    match node:
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value="llm")):
+            return name == kwargs
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name(id=name), attr="get" | "pop"),
+            args=[ast.Constant(value="llm"), *_],
+        ):
+            return name == kwargs
+        case _:
+            return False
+
+
+def defined_async(text: str, func: str) -> bool:
+    """Return whether the text defines the function with `async def`."""
+    return isinstance(definition(text, func), ast.AsyncFunctionDef)
+
+
+def without(text: str, func: str) -> list[str] | None:
+    """Return the functions that the text defines, where it never has this name; else None."""
+    with suppress(SyntaxError, ValueError):
+        body = ast.parse(text).body
+        if re.search(rf"\b{re.escape(func)}\b|import \*", text) is None:
+            return [d.name for d in body if isinstance(d, ast.FunctionDef | _ASYNC)]
+    return None
+
+
+def needs_of_reference(text: str) -> str | None:
+    """Return the first module of the reference that the text imports and nobody here has."""
+    if importlib.util.find_spec("utu") is not None:
+        return None
+    with suppress(SyntaxError, ValueError):
+        for node in ast.walk(ast.parse(text)):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module or ""]
+            for name in names:
+                if name.partition(".")[0] == "utu" and name != "utu.db":
+                    return name
+    return None

@@ -1,0 +1,172 @@
+"""Rollouts for a list: their narrow rows alone, as many as are asked for."""
+
+import json
+import sqlite3
+import sys
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from grpo_practice.store.records import Branch
+from grpo_practice.store.rollouts import JUDGED
+from grpo_practice.store.step_totals import ROLLOUTS
+
+QUESTION = 400
+"""Characters of a question that a list reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Rollouts that a list is of: those to which each part that is given applies."""
+
+    step: int | None = None
+    samples: Collection[int] | None = None
+    """Samples that were asked; None means all."""
+    failed: bool = False
+    """True for those with a reward below 1, or none."""
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutRow:
+    """A rollout in a list: how it ended, and the beginnings of question and answer."""
+
+    step: int
+    slot: int
+    attempt: int
+    """Number of the attempt, counted from 0."""
+    sample_id: int
+    number: int | None
+    """Number of the question in the run's dataset, counted from 1; None where it is not in it."""
+    question: str
+    head: str
+    """Beginning of the answer."""
+    extracted: str | None
+    """Answer that the verify function read in it, where it says so."""
+    reward: float | None
+    outcome: str
+    reason: str | None
+    error: str | None
+    turns: int
+    tool_calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Number of rollouts, and of the groups that they stand in."""
+
+    rollouts: int = 0
+    groups: int = 0
+
+
+def count_wanted(db: sqlite3.Connection, branch: Branch, wanted: Wanted) -> Counted:
+    """Count the rollouts on a branch's line to which `wanted` applies."""
+    rollouts = groups = 0
+    for _, where, values in _segments(branch, wanted):
+        n, in_groups = db.execute(
+            f"SELECT count(*), count(DISTINCT s.step || '.' || r.slot) {ROLLOUTS} {where}", values
+        ).fetchone()
+        rollouts, groups = rollouts + n, groups + in_groups
+    return Counted(rollouts, groups)
+
+
+def list_rollouts(
+    db: sqlite3.Connection, branch: Branch, wanted: Wanted, most: int
+) -> list[RolloutRow]:
+    """Return the first rollouts, `most` at most, by step, group and attempt. No body is read."""
+    found, most = list[RolloutRow](), min(most, sys.maxsize)
+    for segment, where, values in _segments(branch, wanted):
+        rows = db.execute(
+            f"""SELECT s.step, r.slot, r.attempt, r.sample_id, r.head, r.turns, r.tool_calls,
+                  v.reward, v.extracted, {JUDGED}, substr(q.question, 1, {QUESTION}) AS question
+                {ROLLOUTS} JOIN samples q ON q.sample_id = r.sample_id {where}
+                 ORDER BY s.step, r.slot, r.attempt LIMIT ?""",
+            (*values, most - len(found)),
+        ).fetchall()
+        known = numbers(db, segment, {row["sample_id"] for row in rows})
+        found += [_row(row, known.get(row["sample_id"])) for row in rows]
+    return found
+
+
+def wanted_groups(
+    db: sqlite3.Connection, branch: Branch, wanted: Wanted, most: int | None
+) -> Iterator[tuple[int, int, set[int]]]:
+    """Yield (step, slot, its attempts) of the first groups that have a wanted rollout."""
+    left = -1 if most is None else min(most, sys.maxsize)
+    for _, where, values in _segments(branch, wanted):
+        rows = db.execute(
+            f"""SELECT s.step, r.slot, json_group_array(r.attempt) {ROLLOUTS} {where}
+                 GROUP BY s.step, r.slot ORDER BY s.step, r.slot LIMIT ?""",
+            (*values, left),
+        ).fetchall()
+        left -= 0 if left < 0 else len(rows)
+        for step, slot, attempts in rows:
+            yield step, slot, set(json.loads(attempts))
+
+
+def question_means(db: sqlite3.Connection, branch: Branch) -> dict[int, list[float]]:
+    """Return sample → its mean reward each time that it was played, the oldest first."""
+    means = dict[int, list[float]]()
+    for _, where, values in _segments(branch, Wanted()):
+        for sample, mean in db.execute(
+            f"""SELECT r.sample_id, avg(v.reward) {ROLLOUTS} {where} AND v.reward IS NOT NULL
+                 GROUP BY s.step, r.slot ORDER BY s.step, r.slot""",
+            values,
+        ):
+            means.setdefault(sample, []).append(mean)
+    return means
+
+
+def sample_numbered(db: sqlite3.Connection, dataset_id: int, number: int) -> int | None:
+    """Return the sample that is the dataset's question of that number; None without one."""
+    row = db.execute(
+        "SELECT sample_id FROM dataset_rows WHERE dataset_id = ? AND position = ?",
+        (dataset_id, number - 1),
+    ).fetchone()
+    return row[0] if row else None
+
+
+def _segments(branch: Branch, wanted: Wanted) -> Iterator[tuple[int, str, list[object]]]:
+    """Yield (its branch, WHERE, values) of each segment of the line, the oldest first."""
+    for segment in sorted(branch.line, key=lambda s: s.first):
+        where = "WHERE s.branch_id = ? AND s.step >= ? AND s.step < ?"
+        values: list[object] = [segment.branch_id, segment.first, segment.end]
+        if wanted.step is not None:
+            where += " AND s.step = ?"
+            values.append(wanted.step)
+        if wanted.samples is not None:
+            # One parameter as JSON: SQLite limits how many a statement has.
+            where += " AND r.sample_id IN (SELECT value FROM json_each(?))"
+            values.append(json.dumps(sorted(wanted.samples)))
+        if wanted.failed:
+            # Rewards are floats: a computed 1 may be a little less.
+            where += " AND (v.reward IS NULL OR v.reward < 1 - 1e-9)"
+        yield segment.branch_id, where, values
+
+
+def numbers(db: sqlite3.Connection, branch_id: int, samples: Collection[int]) -> dict[int, int]:
+    """Return sample → its number in the dataset that the branch was begun with."""
+    rows = db.execute(
+        """SELECT sample_id, min(position) + 1 FROM dataset_rows
+            WHERE dataset_id = (SELECT dataset_id FROM branches WHERE branch_id = ?)
+              AND sample_id IN (SELECT value FROM json_each(?)) GROUP BY 1""",
+        (branch_id, json.dumps(sorted(samples))),
+    )
+    return dict(rows.fetchall())
+
+
+def _row(row: sqlite3.Row, number: int | None) -> RolloutRow:
+    return RolloutRow(
+        step=row["step"],
+        slot=row["slot"],
+        attempt=row["attempt"],
+        sample_id=row["sample_id"],
+        number=number,
+        question=row["question"],
+        head=row["head"],
+        extracted=row["extracted"],
+        reward=row["reward"],
+        outcome=row["judged_outcome"],
+        reason=row["judged_reason"],
+        error=row["judged_error"],
+        turns=row["turns"],
+        tool_calls=row["tool_calls"],
+    )

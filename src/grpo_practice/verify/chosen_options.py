@@ -1,0 +1,122 @@
+"""Options that a response chooses: one, or several where several are right."""
+
+import re
+import string
+from collections.abc import Mapping
+from typing import Any
+
+from grpo_practice.text import strip_think
+from grpo_practice.verify.answers import TAIL, last_box, last_line
+
+_DRESS = " \t*_`\"'"
+_STATED = r"(?i:answer|option|choice)(?i:\s+is)?\s*[:=]?[\s*_`$]*\(?([A-Z])\b(?![\w'])"
+_MARKED = r"\(([A-Z])\)|\*\*([A-Z])[.):]?\*\*|(?<!\S)([A-Z])[.):](?!\S)"
+_ALONE = r"^[\s*_`(]*([A-Z])[\s*_`).]*$"
+_IS = r"(?:\s+(?:is|are))?\s*[:=]?"
+_STATES = rf"(?:answers?|options?|choices?){_IS}"
+_LIST = r"[A-Z]\b(?:\s*(?:[,;/&+、]|\band\b)\s*(?:and\s+)?[A-Z]\b)*|[A-Z]{2,}\b"
+_SO = r"(?:(?:so|thus|hence|therefore)\b,?\s*)?"
+
+
+def options_of(meta: Mapping[str, Any]) -> dict[str, str]:
+    """Return letter → text, in order; {} when the sample has none."""
+    match meta.get("options") or meta.get("choices"):
+        case [*texts]:
+            return {k: str(v) for k, v in zip(string.ascii_uppercase, texts, strict=False)}
+        case {**named}:
+            return {str(k).strip().upper(): str(v) for k, v in named.items()}
+        case _:
+            return {}
+
+
+def _letter(text: str, options: Mapping[str, str]) -> str | None:
+    """Return the option that the whole text is: its letter, its text, or both in order."""
+    bare = text.strip(_DRESS)
+    if match := re.fullmatch(r"\(?([A-Za-z])(?:[).:]+(?:\s+(.+))?)?", bare, re.DOTALL):
+        letter, rest = match[1].upper(), match[2]
+        if (not options or letter in options) and (
+            rest is None or _same(rest, options.get(letter, ""))
+        ):
+            return letter
+    return next((letter for letter, option in options.items() if _same(bare, option)), None)
+
+
+def _same(text: str, option: str) -> bool:
+    return folded(text.rstrip("."), False) == folded(option.rstrip("."), False)
+
+
+def chosen_letter(response: str, options: Mapping[str, str]) -> str | None:
+    """Return the option stated last: boxed, after "answer", marked, or alone on a line."""
+    box, line = last_box(response), last_line(response) or ""
+    for text in (re.sub(r"^\\\w+\{(.*)\}$", r"\1", box or ""), line):
+        if letter := _letter(text, options):
+            return letter
+    visible = strip_think(response) or ""
+    for pattern, text in ((_STATED, visible), (_ALONE, visible), (_MARKED, line)):
+        for match in reversed(list(re.finditer(pattern, text, re.MULTILINE))):
+            letter = next(group for group in match.groups() if group)
+            if not options or letter in options:
+                return letter
+    return None
+
+
+def letters_of(gold: str, options: Mapping[str, str]) -> frozenset[str]:
+    """Return the options that a gold names: one, or several in a text such as `A, C`."""
+    letter = _letter(gold, options)
+    return frozenset({letter}) if letter else _listed(gold, options, whole=True)
+
+
+def chosen_letters(response: str, options: Mapping[str, str]) -> frozenset[str]:
+    """Return the options stated last, where several may be: boxed, after "answer", or in a line."""
+    box, last = last_box(response), last_line(response) or ""
+    if box and (found := letters_of(re.sub(r"\\[a-z]+", "", box).strip("{}"), options)):
+        return found
+    lines = (strip_think(response) or "")[-TAIL:].splitlines()
+    # "The answer is C. Let me check option A": what is called the answer goes before the rest.
+    for words in (r"answers?", r"options?|choices?"):
+        for place in range(len(lines) - 1, -1, -1):
+            if match := re.search(rf"(?:{words}){_IS}", lines[place], re.IGNORECASE):
+                stated = re.sub(_STATES, " ", lines[place][match.end() :], flags=re.IGNORECASE)
+                below = [] if stated.strip(_DRESS) else lines[place + 1 :]
+                if found := _first_list(stated, options) or _marked("\n".join(below), options):
+                    return found
+    several = _listed(re.sub(f"^{_SO}", "", last, flags=re.IGNORECASE), options)
+    if len(several) > 1:
+        return several
+    if len(found := _marked(last, options)) > 1:
+        return found
+    letter = chosen_letter(response, options)
+    return frozenset({letter} if letter else ())
+
+
+def _first_list(text: str, options: Mapping[str, str]) -> frozenset[str]:
+    """Return the options that a line begins with: `A, C`, or each with its text, `A) x, C) y`."""
+    listed = _listed(text, options)
+    marked = _marked(text, options) if listed else listed
+    return marked if len(marked) > len(listed) else listed
+
+
+def _listed(text: str, options: Mapping[str, str], *, whole: bool = False) -> frozenset[str]:
+    """Return the options in a list of letters that the text begins with, or that it is."""
+    bare = re.sub(r"\\[a-z]+|[*_`$(){}\[\]\\\"']", "", text).strip()
+    match = re.match(_LIST, bare)
+    if match is None or (whole and bare[match.end() :].strip(" .")):
+        return frozenset()
+    letters = re.findall(r"\b[A-Z]\b", match[0]) or [*match[0]]
+    known = options or string.ascii_uppercase[:10]
+    # A word such as BAD is no list: letters that stand together are options in their order.
+    fits = len({*letters}) == len(letters) and all(letter in known for letter in letters)
+    fits = fits and (len(match[0]) > len(letters) or letters == sorted(letters))
+    return frozenset(letters if fits else ())
+
+
+def _marked(text: str, options: Mapping[str, str]) -> frozenset[str]:
+    """Return the options that stand in the text with their mark: `(A)`, `A.` or `**A**`."""
+    found = ("".join(groups) for groups in re.findall(_MARKED, text))
+    return frozenset(letter for letter in found if not options or letter in options)
+
+
+def folded(text: str, case_sensitive: bool) -> str:
+    """Fold spaces, and case unless it counts."""
+    text = " ".join(text.split())
+    return text if case_sensitive else text.casefold()

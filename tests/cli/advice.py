@@ -1,0 +1,63 @@
+"""The commands that a text tells a person to type, and whether they can be typed as they stand."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import typer.main
+
+from grpo_practice.cli.main import app
+
+_COMMAND = re.compile(
+    r"`(grpo-practice [^`\n]+)`"
+    r"|(?:(?<=next: )|(?<=hint: )|(?<=: )|\b(?:or|then|and) )(grpo-practice [^`\n]+)"
+)
+_ENDS = re.compile(r"; |, then |, or | \(|,? and then |\.$|\",$")
+_UNTYPED = re.compile(r"\[OPTIONS\]|\\udc")
+_QUOTED = re.compile(r"""'[^']*'|"[^"]*"|[^'"]+|['"]""")
+_PLACEHOLDER = re.compile(r"[A-Z]{3,}|[A-Z]|…|\.\.\.")
+
+
+def commands_in(text: str) -> Iterator[str]:
+    """Yield each command of this program that a text says to type."""
+    for found in _COMMAND.finditer(text):
+        command = _before_end(found[1] or found[2])
+        # Words of a test are no command line, and are not repeated; a name that no shell can
+        # type is shown escaped.
+        if not command.startswith("grpo-practice -") and not _UNTYPED.search(command):
+            yield command
+
+
+def _before_end(text: str) -> str:
+    """Return the command at the beginning of a sentence; quoted words are its own."""
+    command, parts = "", (found[0] for found in _QUOTED.finditer(text))
+    for part in parts:
+        ends = None if part[0] in "'\"" else _ENDS.search(part)
+        if ends:
+            return (command + part[: ends.start()]).strip()
+        command += part
+    return command.strip()
+
+
+def why_not(command: str) -> str | None:
+    """Return why a command cannot be typed as it stands; None where it can."""
+    words = shlex.split(command)[1:]
+    if shape := next((word for word in words if _PLACEHOLDER.fullmatch(word)), None):
+        return f"{shape} stands for something"
+    # Any: whichever click Typer brings along.
+    at: Any = typer.main.get_command(app)
+    context = at.context_class(at, info_name="grpo-practice")
+    try:
+        while hasattr(at, "resolve_command"):
+            if not words:
+                return None
+            _, at, words = at.resolve_command(context, words)
+            context = at.context_class(at, parent=context)
+        at.make_context(at.name, words, parent=context.parent)
+    except typer.Exit:
+        return None
+    except Exception as e:  # noqa: BLE001 - a usage error of that click
+        made_before = str(e).endswith("does not exist.")  # by the command that is said before it
+        return None if made_before else f"{type(e).__name__}: {e}"
+    return None
