@@ -31,8 +31,8 @@ def commands_in(text: str) -> Iterator[str]:
 
 def _before_end(text: str) -> str:
     """Return the command at the beginning of a sentence; quoted words are its own."""
-    command = ""
-    for part in _QUOTED.findall(text):
+    command, parts = "", (found[0] for found in _QUOTED.finditer(text))
+    for part in parts:
         ends = None if part[0] in "'\"" else _ENDS.search(part)
         if ends:
             return (command + part[: ends.start()]).strip()
