@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -120,9 +121,19 @@ def test_a_killed_run_ends_with_the_library_of_one_that_was_not(
         with shell.start(*words) as process:
             sql = "SELECT count(*) >= 40 FROM calls JOIN branches USING (branch_id)"
             until(lambda: shell.query(f"{sql} WHERE run_id = 'toy'")[0][0], process)
+            alive = shell.json("runs", "show", "toy")["status"]
             process.send_signal(signal.SIGKILL)
+        with closing(sqlite3.connect(shell.folder / "grpo-practice.db")) as db, db:
+            # Its number is another process's by now, which lives.
+            db.execute("UPDATE invocations SET pid = ? WHERE run_id = 'toy'", (os.getpid(),))
+        listed = {run["run"]: run["status"] for run in shell.json("runs", "list")["runs"]}
+        shown, _ = shell.type("runs", "show", "toy")
         after = shell.json(*words)
         server.kill()
+    assert alive == "running"
+    assert listed == {"toy": "interrupted", "whole": "done"}
+    assert "practice, interrupted" in shown
+    assert shown.splitlines()[-1].startswith("next: grpo-practice practice --config math.yaml")
     assert after["requests"]["new"] < whole["requests"]["new"]
     assert shell.query("PRAGMA integrity_check") == [("ok",)]
     libraries = [

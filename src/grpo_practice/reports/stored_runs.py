@@ -1,7 +1,7 @@
 """Runs as they are stored: all of them in a list, one of them with its steps, scores and costs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from shlex import quote
 from typing import Any
 
@@ -100,9 +100,16 @@ class RunsReport(Report):
         ]
 
 
+def _as_it_stands(store: Store, run: RunRow) -> RunRow:
+    """Return the run; a killed process could not say that it works on it no more."""
+    if run.status != "running" or store.is_worked_on(run.name):
+        return run
+    return replace(run, status="interrupted")
+
+
 def runs_report(store: Store) -> RunsReport:
     """Return the list of all runs, with the mean of each evaluation that is complete."""
-    rows = store.read(runs.all_runs)
+    rows = [_as_it_stands(store, run) for run in store.read(runs.all_runs)]
     heads = {
         row.name: row.head_branch
         for row in rows
@@ -295,7 +302,7 @@ def run_report(store: Store, name: str) -> RunReport:
     Raises:
         ConfigError: There is no such run.
     """
-    run, stages = store.read(runs.get, name), list[str](STAGES)
+    run, stages = _as_it_stands(store, store.read(runs.get, name)), list[str](STAGES)
     branch = store.read(branches.load, run.head_branch) if run.head_branch else None
     evals = [r for r in store.read(runs.all_runs) if r.kind == "eval"]
     shown = evals if run.kind == "practice" else [r for r in evals if r.name == name]

@@ -189,6 +189,15 @@ class RunLocks:
         """Return True while this process holds the run, by this store or another one."""
         return _RUNS + _place(run) in self._file.held
 
+    def held_anywhere(self, run: str) -> bool:
+        """Return True while this process or another one holds the run.
+
+        Raises:
+            StoreError: Nothing can be locked there.
+        """
+        with _guard, self._explained():
+            return self.held_here(run) or self._file.is_locked(_RUNS + _place(run), 1)
+
     @contextmanager
     def _explained(self) -> Iterator[None]:
         try:

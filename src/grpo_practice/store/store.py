@@ -237,6 +237,13 @@ class Store:
                 raise LockedError(by, hint="wait for it, stop it, or give this run another exp_id")
             yield
 
+    def is_worked_on(self, run: str) -> bool:
+        """Return whether a process works on the run; one that was killed does not."""
+        if self._locks is not None:
+            return self._locks.held_anywhere(run)
+        who = self.read(invocations.holder, run)  # of a database that can only be read
+        return who is not None and who.may_live
+
     def close_dead(self, run: str) -> list[invocations.Holder]:
         """End the invocations that died with the run open; for the holder of its lock."""
         return self._write(lambda db: invocations.close_dead(db, run))
