@@ -4,8 +4,9 @@ The half of `Workspace` that asks nobody.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 from grpo_practice.app.database_file import DatabaseFile
 
@@ -51,6 +52,23 @@ class StoredRuns(DatabaseFile):
 
         with self._store() as store:
             return runs_report(store)
+
+    def names(self, kind: Literal["runs", "datasets"]) -> list[str]:
+        """Return the names of the runs, the newest first, or of the datasets.
+
+        Nothing is written, and a database that somebody is writing is not waited for.
+
+        Raises:
+            StoreError: There is none, or it cannot be read at this moment.
+        """
+        from grpo_practice.store import datasets
+        from grpo_practice.store.queries import runs
+        from grpo_practice.store.reading import open_to_look
+
+        with closing(open_to_look(self.path, wait_s=0.2)) as db:
+            if kind == "datasets":
+                return [dataset.name for dataset in datasets.newest(db)]
+            return [run.name for run in reversed(runs.all_runs(db))]
 
     def run(self, name: str) -> "RunReport":
         """Return the steps, scores and costs of a run.

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from grpo_practice.cli.completion import dataset_names, run_names
 from grpo_practice.cli.options import (
     PROGRAM,
     DbOption,
@@ -20,7 +21,9 @@ from grpo_practice.errors import ConfigError
 
 app = typer.Typer(no_args_is_help=True, help="Datasets: from files to names.")
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="As `data list` says.")]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", autocompletion=dataset_names, help="As `data list` says.")
+]
 SeedOption = Annotated[int, typer.Option(help="Another one draws others.")]
 DedupOption = Annotated[
     bool, typer.Option("--dedup", help="Keep the first of rows with the same question.")
@@ -59,7 +62,11 @@ def upload(
     ] = None,
     from_run: Annotated[
         str | None,
-        typer.Option(metavar="RUN", help="No file: what `serve --record` kept under this name."),
+        typer.Option(
+            metavar="RUN",
+            autocompletion=run_names,
+            help="No file: what `serve --record` kept under this name.",
+        ),
     ] = None,
     map_: Annotated[
         list[str] | None,

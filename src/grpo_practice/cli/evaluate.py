@@ -14,6 +14,7 @@ from grpo_practice.cli.cap_options import (
     forecast_only,
     given,
 )
+from grpo_practice.cli.completion import dataset_names, run_names
 from grpo_practice.cli.options import (
     AgainOption,
     AgentOption,
@@ -43,7 +44,9 @@ def evaluate(
     agent: AgentOption = None,
     model: Annotated[str | None, typer.Option(help="Model that answers.")] = None,
     base_url: Annotated[str | None, typer.Option(help="Endpoint of the model.")] = None,
-    dataset: Annotated[str | None, typer.Option(help="Dataset to ask, or a file.")] = None,
+    dataset: Annotated[
+        str | None, typer.Option(autocompletion=dataset_names, help="Dataset to ask, or a file.")
+    ] = None,
     verify: Annotated[
         str | None, typer.Option(help="How answers are scored: math, exact, file.py:func, …")
     ] = None,
@@ -62,7 +65,11 @@ def evaluate(
     ] = False,
     run: Annotated[
         str | None,
-        typer.Option(metavar="RUN", help="With --rejudge or --show: whose rollouts."),
+        typer.Option(
+            metavar="RUN",
+            autocompletion=run_names,
+            help="With --rejudge or --show: whose rollouts.",
+        ),
     ] = None,
     max_cost: MaxCostOption = None,
     max_tokens: MaxTokensOption = None,

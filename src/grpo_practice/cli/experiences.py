@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from grpo_practice.cli.completion import run_names
 from grpo_practice.cli.options import PROGRAM, DbOption, JsonOption, workspace
 from grpo_practice.cli.terminal.formatting import count, print_json, say, say_next
 from grpo_practice.cli.terminal.tables import facts
@@ -31,6 +32,7 @@ RunOption = Annotated[
     typer.Option(
         "--run",
         metavar="RUN",
+        autocompletion=run_names,
         help="Whose: RUN, RUN@BRANCH, RUN:STEP, or L<id> (default: the latest practice run).",
     ),
 ]
@@ -111,7 +113,12 @@ HeldArgument = Annotated[
 ]
 HeldRunOption = Annotated[
     str | None,
-    typer.Option("--run", metavar="RUN", help="Whose (default: the latest practice run)."),
+    typer.Option(
+        "--run",
+        metavar="RUN",
+        autocompletion=run_names,
+        help="Whose (default: the latest practice run).",
+    ),
 ]
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from grpo_practice.cli.completion import run_names
 from grpo_practice.cli.options import DbOption, JsonOption, workspace
 from grpo_practice.cli.terminal.formatting import note, note_next, print_json
 from grpo_practice.export.render import FORMATS
@@ -14,7 +15,11 @@ from grpo_practice.export.render import FORMATS
 def export_agent(
     run: Annotated[
         str | None,
-        typer.Option(metavar="RUN", help="Its run (default: the latest practice run)."),
+        typer.Option(
+            metavar="RUN",
+            autocompletion=run_names,
+            help="Its run (default: the latest practice run).",
+        ),
     ] = None,
     step: Annotated[
         str, typer.Option(metavar="last|best|N", help="With what it knew after that step.")

@@ -1,6 +1,7 @@
 """`grpo-practice`: all commands, and the one place where an error becomes an exit code."""
 
 import errno
+import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,7 @@ from grpo_practice.cli import (
     trust,
     verify,
 )
+from grpo_practice.cli.completion import ASKED
 from grpo_practice.cli.grouped_help import group_options
 from grpo_practice.cli.options import PROGRAM, as_typed, forget_database, keep_secrets, on_database
 from grpo_practice.cli.other_words import hint_for
@@ -45,7 +47,6 @@ CHANGE = 60
 app = typer.Typer(
     name=PROGRAM,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,  # its tracebacks show local variables, which hold keys
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -102,6 +103,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def run(words: list[str]) -> int:
     """Run a command, report its error if there is one, and return its exit code."""
+    if ASKED in os.environ:  # names only, and fast
+        return _run(words, [int(signal.SIGINT)])
     keep_secrets(words)
     forget_database()
     with _stoppable() as signals:
@@ -125,7 +128,10 @@ def _run(words: list[str], signals: list[int]) -> int:
         return _expected(e, words)
     except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED
-    except SystemExit:  # typer's word for a pipe that nobody reads
+    except SystemExit as e:
+        if e.code in (0, None) or ASKED in os.environ:  # completions were shown or installed
+            return int(e.code or 0)
+        # Else it is typer's word for a pipe that nobody reads.
         sys.stdout, sys.stderr = out, err
         raise BrokenPipeError(errno.EPIPE, "nobody reads this any more") from None
     except Exception as e:

@@ -13,6 +13,7 @@ from grpo_practice.cli.cap_options import (
     forecast_only,
     given,
 )
+from grpo_practice.cli.completion import dataset_names, run_names
 from grpo_practice.cli.options import (
     AgainOption,
     ConfigOption,
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
 def practice(
     config: ConfigOption = None,
     exp_id: Annotated[str | None, typer.Option(help="Name of the experiment.")] = None,
-    dataset: Annotated[str | None, typer.Option(help="Dataset to practise on.")] = None,
+    dataset: Annotated[
+        str | None, typer.Option(autocompletion=dataset_names, help="Dataset to practise on.")
+    ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the data.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Samples per step.")] = None,
     grpo_n: Annotated[int | None, typer.Option(min=2, help="Rollouts per sample.")] = None,
@@ -48,6 +51,7 @@ def practice(
         typer.Option(
             "--from",
             metavar="RUN[:STEP]|FILE",
+            autocompletion=run_names,
             help="Start from that run's library, or from experiences in a YAML or JSON file.",
         ),
     ] = None,

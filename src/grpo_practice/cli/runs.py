@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from grpo_practice.cli.completion import run_names
 from grpo_practice.cli.options import (
     PROGRAM,
     DbOption,
@@ -41,7 +42,10 @@ NAME = 24
 LEAST = ("begun", "steps", "model", "dataset", "kind")
 """Columns of the list that a narrow terminal leaves out, in that order."""
 
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Its name, as `runs list` says.")]
+RunArgument = Annotated[
+    str,
+    typer.Argument(metavar="RUN", autocompletion=run_names, help="Its name, as `runs list` says."),
+]
 
 
 @app.command("list")
