@@ -1,8 +1,10 @@
 """The commands that a text tells a person to type, and whether they can be typed as they stand."""
 
+import json
 import re
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import typer.main
@@ -20,13 +22,24 @@ _PLACEHOLDER = re.compile(r"[A-Z]{3,}|[A-Z]|…|\.\.\.")
 
 
 def commands_in(text: str) -> Iterator[str]:
-    """Yield each command of this program that a text says to type."""
+    """Yield each command of this program that a text, or a JSON document, says to type."""
+    with suppress(ValueError):
+        text = "\n".join(f"next: {part}" for part in _strings(json.loads(text)))
     for found in _COMMAND.finditer(text):
         command = _before_end(found[1] or found[2])
         # Words of a test are no command line, and are not repeated; a name that no shell can
         # type is shown escaped.
         if not command.startswith("grpo-practice -") and not _UNTYPED.search(command):
             yield command
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Yield each text in a JSON document."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _strings(part)
 
 
 def _before_end(text: str) -> str:

@@ -46,6 +46,7 @@ def test_a_published_dataset_is_fetched_and_no_other_year_is_meant(demo: Gp) -> 
 
 def test_nothing_near_is_not_guessed(demo: Gp) -> None:
     assert "hint: runs: " in demo("runs", "show", "quite-another").err
-    assert "hint: grpo-practice data upload " in demo("data", "show", "quite-another").err
+    upload = "hint: grpo-practice data upload practice.jsonl --name quite-another"
+    assert upload in demo("data", "show", "quite-another").err
     assert nearest("x", []) is None
     assert nearest_file(Path("gone") / "x.yaml") is None

@@ -335,3 +335,15 @@ def test_what_is_odd_about_the_dotenv_is_passed_on(tmp_path: Path) -> None:
     assert load_practice(write(tmp_path, {"p.yaml": PRACTICE}), [], env).notices == [
         "mind the mode"
     ]
+
+
+def test_a_key_of_that_name_deeper_in_the_section_is_meant(tmp_path: Path) -> None:
+    path = write(tmp_path, {"e.yaml": EVAL, "p.yaml": PRACTICE})
+    for load, file, key in (
+        (load_eval, "e.yaml", "model"),
+        (load_practice, "p.yaml", "evaluation.model"),
+    ):
+        with pytest.raises(ConfigError, match="unknown key") as e:
+            load(path.with_name(file), [f"{key}=x"], {})
+        assert e.value.hint is not None
+        assert e.value.hint.endswith("agent.model.model_provider.model?")

@@ -105,6 +105,10 @@ def _unknown(name: str, key: Key, root: type[BaseModel]) -> str | None:
     """Guess where an unknown key was meant to stand."""
     here = _fields(root, key[:-1])
     elsewhere = [k for k in keys_of(root) if k.rpartition(".")[2] == name]
+    # A key of that very name deeper in this section is nearer than one spelt like it beside it.
+    section = "".join(f"{part}." for part in key[:-1])
+    if below := next((k for k in elsewhere if k.startswith(section)), None):
+        return f"did you mean {below}?"
     if len(elsewhere) == 1 or (elsewhere and not difflib.get_close_matches(name, here)):
         return f"did you mean {elsewhere[0]}?"
     return did_you_mean(name, here)
