@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
@@ -182,14 +183,14 @@ os.read(reader, 1)
 async def test_what_detaches_itself_does_not_outlive_the_call(
     cpython: Tool, then: str, limit_s: float, end: str
 ) -> None:
-    word = f"outlives-{cpython.version}-{len(end)}"
+    word = f"outlives-{cpython.version}-{len(end)}-{os.getpid()}"
     code = DETACHED.format(word=word, then=then, quiet=True)
     assert await said(cpython, code, timeout=limit_s) == end
     await until(lambda: not living(word))
 
 
 async def test_code_that_kills_who_watches_it_leaves_nothing(cpython: Tool) -> None:
-    word = f"killer-{cpython.version}"
+    word = f"killer-{cpython.version}-{os.getpid()}"
     then = "os.kill(os.getppid(), 9)\ntime.sleep(60)"
     code = DETACHED.format(word=word, then=then, quiet=False)
     assert await said(cpython, code, timeout=2)
@@ -208,7 +209,7 @@ async def test_a_call_that_is_cancelled_leaves_nothing(
 
     spawn = cpython_module._spawned
     monkeypatch.setattr(cpython_module, "_spawned", spawned)
-    word = f"cancelled-{cpython.version}-{times}"
+    word = f"cancelled-{cpython.version}-{times}-{os.getpid()}"
     code = DETACHED.format(word=word, then="time.sleep(60)", quiet=True)
     call = asyncio.create_task(said(cpython, code))
     await until(lambda: living(word))
