@@ -65,7 +65,7 @@ async def test_what_code_has_detached_is_killed_with_the_program(
 ) -> None:
     if backend == "bwrap" and not bwrap_works():
         pytest.skip("bwrap does not work on this machine")
-    word = f"killed-{backend}-"
+    word = f"killed-{backend}-{os.getpid()}-"
     with running(backend, DETACHED % word, tmp_path) as parent:
         await until(lambda: living(f"{word}word"))
         assert len(held(tmp_path)) == (backend == "subprocess")
