@@ -291,7 +291,7 @@ def test_the_command(server: Hub, cache: Path, tmp_path: Path) -> None:
     lines = ran.stdout.splitlines()
     assert lines[0] == "AIME24 (revision 1) holds 2 rows"
     assert lines[1].startswith("  from hf://HuggingFaceH4/aime_2024@")
-    assert lines[-1] == "next: grpo-practice eval --model MODEL --dataset AIME24 --verify math"
+    assert lines[-1] == "next: grpo-practice eval --model sim --dataset AIME24 --verify math"
     assert ran.stderr.splitlines()[0].startswith("HuggingFaceH4/aime_2024: data/train-00000")
     assert len(ran.stderr.splitlines()) == 1  # no progress bar where no terminal is
 
