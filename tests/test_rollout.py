@@ -20,7 +20,7 @@ from grpo_practice.errors import (
 )
 from grpo_practice.failure_limit import FailureLimit
 from grpo_practice.llm.concurrency import AT_ONCE
-from grpo_practice.rollout import AttemptKey, GroupJob, Player, play_groups
+from grpo_practice.rollout import AttemptKey, GroupJob, Player, begin, play_groups, task_group
 from grpo_practice.types import Rollout, Sample, Trajectory, Verdict
 from tests.fakes import FakeChat
 
@@ -312,3 +312,25 @@ async def test_thousands_do_not_begin_in_one_turn_of_the_loop() -> None:
     await watching
     assert began == 1_000
     assert most <= AT_ONCE
+
+
+async def test_nothing_begins_in_a_group_that_ends_and_no_coroutine_is_left_behind() -> None:
+    begun, late = list[str](), list[RuntimeError]()
+
+    async def fails() -> None:
+        raise RunFailedError("too many")
+
+    async def work() -> None:
+        begun.append("work")
+
+    with pytest.raises(RunFailedError):
+        async with task_group() as tasks:
+            tasks.create_task(fails())
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                with pytest.raises(RuntimeError) as e:
+                    begin(tasks, work())
+                late.append(e.value)
+                raise
+    assert (begun, len(late)) == ([], 1)

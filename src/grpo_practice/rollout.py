@@ -1,9 +1,18 @@
 """Plays and scores groups of rollouts, as many at once as allowed. Knows nothing of experiences."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from grpo_practice.agents import Agent, RolloutContext, being_cancelled
 from grpo_practice.calls import Address, Chat, Scope
@@ -206,6 +215,19 @@ async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
             yield tasks
     except BaseExceptionGroup as e:
         raise first_error(e) from None
+
+
+def begin(tasks: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Return a task of the group; where that is ending for an error, nothing begins any more.
+
+    Raises:
+        RuntimeError: The group is ending; its own error is the one that counts.
+    """
+    try:
+        return tasks.create_task(work)
+    except RuntimeError:
+        work.close()  # else Python warns of a coroutine that was never awaited
+        raise
 
 
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -19,6 +19,7 @@ from grpo_practice.practice.merge import Proposal, changes, edited, edits, merge
 from grpo_practice.practice.step_rollouts import StepRollouts
 from grpo_practice.practice.step_stats import distillation, group_row, mean_reward, step_stats
 from grpo_practice.practice.teacher import GroupKey
+from grpo_practice.rollout import begin
 from grpo_practice.store import datasets
 from grpo_practice.store.distillation import DISTILLATION
 from grpo_practice.store.queries import past_votes
@@ -164,7 +165,7 @@ class PracticeStep:
     def _teach(self, group: Group, library: Library) -> None:
         """Distil the group at once, where it is informative: no barrier between the groups."""
         if self._status(group) == "scored":
-            self._teaching.append(self._tasks.create_task(self._distil(group, library)))
+            self._teaching.append(begin(self._tasks, self._distil(group, library)))
 
     def _status(self, group: Group) -> Status:
         return status_of(group, truth=self._job.teacher.truth)

@@ -11,7 +11,7 @@ from grpo_practice.failure_limit import FailureLimit
 from grpo_practice.practice.context import Practice
 from grpo_practice.practice.group_policy import Selection
 from grpo_practice.prompts.system import system_prompt
-from grpo_practice.rollout import AttemptKey, GroupJob, play_groups
+from grpo_practice.rollout import AttemptKey, GroupJob, begin, play_groups
 from grpo_practice.store import rollouts
 from grpo_practice.store.records import StepRow
 from grpo_practice.types import Group, Library, Rollout, Sample
@@ -113,7 +113,8 @@ class StepRollouts:
         # Those that began early are under way, and would be played and paid twice.
         own = [group for group in groups if group.slot not in self._begun]
         # Not awaited: it may still play early groups of the next step when these have ended.
-        self._tasks.create_task(
+        begin(
+            self._tasks,
             play_groups(
                 # Read as it is needed: an early group begins only when
                 # nothing is left to start here.
@@ -121,7 +122,7 @@ class StepRollouts:
                 lambda key: steps[key.step]._attempt(key),
                 concurrency=self._job.settings.rollout_concurrency,
                 on_group=lambda group: steps[group.step]._group_ended(group),
-            )
+            ),
         )
         for group in groups:
             await self._ended[group.slot].wait()
