@@ -173,6 +173,8 @@ async def run_eval(job: EvalJob) -> EvalReport:
                 await _play(job, run, rows)
             if left and job.pilot is not None:
                 raise PilotOverError
+            # A step that stays open has rows under way, which the report would not read.
+            await store.flushed()
             # In a thread: it imports numpy and scipy, which takes a while.
             reports.append(
                 await asyncio.to_thread(
