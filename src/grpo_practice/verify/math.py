@@ -46,17 +46,14 @@ def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> V
     answer = read_answer(response)
     wanted = [notation(gold) for gold in golds]
     if isinstance(answer, str):
-        for text in _ending(response):
-            if any(_alike(gold, text) for gold in wanted):
-                return Verdict(1.0, extracted=text)
-        return wrong(golds, answer)
+        return _same(wanted, _ending(response)) or wrong(golds, answer)
     if len(answer.text) > LONGEST:
         return wrong(golds, f"the answer is longer than {LONGEST:,} characters")
     said = notation(answer.text)
     open_ = [gold for gold in wanted if not _is_text(gold)]
-    for text in (said, *map(notation, answer.lines), *_ending(response)):
-        if any(_alike(gold, text) for gold in wanted if fast_path or gold not in open_):
-            return Verdict(1.0, extracted=text)
+    as_texts = wanted if fast_path else [gold for gold in wanted if gold not in open_]
+    if same := _same(as_texts, (said, *map(notation, answer.lines), *_ending(response))):
+        return same
     if fast_path:
         compared = [(gold, _same_number(gold, said)) for gold in open_]
         if any(same for _, same in compared):
@@ -80,6 +77,12 @@ def _ending(response: str) -> tuple[str, ...]:
         return ()
     time = _TIME.search(line)
     return tuple(notation(bare(text)) for text in (line, time[0] if time else ""))
+
+
+def _same(golds: Sequence[str], texts: Sequence[str]) -> Verdict | None:
+    """Return reward 1 for the first text that is a gold; None where none is."""
+    found = (text for text in texts if any(_alike(gold, text) for gold in golds))
+    return next((Verdict(1.0, extracted=text) for text in found), None)
 
 
 def _alike(gold: str, text: str) -> bool:
