@@ -90,6 +90,9 @@ def test_the_verify_function_that_is_shown_takes_no_near_miss_for_right(
     words = ["--answer", "Canberra", "--response", "I think:\ncanberra\n", "--json"]
     assert run(["verify", "score.py:check", *words]) == 0
     assert json.loads(capsys.readouterr().out)["reward"] == 1
+    few = ["--limit", "8", "--verify", "score.py:check", "--json"]
+    assert run(["eval", "--config", "practice.yaml", "--dataset", "mine", *few]) == 0
+    assert json.loads(capsys.readouterr().out)["score"]["mean"] > 0
 
 
 def test_what_cannot_be_run_here_is_run_elsewhere() -> None:
