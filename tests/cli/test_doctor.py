@@ -252,17 +252,6 @@ def test_each_model_at_each_address_is_asked_once(tmp_path: Path) -> None:
     assert asked == [(both, ("http://a/v1",)), (both, ("http://b/v1",))]
 
 
-def test_an_address_that_init_told_to_fill_in_is_no_warning(gp: Gp, tmp_path: Path) -> None:
-    assert gp("init", ".").code == 0
-    with serving(always(ok("fine"))) as server:
-        (tmp_path / ".env").write_text(f"UTU_LLM_MODEL=m-1\nUTU_LLM_BASE_URL={server.url}\n")
-        ran = gp("doctor", "--config", "practice.yaml", "--json")
-    assert ("ok", f"m-1 is asked at {server.url} (UTU_LLM_BASE_URL in .env)") in found(
-        ran, "config"
-    ), ran.document
-    assert all(state == "ok" for state, _ in found(ran, "config"))
-
-
 def test_a_config_that_cannot_be_used_is_exit_2(gp: Gp, tmp_path: Path) -> None:
     (tmp_path / "e.yaml").write_text("verify: mth\ndata: {dataset: test.jsonl}\nagnet: {}\n")
     ran = gp("doctor", "--json", "--config", "e.yaml")

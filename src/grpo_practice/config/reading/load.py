@@ -276,19 +276,19 @@ def _loaded(draft: Draft, config: C) -> Loaded[C]:
     draft.refuse_secrets(config)
     draft.finish(config)
     source, text = draft.source, draft.text()
-    addresses = tuple(_named_by_dotenv(config, source.env, draft.routes))
+    at_urls: tuple[str, ...] = tuple(_named_by_dotenv(config, source.env, draft.routes))
     return Loaded(
         config=config,
         path=source.path,
         base_dir=source.base_dir,
         text=text,
         ignored=draft.ignored,
-        notices=[*draft.notices, *addresses],
+        notices=[*draft.notices, *at_urls],
         routes=draft.routes,
         trust=source.env.trust,
         asks=draft.asks or REDACTED in text,
         vouched=not draft.has_key_of_others,
-        addresses=addresses,
+        addresses=at_urls,
     )
 
 
