@@ -70,9 +70,11 @@ def show_rollout_list(report: "RolloutsReport") -> None:
     if len(report.rows) < report.wanted.rollouts:
         say(f"{len(report.rows):,} of {count(report.wanted.rollouts, 'rollout')}")
         say(f"more: {on_database(report.more_command)}")
-    elif report.wanted != report.all:
+    elif report.filters:
+        failed = sum(row.reward is None for row in report.rows)
+        less = f", {failed} without a reward" if failed else ""
         of = f"of the {count(report.all.rollouts, 'rollout')} of {report.ref}"
-        say(f"{report.wanted.rollouts} {of}")
+        say(f"{report.wanted.rollouts} {of}{less}")
     say_next(report.next_command)
 
 
