@@ -32,5 +32,5 @@ async def test_what_fails_while_a_run_comes_to_its_end_is_counted() -> None:
                 await watch.see(bad)
 
     watch = FailureLimit("r", 4, 0.2, three_more)
-    with pytest.raises(RunFailedError, match="4 of the 4 rollouts of r failed.* 4 of them: "):
+    with pytest.raises(RunFailedError, match=r"4 of the 4 rollouts of r failed.* 4 of them: "):
         await watch.see(bad)
