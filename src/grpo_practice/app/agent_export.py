@@ -18,7 +18,8 @@ from grpo_practice.export.enhanced_agent import ExportedAgent, Measured, Provena
 from grpo_practice.export.render import Files, render, render_files
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.redact import REDACTED, redactor, url_secrets
-from grpo_practice.reports.known_scores import KnownScore, measured_with, measured_without
+from grpo_practice.reports.before_after import before_after
+from grpo_practice.reports.known_scores import KnownScore
 from grpo_practice.store import Store, libraries
 from grpo_practice.store.queries import references, runs
 
@@ -120,13 +121,14 @@ def _more(config: AgentConfig) -> dict[str, Any]:
 
 def _provenance(store: Store, found: LibraryRef, left_out: tuple[str, ...]) -> Provenance:
     run = store.read(runs.get, found.run)
+    known = before_after(store, found.branch, run.name, found.library)
     return Provenance(
         run=run.name,
         branch=found.branch,
         step=found.step,
         simulated=run.simulated,
-        before=_evidence(measured_without(store, found.branch, run.exp_id)),
-        after=_evidence(measured_with(store, found.branch, run.exp_id, found.library)),
+        before=_evidence(known.before),
+        after=_evidence(known.after),
         left_out=left_out,
     )
 

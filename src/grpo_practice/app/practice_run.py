@@ -44,7 +44,7 @@ from grpo_practice.practice.plan import plan_practice
 from grpo_practice.practice.reading import room_of
 from grpo_practice.practice.teacher import Teacher
 from grpo_practice.prompts import Prompt, prompts_from
-from grpo_practice.reports.known_scores import measured_without
+from grpo_practice.reports.before_after import is_measured_without
 from grpo_practice.reports.run_reports import PracticeReport, practice_report
 from grpo_practice.store import branches, datasets, steps
 from grpo_practice.store.bound_keys import METHOD as METHOD_KEY
@@ -356,8 +356,7 @@ def _after_step(job: PracticeJob, rows: list[StepRow]) -> AfterStep:
 
 def needs_baseline(job: PracticeJob, branch: Branch) -> bool:
     """Return True where libraries are evaluated, and the agent without one was not yet."""
-    exp_id = job.config.exp_id
-    return bool(job.tests) and not measured_without(job.session.store, branch.id, exp_id)
+    return bool(job.tests) and not is_measured_without(job.session.store, branch.id, branch.run)
 
 
 async def _evaluate_baseline(job: PracticeJob, branch: Branch) -> None:
