@@ -237,7 +237,7 @@ def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> Eva
             hint=questions_of(found.name),
         )
     branch = store.read(branches.load, found.head_branch)
-    _check_complete(store, found, branch)
+    n = _check_complete(store, found, branch)
     overrides = _overrides(request, objects)
     target = EvalTarget(
         f"{found.name}/rejudge={verify}",
@@ -246,7 +246,9 @@ def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> Eva
         parent_run=found.name,
         rejudge=branch,
     )
-    return load_eval_text(stored_text(store, stored), env, overrides), target
+    loaded = load_eval_text(stored_text(store, stored), env, overrides)
+    notice = f"{target.name}: scores {count(n, 'rollout')} of {found.name} again"
+    return replace(loaded, notices=[notice, *loaded.notices]), target
 
 
 def stored_text(store: Store, stored: StoredConfig) -> StoredText:
@@ -254,7 +256,12 @@ def stored_text(store: Store, stored: StoredConfig) -> StoredText:
     return StoredText(stored.text, Path(stored.base_dir), store.path)
 
 
-def _check_complete(store: Store, run: RunRow, branch: Branch) -> None:
+def _check_complete(store: Store, run: RunRow, branch: Branch) -> int:
+    """Return how many rollouts the run has.
+
+    Raises:
+        ConfigError: Some are missing, or a score over them would mean something else.
+    """
     rows = store.read(steps.on_line, branch)
     if any(row.left_out for row in rows):
         raise ConfigError(
@@ -270,11 +277,11 @@ def _check_complete(store: Store, run: RunRow, branch: Branch) -> None:
             f" `grpo-practice export-agent --run {quote(run.name)} -o agent.yaml`,"
             f" then `grpo-practice eval --run {quote(run.name)} --agent agent.yaml`",
         )
-    missing = store.read(scores.missing, branch)
-    if missing:
-        planned = sum(row.plan.rollouts for row in rows)
+    planned = sum(row.plan.rollouts for row in rows)
+    if missing := store.read(scores.missing, branch):
         raise ConfigError(
             f"{missing} of the {planned} rollouts of {run.name} are missing; only a complete "
             "evaluation is scored again",
             hint=f"finish it first: {store.read(runs.last_command, run.name)}",
         )
+    return planned

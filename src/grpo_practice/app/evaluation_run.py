@@ -207,10 +207,15 @@ def spec_of(job: EvalJob) -> RunSpec:
 
 
 def lent(job: EvalJob) -> RunSpec:
-    """Return the run that the job is; a new one uses the answers of one that asked the same."""
+    """Return the run that the job is; a new one uses the answers of one that asked the same.
+
+    One that scores rollouts again has its answers already, and they are those of the run it names.
+    """
     spec = spec_of(job)
     known = job.session.store.read(runs.find, spec.name) is not None
-    return spec if known or job.session.again else replace(spec, reuses=_asked_before(job, spec))
+    if known or job.session.again or job.target.rejudge is not None:
+        return spec
+    return replace(spec, reuses=_asked_before(job, spec))
 
 
 def _asked_before(job: EvalJob, spec: RunSpec) -> int | None:
