@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, SecretStr
 
+from grpo_practice.app.caps import command_to_go_on
 from grpo_practice.app.library_refs import library_of
 from grpo_practice.app.python_objects import PythonObjects
 from grpo_practice.app.request import ConfigInput, EvalRequest, PracticeRequest
@@ -282,6 +283,6 @@ def _check_complete(store: Store, run: RunRow, branch: Branch) -> int:
         raise ConfigError(
             f"{missing} of the {planned} rollouts of {run.name} are missing; only a complete "
             "evaluation is scored again",
-            hint=f"finish it first: {store.read(runs.last_command, run.name)}",
+            hint=f"finish it first: {command_to_go_on(store, run.name)}",
         )
     return planned

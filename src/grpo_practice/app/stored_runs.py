@@ -5,6 +5,7 @@ The half of `Workspace` that asks nobody.
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
@@ -77,10 +78,14 @@ class StoredRuns(DatabaseFile):
         Raises:
             ConfigError: There is no such run.
         """
+        from grpo_practice.app.caps import command_to_go_on
         from grpo_practice.reports.stored_runs import run_report
 
         with self._store() as store:
-            return run_report(store, name)
+            report = run_report(store, name)
+            if report.run.status != "paused":
+                return report
+            return replace(report, command=command_to_go_on(store, name))
 
     def delete_run(self, name: str) -> "DeletedRuns":
         """Delete a run and the evaluations that it made.
