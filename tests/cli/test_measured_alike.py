@@ -144,3 +144,21 @@ def test_scoring_again_names_the_run_whose_rollouts_are_scored(toy: Gp) -> None:
         assert f"{name}: scores 36 rollouts of toy/eval/enhanced again" in ran.err
         assert "asked the same" not in ran.err
         assert "12 rollouts" not in ran.err
+
+
+@pytest.mark.parametrize("function", [("exact",), ("contains",), ("regex", "--param", "pattern=x")])
+def test_what_verify_says_next_asks_as_the_project_does(
+    gp: Gp, monkeypatch: pytest.MonkeyPatch, function: tuple[str, ...]
+) -> None:
+    assert gp("init", "mine").code == 0
+    monkeypatch.chdir("mine")
+    Path(".env").write_text("UTU_LLM_MODEL=sim\n", "utf-8")
+    assert gp("data", "upload", "mine.jsonl", "--name", "mine").code == 0
+    assert gp("data", "split", "mine", "--into", "train=0.5,test=0.5").code == 0
+    after = next_words(gp("verify", *function, "--answer", "x", "--response", "x").out)
+    assert after[:3] == ["eval", "--config", "practice.yaml"]
+    assert ("--verify" in after) == (function[0] != "exact")
+    scored = gp(*after, "--json").document
+    assert (scored["dataset"]["name"], scored["rollouts"]["planned"]) == ("mine-test", 36)
+    variant = "" if function[0] == "exact" else f"/verify={function[0]}"
+    assert scored["run"] == f"my_first_practice/eval{variant}"

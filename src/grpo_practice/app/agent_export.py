@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from grpo_practice.app.custom_agent import is_of_program
@@ -147,7 +148,8 @@ def _check_prompt(store: Store, found: LibraryRef, instructions: str) -> None:
         raise ConfigError(
             f"the instructions on record for {found.run} are not, byte for byte, what its "
             "agent was told: a text in them was hidden as a secret, or another version played it",
-            hint="`grpo-practice experiences list` shows what was learnt, to add to them by hand",
+            hint=f"`grpo-practice experiences list --run {quote(found.run)}` shows what was learnt,"
+            " to add to them by hand",
         )
 
 
