@@ -150,7 +150,7 @@ async def test_another_start_is_named_as_it_was_typed(tmp_path: Path, forecast: 
         await again()
     option = f"--from '{hand}'"
     began = f"it began with no experiences, and {option} is another library"
-    assert e.value.message == f"toy was started with another configuration: {began}"
+    assert str(e.value) == f"toy was started with another configuration: {began}"
     (change,) = e.value.diff
     assert (change.was, change.now) == ("no experiences", f"2 experiences ({option})")
     assert e.value.hint is not None

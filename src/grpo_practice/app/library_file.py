@@ -89,7 +89,7 @@ def start_named(store: Store, run: str, start: Library | None, option: str) -> I
             raise FingerprintError(
                 e.message, diff, hint=f"{way_out}; for the rest: {e.hint}"
             ) from e
-        message = f"{e.message}: it began with {began}, and {option} is another library"
+        message = f"{e}: it began with {began}, and {option} is another library"
         raise FingerprintError(message, diff, hint=way_out) from e
 
 
