@@ -90,3 +90,17 @@ def test_long_lines_are_wrapped_at_words_on_a_terminal_alone(
     break_ = "\n" if terminal else " "
     assert out.replace(" \n", "\n") == f"note: wonderfully{break_}unbreakable words\n"
     assert err == "hint: grpo-practice eval --config practice.yaml\n"
+
+
+def test_what_is_indented_is_wrapped_under_itself(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(consoles.out, "_force_terminal", True)
+    monkeypatch.setattr(consoles.out, "_width", 24)
+    say("  row 12: wonderfully unbreakable [red]words[/red]")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.rstrip() for line in lines] == [
+        "  row 12: wonderfully",
+        "  unbreakable",
+        "  [red]words[/red]",
+    ]

@@ -139,7 +139,7 @@ def test_a_run_that_is_gone_on_with_is_not_said_to_be_configured_as_itself(demo:
     change("DELETE FROM invocations WHERE run_id NOT IN ('demo/eval')")
     said = demo("eval", "--dry-run").err
     assert "note: demo/eval: gone on with (agent " in said
-    assert "configured as" not in said
+    assert "with the config of" not in said
 
 
 @pytest.mark.parametrize("width", ["80", "120"])

@@ -143,7 +143,7 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
     if latest.kind == "eval" and not latest.role and latest.exp_id == config.exp_id:
         more = [v for v in variants if f"/{v}/" not in f"{latest.name}/"]
         target = "/".join([latest.name, *more])
-    how = "gone on with" if target == latest.name else f"configured as {latest.name}"
+    how = "gone on with" if target == latest.name else f"with the config of {latest.name}"
     said = f"{target}: {how} (agent {config.agent.agent.name}, dataset {config.data.dataset})"
     return replace(loaded, notices=[said, *loaded.notices]), EvalTarget(target, library)
 

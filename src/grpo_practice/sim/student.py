@@ -1,6 +1,8 @@
 """The simulated student: reads a question and a library, and works the question out or slips."""
 
+import re
 from collections.abc import Sequence
+from string import ascii_uppercase
 
 from grpo_practice.sim.lore import advice, keys_in
 from grpo_practice.sim.questions import TOPICS, Question, find
@@ -9,11 +11,13 @@ from grpo_practice.sim.topics import LORE, SUMS
 from grpo_practice.sim.world import EffectKind, World, topic_of, unit
 from grpo_practice.text import CHARS_PER_TOKEN
 
+_OPTION = re.compile(r"^([A-Z])\. ", re.MULTILINE)
+
 
 def play(asked: SimRequest, world: World) -> str:
     """Write a short worked solution that ends with the answer in a box.
 
-    An unknown question gets a number that means nothing.
+    An unknown question gets a guess: one of the options in it, else a number.
     """
     question = find(asked.asked)
     if question is None:
@@ -49,9 +53,13 @@ def tokens(text: str) -> float:
     return len(text) / CHARS_PER_TOKEN
 
 
-def guess(asked: SimRequest, world: World) -> int:
-    """Return a number that means nothing."""
-    return int(unit(world.seed, "play", asked.sha) * 1_000)
+def guess(asked: SimRequest, world: World) -> int | str:
+    """Return a letter of the options that are asked, by chance; without options, a number."""
+    letters = _OPTION.findall(asked.asked)
+    draw = unit(world.seed, "play", asked.sha)
+    if len(letters) > 1 and letters == list(ascii_uppercase[: len(letters)]):
+        return str(letters[int(draw * len(letters))])
+    return int(draw * 1_000)
 
 
 def _way(

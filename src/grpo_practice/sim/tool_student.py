@@ -86,7 +86,10 @@ def _programs(question: Question | None, asked: SimRequest, world: World) -> lis
     numbers = _NUMBER.findall(question.text if question else asked.asked)[:6]
     look = f"print(sorted([{', '.join(str(int(n)) for n in numbers)}]))"
     if question is None:
-        return [f"print({' + '.join(str(int(n)) for n in numbers) or guess(asked, world)})", look]
+        return [
+            f"print({' + '.join(str(int(n)) for n in numbers) or repr(guess(asked, world))})",
+            look,
+        ]
     return [program(question, way(question, asked, world)[0]), look]
 
 

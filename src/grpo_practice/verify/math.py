@@ -12,16 +12,20 @@ from dataclasses import dataclass
 
 from grpo_practice.types import Verdict
 from grpo_practice.verify import exact_numbers
-from grpo_practice.verify.answers import read_answer
+from grpo_practice.verify.answers import last_line, read_answer
 from grpo_practice.verify.cost_guard import too_costly
 from grpo_practice.verify.notation import LONGEST, notation
 from grpo_practice.verify.same_text import as_text
+from grpo_practice.verify.stated import bare
 
 _INTEGER = re.compile(r"-?[0-9]{1,100}")
 _WORDS = re.compile(r"[^\W\d_]+(?:[ '-]+[^\W\d_]+)*\.?")
 _COMMAND = re.compile(r"\\(?:begin|end|operatorname)\s*\{[^{}]*\}|\\[A-Za-z]+")
 _RATIO = re.compile(r"[\d.]+(?:\s*:\s*[\d.]+){2,}")
 _WORD = re.compile(r"[^\W\d_]{3,}")
+_TIME = re.compile(r"\b\d{1,2}(?::\d\d)? ?[ap]\.?m\b[.*_]{0,9}$", re.IGNORECASE)
+_LINE = 200
+"""Characters of a last line that can be nothing but an answer."""
 _FUNCTIONS = frozenset(["sqrt", "sin", "cos", "tan", "arcsin", "arccos", "arctan", "log", "exp"])
 
 
@@ -40,16 +44,16 @@ def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> V
     Any one of the golds will do; `fast_path=False` leaves numbers to the worker, too.
     """
     answer = read_answer(response)
+    wanted = [notation(gold) for gold in golds]
     if isinstance(answer, str):
-        return wrong(golds, answer)
+        return _same(wanted, _ending(response)) or wrong(golds, answer)
     if len(answer.text) > LONGEST:
         return wrong(golds, f"the answer is longer than {LONGEST:,} characters")
     said = notation(answer.text)
-    wanted = [notation(gold) for gold in golds]
     open_ = [gold for gold in wanted if not _is_text(gold)]
-    for text in (said, *map(notation, answer.lines)):
-        if any(_alike(gold, text) for gold in wanted if fast_path or gold not in open_):
-            return Verdict(1.0, extracted=text)
+    as_texts = wanted if fast_path else [gold for gold in wanted if gold not in open_]
+    if same := _same(as_texts, (said, *map(notation, answer.lines), *_ending(response))):
+        return same
     if fast_path:
         compared = [(gold, _same_number(gold, said)) for gold in open_]
         if any(same for _, same in compared):
@@ -63,6 +67,22 @@ def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> V
         return wrong(golds, f"the answer is {cost}", said)
     affordable = [box for box in answer.boxes if too_costly(notation(box)) is None]
     return Question(open_, said, affordable)
+
+
+def _ending(response: str) -> tuple[str, ...]:
+    """Return the last line, and the time of day at its end; nothing where it is a long text."""
+    line = last_line(response) or ""
+    # What is in a box is the whole answer; one that is never closed was cut off.
+    if len(line) > _LINE or "boxed" in response or "fbox" in response:
+        return ()
+    time = _TIME.search(line)
+    return tuple(notation(bare(text)) for text in (line, time[0] if time else ""))
+
+
+def _same(golds: Sequence[str], texts: Sequence[str]) -> Verdict | None:
+    """Return reward 1 for the first text that is a gold; None where none is."""
+    found = (text for text in texts if any(_alike(gold, text) for gold in golds))
+    return next((Verdict(1.0, extracted=text) for text in found), None)
 
 
 def _alike(gold: str, text: str) -> bool:

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 def say(text: str, *, style: str | None = None) -> None:
     """Print a line on stdout, foreign text in it made visible, wrapped at words on a terminal."""
-    from grpo_practice.cli.terminal.consoles import in_one, out
+    from grpo_practice.cli.terminal.consoles import out, print_line
 
-    out.print(visible(text), style=style, soft_wrap=in_one(out, text))
+    print_line(out, visible(text), style)
 
 
 def note(text: str, *, style: str | None = None) -> None:
     """Print a line on stderr, as `say` does on stdout."""
-    from grpo_practice.cli.terminal.consoles import err, in_one
+    from grpo_practice.cli.terminal.consoles import err, print_line
 
-    err.print(visible(text), style=style, soft_wrap=in_one(err, text))
+    print_line(err, visible(text), style)
 
 
 def say_next(command: str) -> None:

@@ -64,6 +64,8 @@ class Loaded(Generic[C]):
     """Whether it asks for what only a trusted config may: a program, a file, a key for a host."""
     vouched: bool = True
     """Whether no address in it is of others with a key of theirs."""
+    addresses: tuple[str, ...] = ()
+    """Those of the notices that only say at which URL of a `.env` a model is asked."""
 
     @property
     def announcements(self) -> list[str]:
@@ -274,18 +276,19 @@ def _loaded(draft: Draft, config: C) -> Loaded[C]:
     draft.refuse_secrets(config)
     draft.finish(config)
     source, text = draft.source, draft.text()
-    draft.notices += _named_by_dotenv(config, source.env, draft.routes)
+    at_urls: tuple[str, ...] = tuple(_named_by_dotenv(config, source.env, draft.routes))
     return Loaded(
         config=config,
         path=source.path,
         base_dir=source.base_dir,
         text=text,
         ignored=draft.ignored,
-        notices=draft.notices,
+        notices=[*draft.notices, *at_urls],
         routes=draft.routes,
         trust=source.env.trust,
         asks=draft.asks or REDACTED in text,
         vouched=not draft.has_key_of_others,
+        addresses=at_urls,
     )
 
 
