@@ -86,9 +86,7 @@ def start_named(store: Store, run: str, start: Library | None, option: str) -> I
             " another --exp-id, or add --restart-step 0"
         )
         if len(keys) > 1:
-            raise FingerprintError(
-                e.message, diff, hint=f"{way_out}; for the rest: {e.hint}"
-            ) from e
+            raise FingerprintError(str(e), diff, hint=f"{way_out}; for the rest: {e.hint}") from e
         message = f"{e}: it began with {began}, and {option} is another library"
         raise FingerprintError(message, diff, hint=way_out) from e
 
