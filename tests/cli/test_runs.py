@@ -133,7 +133,7 @@ def test_a_run_in_which_all_failed_is_not_offered_for_scoring_again(demo: Gp) ->
 def test_a_run_that_learnt_nothing_is_not_asked_for_its_experiences(demo: Gp) -> None:
     change("UPDATE steps SET stats = json_set(stats, '$.experiences', 0)")
     shown = demo("runs", "show", "demo").out.splitlines()
-    assert shown[-1] == "next: grpo-practice eval --limit 3 --show"
+    assert shown[-1] == "next: grpo-practice rollouts show demo"
 
 
 def test_a_run_that_is_gone_on_with_is_not_said_to_be_configured_as_itself(demo: Gp) -> None:

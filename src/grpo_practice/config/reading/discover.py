@@ -72,13 +72,17 @@ def _candidates(folder: Path, name: str, command: Command) -> Iterator[Path]:
 
 def project_config(dataset: str) -> Path | None:
     """Return the config that `init` wrote here, where it evaluates on this dataset."""
+    named = project_evaluation().at("data").data.get("dataset")
+    return Path(TEMPLATES[0]) if named == dataset else None
+
+
+def project_evaluation() -> Tree:
+    """Return what the config that `init` wrote here says of evaluation; nothing without one."""
     path = Path(TEMPLATES[0])
     try:
-        tree = compose(path) if is_file(path) else Tree({})
+        return (compose(path) if is_file(path) else Tree({})).at("evaluation")
     except ConfigError:  # said by the command that uses it
-        return None
-    named = tree.at("evaluation").at("data").data.get("dataset")
-    return path if named == dataset else None
+        return Tree({})
 
 
 def is_divided(dataset: str) -> bool:
