@@ -91,9 +91,12 @@ def is_divided(dataset: str) -> bool:
 
 
 def _near(name: str, cwd: Path) -> str:
-    known = {path.name for path in cwd.glob("*.yaml") if is_file(path)}
-    if near := difflib.get_close_matches(name, known, n=1):  # a shipped one may be as near
-        return f"did you mean {near[0]}?"
+    # By stem: an ending in common makes no two names alike.
+    here = {path.stem: path.name for path in cwd.glob("*.yaml") if is_file(path)}
+    stem = Path(name).name.removesuffix(".yaml")
+    if near := difflib.get_close_matches(stem, here, n=1):  # a shipped one may be as near
+        return f"did you mean {here[near[0]]}?"
+    known = set(here.values())
     for folder in (cwd / "configs", packaged_configs()):
         for path in folder.rglob("*.yaml"):
             parts = path.relative_to(folder).with_suffix("").parts

@@ -165,6 +165,16 @@ def evaluations_with_prompt(
     return [(run, exp_id, branch) for run, exp_id, branch in rows]
 
 
+def answering_hosts(db: sqlite3.Connection, branch_ids: Sequence[int]) -> frozenset[str]:
+    """Return the hosts of the endpoints that answered the agent on these branches."""
+    rows = db.execute(
+        f"""SELECT DISTINCT answered_by FROM call_sums
+             WHERE stage = 'play' AND branch_id IN ({", ".join("?" * len(branch_ids))})""",
+        branch_ids,
+    )
+    return frozenset(str(by).rpartition("@")[2] for (by,) in rows if by)
+
+
 def usage(db: sqlite3.Connection, run: str, *, children: bool = False) -> Usage:
     """Return tokens and money of every call that a run made, as far as they are known.
 

@@ -1,0 +1,66 @@
+"""The evaluation whose answers a new one may use: same questions, same agent, same address."""
+
+from typing import Any
+
+from grpo_practice.app.clients import endpoint_of
+from grpo_practice.canonical import text_sha
+from grpo_practice.config.reading.yaml_reader import parse_yaml
+from grpo_practice.config.schema.runs import EvalConfig
+from grpo_practice.llm.endpoint import host
+from grpo_practice.prompts.system import system_prompt
+from grpo_practice.store import Store, branches, datasets
+from grpo_practice.store.bound_keys import INSTRUCTIONS, Identity, agent_of, complete
+from grpo_practice.store.queries import references, scores
+from grpo_practice.store.records import Branch, DatasetRow, RunSpec
+from grpo_practice.types import Library
+
+
+def asked_before(
+    store: Store, spec: RunSpec, config: EvalConfig, dataset: DatasetRow, library: Library
+) -> int | None:
+    """Return the branch of another evaluation that asked this agent the same questions.
+
+    The same prompt makes the same agent, whatever the run's name, and whether the library was
+    apart from the instructions or, as in an exported agent, part of them.
+    """
+    agent = _answer_keys(spec.identity)
+    prompt = system_prompt(config.agent.agent.instructions, library)
+    for run, _, branch_id in store.read(scores.evaluations_with_prompt, text_sha(prompt)):
+        branch = store.read(branches.load, branch_id)
+        same = (
+            run != spec.name
+            and store.read(datasets.by_id, branch.dataset_id).sha == dataset.sha
+            and _answer_keys(branch.identity) == agent
+        )
+        if same and _same_address(store, branch, endpoint_of(config.student)[1].base_urls):
+            return branch_id
+    return None
+
+
+def _answer_keys(identity: Identity) -> dict[str, Any]:
+    """Return what an evaluation's answers depend on besides its questions and its prompt."""
+    answers = agent_of(complete(identity)) | {
+        key: identity.get(key) for key in ("seed", "batch_size")
+    }
+    return {key: value for key, value in answers.items() if key != INSTRUCTIONS}
+
+
+def _same_address(store: Store, branch: Branch, urls: tuple[str, ...]) -> bool:
+    """Return True unless the branch's answers came from elsewhere than these URLs.
+
+    Two local servers may both call their model `default`. No identity has the address, since a run
+    may go on when its endpoint has moved; one run does not take it that another asks the same.
+    """
+    # Hosts are on record with the replies; ports only where the config has the URL in the open.
+    answered = store.read(scores.answering_hosts, [branch.id, *branch.reuses])
+    if not answered <= {host(url) for url in urls}:
+        return False
+    tree = parse_yaml(store.read(references.record, branch.id).config_text, "the stored config")
+    if "evaluation" in tree.data:
+        tree = tree.at("evaluation")
+    provider = tree.at("agent").at("model").at("model_provider").data
+    written = provider.get("base_url") or []
+    known = [written] if isinstance(written, str) else written
+    if any("${" in str(url) for url in known) or not known:
+        return True
+    return not {str(url).rstrip("/") for url in known}.isdisjoint(urls)
