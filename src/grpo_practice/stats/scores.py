@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grpo_practice.stats.intervals import Interval, Method, spread_of
 
@@ -38,6 +38,17 @@ class Question:
     def variance(self) -> float:
         """Unbiased variance of the rewards within the question; `n` must be 2 or more."""
         return max(self.total_sq - self.total * self.total / self.n, 0.0) / (self.n - 1)
+
+    def plus(self, other: "Question") -> "Question":
+        """Return the counts of both, which are of one question that was asked twice."""
+        return replace(
+            self,
+            n=self.n + other.n,
+            c=self.c + other.c,
+            total=self.total + other.total,
+            total_sq=self.total_sq + other.total_sq,
+            planned=self.planned + other.planned,
+        )
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:

@@ -1,0 +1,241 @@
+"""The difference of two evaluations on the same questions: how large, how sure, which way.
+
+Questions are what varies, as in `intervals`: a new question has another difference, so one number
+a question counts, and its standard error is over clusters of questions. The interval and p are one
+statistic, so that they never disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from grpo_practice.stats.intervals import TAIL, Interval
+from grpo_practice.stats.scores import Question
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+ALPHA = 2 * TAIL
+"""Chance of a verdict where there is no difference."""
+FEWEST = 10
+"""Clusters of questions below which there is no verdict."""
+
+_SAME = 1e-9
+"""Size of a difference that is rounding."""
+
+Verdict = Literal["better", "worse", "none found", "too few", "missing"]
+"""Kind of a result: `missing` where answers that failed could overturn it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """Tests of mean differences, one for each row of differences. Shape of each field: [...]."""
+
+    mean: Floats
+    se: Floats
+    low: Floats
+    high: Floats
+    """Ends of the 95 % interval, in [-1, 1]."""
+    p: Floats
+    """Two-sided, of no difference; below 0.05 just where the interval leaves out 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A question's mean rewards in the two arms."""
+
+    key: str
+    a: float
+    b: float
+
+    @property
+    def by(self) -> float:
+        """The mean reward of B less that of A."""
+        return self.b - self.a
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Difference where all missing rollouts had gone one way."""
+
+    mean: float
+    ci95: Interval
+    p: float
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Mean reward of arm B less that of arm A, over the questions that were scored in both."""
+
+    mean: float
+    se: float
+    ci95: Interval
+    """95 % interval of this difference alone, in [-1, 1]; never of zero width."""
+    p: float
+    """Two-sided p of this difference alone."""
+    clusters: int
+    questions: Sequence[Moved]
+    """Questions scored in both arms, in the order of the baseline."""
+    missing: int
+    """Rollouts, planned on common questions, without a reward in either arm."""
+    worst: Bound | None = None
+    """Missing rollouts count 0 in B and 1 in A; None where none is missing."""
+    best: Bound | None = None
+    """Missing rollouts count 1 in B and 0 in A."""
+
+    @property
+    def up(self) -> int:
+        """Number of questions with a higher mean reward in B."""
+        return sum(q.by > _SAME for q in self.questions)
+
+    @property
+    def down(self) -> int:
+        """Number of questions with a lower mean reward in B."""
+        return sum(q.by < -_SAME for q in self.questions)
+
+    @property
+    def p_whatever_failed(self) -> float:
+        """The p that holds however the missing rollouts had ended; 1 where they could turn the sign."""
+        bound = self.worst if self.mean > 0 else self.best
+        if bound is None:
+            return self.p
+        return max(self.p, bound.p) if bound.mean * self.mean > 0 else 1.0
+
+
+def paired_t(differences: Floats, cluster: Ints) -> Tested:
+    """Test whether the mean difference is 0, for each row.
+
+    t with (clusters - 1) degrees of freedom over the cluster-robust standard error. Where all
+    differences of a row are one value d, there is no such error. Of the questions to come, a share
+    of at least L = (a / 2)^(1 / clusters) has that value at level 1 - a (Clopper-Pearson), and the
+    others have any in [-1, 1], which gives d L ± (1 - L); p is the a at which an end of it is 0.
+
+    Args:
+        differences: Mean reward in B less that in A. Shape: [..., Q].
+        cluster: Number of each question's cluster, counted from 0, none left out. Shape: [Q].
+    """
+    import numpy as np
+    from scipy import special
+
+    size = int(cluster.max()) + 1
+    mean = differences.mean(axis=-1)
+    order = np.argsort(cluster, kind="stable")
+    starts = np.searchsorted(cluster[order], np.arange(size))
+    sums = np.add.reduceat((differences - mean[..., None])[..., order], starts, axis=-1)
+    df = max(size - 1, 1)
+    se = np.sqrt((sums**2).sum(axis=-1) * size / df) / len(cluster)
+    alike = se < _SAME
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p = 2 * special.stdtr(df, -np.abs(mean) / se)
+    half = special.stdtrit(df, 1 - TAIL) * se
+    share = TAIL ** (1 / size)
+    centre = np.where(alike, mean * share, mean)
+    half = np.where(alike, 1 - share, half)
+    p = np.where(alike, np.minimum(2 * (1 + np.abs(mean)) ** -size, 1.0), p)
+    low, high = np.maximum(centre - half, -1.0), np.minimum(centre + half, 1.0)
+    return Tested(mean, np.where(alike, 0.0, se), low, high, p)
+
+
+def difference(a: Iterable[Question], b: Iterable[Question]) -> Difference | None:
+    """Compare two arms on the questions that both have; None where none is scored in both.
+
+    Args:
+        a: The baseline's questions; `key` tells the sample, and one asked twice is one question.
+        b: Those of the other arm.
+    """
+    one, other = _by_key(a), _by_key(b)
+    common = [key for key in one if key in other]
+    scored = [key for key in common if one[key].n and other[key].n]
+    if not scored:
+        return None
+    pairs = [(one[key], other[key]) for key in scored]
+    moved = [Moved(x.key, x.mean, y.mean) for x, y in pairs]
+    tested = _bound([q.by for q in moved], [x for x, _ in pairs])
+    every = [(one[key], other[key]) for key in common]
+    missing = sum(q.planned - q.n for pair in every for q in pair)
+    worst = best = None
+    if missing:
+        of = [x for x, _ in every]
+        worst = _bound([_filled(y, 0) - _filled(x, 1) for x, y in every], of).bound
+        best = _bound([_filled(y, 1) - _filled(x, 0) for x, y in every], of).bound
+    return Difference(
+        mean=tested.bound.mean,
+        se=tested.se,
+        ci95=tested.bound.ci95,
+        p=tested.bound.p,
+        clusters=tested.clusters,
+        questions=moved,
+        missing=missing,
+        worst=worst,
+        best=best,
+    )
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """Return the p-values adjusted for their number, by Holm's step-down procedure. Shape: [C]."""
+    adjusted, highest = [0.0] * len(ps), 0.0
+    for rank, i in enumerate(sorted(range(len(ps)), key=lambda i: ps[i])):
+        highest = max(highest, min((len(ps) - rank) * ps[i], 1.0))
+        adjusted[i] = highest
+    return adjusted
+
+
+def verdicts(differences: Sequence[Difference]) -> list[Verdict]:
+    """Return what is found of each contrast, all of which are looked at together. Shape: [C].
+
+    The verdict follows the p adjusted for the number of contrasts, which may not find what the
+    interval of one alone would; and it holds however the missing rollouts had ended.
+    """
+    plain = holm([d.p for d in differences])
+    sure = holm([d.p_whatever_failed for d in differences])
+    return [_verdict(*of) for of in zip(differences, plain, sure, strict=True)]
+
+
+def _verdict(found: Difference, plain: float, sure: float) -> Verdict:
+    if found.clusters < FEWEST:
+        return "too few"
+    if sure < ALPHA:
+        return "better" if found.mean > 0 else "worse"
+    return "missing" if plain < ALPHA else "none found"
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    bound: Bound
+    se: float
+    clusters: int
+
+
+def _bound(differences: Sequence[float], questions: Sequence[Question]) -> _Found:
+    import numpy as np
+
+    numbers = dict[tuple[bool, str], int]()
+    # The flag keeps a cluster apart from a question that has its name.
+    names = [(q.cluster is not None, q.cluster or q.key) for q in questions]
+    cluster = [numbers.setdefault(name, len(numbers)) for name in names]
+    found = paired_t(np.asarray(differences, np.float64), np.asarray(cluster, np.int64))
+    ends = (float(found.low), float(found.high))
+    return _Found(Bound(float(found.mean), ends, float(found.p)), float(found.se), len(numbers))
+
+
+def _by_key(questions: Iterable[Question]) -> Mapping[str, Question]:
+    """Return each question once: rows of the same sample are added up."""
+    found = dict[str, Question]()
+    for q in questions:
+        if q.unscorable:
+            continue
+        known = found.get(q.key)
+        found[q.key] = q if known is None else known.plus(q)
+    return found
+
+
+def _filled(question: Question, reward: float) -> float:
+    """Return the mean reward of the planned rollouts, the missing ones with this reward."""
+    planned = max(question.planned, question.n)
+    return (question.total + (planned - question.n) * reward) / planned

@@ -1,0 +1,103 @@
+"""How small a difference a comparison can find, known before it is paid for.
+
+The squared standard error of a paired difference over n questions is
+(ω² + σ²_A / k_A + σ²_B / k_B) / n: how much the true difference varies between questions, and the
+noise of the rollouts within a question.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from grpo_practice.stats.intervals import TAIL
+from grpo_practice.stats.scores import Question
+
+POWER = 0.8
+"""Chance to find a difference that is there."""
+SIGMA2 = (0.05, 0.20)
+"""Range of the variance within a question, where nothing was measured."""
+OMEGA = (0.05, 0.15)
+"""Range of the standard deviation of the true difference, where no earlier pair tells it."""
+_MOST = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Variance components of a paired difference."""
+
+    omega2: float
+    """Variance, between questions, of the true difference."""
+    sigma2_a: float
+    """Mean variance within a question of the rewards of A."""
+    sigma2_b: float
+
+    def se(self, questions: int, k_a: int, k_b: int) -> float:
+        """Return the standard error of the mean difference."""
+        variance = self.omega2 + self.sigma2_a / k_a + self.sigma2_b / k_b
+        return math.sqrt(variance / questions)
+
+
+def detectable(noise: Noise, questions: int, k_a: int, k_b: int) -> float:
+    """Return the difference that a two-sided test at 5 % finds with 80 % power, by noncentral t.
+
+    It is inf below two questions. With many questions it is 2.80 standard errors.
+    """
+    if questions < 2:
+        return math.inf
+    from scipy import special
+
+    df = questions - 1
+    limit = float(special.stdtrit(df, 1 - TAIL))
+    return float(special.nctdtrinc(df, 1 - POWER, limit)) * noise.se(questions, k_a, k_b)
+
+
+def power_of(noise: Noise, difference: float, questions: int, k_a: int, k_b: int) -> float:
+    """Return the chance to find this difference."""
+    from scipy import special
+
+    df = questions - 1
+    limit = float(special.stdtrit(df, 1 - TAIL))
+    shift = abs(difference) / noise.se(questions, k_a, k_b)
+    return 1 - float(special.nctdtr(df, shift, limit)) + float(special.nctdtr(df, shift, -limit))
+
+
+def questions_to_find(noise: Noise, difference: float, k_a: int, k_b: int) -> int:
+    """Return the fewest questions with which this difference is found with 80 % power.
+
+    Args:
+        noise: What varies.
+        difference: Size of the difference, above 0.
+        k_a: Rollouts for each question in A.
+        k_b: Rollouts for each question in B.
+    """
+    low, high = 1, 2
+    while high < _MOST and detectable(noise, high, k_a, k_b) > difference:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if detectable(noise, middle, k_a, k_b) > difference:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def sigma2_within(questions: Iterable[Question]) -> float | None:
+    """Return the mean variance within a question; None where none has two scored rollouts."""
+    found = [q.variance for q in questions if q.n >= 2]
+    return math.fsum(found) / len(found) if found else None
+
+
+def omega2_between(pairs: Sequence[tuple[Question, Question]]) -> float | None:
+    """Return the variance of the true difference between questions, by moments, 0 or more.
+
+    None where fewer than two questions have two scored rollouts in both arms.
+    """
+    usable = [(a, b) for a, b in pairs if a.n >= 2 and b.n >= 2]
+    if len(usable) < 2:
+        return None
+    by = [b.mean - a.mean for a, b in usable]
+    mean = math.fsum(by) / len(by)
+    seen = math.fsum((d - mean) ** 2 for d in by) / (len(by) - 1)
+    noise = math.fsum(a.variance / a.n + b.variance / b.n for a, b in usable) / len(usable)
+    return max(seen - noise, 0.0)
