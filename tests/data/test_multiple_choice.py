@@ -251,7 +251,7 @@ def test_what_holds_the_answer_is_no_part_of_the_question(
 def test_options_of_a_first_row_that_has_none_to_use_are_not_dropped(
     tmp_path: Path, first: object
 ) -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"question": "Which?", "options": first, "answer": "A"},
         {"question": "And which?", "options": ["red", "blue"], "answer": "B"},
     ]
