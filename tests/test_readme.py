@@ -58,7 +58,9 @@ def test_every_command_runs_in_the_order_it_is_shown(
             program == "grpo-practice"
         ):  # here, since a new process for each takes three times as long
             monkeypatch.setattr("sys.argv", [program, *words])
-            assert run(words) == 0, (command, capsys.readouterr().err)
+            code, shown = run(words), capsys.readouterr()
+            assert code == 0, (command, shown.err)
+            assert "rollouts is such" not in shown.out, (command, shown.out)
         elif program == "cd":
             monkeypatch.chdir(words[0])
         else:

@@ -141,6 +141,16 @@ def test_a_question_has_its_number_in_the_dataset(demo: Gp) -> None:
     assert demo("rollouts", "list", "demo", "-q", "9" * 20).code == 2
 
 
+def test_a_question_that_was_not_played_is_answered_with_those_that_were(demo: Gp) -> None:
+    rows = demo("rollouts", "list", "demo:0", "--limit", "500", "--json").document["rollouts"]
+    played = sorted({row["number"] for row in rows})
+    (missing, *_) = {*range(1, 25)} - {*played}
+    for command in ("list", "show"):
+        ran = demo("rollouts", command, "demo:0", "--question", str(missing))
+        assert ran.code == 0
+        assert f"it has those of question {', '.join(map(str, played[:12]))}" in ran.out
+
+
 def means(rows: list[dict[str, Any]]) -> dict[int, list[float]]:
     """Return number of a question → mean reward of each of its plays."""
     plays = dict[tuple[int, int], list[float]]()

@@ -205,10 +205,13 @@ def spec_of(job: EvalJob) -> RunSpec:
 
 
 def lent(job: EvalJob) -> RunSpec:
-    """Return the run that the job is; a new one uses the answers of one that asked the same."""
+    """Return the run that the job is; a new one uses the answers of one that asked the same.
+
+    One that scores rollouts again has its answers already, and they are those of the run it names.
+    """
     spec, store = spec_of(job), job.session.store
     known = store.read(runs.find, spec.name) is not None
-    if known or job.session.again:
+    if known or job.session.again or job.target.rejudge is not None:
         return spec
     lender = asked_before(store, spec, job.config, job.dataset, job.target.library)
     return replace(spec, reuses=lender)

@@ -23,6 +23,8 @@ CHARS = 2_000
 HEAD = 80
 """Most characters of an answer in a list."""
 ANSWER = "answer"
+NUMBERS = 12
+"""Most numbers of questions that are named."""
 LEAST = 12
 """Fewest columns for the beginning of a question or of an answer."""
 
@@ -97,6 +99,9 @@ def _say_none(report: "RolloutsReport") -> None:
     say(
         f"{report.ref}: {f'none of its {there:,} rollouts is such' if there else 'no rollouts yet'}"
     )
+    if report.played:
+        more = ", …" if len(report.played) > NUMBERS else ""
+        say(f"it has those of question {', '.join(map(str, report.played[:NUMBERS]))}{more}")
     say_next(report.next_command)
 
 
