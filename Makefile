@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-all check format lint types wheel kill-test soak canary bench clean
+.PHONY: demo test test-all check format lint types wheel kill-test soak canary bench proof clean
 
 demo: $(READY)  ## The main job on the simulated endpoint
 	$(BIN)/grpo-practice demo
@@ -48,6 +48,9 @@ canary: $(READY)  ## Every command under every fault, and no key in anything it 
 
 bench: $(READY)  ## How fast, against what was to be reached; takes most of an hour
 	$(BIN)/python -m bench
+
+proof: $(READY)  ## Do verdicts keep what they promise? Simulated; takes minutes
+	$(BIN)/python -m bench proof
 
 $(READY): pyproject.toml
 	@echo "installing into .venv, once: this takes a minute or so"

@@ -101,7 +101,7 @@ class Difference:
 
     @property
     def p_whatever_failed(self) -> float:
-        """The p that holds however the missing rollouts had ended; 1 where they could turn the sign."""
+        """The p that holds however missing rollouts had ended; 1 where they could turn the sign."""
         bound = self.worst if self.mean > 0 else self.best
         if bound is None:
             return self.p
@@ -111,10 +111,11 @@ class Difference:
 def paired_t(differences: Floats, cluster: Ints) -> Tested:
     """Test whether the mean difference is 0, for each row.
 
-    t with (clusters - 1) degrees of freedom over the cluster-robust standard error. Where all
-    differences of a row are one value d, there is no such error. Of the questions to come, a share
-    of at least L = (a / 2)^(1 / clusters) has that value at level 1 - a (Clopper-Pearson), and the
-    others have any in [-1, 1], which gives d L ± (1 - L); p is the a at which an end of it is 0.
+    t with (clusters - 1) degrees of freedom over the cluster-robust standard error. There is no
+    such error where all differences of a row are one value d. Then a share of at least
+    L = (a / 2)^(1 / clusters) of the questions to come has that value at level 1 - a
+    (Clopper-Pearson), and the others have any in [-1, 1], which gives d L ± (1 - L); p is the a at
+    which an end of it is 0.
 
     Args:
         differences: Mean reward in B less that in A. Shape: [..., Q].
@@ -216,9 +217,7 @@ def _bound(differences: Sequence[float], questions: Sequence[Question]) -> _Foun
     import numpy as np
 
     numbers = dict[tuple[bool, str], int]()
-    # The flag keeps a cluster apart from a question that has its name.
-    names = [(q.cluster is not None, q.cluster or q.key) for q in questions]
-    cluster = [numbers.setdefault(name, len(numbers)) for name in names]
+    cluster = [numbers.setdefault(q.cluster_name, len(numbers)) for q in questions]
     found = paired_t(np.asarray(differences, np.float64), np.asarray(cluster, np.int64))
     ends = (float(found.low), float(found.high))
     return _Found(Bound(float(found.mean), ends, float(found.p)), float(found.se), len(numbers))

@@ -40,7 +40,7 @@ class Noise:
 def detectable(noise: Noise, questions: int, k_a: int, k_b: int) -> float:
     """Return the difference that a two-sided test at 5 % finds with 80 % power, by noncentral t.
 
-    It is inf below two questions. With many questions it is 2.80 standard errors.
+    The difference is inf below two questions, and 2.80 standard errors with many.
     """
     if questions < 2:
         return math.inf

@@ -39,6 +39,11 @@ class Question:
         """Unbiased variance of the rewards within the question; `n` must be 2 or more."""
         return max(self.total_sq - self.total * self.total / self.n, 0.0) / (self.n - 1)
 
+    @property
+    def cluster_name(self) -> tuple[bool, str]:
+        """Name of its cluster; the flag keeps one apart from a question that has its name."""
+        return (False, self.key) if self.cluster is None else (True, self.cluster)
+
     def plus(self, other: "Question") -> "Question":
         """Return the counts of both, which are of one question that was asked twice."""
         return replace(
@@ -124,9 +129,7 @@ def score(questions: Iterable[Question], k: int) -> Score:
     mean = math.fsum(q.mean for q in seen) / len(seen) if seen else None
     clusters: dict[tuple[bool, str], list[float]] = {}
     for q in seen:
-        # The flag keeps a cluster apart from a question that has its name.
-        name = (False, q.key) if q.cluster is None else (True, q.cluster)
-        clusters.setdefault(name, []).append(q.mean)
+        clusters.setdefault(q.cluster_name, []).append(q.mean)
     spread = spread_of([*clusters.values()], mean)
     noise = None
     if seen and min(q.n for q in seen) >= 2:
@@ -148,6 +151,27 @@ def score(questions: Iterable[Question], k: int) -> Score:
         questions_at_k=sum(q.n >= k for q in seen),
         unscorable=len(given) - len(rows),
     )
+
+
+def pass_interval(
+    questions: Iterable[Question], j: int, chance: Callable[[int, int, int], float] = pass_at_k
+) -> Interval | None:
+    """Return the 95 % interval of Pass@j over questions; None below two clusters with j scored.
+
+    Questions are what varies, as in `score`: to resample the rollouts of a question would bias it.
+
+    Args:
+        questions: One row per question; those with fewer than j scored say nothing of Pass@j.
+        j: Rollouts of which one is to be correct.
+        chance: The chance for one question: `pass_at_k` or `pass_hat_k`.
+    """
+    clusters: dict[tuple[bool, str], list[float]] = {}
+    for q in questions:
+        if q.n >= j and not q.unscorable:
+            clusters.setdefault(q.cluster_name, []).append(chance(q.n, q.c, j))
+    values = [value for of in clusters.values() for value in of]
+    mean = math.fsum(values) / len(values) if values else None
+    return spread_of([*clusters.values()], mean).ci95
 
 
 def by_source(questions: Iterable[Question], k: int) -> dict[str, Score]:

@@ -1,0 +1,222 @@
+"""Do the verdicts of a comparison keep what they promise? Simulated, by the functions in use.
+
+Each figure is a share of so many seeds, with its Clopper-Pearson interval; it reaches its target
+when the whole interval does.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from bench.harness import Row
+from grpo_practice.stats import Question
+from grpo_practice.stats.paired import Tested, difference, holm, paired_t, verdicts
+from grpo_practice.stats.power import Noise, power_of
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+SEEDS, AT_ONCE = 100_000, 3_000_000
+"""Seeds of a cell, and most numbers that are drawn at once."""
+LEVEL = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A kind of comparison that has no difference on average."""
+
+    n: int
+    k_a: int
+    k_b: int
+    effect: str
+    """How the difference varies from question to question: `none`, `even` (± 13 points) or `skewed`
+    (30 points up for one question in ten, 3.3 down for the others)."""
+    mean: float
+    families: int = 1
+    """Questions in a family; they share their difficulty and their effect."""
+
+    def draw(self, rng: np.random.Generator, seeds: int, *, gain: float = 0) -> Floats:
+        """Draw differences, of which the mean is `gain * (1 - mean)`. Shape: [seeds, n]."""
+        shape = (seeds, self.n // self.families)
+        p = rng.beta(1.2 * self.mean, 1.2 * (1 - self.mean), shape)
+        b = p + gain * (1 - p) + self._effect(rng, p, 1 - gain)
+        p, b = (x.repeat(self.families, axis=1) for x in (p, np.clip(b, 0, 1)))
+        return rng.binomial(self.k_b, b) / self.k_b - rng.binomial(self.k_a, p) / self.k_a
+
+    def _effect(self, rng: np.random.Generator, p: Floats, left: float) -> Floats:
+        """Draw effects that are 0 on average for whatever p, and leave it in [0, 1]."""
+        up, down, share = {"none": (0, 0, 0.5), "even": (0.13, 0.13, 0.5)}.get(
+            self.effect, (0.3, 0.3 / 9, 0.1)
+        )
+        if not up:
+            return np.zeros_like(p)
+        room = np.minimum(1, np.minimum(p / down, left * (1 - p) / up))
+        return room * np.where(rng.random(p.shape) < share, up, -down)
+
+    @property
+    def cluster(self) -> Ints:
+        """Number of each question's family. Shape: [n]."""
+        return np.arange(self.n) // self.families
+
+
+CELLS = [
+    *(
+        Cell(n, *k, effect, mean)
+        for n, k, effect, mean in product(
+            (30, 100, 300),
+            ((1, 1), (5, 5), (32, 32), (32, 4)),
+            ("none", "even", "skewed"),
+            (0.5, 0.92),
+        )
+    ),
+    *(Cell(100, 5, 5, effect, 0.5, families=5) for effect in ("none", "even", "skewed")),
+]
+
+
+def rows(runs: int, *, tiny: bool) -> list[Row]:
+    """Return a row for each promise. `runs` is not used: one run has as many seeds as it needs."""
+    seeds = 300 if tiny else SEEDS
+    return [
+        *_false_positives(seeds),
+        *_coverage(seeds),
+        _four_contrasts(seeds),
+        _failing_arm(100 if tiny else 10_000),
+        *(_power(n, seeds) for n in (15, 30, 100, 300)),
+    ]
+
+
+def _tested(cell: Cell, seeds: int, gain: float = 0) -> Iterator[Tested]:
+    """Yield the tests of so many seeds, some at a time."""
+    rng = np.random.default_rng([cell.n, cell.k_a, cell.k_b, int(100 * cell.mean), cell.families])
+    while seeds > 0:
+        part = min(seeds, max(AT_ONCE // cell.n, 1))
+        yield paired_t(cell.draw(rng, part, gain=gain), cell.cluster)
+        seeds -= part
+
+
+def _false_positives(seeds: int) -> list[Row]:
+    found, disagree = list[tuple[Cell, int]](), 0
+    for cell in CELLS:
+        rejected = 0
+        for tested in _tested(cell, seeds):
+            rejected += int((tested.p < LEVEL).sum())
+            outside = (tested.low > 0) | (tested.high < 0)
+            disagree += int(((tested.p < LEVEL) != outside).sum())
+        found.append((cell, rejected))
+    large = [(cell, hits) for cell, hits in found if cell.n >= 100 and min(cell.k_a, cell.k_b) > 1]
+    return [
+        *_ends("false positives, each cell", found, seeds, (0, 6.0)),
+        *_ends("false positives, n ≥ 100 and k ≥ 4", large, seeds, (4.4, 5.6)),
+        Row("p and interval disagree", "0", [disagree], lambda n: n == 0),
+    ]
+
+
+def _coverage(seeds: int) -> list[Row]:
+    gain, found = 0.1, list[tuple[Cell, int]]()
+    for cell in CELLS:
+        true, covered = gain * (1 - cell.mean), 0
+        for tested in _tested(cell, seeds, gain):
+            covered += int(((tested.low <= true) & (true <= tested.high)).sum())
+        found.append((cell, covered))
+    large = [(cell, hits) for cell, hits in found if cell.n >= 100]
+    small = [(cell, hits) for cell, hits in found if cell.n < 100]
+    return [
+        *_ends("coverage of the difference, n ≥ 100", large, seeds, (93.5, 96.5)),
+        *_ends("coverage of the difference, n = 30", small, seeds, (92, 100)),
+    ]
+
+
+def _four_contrasts(seeds: int) -> Row:
+    """Four arms with one baseline, none of them different: any verdict is a false one."""
+    rng, n, k, false = np.random.default_rng(4), 100, 5, 0
+    done = 0
+    while done < seeds:
+        part = min(seeds - done, AT_ONCE // (5 * n))
+        p = rng.beta(0.6, 0.6, (part, n))
+        base, *arms = (rng.binomial(k, p) / k for _ in range(5))
+        ps = np.stack([paired_t(arm - base, np.arange(n)).p for arm in arms], axis=1)
+        false += sum(min(holm(of)) < LEVEL for of in ps.tolist())
+        done += part
+    return _share("four null contrasts with one baseline: any false", false, seeds, (0, 5.6))
+
+
+def _failing_arm(seeds: int) -> Row:
+    """One arm loses a tenth of its wrong answers, so that its score looks better than it is."""
+    rng, n, k, false, unmended = np.random.default_rng(5), 100, 5, 0, 0
+    for _ in range(seeds):
+        p = rng.beta(0.6, 0.6, n)
+        a, b = rng.binomial(k, p), rng.binomial(k, p)
+        lost = rng.binomial(k - b, 0.1)
+        found = difference(_arm(a, k), _arm(b, k, lost))
+        assert found is not None
+        false += verdicts([found])[0] in ("better", "worse")
+        unmended += found.p < LEVEL
+    row = _share("an arm fails on 10 % of its wrong answers: false", false, seeds, (0, 5))
+    row.notes["without the bounds, %"] = round(100 * unmended / seeds, 2)
+    return row
+
+
+def _arm(right: Ints, k: int, lost: Ints | None = None) -> list[Question]:
+    gone = np.zeros_like(right) if lost is None else lost
+    return [
+        Question(str(i), n=int(k - g), c=int(c), total=float(c), total_sq=float(c), planned=k)
+        for i, (c, g) in enumerate(zip(right, gone, strict=True))
+    ]
+
+
+def _power(n: int, seeds: int) -> Row:
+    """How often a difference is found, less how often that was promised."""
+    k, omega, rng, found = 4, 0.1, np.random.default_rng(n), 0
+    low, high = 0.2, 0.7
+    # p uniform in [low, high]: the mean of p (1 - p) is known, and no effect leaves [0, 1].
+    spread, middle = (high - low) ** 2 / 12, (low + high) / 2
+    sigma2_a = middle - middle**2 - spread
+    noise = Noise(omega**2, sigma2_a, sigma2_a)
+    gain = 2.8 * noise.se(n, k, k)
+    middle_b = middle + gain
+    noise = Noise(omega**2, sigma2_a, middle_b - middle_b**2 - spread - omega**2)
+    done = 0
+    while done < seeds:
+        part = min(seeds - done, max(AT_ONCE // n, 1))
+        p = rng.uniform(low, high, (part, n))
+        b = p + gain + omega * rng.choice([-1.0, 1.0], (part, n))
+        inside = np.clip(b, 0, 1)
+        d = rng.binomial(k, inside) / k - rng.binomial(k, p) / k
+        found += int((paired_t(d, np.arange(n)).p < LEVEL).sum())
+        done += part
+    promised = 100 * power_of(noise, gain, n, k, k)
+    row = _share(f"real less promised power, n = {n}", found, seeds, (promised - 3, promised + 3))
+    row.notes["promised, %"] = round(promised, 2)
+    return row
+
+
+def _ends(
+    name: str, found: list[tuple[Cell, int]], seeds: int, target: tuple[float, float]
+) -> list[Row]:
+    """Return the rows of the cells with the smallest and the largest share."""
+    (low, few), (high, many) = (pick(found, key=lambda one: one[1]) for pick in (min, max))
+    made = []
+    for end, cell, hits in (("lowest", low, few), ("highest", high, many)):
+        row = _share(f"{name}: the {end} of {len(found)}", hits, seeds, target)
+        row.notes["cell"] = f"n {cell.n}, k {cell.k_a} v {cell.k_b}, effect {cell.effect}, mean "
+        row.notes["cell"] += f"{cell.mean}" + (
+            f", families of {cell.families}" * (cell.families > 1)
+        )
+        made.append(row)
+    return made
+
+
+def _share(name: str, hits: int, seeds: int, target: tuple[float, float]) -> Row:
+    """Return a row for a share in percent, reached where its Clopper-Pearson interval is."""
+    low = 100 * float(special.betaincinv(hits, seeds - hits + 1, 0.025)) if hits else 0.0
+    high = 100 * float(special.betaincinv(hits + 1, seeds - hits, 0.975)) if hits < seeds else 100.0
+    least, most = target
+    reached: Callable[[float], bool] = lambda _: least <= low and high <= most  # noqa: E731
+    bounds = f"≤ {most:g} %" if not least else f"{least:.4g} to {most:.4g} %"
+    row = Row(name, bounds, [100 * hits / seeds], reached)
+    row.notes["seeds, interval"] = f"{seeds:,}, {low:.2f} to {high:.2f} %"
+    return row

@@ -1,0 +1,69 @@
+"""What a comparison can find, against scipy's noncentral t and the plan's examples."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from grpo_practice.stats import Question
+from grpo_practice.stats.power import (
+    POWER,
+    Noise,
+    detectable,
+    omega2_between,
+    power_of,
+    questions_to_find,
+    sigma2_within,
+)
+
+NOISE = Noise(omega2=0.01, sigma2_a=0.12, sigma2_b=0.12)
+
+
+@pytest.mark.parametrize(
+    ("questions", "k", "points"), [(30, 32, 7.0), (100, 4, 7.5), (1319, 1, 3.9), (1319, 4, 2.0)]
+)
+def test_the_difference_that_can_be_found(questions: int, k: int, points: float) -> None:
+    found = detectable(NOISE, questions, k, k)
+    assert 100 * found == pytest.approx(points, abs=0.05)
+    df = questions - 1
+    shift = found / NOISE.se(questions, k, k)
+    assert 1 - stats.nct.cdf(stats.t.ppf(0.975, df), df, shift) == pytest.approx(POWER, abs=1e-6)
+    assert power_of(NOISE, found, questions, k, k) == pytest.approx(POWER, abs=1e-6)
+
+
+def test_few_questions_need_more_than_the_normal_says() -> None:
+    in_errors = [detectable(Noise(1, 0, 0), n, 1, 1) * math.sqrt(n) for n in (15, 10_000)]
+    assert in_errors == pytest.approx([3.01, 2.80], abs=0.01)
+    assert detectable(NOISE, 1, 4, 4) == math.inf
+
+
+@pytest.mark.parametrize("points", [2, 5, 10, 40])
+def test_the_fewest_questions_that_find_a_difference(points: int) -> None:
+    n = questions_to_find(NOISE, points / 100, 4, 4)
+    assert detectable(NOISE, n, 4, 4) <= points / 100 < detectable(NOISE, n - 1, 4, 4)
+
+
+def test_more_rollouts_buy_nothing_below_what_varies_between_questions() -> None:
+    assert NOISE.se(30, 10**9, 10**9) == pytest.approx(0.1 / math.sqrt(30))
+
+
+def _arm(right: np.ndarray, k: int) -> list[Question]:
+    return [
+        Question(str(i), n=k, c=int(c), total=float(c), total_sq=float(c), planned=k)
+        for i, c in enumerate(right)
+    ]
+
+
+def test_the_components_are_found_again() -> None:
+    rng, n, k = np.random.default_rng(0), 20_000, 4
+    p = rng.uniform(0.3, 0.7, n)
+    b = p + 0.15 * rng.choice([-1, 1], n)
+    one, other = _arm(rng.binomial(k, p), k), _arm(rng.binomial(k, b), k)
+    sigma2, omega2 = sigma2_within(one), omega2_between([*zip(one, other, strict=True)])
+    assert sigma2 == pytest.approx(float((p * (1 - p)).mean()), rel=0.02)
+    assert omega2 == pytest.approx(0.15**2, rel=0.1)
+    same = omega2_between([*zip(one, one, strict=True)])
+    assert same == 0  # their rewards vary less than the rollouts' noise
+    assert sigma2_within(_arm(rng.binomial(1, p), 1)) is None
+    assert omega2_between([(one[0], other[0])]) is None
