@@ -14,6 +14,7 @@ from grpo_practice.app.database_file import DatabaseFile
 
 if TYPE_CHECKING:
     from grpo_practice.export.report import Exported
+    from grpo_practice.reports.comparison import ComparisonReport
     from grpo_practice.reports.database import DatabaseCheck, DatabaseCopy
     from grpo_practice.reports.experience_reports import (
         DecisionReport,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         TranscriptsReport,
     )
     from grpo_practice.reports.stored_runs import DeletedRuns, RunReport, RunsReport
+    from grpo_practice.stats.paired import Verdict
 
 
 class RolloutOptions(TypedDict, total=False):
@@ -86,6 +88,24 @@ class StoredRuns(DatabaseFile):
             if report.run.status != "paused":
                 return report
             return replace(report, command=command_to_go_on(store, name))
+
+    def compare(
+        self, *runs: str, detect: float = 0.05, require: "Verdict | None" = None
+    ) -> "ComparisonReport":
+        """Compare runs with the first of them, question by question.
+
+        Args:
+            runs: Two or more evaluations; a practice run stands for that of its last library.
+            detect: Difference, as a share, for which the report says how many questions find it.
+            require: Verdict without which the report's exit is 1.
+
+        Raises:
+            ConfigError: There is no such run, or they cannot be compared.
+        """
+        from grpo_practice.app.comparison import compare
+
+        with self._store() as store:
+            return compare(store, runs, detect=detect, required=require)
 
     def delete_run(self, name: str) -> "DeletedRuns":
         """Delete a run and the evaluations that it made.

@@ -26,7 +26,10 @@ class Requests:
 
 
 def questions(db: sqlite3.Connection, branch: Branch) -> list[Question]:
-    """Return a tally per planned question of an evaluation, in plan order."""
+    """Return a tally per planned question of an evaluation, in plan order; its key is the sample.
+
+    A sample that is planned twice has two.
+    """
     planned = dict[tuple[int, int], tuple[int, int]]()
     tallies = dict[tuple[int, int], Sequence[Any]]()
     for segment in branch.line:
@@ -43,7 +46,7 @@ def questions(db: sqlite3.Connection, branch: Branch) -> list[Question]:
             tallies[step, slot] = tally
     families = _families(db, {sample for sample, _ in planned.values()})
     return [
-        _question(place, k, tallies.get(place), families[sample])
+        _question(sample, k, tallies.get(place), families[sample])
         for place, (sample, k) in sorted(planned.items())
     ]
 
@@ -78,16 +81,13 @@ def _families(db: sqlite3.Connection, sample_ids: Iterable[int]) -> dict[int, tu
 
 
 def _question(
-    place: tuple[int, int], planned: int, tally: Sequence[Any] | None, family: tuple[str, str]
+    sample: int, planned: int, tally: Sequence[Any] | None, family: tuple[str, str]
 ) -> Question:
-    key = f"{place[0]}.{place[1]}"
     if not planned:
-        return Question(key=key, source=family[0], unscorable=True)
-    if tally is None:
-        return Question(key=key, n=0, c=0, total=0.0, total_sq=0.0, planned=planned)
-    n, c, total, total_sq = tally
+        return Question(key=str(sample), source=family[0], unscorable=True)
+    n, c, total, total_sq = tally or (0, 0, 0.0, 0.0)
     return Question(
-        key=key,
+        key=str(sample),
         n=n,
         c=c,
         total=total,

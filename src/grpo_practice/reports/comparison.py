@@ -1,0 +1,282 @@
+"""Evaluations compared on the questions they have in common: is one better, and by how much?"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from shlex import quote
+from typing import Any
+
+from typing_extensions import override
+
+from grpo_practice.reports.base import Report, number
+from grpo_practice.reports.documents import score_document, usd
+from grpo_practice.stats import Score
+from grpo_practice.stats.paired import FEWEST, Bound, Difference, Moved, Verdict
+from grpo_practice.stats.power import Noise, detectable, questions_to_find
+from grpo_practice.store.queries.arms import ArmTotals
+from grpo_practice.text import count
+
+MOST_MOVED = 10
+"""Questions of a contrast that are shown: those that moved most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """An evaluation that is compared."""
+
+    run: str
+    named: str
+    """The run that was named: a practice run stands for the evaluation of its last library."""
+    score: Score
+    totals: ArmTotals
+    attempts: int
+    """Rollouts planned for a question."""
+    extracts: bool
+    """Whether its verify function reads the answer out of a response."""
+
+    @property
+    def tokens(self) -> float | None:
+        """Tokens per answer, in and out; None where no reply tells them."""
+        return self.totals.tokens / self.totals.counted if self.totals.counted else None
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Dollars per answer; None where one is unknown."""
+        totals = self.totals
+        if not totals.priced or totals.priced < totals.rollouts:
+            return None
+        return totals.cost_micro / totals.priced / 1e6
+
+    def share(self, n: int) -> float:
+        """Return a number of rollouts as a share of those that are scored."""
+        return n / self.totals.scored if self.totals.scored else 0.0
+
+    def document(self) -> dict[str, Any]:
+        """Return it as part of a document."""
+        totals = self.totals
+        return {
+            "run": self.run,
+            "named": self.named,
+            "score": score_document(self.score),
+            "k": self.attempts,
+            "tokens_per_answer": self.tokens,
+            "cost_usd_per_answer": self.cost_usd,
+            "truncated": self.share(totals.truncated),
+            "empty": self.share(totals.empty),
+            "no_answer_read": self.share(totals.unread) if self.extracts else None,
+            "begun": totals.begun or None,
+            "ended": totals.ended or None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """One arm less the baseline."""
+
+    arm: str
+    found: Difference
+    """Difference over all questions in common."""
+    verdict: Verdict
+    p_adjusted: float
+    """p of what the verdict is about, adjusted for the number of contrasts."""
+    known: int = 0
+    """Questions in common that were practised on, or that a library was chosen by."""
+    new: Difference | None = None
+    """Difference over the other questions; None where there is none, or all are such."""
+    notes: Sequence[str] = ()
+    """Sentences on what else differs between the two."""
+    k: tuple[int, int] = (1, 1)
+    """Rollouts planned for a question: in the baseline, and in the arm."""
+
+    @property
+    def judged(self) -> Difference:
+        """Difference that the verdict is about: that on new questions, where they are enough."""
+        return self.new if self.new and len(self.new.questions) >= FEWEST else self.found
+
+    @property
+    def noise(self) -> Noise | None:
+        """Variance of the difference between clusters; None where all differences are equal.
+
+        It is what was seen to vary, and not the difference that was seen.
+        """
+        of = self.judged
+        return Noise(of.se**2 * of.clusters, 0, 0) if of.se else None
+
+    @property
+    def could_find(self) -> float | None:
+        """Smallest difference that these questions find with 80 % power."""
+        return detectable(self.noise, self.judged.clusters, 1, 1) if self.noise else None
+
+    def questions_for(self, difference: float) -> int | None:
+        """Return about how many questions find this difference with 80 % power."""
+        if self.noise is None:
+            return None
+        clusters = questions_to_find(self.noise, difference, 1, 1)
+        return round(clusters * len(self.judged.questions) / self.judged.clusters)
+
+    @property
+    def moved(self) -> list[Moved]:
+        """Questions whose mean reward differs, those that moved most first."""
+        return sorted(
+            (q for q in self.found.questions if abs(q.by) > 1e-9), key=lambda q: -abs(q.by)
+        )
+
+    def document(self, texts: Mapping[int, str]) -> dict[str, Any]:
+        """Return it as part of a document, with all questions to recompute it from."""
+        return {
+            "run": self.arm,
+            "verdict": self.verdict,
+            "p_adjusted": self.p_adjusted,
+            "difference": _difference_document(self.found),
+            "known_questions": self.known,
+            "new_questions": _difference_document(self.new) if self.new else None,
+            "could_find": self.could_find,
+            "notes": list(self.notes),
+            "questions": [
+                {"sample": int(q.key), "a": q.a, "b": q.b, "question": texts.get(int(q.key))}
+                for q in self.found.questions
+            ],
+        }
+
+
+def _difference_document(found: Difference) -> dict[str, Any]:
+    return {
+        "mean": found.mean,
+        "se": found.se,
+        "ci95": list(found.ci95),
+        "p": found.p,
+        "questions": len(found.questions),
+        "clusters": found.clusters,
+        "up": found.up,
+        "down": found.down,
+        "equal": len(found.questions) - found.up - found.down,
+        "missing": found.missing,
+        "worst": _bound_document(found.worst),
+        "best": _bound_document(found.best),
+    }
+
+
+def _bound_document(bound: Bound | None) -> dict[str, Any] | None:
+    return asdict(bound) | {"ci95": list(bound.ci95)} if bound else None
+
+
+def points(value: float, *, signed: bool = False) -> str:
+    """Format a share as points: `8.1`; with a sign, `+8.1` or `-3.1`."""
+    return f"{100 * value:{'+' if signed else ''}.1f}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ComparisonReport(Report):
+    """A baseline and the runs that are compared with it."""
+
+    arms: Sequence[Arm]
+    """The baseline first."""
+    contrasts: Sequence[Contrast]
+    """One for each other arm."""
+    texts: Mapping[int, str]
+    """Sample → its question."""
+    practice_micro: int | None = None
+    """Micro-dollars of the practice behind the last arm; None where that is unknown, or none is."""
+    detect: float = 0.05
+    """Difference for which the number of questions is told."""
+    simulated: bool = False
+    required: bool = True
+    """Whether it found what was required, if something was."""
+
+    @property
+    def next_command(self) -> str:
+        """Command to type now: the one that shows what was said to the questions that moved."""
+        arm = self.contrasts[-1].arm
+        return (
+            f"grpo-practice rollouts list {quote(arm)} --against {quote(self.arms[0].run)}"
+        )
+
+    def sentence(self, contrast: Contrast) -> str:
+        """Return what was found, in one sentence."""
+        return f"{self._found(contrast)}{self._more(contrast)}"
+
+    def _found(self, contrast: Contrast) -> str:
+        of = contrast.judged
+        size, ends = points(abs(of.mean)), f"{points(of.ci95[0])} to {points(of.ci95[1])}"
+        p = f"p {contrast.p_adjusted:.3f}".replace("0.000", "< .001").replace("p 0.", "p .")
+        asked = f"on {self._asked(contrast)}"
+        match contrast.verdict:
+            case "better" | "worse":
+                if contrast.verdict == "worse":
+                    ends = f"{points(-of.ci95[1])} to {points(-of.ci95[0])}"
+                return f"{contrast.verdict} by {size} points (95 % interval {ends}, {p}) {asked}"
+            case "too few":
+                number_ = "family" if of.clusters == 1 else "families"
+                what = (
+                    count(of.clusters, "question")
+                    if of.clusters == len(of.questions)
+                    else f"{of.clusters} {number_} of questions"
+                )
+                return f"too few questions: {what}, and a verdict needs {FEWEST}"
+            case "missing":
+                return (
+                    f"no verdict: {points(of.mean, signed=True)} points ({ends}), but"
+                    f" {count(of.missing, 'rollout')} without a reward could overturn it"
+                )
+        found = f"no difference found: {points(of.mean, signed=True)} points ({ends}) {asked}"
+        could, needed = contrast.could_find, contrast.questions_for(self.detect)
+        if could is None or needed is None:
+            return found
+        return (
+            f"{found}; this could find {points(could)};"
+            f" to find {points(self.detect).removesuffix('.0')} points: about {needed:,} questions"
+        )
+
+    def _asked(self, contrast: Contrast) -> str:
+        n, (k_a, k_b) = len(contrast.judged.questions), contrast.k
+        new = " new" if contrast.judged is contrast.new or not contrast.known else ""
+        times = f"{k_a}" if k_a == k_b else f"{k_a} and {k_b}"
+        return f"{n:,}{new} {'question' if n == 1 else 'questions'} \u00d7 {times}"
+
+    def _more(self, contrast: Contrast) -> str:
+        """Return what an answer costs, and what the practice cost, as far as they are known."""
+        arms = {arm.run: arm for arm in self.arms}
+        was, now = (
+            arms[run].cost_usd or arms[run].tokens for run in (self.arms[0].run, contrast.arm)
+        )
+        same_unit = (self.arms[0].cost_usd is None) == (arms[contrast.arm].cost_usd is None)
+        parts = []
+        if was and now and same_unit:
+            change = 100 * (now / was - 1)
+            what = "costs" if arms[contrast.arm].cost_usd else "takes"
+            unit = "" if arms[contrast.arm].cost_usd else " tokens"
+            more = "more" if change > 0 else "less"
+            if abs(change) >= 0.5:
+                parts.append(f"an answer {what} {abs(change):.0f} % {more}{unit}")
+        if self.practice_micro and contrast is self.contrasts[-1]:
+            parts.append(f"practice cost ${self.practice_micro / 1e6:,.2f}")
+        return "".join(f"; {part}" for part in parts)
+
+    @override
+    def document(self) -> dict[str, Any]:
+        """Return `grpo-practice.compare/1`."""
+        return {
+            "schema": "grpo-practice.compare/1",
+            "simulated": self.simulated,
+            "arms": [arm.document() for arm in self.arms],
+            "contrasts": [
+                contrast.document(self.texts)
+                | {
+                    "sentence": self.sentence(contrast),
+                    "questions_for_detect": contrast.questions_for(self.detect),
+                }
+                for contrast in self.contrasts
+            ],
+            "detect": self.detect,
+            "practice_cost_usd": usd(self.practice_micro),
+            "next": self.next_command,
+            "exit": 0 if self.required else 1,
+        }
+
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return a row for each arm, and the sentence of each contrast."""
+        return [
+            (f"compared with {self.arms[0].run}",),
+            *((arm.run, number(arm.score.mean)) for arm in self.arms),
+            *((contrast.arm, self.sentence(contrast)) for contrast in self.contrasts),
+        ]

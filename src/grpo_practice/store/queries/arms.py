@@ -1,0 +1,91 @@
+"""Figures of an evaluation that is compared with another: what an answer took, and how it ended."""
+
+import json
+import sqlite3
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from grpo_practice.store.records import Branch
+from grpo_practice.store.step_totals import ROLLOUTS
+
+
+@dataclass(frozen=True, slots=True)
+class ArmTotals:
+    """Totals over the rollouts of an evaluation that have a row."""
+
+    rollouts: int = 0
+    tokens: int = 0
+    """Tokens in and out of the rollouts that tell both."""
+    counted: int = 0
+    """Rollouts that tell their tokens."""
+    cost_micro: int = 0
+    """Micro-dollars of the rollouts whose cost is known."""
+    priced: int = 0
+    """Rollouts whose cost is known."""
+    truncated: int = 0
+    empty: int = 0
+    """Scored rollouts without any text."""
+    unread: int = 0
+    """Scored rollouts in which the verify function read no answer."""
+    scored: int = 0
+    begun: str = ""
+    """Time at which the first rollout ended; "" for none."""
+    ended: str = ""
+
+    def plus(self, other: "ArmTotals") -> "ArmTotals":
+        """Return the totals of both."""
+        times = [at for at in (self.begun, other.begun) if at]
+        return ArmTotals(
+            self.rollouts + other.rollouts,
+            self.tokens + other.tokens,
+            self.counted + other.counted,
+            self.cost_micro + other.cost_micro,
+            self.priced + other.priced,
+            self.truncated + other.truncated,
+            self.empty + other.empty,
+            self.unread + other.unread,
+            self.scored + other.scored,
+            min(times, default=""),
+            max(self.ended, other.ended),
+        )
+
+
+def arm_totals(db: sqlite3.Connection, branch: Branch) -> ArmTotals:
+    """Return the totals of an evaluation's rollouts, over its line."""
+    found = ArmTotals()
+    for segment in branch.line:
+        row = db.execute(
+            f"""SELECT count(*),
+                  total(CASE WHEN r.tokens_in + r.tokens_out IS NOT NULL
+                        THEN r.tokens_in + r.tokens_out END),
+                  count(r.tokens_in + r.tokens_out), total(r.cost_micro), count(r.cost_micro),
+                  total(r.outcome = 'truncated'),
+                  total(v.reward IS NOT NULL AND trim(r.head) = ''),
+                  total(v.reward IS NOT NULL AND v.extracted IS NULL), count(v.reward),
+                  coalesce(min(r.finished_at), ''), coalesce(max(r.finished_at), '')
+                {ROLLOUTS} WHERE s.branch_id = ? AND s.step >= ? AND s.step < ?""",
+            (segment.branch_id, segment.first, segment.end),
+        ).fetchone()
+        *numbers, begun, ended = row
+        found = found.plus(ArmTotals(*map(int, numbers), begun, ended))
+    return found
+
+
+def question_texts(db: sqlite3.Connection, samples: Iterable[int]) -> dict[int, str]:
+    """Return sample → its question."""
+    rows = db.execute(
+        """SELECT sample_id, question FROM samples
+            WHERE sample_id IN (SELECT value FROM json_each(?))""",
+        (json.dumps(sorted(samples)),),
+    )
+    return dict(rows.fetchall())
+
+
+def planned_samples(db: sqlite3.Connection, branch_ids: Collection[int]) -> set[int]:
+    """Return the samples that steps of these branches have planned."""
+    rows = db.execute(
+        """SELECT DISTINCT json_extract(slot.value, '$[0]') FROM steps, json_each(plan) AS slot
+            WHERE branch_id IN (SELECT value FROM json_each(?))""",
+        (json.dumps(sorted(branch_ids)),),
+    )
+    return {int(sample) for (sample,) in rows}
