@@ -1,5 +1,6 @@
 """The evaluation whose answers a new one may use: same questions, same agent, same address."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from grpo_practice.app.clients import endpoint_of
@@ -23,18 +24,26 @@ def asked_before(
     The same prompt makes the same agent, whatever the run's name, and whether the library was
     apart from the instructions or, as in an exported agent, part of them.
     """
-    agent = _answer_keys(spec.identity)
-    prompt = system_prompt(config.agent.agent.instructions, library)
-    for run, _, branch_id in store.read(scores.evaluations_with_prompt, text_sha(prompt)):
-        branch = store.read(branches.load, branch_id)
-        same = (
+    agent, urls = _answer_keys(spec.identity), endpoint_of(config.student)[1].base_urls
+    for run, branch in _with_prompt(store, system_prompt(config.agent.agent.instructions, library)):
+        if (
             run != spec.name
             and store.read(datasets.by_id, branch.dataset_id).sha == dataset.sha
             and _answer_keys(branch.identity) == agent
-        )
-        if same and _same_address(store, branch, endpoint_of(config.student)[1].base_urls):
-            return branch_id
+            and _same_address(store, branch, urls)
+        ):
+            return branch.id
     return None
+
+
+def _with_prompt(store: Store, prompt: str) -> Iterator[tuple[str, Branch]]:
+    """Yield (run, branch) of the evaluations whose agent has this system prompt."""
+    for run, _, branch_id in store.read(scores.evaluations_with_prompt, text_sha(prompt)):
+        yield run, store.read(branches.load, branch_id)
+    for run, branch_id in store.read(scores.evaluations_without_rollouts):
+        branch = store.read(branches.load, branch_id)
+        if system_prompt(str(branch.identity.get(INSTRUCTIONS, "")), branch.library) == prompt:
+            yield run, branch
 
 
 def _answer_keys(identity: Identity) -> dict[str, Any]:
