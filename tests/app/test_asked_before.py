@@ -62,10 +62,8 @@ async def test_another_server_of_a_model_of_the_same_name_is_asked(
 ) -> None:
     project, at = Project(tmp_path), "agent.model.model_provider."
     async with served() as one, served() as two:
-        # A port is on record in the config alone; a host with the replies, too.
-        urls = (one.url, two.url.replace("127.0.0.1", "localhost") if from_environment else two.url)
         asked = []
-        for name, url in (("one", urls[0]), ("two", urls[1]), ("three", urls[1])):
+        for name, url in (("one", one.url), ("two", two.url), ("three", two.url)):
             report = await project.evaluate(
                 f"{at}model=default",
                 f"{at}api_key=k",

@@ -7,7 +7,7 @@ from grpo_practice.app.clients import endpoint_of
 from grpo_practice.canonical import text_sha
 from grpo_practice.config.reading.yaml_reader import parse_yaml
 from grpo_practice.config.schema.runs import EvalConfig
-from grpo_practice.llm.endpoint import host
+from grpo_practice.llm.endpoint import host, place
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.store import Store, branches, datasets
 from grpo_practice.store.bound_keys import INSTRUCTIONS, Identity, agent_of, complete
@@ -60,9 +60,9 @@ def _same_address(store: Store, branch: Branch, urls: tuple[str, ...]) -> bool:
     Two local servers may both call their model `default`. No identity has the address, since a run
     may go on when its endpoint has moved; one run does not take it that another asks the same.
     """
-    # Hosts are on record with the replies; ports only where the config has the URL in the open.
-    answered = store.read(scores.answering_hosts, [branch.id, *branch.reuses])
-    if not answered <= {host(url) for url in urls}:
+    # Replies of earlier versions are filed without a port: only a URL in the open tells it then.
+    answered = store.read(scores.answering_places, [branch.id, *branch.reuses])
+    if not answered <= {name(url) for url in urls for name in (host, place)}:
         return False
     tree = parse_yaml(store.read(references.record, branch.id).config_text, "the stored config")
     if "evaluation" in tree.data:

@@ -178,8 +178,8 @@ def evaluations_without_rollouts(db: sqlite3.Connection) -> list[tuple[str, int]
     return [(run, branch) for run, branch in rows]
 
 
-def answering_hosts(db: sqlite3.Connection, branch_ids: Sequence[int]) -> frozenset[str]:
-    """Return the hosts of the endpoints that answered the agent on these branches."""
+def answering_places(db: sqlite3.Connection, branch_ids: Sequence[int]) -> frozenset[str]:
+    """Return the hosts, with their ports, that answered the agent on these branches."""
     rows = db.execute(
         f"""SELECT DISTINCT answered_by FROM call_sums
              WHERE stage = 'play' AND branch_id IN ({", ".join("?" * len(branch_ids))})""",
