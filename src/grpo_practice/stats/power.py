@@ -103,16 +103,25 @@ def sigma2_within(questions: Iterable[Question]) -> float | None:
     return math.fsum(found) / len(found) if found else None
 
 
-def omega2_between(pairs: Sequence[tuple[Question, Question]]) -> float | None:
-    """Return the variance of the true difference between questions, by moments, 0 or more.
+def omega2_between(pairs: Sequence[tuple[Question, Question]]) -> tuple[float, float] | None:
+    """Return an interval, of about 95 %, of the variance of the true difference between questions.
 
-    None where fewer than two questions have two scored rollouts in both arms.
+    By moments, 0 or more, and a chi-square interval of the variance that was seen: with 100
+    questions of 4 rollouts the estimate itself is 0 in a third of the pairs where it should be
+    0.01, and 80 % power planned with that is really 43. None where fewer than two questions have
+    two scored rollouts in both arms.
     """
     usable = [(a, b) for a, b in pairs if a.n >= 2 and b.n >= 2]
     if len(usable) < 2:
         return None
-    by = [b.mean - a.mean for a, b in usable]
+    from scipy import special
+
+    by, df = [b.mean - a.mean for a, b in usable], len(usable) - 1
     mean = math.fsum(by) / len(by)
-    seen = math.fsum((d - mean) ** 2 for d in by) / (len(by) - 1)
+    squares = math.fsum((d - mean) ** 2 for d in by)
     noise = math.fsum(a.variance / a.n + b.variance / b.n for a, b in usable) / len(usable)
-    return max(seen - noise, 0.0)
+    # chdtri takes the share above, so the smaller one gives the larger divisor.
+    low, high = (
+        max(squares / float(special.chdtri(df, tail)) - noise, 0) for tail in (TAIL, 1 - TAIL)
+    )
+    return low, high
