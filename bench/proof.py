@@ -23,6 +23,10 @@ Ints = NDArray[np.int64]
 SEEDS, AT_ONCE = 100_000, 3_000_000
 """Seeds of a cell, and most numbers that are drawn at once."""
 LEVEL = 0.05
+SPREAD = 1.2
+"""How alike questions are: most are nearly always or nearly never answered, as is usual."""
+EVEN = 0.13
+"""Standard deviation of an even effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,34 +37,52 @@ class Cell:
     k_a: int
     k_b: int
     effect: str
-    """How the difference varies from question to question: `none`, `even` (± 13 points) or `skewed`
-    (30 points up for one question in ten, 3.3 down for the others)."""
+    """How the difference varies from question to question: `none`, `even` (13 points standard
+    deviation) or `skewed` (30 points up for one question in ten, 3.3 down for the others)."""
     mean: float
     families: int = 1
     """Questions in a family; they share their difficulty and their effect."""
 
     def draw(self, rng: np.random.Generator, seeds: int, *, gain: float = 0) -> Floats:
         """Draw differences, of which the mean is `gain * (1 - mean)`. Shape: [seeds, n]."""
-        shape = (seeds, self.n // self.families)
-        p = rng.beta(1.2 * self.mean, 1.2 * (1 - self.mean), shape)
-        b = p + gain * (1 - p) + self._effect(rng, p, 1 - gain)
-        p, b = (x.repeat(self.families, axis=1) for x in (p, np.clip(b, 0, 1)))
+        p, b = self.chances(rng, (seeds, self.n // self.families))
+        b = b + gain * (1 - b)
+        p, b = (x.repeat(self.families, axis=1) for x in (p, b))
         return rng.binomial(self.k_b, b) / self.k_b - rng.binomial(self.k_a, p) / self.k_a
 
-    def _effect(self, rng: np.random.Generator, p: Floats, left: float) -> Floats:
-        """Draw effects that are 0 on average for whatever p, and leave it in [0, 1]."""
-        up, down, share = {"none": (0, 0, 0.5), "even": (0.13, 0.13, 0.5)}.get(
-            self.effect, (0.3, 0.3 / 9, 0.1)
-        )
-        if not up:
-            return np.zeros_like(p)
-        room = np.minimum(1, np.minimum(p / down, left * (1 - p) / up))
-        return room * np.where(rng.random(p.shape) < share, up, -down)
+    def chances(self, rng: np.random.Generator, shape: tuple[int, int]) -> tuple[Floats, Floats]:
+        """Draw the chances of a right answer in the two arms: of one mean, all in [0, 1].
+
+        To cut effects off where a chance leaves [0, 1] would shrink them: of 13 points at a mean of
+        0.92, 6 would be left.
+        """
+        if self.effect == "skewed":
+            return self._skewed(rng, shape)
+        p = _u_shaped(rng, self.mean, shape)
+        if self.effect == "none":
+            return p, p
+        # Both arms are drawn alike around p, the closer the larger `held` is.
+        held = 2 * self.mean * (1 - self.mean) * SPREAD / (SPREAD + 1) / EVEN**2 - 1
+        around = np.clip(p, 1e-6, 1 - 1e-6) * held
+        return rng.beta(around, held - around), rng.beta(around, held - around)
+
+    def _skewed(self, rng: np.random.Generator, shape: tuple[int, int]) -> tuple[Floats, Floats]:
+        """Draw questions: one in ten has room for 30 points more, the others for 3.3 less."""
+        up, down, share = 0.3, 0.3 / 9, 0.1
+        rest = (self.mean - share * (1 - up) / 2) / (1 - share)
+        helped = rng.random(shape) < share
+        easy = down + (1 - down) * _u_shaped(rng, (rest - down) / (1 - down), shape)
+        p = np.where(helped, (1 - up) * _u_shaped(rng, 0.5, shape), easy)
+        return p, np.clip(np.where(helped, p + up, p - down), 0, 1)
 
     @property
     def cluster(self) -> Ints:
         """Number of each question's family. Shape: [n]."""
         return np.arange(self.n) // self.families
+
+
+def _u_shaped(rng: np.random.Generator, mean: float, shape: tuple[int, int]) -> Floats:
+    return rng.beta(SPREAD * mean, SPREAD * (1 - mean), shape)
 
 
 CELLS = [
@@ -207,6 +229,9 @@ def _ends(
             f", families of {cell.families}" * (cell.families > 1)
         )
         made.append(row)
+    least, most = target
+    beyond = sum(not least <= 100 * hits / seeds <= most for _, hits in found)
+    made[-1].notes["cells outside the target"] = f"{beyond} of {len(found)}"
     return made
 
 

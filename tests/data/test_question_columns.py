@@ -55,3 +55,10 @@ def test_a_letter_without_a_text_is_no_option(tmp_path: Path) -> None:
     options = {"A": "red", "B": None, "C": "blue"}
     (sample,) = read(tmp_path, {"question": "Which?", "options": options, "answer": "C"})
     assert sample == Sample("Which?\n\nA. red\nB. blue", "B", meta={"options": ["red", "blue"]})
+
+
+def test_a_list_of_turns_is_told_how_to_name_one(tmp_path: Path) -> None:
+    row = {"turns": ["first", "second"], "answer": "1"}
+    with pytest.raises(DataError, match="of type list") as e:
+        read(tmp_path, row, mapping={"question": "turns"})
+    assert e.value.hint == "one text of it: --map question=turns.0"

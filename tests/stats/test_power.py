@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from grpo_practice.stats import Question
+from grpo_practice.stats.paired import FEWEST, paired_t
 from grpo_practice.stats.power import (
     POWER,
     Noise,
@@ -62,8 +63,65 @@ def test_the_components_are_found_again() -> None:
     one, other = _arm(rng.binomial(k, p), k), _arm(rng.binomial(k, b), k)
     sigma2, omega2 = sigma2_within(one), omega2_between([*zip(one, other, strict=True)])
     assert sigma2 == pytest.approx(float((p * (1 - p)).mean()), rel=0.02)
-    assert omega2 == pytest.approx(0.15**2, rel=0.1)
+    assert omega2 is not None
+    assert omega2[0] < 0.15**2 < omega2[1] < 1.3 * omega2[0]
     same = omega2_between([*zip(one, one, strict=True)])
-    assert same == 0  # their rewards vary less than the rollouts' noise
+    assert same == (0, 0)  # their rewards vary less than the rollouts' noise
     assert sigma2_within(_arm(rng.binomial(1, p), 1)) is None
     assert omega2_between([(one[0], other[0])]) is None
+
+
+def test_what_gets_no_verdict_is_not_promised() -> None:
+    assert detectable(NOISE, FEWEST - 1, 4, 4) == math.inf
+    assert power_of(NOISE, 0.9, FEWEST - 1, 4, 4) == 0
+    assert questions_to_find(NOISE, 0.9, 4, 4) == FEWEST
+
+
+def test_a_tiny_difference_needs_as_many_questions_as_it_needs() -> None:
+    n = questions_to_find(NOISE, 1e-5, 1, 1)
+    assert n == pytest.approx((stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) ** 2 * 0.25 / 1e-10)
+
+
+@pytest.mark.parametrize("difference", [0.0, -0.1, math.nan])
+def test_no_difference_is_none_to_find(difference: float) -> None:
+    with pytest.raises(ValueError, match="above 0"):
+        questions_to_find(NOISE, difference, 1, 1)
+
+
+@pytest.mark.parametrize("questions", [10, 30, 300])
+def test_without_any_noise_the_exact_interval_decides(questions: int) -> None:
+    none = Noise(0, 0, 0)
+    least = detectable(none, questions, 4, 4)
+    for factor, is_found in ((1.001, True), (0.999, False)):
+        d = np.full(questions, factor * least)
+        assert (paired_t(d, np.arange(questions)).p < 0.05) == is_found
+        assert power_of(none, factor * least, questions, 4, 4) == is_found
+    assert questions_to_find(none, least, 4, 4) == questions
+
+
+def test_a_family_is_planned_as_one_question_with_all_their_rollouts() -> None:
+    rng, families, size, k, omega = np.random.default_rng(0), 20, 5, 5, 0.13
+    p = rng.uniform(0.2, 0.6, (20_000, families))
+    sigma2 = 0.4 - 0.4**2 - 0.4**2 / 12
+    b = p + 0.12 + omega * rng.choice([-1, 1], p.shape)
+    sigma2_b = 0.52 - 0.52**2 - 0.4**2 / 12 - omega**2
+    d = (rng.binomial(k * size, b) - rng.binomial(k * size, p)) / (k * size)
+    real = float((paired_t(d, np.arange(families)).p < 0.05).mean())
+    noise = Noise(omega**2, sigma2, sigma2_b)
+    assert power_of(noise, 0.12, families, k * size, k * size) == pytest.approx(real, abs=0.02)
+    # By the number of questions it would promise far more.
+    assert power_of(noise, 0.12, families * size, k, k) > real + 0.08
+
+
+@pytest.mark.parametrize(("n", "k"), [(100, 4), (30, 5), (100, 32)])
+def test_what_varies_between_questions_is_known_as_well_as_is_said(n: int, k: int) -> None:
+    rng, seeds, held = np.random.default_rng(0), 300, 0
+    for _ in range(seeds):
+        p = rng.uniform(0.2, 0.8, n)
+        b = p + 0.1 * rng.choice([-1, 1], n)
+        found = omega2_between(
+            [*zip(_arm(rng.binomial(k, p), k), _arm(rng.binomial(k, b), k), strict=True)]
+        )
+        assert found is not None
+        held += found[0] <= 0.01 <= found[1]
+    assert held / seeds >= 0.9

@@ -80,7 +80,12 @@ def _question_at(fields: Mapping[str, Any], column: str) -> ChatQuestion:
         return text_or_turns(value, column)
     if not isinstance(value, str):
         kind = "missing" if value is None else f"of type {type(value).__name__}, not text"
-        raise DataError(f"the question ({column!r}) is {kind}")
+        way = (
+            f"one text of it: --map question={column}.0"
+            if value and isinstance(value, list)
+            else None
+        )
+        raise DataError(f"the question ({column!r}) is {kind}", hint=way)
     if not value.strip():
         raise DataError(f"the question ({column!r}) is empty")
     return ChatQuestion(value, None, None, several=False)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ALPHA = 2 * TAIL
 """Chance of a verdict where there is no difference."""
 FEWEST = 10
-"""Clusters of questions below which there is no verdict."""
+"""Clusters of questions below which there is no verdict; see `effective_clusters`."""
 
 _SAME = 1e-9
 """Size of a difference that is rounding."""
@@ -44,6 +44,14 @@ class Tested:
     """Ends of the 95 % interval, in [-1, 1]."""
     p: Floats
     """Two-sided, of no difference; below 0.05 just where the interval leaves out 0."""
+
+
+def effective_clusters(sizes: Ints) -> float:
+    """Return (Σ m)² / Σ m², which is the number of the clusters where all are of one size m.
+
+    One family of 50 and 9 single questions are not 10 clusters but 1.4. Shape: [C].
+    """
+    return float(sizes.sum() ** 2 / (sizes**2).sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +88,8 @@ class Difference:
     p: float
     """Two-sided p of this difference alone."""
     clusters: int
+    effective_clusters: float
+    """Number of clusters of one size that would tell as much."""
     questions: Sequence[Moved]
     """Questions scored in both arms, in the order of the baseline."""
     missing: int
@@ -100,19 +110,23 @@ class Difference:
         return sum(q.by < -_SAME for q in self.questions)
 
     @property
-    def p_whatever_failed(self) -> float:
-        """The p that holds however missing rollouts had ended; 1 where they could turn the sign."""
-        bound = self.worst if self.mean > 0 else self.best
-        if bound is None:
-            return self.p
-        return max(self.p, bound.p) if bound.mean * self.mean > 0 else 1.0
+    def p_in_each_case(self) -> float:
+        """Largest p of the scored rollouts, the worst and the best case; 1 where the sign differs.
+
+        Both cases count: one missing answer may be worth more than all others, and a larger mean
+        is less sure then.
+        """
+        cases = [case for case in (self.worst, self.best) if case is not None]
+        if any(case.mean * self.mean <= 0 for case in cases):
+            return 1.0
+        return max([self.p, *(case.p for case in cases)])
 
 
 def paired_t(differences: Floats, cluster: Ints) -> Tested:
     """Test whether the mean difference is 0, for each row.
 
-    t with (clusters - 1) degrees of freedom over the cluster-robust standard error. There is no
-    such error where all differences of a row are one value d. Then a share of at least
+    t with (effective clusters - 1) degrees of freedom over the cluster-robust standard error. There
+    is no such error where all differences of a row are one value d. Then a share of at least
     L = (a / 2)^(1 / clusters) of the questions to come has that value at level 1 - a
     (Clopper-Pearson), and the others have any in [-1, 1], which gives d L ± (1 - L); p is the a at
     which an end of it is 0.
@@ -124,21 +138,24 @@ def paired_t(differences: Floats, cluster: Ints) -> Tested:
     import numpy as np
     from scipy import special
 
-    size = int(cluster.max()) + 1
+    sizes = np.bincount(cluster)
+    size = len(sizes)
+    # Counted by their number, uneven families reject a true null in up to 86 %, not 5.
+    effective = effective_clusters(sizes)
     mean = differences.mean(axis=-1)
     order = np.argsort(cluster, kind="stable")
-    starts = np.searchsorted(cluster[order], np.arange(size))
+    starts = np.cumsum(sizes) - sizes
     sums = np.add.reduceat((differences - mean[..., None])[..., order], starts, axis=-1)
-    df = max(size - 1, 1)
-    se = np.sqrt((sums**2).sum(axis=-1) * size / df) / len(cluster)
+    se = np.sqrt((sums**2).sum(axis=-1) * size / max(size - 1, 1)) / len(cluster)
+    df = effective - 1 if size > 1 else 1.0
     alike = se < _SAME
     with np.errstate(divide="ignore", invalid="ignore"):
         p = 2 * special.stdtr(df, -np.abs(mean) / se)
     half = special.stdtrit(df, 1 - TAIL) * se
-    share = TAIL ** (1 / size)
+    share = TAIL ** (1 / effective)
     centre = np.where(alike, mean * share, mean)
     half = np.where(alike, 1 - share, half)
-    p = np.where(alike, np.minimum(2 * (1 + np.abs(mean)) ** -size, 1.0), p)
+    p = np.where(alike, np.minimum(2 * (1 + np.abs(mean)) ** -effective, 1.0), p)
     low, high = np.maximum(centre - half, -1.0), np.minimum(centre + half, 1.0)
     return Tested(mean, np.where(alike, 0.0, se), low, high, p)
 
@@ -157,20 +174,20 @@ def difference(a: Iterable[Question], b: Iterable[Question]) -> Difference | Non
         return None
     pairs = [(one[key], other[key]) for key in scored]
     moved = [Moved(x.key, x.mean, y.mean) for x, y in pairs]
-    tested = _bound([q.by for q in moved], [x for x, _ in pairs])
+    tested = _bound([q.by for q in moved], pairs)
     every = [(one[key], other[key]) for key in common]
-    missing = sum(q.planned - q.n for pair in every for q in pair)
+    missing = sum(max(q.planned - q.n, 0) for pair in every for q in pair)
     worst = best = None
     if missing:
-        of = [x for x, _ in every]
-        worst = _bound([_filled(y, 0) - _filled(x, 1) for x, y in every], of).bound
-        best = _bound([_filled(y, 1) - _filled(x, 0) for x, y in every], of).bound
+        worst = _bound([_filled(y, 0) - _filled(x, 1) for x, y in every], every).bound
+        best = _bound([_filled(y, 1) - _filled(x, 0) for x, y in every], every).bound
     return Difference(
         mean=tested.bound.mean,
         se=tested.se,
         ci95=tested.bound.ci95,
         p=tested.bound.p,
-        clusters=tested.clusters,
+        clusters=len(tested.sizes),
+        effective_clusters=effective_clusters(tested.sizes),
         questions=moved,
         missing=missing,
         worst=worst,
@@ -191,15 +208,16 @@ def verdicts(differences: Sequence[Difference]) -> list[Verdict]:
     """Return what is found of each contrast, all of which are looked at together. Shape: [C].
 
     The verdict follows the p adjusted for the number of contrasts, which may not find what the
-    interval of one alone would; and it holds however the missing rollouts had ended.
+    interval of one alone would; and it holds in the worst and in the best case.
     """
     plain = holm([d.p for d in differences])
-    sure = holm([d.p_whatever_failed for d in differences])
+    sure = holm([d.p_in_each_case for d in differences])
     return [_verdict(*of) for of in zip(differences, plain, sure, strict=True)]
 
 
 def _verdict(found: Difference, plain: float, sure: float) -> Verdict:
-    if found.clusters < FEWEST:
+    # Families that lack a question or two count as whole ones.
+    if round(found.effective_clusters) < FEWEST:
         return "too few"
     if sure < ALPHA:
         return "better" if found.mean > 0 else "worse"
@@ -210,17 +228,22 @@ def _verdict(found: Difference, plain: float, sure: float) -> Verdict:
 class _Found:
     bound: Bound
     se: float
-    clusters: int
+    sizes: Ints
+    """Number of questions in each cluster. Shape: [C]."""
 
 
-def _bound(differences: Sequence[float], questions: Sequence[Question]) -> _Found:
+def _bound(differences: Sequence[float], pairs: Sequence[tuple[Question, Question]]) -> _Found:
     import numpy as np
 
     numbers = dict[tuple[bool, str], int]()
-    cluster = [numbers.setdefault(q.cluster_name, len(numbers)) for q in questions]
+    # A question that was not played in one arm may lack the name of its cluster there.
+    known = [b if a.cluster is None else a for a, b in pairs]
+    cluster = [numbers.setdefault(q.cluster_name, len(numbers)) for q in known]
     found = paired_t(np.asarray(differences, np.float64), np.asarray(cluster, np.int64))
     ends = (float(found.low), float(found.high))
-    return _Found(Bound(float(found.mean), ends, float(found.p)), float(found.se), len(numbers))
+    return _Found(
+        Bound(float(found.mean), ends, float(found.p)), float(found.se), np.bincount(cluster)
+    )
 
 
 def _by_key(questions: Iterable[Question]) -> Mapping[str, Question]:

@@ -2,7 +2,8 @@
 
 The squared standard error of a paired difference over n questions is
 (ω² + σ²_A / k_A + σ²_B / k_B) / n: how much the true difference varies between questions, and the
-noise of the rollouts within a question.
+noise of the rollouts within a question. Questions in families are fewer than they seem: give the
+number of families, and for k all rollouts of a family.
 """
 
 import math
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from grpo_practice.stats.intervals import TAIL
+from grpo_practice.stats.paired import FEWEST
 from grpo_practice.stats.scores import Question
 
 POWER = 0.8
@@ -18,7 +20,6 @@ SIGMA2 = (0.05, 0.20)
 """Range of the variance within a question, where nothing was measured."""
 OMEGA = (0.05, 0.15)
 """Range of the standard deviation of the true difference, where no earlier pair tells it."""
-_MOST = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,24 +41,33 @@ class Noise:
 def detectable(noise: Noise, questions: int, k_a: int, k_b: int) -> float:
     """Return the difference that a two-sided test at 5 % finds with 80 % power, by noncentral t.
 
-    The difference is inf below two questions, and 2.80 standard errors with many.
+    The difference is inf below 10 questions, which get no verdict, and 2.80 standard errors with
+    many. Without any noise it is the one that the exact interval tells from 0.
     """
-    if questions < 2:
+    if questions < FEWEST:
         return math.inf
+    se = noise.se(questions, k_a, k_b)
+    if not se:
+        return math.expm1(-math.log(TAIL) / questions)
     from scipy import special
 
     df = questions - 1
     limit = float(special.stdtrit(df, 1 - TAIL))
-    return float(special.nctdtrinc(df, 1 - POWER, limit)) * noise.se(questions, k_a, k_b)
+    return float(special.nctdtrinc(df, 1 - POWER, limit)) * se
 
 
 def power_of(noise: Noise, difference: float, questions: int, k_a: int, k_b: int) -> float:
-    """Return the chance to find this difference."""
+    """Return the chance to find this difference; 0 below 10 questions, which get no verdict."""
+    if questions < FEWEST:
+        return 0.0
+    se = noise.se(questions, k_a, k_b)
+    if not se:
+        return float(abs(difference) > detectable(noise, questions, k_a, k_b))
     from scipy import special
 
     df = questions - 1
     limit = float(special.stdtrit(df, 1 - TAIL))
-    shift = abs(difference) / noise.se(questions, k_a, k_b)
+    shift = abs(difference) / se
     return 1 - float(special.nctdtr(df, shift, limit)) + float(special.nctdtr(df, shift, -limit))
 
 
@@ -69,9 +79,14 @@ def questions_to_find(noise: Noise, difference: float, k_a: int, k_b: int) -> in
         difference: Size of the difference, above 0.
         k_a: Rollouts for each question in A.
         k_b: Rollouts for each question in B.
+
+    Raises:
+        ValueError: The difference is not above 0.
     """
-    low, high = 1, 2
-    while high < _MOST and detectable(noise, high, k_a, k_b) > difference:
+    if not difference > 0:
+        raise ValueError("the difference to find must be above 0")
+    low, high = FEWEST - 1, FEWEST
+    while detectable(noise, high, k_a, k_b) > difference:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
@@ -88,16 +103,25 @@ def sigma2_within(questions: Iterable[Question]) -> float | None:
     return math.fsum(found) / len(found) if found else None
 
 
-def omega2_between(pairs: Sequence[tuple[Question, Question]]) -> float | None:
-    """Return the variance of the true difference between questions, by moments, 0 or more.
+def omega2_between(pairs: Sequence[tuple[Question, Question]]) -> tuple[float, float] | None:
+    """Return an interval, of about 95 %, of the variance of the true difference between questions.
 
-    None where fewer than two questions have two scored rollouts in both arms.
+    By moments, 0 or more, and a chi-square interval of the variance that was seen: with 100
+    questions of 4 rollouts the estimate itself is 0 in a third of the pairs where it should be
+    0.01, and 80 % power planned with that is really 43. None where fewer than two questions have
+    two scored rollouts in both arms.
     """
     usable = [(a, b) for a, b in pairs if a.n >= 2 and b.n >= 2]
     if len(usable) < 2:
         return None
-    by = [b.mean - a.mean for a, b in usable]
+    from scipy import special
+
+    by, df = [b.mean - a.mean for a, b in usable], len(usable) - 1
     mean = math.fsum(by) / len(by)
-    seen = math.fsum((d - mean) ** 2 for d in by) / (len(by) - 1)
+    squares = math.fsum((d - mean) ** 2 for d in by)
     noise = math.fsum(a.variance / a.n + b.variance / b.n for a, b in usable) / len(usable)
-    return max(seen - noise, 0.0)
+    # chdtri takes the share above, so the smaller one gives the larger divisor.
+    low, high = (
+        max(squares / float(special.chdtri(df, tail)) - noise, 0) for tail in (TAIL, 1 - TAIL)
+    )
+    return low, high

@@ -53,6 +53,7 @@ class Question:
             total=self.total + other.total,
             total_sq=self.total_sq + other.total_sq,
             planned=self.planned + other.planned,
+            cluster=other.cluster if self.cluster is None else self.cluster,
         )
 
 

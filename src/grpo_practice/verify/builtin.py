@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from grpo_practice.text import strip_think
 from grpo_practice.types import Sample, Verdict
 from grpo_practice.verify import judge, math
-from grpo_practice.verify.answers import gold_texts, last_box, last_line
+from grpo_practice.verify.answers import gold_texts, last_box, last_line, last_lines
 from grpo_practice.verify.chosen_options import (
     LETTER,
     chosen_letter,
@@ -30,11 +30,11 @@ def exact(sample: Sample, response: str, *, case_sensitive: bool = False) -> Ver
     """
     read = last_box(response) or last_line(response) or ""
     said = read.strip(_DRESS)
-    lines = [line for line in (strip_think(response) or "").splitlines() if line.strip()]
     # Quotes, underscores or "Answer:" may be the gold's own: `__init__`, "'tis", `"x"`.
     texts = {read, said, said.rstrip("."), read.strip(_EMPHASIS), read.strip(_EMPHASIS + "_")}
     for gold in gold_texts(sample.answer):
-        as_many = "\n".join(lines[-max(1, sum(1 for line in gold.splitlines() if line.strip())) :])
+        height = sum(1 for line in gold.splitlines() if line.strip())
+        as_many = last_lines(response, max(1, height))
         for text in {*texts, as_many}:
             if text and folded(text, case_sensitive) == folded(gold, case_sensitive):
                 return Verdict(1.0, extracted=said or text)
