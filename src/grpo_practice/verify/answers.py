@@ -81,6 +81,17 @@ def last_line(response: str) -> str | None:
     return unlabelled(lines[-1].strip())
 
 
+def last_words(response: str) -> str | None:
+    """Return the last line where it may be an answer in words; None where another one is given.
+
+    A box is one, and so is what is stated plainly; a sentence about the answer is none.
+    """
+    tail = (strip_think(response) or "")[-TAIL:]
+    if any(_boxes(tail)) or any(not is_prose(text) for text in last_statement(tail)[:2]):
+        return None
+    return last_line(tail)
+
+
 def gold_texts(answer: Answer) -> list[str]:
     """Return the gold's alternatives as text; [] when there is none.
 

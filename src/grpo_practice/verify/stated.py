@@ -24,6 +24,7 @@ _BESIDES = re.compile(
     r"[,;]?\s(?:because|since|as|from|see|where|which|with|after|but)\b|[,;]?\s\((?![\d.,\s-]+\))",
     re.IGNORECASE,
 )
+_REASON = re.compile(r"[,;]?\s(?:because|since)\b", re.IGNORECASE)
 _HEDGE = re.compile(r"(?:about|approximately|roughly|exactly|simply|just|only|equal to)\s", re.I)
 _FORMULA = re.compile(r"\$\$[^$]+\$\$|\$[^$]+\$(?!\d)|\\\((?:[^\\]|\\(?!\)))+\\\)")
 _WORKED_OUT = re.compile(r"=|\b(?:times|plus|minus|divided|that is|so)\b", re.IGNORECASE)
@@ -83,20 +84,25 @@ def _after(lines: Sequence[str], at: int, start: int) -> str:
 
 
 def _read(stated: str) -> tuple[str, ...]:
-    """Return the stated line and, where that is language, its sentence and the answer in it."""
+    """Return the stated line and, where that is language, its parts from the sentence inwards.
+
+    What stands before a reason comes before the sentence, and the answer in it last.
+    """
     if not is_prose(stated):
         return (stated,)
     end = _SENTENCE.search(stated)
     sentence = _bare(stated[: end.start()] if end else stated)
     if not is_prose(sentence):
         return stated, sentence
+    words = _bare(_REASON.split(sentence, maxsplit=1)[0])
+    texts = (stated, sentence) if words == sentence else (stated, words, sentence)
     clause = _BESIDES.split(sentence, maxsplit=1)[0]
     hedged = _HEDGE.sub("", clause)
     leading = _FORMULA.match(hedged) or EXPRESSION.match(hedged)
     if leading and not _WORKED_OUT.search(hedged):
-        return stated, sentence, leading[0]
+        return *texts, leading[0]
     found = (last_expression(text) for text in (clause, sentence))
-    return (stated, sentence, *_first(found))
+    return (*texts, *_first(found))
 
 
 def _first(found: Iterable[str | None]) -> tuple[str, ...]:
