@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from grpo_practice.sim.lore import advice, keys_in
+from grpo_practice.sim.options import letter_for
 from grpo_practice.sim.questions import TOPICS, Question, find
 from grpo_practice.sim.request import SimRequest, labels
 from grpo_practice.sim.topics import LORE, SUMS
@@ -13,17 +14,16 @@ from grpo_practice.text import CHARS_PER_TOKEN
 def play(asked: SimRequest, world: World) -> str:
     """Write a short worked solution that ends with the answer in a box.
 
-    An unknown question gets a number that means nothing.
+    An unknown question gets a number that means nothing, or one of its options.
     """
     question = find(asked.asked)
     if question is None:
-        return (
-            "Step 1: I do not know this kind of question, so I guess."
-            f"\n\n\\boxed{{{guess(asked, world)}}}"
-        )
+        guessed = letter_for(None, guess(asked, world), asked, world)
+        return f"Step 1: I do not know this kind of question, so I guess.\n\n\\boxed{{{guessed}}}"
     answer, lines = way(question, asked, world)
     lines.append(f"Step 2: That gives {answer}.")
-    return "\n".join(lines) + f"\n\n\\boxed{{{answer}}}"
+    said = letter_for(question, answer, asked, world)
+    return "\n".join(lines) + f"\n\n\\boxed{{{said}}}"
 
 
 def way(question: Question, asked: SimRequest, world: World) -> tuple[int | str, list[str]]:

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 
+from grpo_practice.sim.options import letter_for
 from grpo_practice.sim.questions import Question, find
 from grpo_practice.sim.request import SimRequest
 from grpo_practice.sim.student import guess, play, program, way
@@ -98,4 +99,5 @@ def _answer(asked: SimRequest, world: World) -> str:
     printed = _PRINTED.findall(asked.results[0]) if PYTHON in asked.called and asked.results else []
     answer = (printed or expected)[-1]
     told = f"The program prints {answer}." if printed else f"I stay with {answer}."
-    return f"Step 3: {told}\n\n\\boxed{{{answer}}}"
+    letter = letter_for(find(asked.asked), answer, asked, world)
+    return f"Step 3: {told}\n\n\\boxed{{{letter}}}"

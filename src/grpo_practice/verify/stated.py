@@ -86,7 +86,7 @@ def _after(lines: Sequence[str], at: int, start: int) -> str:
 def _read(stated: str) -> tuple[str, ...]:
     """Return the stated line and, where that is language, its parts from the sentence inwards.
 
-    What stands before a reason comes before the sentence, and the answer in it last.
+    The words before a reason come before the whole sentence, and the answer in it last.
     """
     if not is_prose(stated):
         return (stated,)
