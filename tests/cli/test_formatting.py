@@ -90,3 +90,21 @@ def test_long_lines_are_wrapped_at_words_on_a_terminal_alone(
     break_ = "\n" if terminal else " "
     assert out.replace(" \n", "\n") == f"note: wonderfully{break_}unbreakable words\n"
     assert err == "hint: grpo-practice eval --config practice.yaml\n"
+
+
+def test_a_line_that_is_wrapped_stands_as_far_in_as_its_beginning(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for console in (consoles.out, consoles.err):
+        monkeypatch.setattr(console, "_force_terminal", True)
+        monkeypatch.setattr(console, "_width", 80)
+    reasons = "; ".join(f"row {n}: it cannot be read as mathematics" for n in range(1, 4))
+    say(f"  verify math cannot use 3 of 9 answers: {reasons} (a run leaves them out)")
+    note(f"    {reasons}")
+    out, err = capsys.readouterr()
+    for text, indent in ((out, "  "), (err, "    ")):
+        assert len(text.splitlines()) > 1
+        for line in text.splitlines():
+            assert line.startswith(indent), text
+            assert not line.startswith(f"{indent} "), text
+            assert len(line) <= 80

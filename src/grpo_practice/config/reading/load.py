@@ -64,6 +64,8 @@ class Loaded(Generic[C]):
     """Whether it asks for what only a trusted config may: a program, a file, a key for a host."""
     vouched: bool = True
     """Whether no address in it is of others with a key of theirs."""
+    own_words: Sequence[str] = ()
+    """Notices that repeat what the user's own `.env` says, beside the config: no warnings."""
 
     @property
     def announcements(self) -> list[str]:
@@ -274,7 +276,9 @@ def _loaded(draft: Draft, config: C) -> Loaded[C]:
     draft.refuse_secrets(config)
     draft.finish(config)
     source, text = draft.source, draft.text()
-    draft.notices += _named_by_dotenv(config, source.env, draft.routes)
+    named = _named_by_dotenv(config, source.env, draft.routes)
+    draft.notices += named
+    beside = source.env.path and source.env.path.parent.resolve() == source.base_dir.resolve()
     return Loaded(
         config=config,
         path=source.path,
@@ -286,6 +290,7 @@ def _loaded(draft: Draft, config: C) -> Loaded[C]:
         trust=source.env.trust,
         asks=draft.asks or REDACTED in text,
         vouched=not draft.has_key_of_others,
+        own_words=named if beside and source.env.trusts_dotenv else (),
     )
 
 
