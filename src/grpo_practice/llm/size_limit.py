@@ -12,6 +12,10 @@ PACKED_FREE = 8 * MEBIBYTE
 """Unpacked bytes up to which any ratio is fine: a small reply may repeat one line for ever."""
 
 
+ENCODINGS = "gzip, deflate"
+"""Encodings that servers of pages, searches and tools are told can be read."""
+
+
 class OversizeError(ValueError):
     """A body is larger than the limit, or was packed so that it would be."""
 

@@ -53,12 +53,11 @@ def held_back(merged: Sequence[Operation], outside: Collection[str]) -> tuple[Op
         merged: What the merge made.
         outside: Texts that are held already, or that a person rejected: nobody is asked twice.
     """
-    return tuple(_held_back(op, outside) for op in merged)
-
-
-def _held_back(op: Operation, outside: Collection[str]) -> Operation:
-    if op.refused is not None or op.op not in ("ADD", "UPDATE"):
-        return op
-    if op.text in outside:
-        return replace(op, refused="it is held already, or was rejected", rule="duplicate")
-    return replace(op, refused=HELD, rule="held")
+    held = list(merged)
+    for i, op in enumerate(merged):
+        if op.refused is None and op.op in ("ADD", "UPDATE"):
+            held[i] = replace(op, refused=HELD, rule="held")
+            if op.text in outside:
+                why = "it is held already, or was rejected"
+                held[i] = replace(op, refused=why, rule="duplicate")
+    return tuple(held)

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from grpo_practice import user_code
 from grpo_practice.calls import Chat, Message, Reply
@@ -45,14 +45,6 @@ _MASTER_KEYS = frozenset(
     }
 )
 """Openings without content that judges are known to take for right answers (arXiv 2507.08794)."""
-
-
-class Judge(Protocol):
-    """Object that an async verify function gets as `kwargs["llm"]`; others call it and wait."""
-
-    async def query_one(self, messages: str | list[Message]) -> str:
-        """Return the model's text in reply to a question, or to a conversation."""
-        ...
 
 
 class JudgeClient:

@@ -71,12 +71,12 @@ class Written:
         return found
 
 
-def tier_of(provider: ModelProvider, name: str) -> Tier | None:
-    """Return a resolved model's URL and key; None when it is simulated."""
+def tier_of(provider: ModelProvider) -> Tier | None:
+    """Return URL and key of the agent's model; None when it is simulated."""
     if not provider.base_url:
         return None
-    at, key_at = f"{name} ({provider.origin})", f"{name} ({provider.key_origin})"
-    return Tier(name, provider.base_url, provider.key, at, key_at)
+    at, key_at = f"the agent ({provider.origin})", f"the agent ({provider.key_origin})"
+    return Tier("the agent", provider.base_url, provider.key, at, key_at)
 
 
 def env_tier(env: Environment, name: str) -> Tier | None:

@@ -63,7 +63,7 @@ class Roles:
         provider = own.model_provider
         if not provider.model:
             provider = provider.model_copy(update={"model": student.model_provider.model})
-        tiers = [tier_of(student.model_provider, "the agent"), *self._tiers("UTU_LLM", "OPENAI")]
+        tiers = [tier_of(student.model_provider), *self._tiers("UTU_LLM", "OPENAI")]
         return _caller(self._resolved(own, provider, tiers, key))
 
     def judge(self, own: ModelConfig | None, student: ModelConfig, key: Key) -> ModelConfig:
@@ -75,7 +75,7 @@ class Roles:
         provider = self._named(
             config.model_provider, "JUDGE_LLM", key, student.model_provider.model
         )
-        ours = tier_of(student.model_provider, "the agent")
+        ours = tier_of(student.model_provider)
         tiers = [*self._tiers("JUDGE_LLM"), ours, *self._tiers("OPENAI")]
         return _caller(self._resolved(config, provider, tiers, key, "JUDGE_LLM"))
 

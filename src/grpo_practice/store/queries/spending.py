@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from grpo_practice.calls import Usage
@@ -97,16 +97,9 @@ def spent(db: sqlite3.Connection, run: str) -> list[Spent]:
     )
     return [
         Spent(
-            stage=row["stage"],
-            name=row["name"],
-            answered_by=row["answered_by"],
-            tries=row["tries"],
             usage=usage_of(row),
-            uncounted=row["uncounted"],
             unpriced=Usage(**{c: row[f"unpriced_{c}"] for c in columns}),
-            most_tokens=row["most_tokens"],
-            most_out=row["most_out"],
-            most_micro=row["most_micro"],
+            **{f.name: row[f.name] for f in fields(Spent) if f.name not in ("usage", "unpriced")},
         )
         for row in rows
     ]
