@@ -190,10 +190,7 @@ async def run_eval(job: EvalJob) -> EvalReport:
 
 
 async def pilot_eval(job: EvalJob, questions: int) -> None:
-    """Ask and score the first questions that are left, and close no step.
-
-    Raises: as `run_eval` does.
-    """
+    """Ask and score the first questions that are left, and close no step; see `run_eval`."""
     with suppress(PilotOverError):
         await run_eval(replace(job, pilot=questions))
 

@@ -153,10 +153,7 @@ async def run_practice(job: PracticeJob) -> PracticeReport:
 
 
 async def pilot_practice(job: PracticeJob, groups: int) -> None:
-    """Play and distil the first groups of the next step, and close no step.
-
-    Raises: as `run_practice` does.
-    """
+    """Play and distil the first groups of the next step, and close no step; see `run_practice`."""
     with suppress(PilotOverError, NotLearntError):
         await _run(replace(job, pilot=groups))
 

@@ -50,11 +50,7 @@ def session_of(
 
 
 def check_models(config: RunConfig) -> None:
-    """Raise unless each model can be asked, as far as settings tell.
-
-    Raises:
-        ConfigError: A setting is impossible.
-    """
+    """Raise ConfigError unless each model can be asked, as far as settings tell."""
     for model in (*config.models.values(), *config.evaluation.readers):
         endpoint_of(model)
 
@@ -81,11 +77,7 @@ def dataset_of(
 
 
 def eval_dataset(session: Session, data: EvalData, base_dir: Path) -> DatasetRow:
-    """Return the dataset that an evaluation asks.
-
-    Raises:
-        DataError: None is named, or there is none under that name.
-    """
+    """Return the dataset that an evaluation asks; raise DataError where there is none."""
     if data.dataset is None:
         raise DataError(
             "there is no dataset to evaluate on", hint="name one: --dataset D, or data.dataset"
@@ -163,10 +155,9 @@ def scorable(
 
 
 def check_texts(texts: Mapping[str, str | None]) -> None:
-    """Raise if one of these texts, which are stored with the run, holds a secret.
+    """Raise ConfigError if one of these texts, which are stored with the run, holds a secret.
 
-    Raises:
-        ConfigError: One does; the message names the text and not the secret.
+    The message names the text and not the secret.
     """
     for name, text in texts.items():
         if text and redactor.holds(text):

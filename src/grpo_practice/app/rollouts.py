@@ -100,12 +100,7 @@ def transcripts_report(store: Store, choice: Choice, most: int) -> TranscriptsRe
 def rollouts_of(
     store: Store, choice: Choice | str, most: int | None = None
 ) -> Iterator[RolloutReport]:
-    """Yield the rollouts of a run, step by step, by group and attempt.
-
-    Args:
-        store: The database.
-        choice: Rollouts to read; a name of a run is all of it.
-        most: Groups to read; None reads all.
+    """Yield the rollouts of a run, step by step, by group and attempt; a name alone is all of it.
 
     Raises:
         ConfigError: There is no such run, or no more.

@@ -125,11 +125,7 @@ def one_reply(request: ChatRequest) -> ChatRequest:
 
 
 def read_body(raw: bytes) -> dict[str, Any]:
-    """Return the JSON object that a request brings, lone surrogates replaced.
-
-    Raises:
-        RequestError: There is none.
-    """
+    """Return the JSON of a request, lone surrogates replaced; raise RequestError without one."""
     try:
         # 1e999 is inf to Python, which has no canonical JSON and so no hash.
         body = json.loads(raw.decode(), parse_constant=finite_number, parse_float=finite_number)
@@ -238,9 +234,8 @@ def application(
 ) -> web.Application:
     """Return an application with these routes, for callers on this machine; errors are JSON.
 
-    Args:
-        routes: Handlers, which may raise `RequestError`.
-        unexpected: Called with any other error of a handler; the program gets a 500.
+    Handlers may raise `RequestError`; with any other error, `unexpected` is called and the program
+    gets a 500.
     """
 
     @web.middleware
@@ -312,11 +307,7 @@ _SILENT.propagate = False
 async def listening(
     app: web.Application, port: int = 0, host: str = LOOPBACK
 ) -> AsyncIterator[int]:
-    """Serve the application for the block, and give the port.
-
-    Raises:
-        OSError: The port cannot be listened on.
-    """
+    """Serve the application for the block, and give the port; raise OSError for a taken one."""
     runner = web.AppRunner(
         app,
         access_log=None,

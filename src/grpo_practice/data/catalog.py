@@ -131,12 +131,7 @@ def published(name: str) -> str | None:
 
 
 def way_to(name: str, known: Collection[str] = ()) -> str:
-    """Return the command that makes a dataset of this name, or says how.
-
-    Args:
-        name: Name that no dataset has.
-        known: Names that datasets have.
-    """
+    """Return the command that makes a dataset of a name that is not `known`, or says how."""
     if hub := published(name):
         return f"grpo-practice data download {hub}" + ("" if hub == name else f" --name {name}")
     whole, _, part = name.rpartition("-")

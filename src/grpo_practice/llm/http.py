@@ -224,12 +224,9 @@ class Http:
 
 
 def certificates() -> ssl.SSLContext:
-    """Return the trusted certificates of the environment.
+    """Return the trusted certificates of the environment, or raise the OSError of a file it names.
 
     They are read once: that blocks the event loop for a tenth of a second.
-
-    Raises:
-        OSError: A file it names cannot be read.
     """
     return _certificates(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 

@@ -49,9 +49,7 @@ def admitted(library: Library, approved: Iterable[Held]) -> Admission:
 def held_back(merged: Sequence[Operation], outside: Collection[str]) -> tuple[Operation, ...]:
     """Return the merged operations, with every new text held until a person approves it.
 
-    Args:
-        merged: What the merge made.
-        outside: Texts that are held already, or that a person rejected: nobody is asked twice.
+    Texts `outside` are held already, or a person rejected them: nobody is asked twice.
     """
     held = list(merged)
     for i, op in enumerate(merged):

@@ -190,10 +190,7 @@ async def compare(
 ) -> tuple[tuple[Lesson, ...], tuple[int, ...]]:
     """Ask what the better attempts did that the worse ones did not.
 
-    Args:
-        task: The group.
-        attempts: What there is to compare, in attempt order; shown best first where the truth may
-            be.
+    The attempts are shown best first where the truth may be, else in their order.
 
     Returns:
         At most `limit` lessons; and of each transcript, how many characters nobody read.

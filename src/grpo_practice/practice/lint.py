@@ -192,9 +192,7 @@ def quarantine(
 ) -> tuple[Operation, ...]:
     """Return the operations, in order; those whose text may not be kept are refused.
 
-    Args:
-        operations: What is proposed or merged.
-        gives_away: Says of an operation whether its text gives an answer away.
+    `gives_away` says of an operation whether its text gives an answer away.
     """
     checked = list[Operation]()
     for op in operations:

@@ -32,9 +32,7 @@ class Proposal:
 def votes(distilled: Iterable[Distilled], samples: Sequence[int]) -> list[Proposal]:
     """Return every proposal that can be taken, confirmations too, in slot order.
 
-    Args:
-        distilled: The distilled groups of a step.
-        samples: Sample ids. Index = slot.
+    `samples` are ids. Index = slot.
     """
     return [
         Proposal(op, done.slot, samples[done.slot], n)

@@ -57,12 +57,9 @@ class PracticeStep:
     async def open(
         self, library: Library, *, ahead: "PracticeStep | None" = None, groups: int | None = None
     ) -> None:
-        """Play and distil the groups, or the first `groups` of them.
+        """Play and distil the groups, or the first `groups` of them, starting from the library.
 
-        Args:
-            library: The library that the step starts from.
-            ahead: The next step, whose early groups may begin meanwhile.
-            groups: How many groups; None plays all.
+        The early groups of the step `ahead` may begin meanwhile.
         """
         await self._rollouts.open(library)
         # After the store knows that the step is open: from here on groups

@@ -27,11 +27,8 @@ def distillation(
 ) -> Distillation:
     """Return the counts of a step that is closed.
 
-    Args:
-        distilled: What each informative group came to, in slot order.
-        merged: The operations of the merge.
-        removed: Removals that no merge asked for.
-        experiences: Size of the library that the step made.
+    `distilled` is in slot order; `removed` are removals that no merge asked for, and `experiences`
+    is the size of the library that the step made.
     """
     groups = list(distilled)
     asked = [op for done in groups for op in done.operations]

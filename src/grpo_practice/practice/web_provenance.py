@@ -50,9 +50,7 @@ class Source:
 def read_in(group: Group, tools: Collection[str]) -> Pages:
     """Return the sites that the group's rollouts read, in order of their names.
 
-    Args:
-        group: The group.
-        tools: Names of the tools whose results are pages; other tools may print what they like.
+    `tools` are those whose results are pages; other tools may print what they like.
     """
     found = defaultdict[str, set[str]](set)
     for rollout in group.rollouts:

@@ -171,11 +171,7 @@ def template_slots(text: str) -> frozenset[str] | None:
 def try_out(
     prompt: Prompt, values: Mapping[str, object], *, where: str, hint: str | None = None
 ) -> None:
-    """Fill a prompt with made-up values of the shape that the code fills in.
-
-    Raises:
-        ConfigError: It cannot be filled.
-    """
+    """Fill a prompt with made-up values of the real shape; raise ConfigError if it fails."""
     try:
         prompt.render(Fences.with_new_key(), **values)
     except TemplateFault as e:
@@ -220,11 +216,7 @@ def load_prompts(folder: Path | None = None) -> dict[str, Prompt]:
 
 
 def prompts_from(texts: Mapping[str, str], run: str) -> dict[str, Prompt]:
-    """Compile the prompts stored with a run.
-
-    Raises:
-        ConfigError: One of them cannot be used.
-    """
+    """Compile the prompts stored with a run; raise ConfigError where one cannot be used."""
     loaded = {}
     for name, slots in SLOTS.items():
         where = f"the prompt {name!r} stored with run {run}"

@@ -294,11 +294,7 @@ def _before_and_after(
 
 
 def run_report(store: Store, name: str) -> RunReport:
-    """Return the report of a stored run.
-
-    Raises:
-        ConfigError: There is no such run.
-    """
+    """Return the report of a stored run; raise ConfigError where there is none of this name."""
     run, stages = _as_it_stands(store, store.read(runs.get, name)), list[str](STAGES)
     branch = store.read(branches.load, run.head_branch) if run.head_branch else None
     evals = [r for r in store.read(runs.all_runs) if r.kind == "eval"]

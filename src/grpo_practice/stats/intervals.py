@@ -38,9 +38,7 @@ class Spread:
 def spread_of(clusters: Sequence[Sequence[float]], mean: float | None) -> Spread:
     """Return how far `mean` may be from that of other questions like these.
 
-    Args:
-        clusters: The mean rewards of each cluster's questions.
-        mean: Over all questions; None when there are none.
+    `clusters` has the mean rewards of each cluster's questions; `mean` is None without any.
     """
     size = len(clusters)
     if mean is None or size < 2:

@@ -10,11 +10,7 @@ from grpo_practice.types import Experience, Library
 
 
 def load(db: sqlite3.Connection, library_id: int | None) -> Library:
-    """Return a library version; None is the empty one.
-
-    Raises:
-        ConfigError: There is no such version.
-    """
+    """Return a library version, the empty one for None; raise ConfigError where there is none."""
     if library_id is None:
         return Library()
     head = db.execute(

@@ -111,11 +111,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 async def ask(
     chat: Chat, messages: list[Message], *, r: int = 0, limit_s: float | None = None
 ) -> Reply:
-    """Return the judge's reply.
-
-    Raises:
-        JudgeError: The request got no usable answer, or none in time.
-    """
+    """Return the judge's reply; raise JudgeError without a usable one in time."""
     try:
         return await chat(messages, r=r, limit_s=limit_s)
     except (EndpointError, TimeoutError) as e:

@@ -65,11 +65,7 @@ class Draft:
         self.demands = list[Demand]()
 
     def validate(self, model: type[M]) -> M:
-        """Fill in variables and validate the data.
-
-        Raises:
-            ConfigError: All problems found so far.
-        """
+        """Fill in variables and validate the data; raise all problems so far as a ConfigError."""
         self.stored = copy.deepcopy(self.data)  # before variables are filled in: it is kept
         self._leave_out_unused()
         self.demands += variables_named(self.data)

@@ -103,15 +103,9 @@ def prepare(
     """Make a provider of the config, still uninterpolated, ready for the environment.
 
     A `sim` that the config names is built in unless the config has a base_url of its own: a URL
-    that only the environment knows serves the `sim` that the environment names. Notes where URL
-    and key come from. A key that was hidden in a stored config is taken out.
-
-    Args:
-        provider: The section, changed in place.
-        env: Where variables are looked up.
-        prefix: First part of the variables that go with this role.
-        key: Where the section stands in the tree.
-        tree: The whole config.
+    that only the environment knows serves the `sim` that the environment names. Notes where URL and
+    key come from. A key that was hidden in a stored config is taken out. The section is changed in
+    place; it stands at `key`, and `prefix` begins the variables that go with its role.
     """
     _settle_sim(provider, env, prefix)
     shown = (*tree.prefix, *key)

@@ -202,12 +202,8 @@ class Roles:
     ) -> None:
         """Note that a variable is sent to these addresses; one that needs it is asked for.
 
-        Args:
-            name: The variable.
-            urls: Where it goes.
-            by: Key and line, or variable, that says so.
-            elsewhere: What names the addresses, where that is another place than the variable's.
-            at: Key of the config that a refusal names.
+        `by` is the key and line, or the variable, that says so. `elsewhere` has what names the
+        addresses, where that is another place than the variable's; a refusal names the key `at`.
         """
         place = self.env.origin(name)
         for url in urls:

@@ -211,11 +211,7 @@ def parse_yaml(text: str, name: str) -> Tree:
 
 
 def parse_value(text: str, name: str) -> Any:
-    """Parse a single YAML value, in brackets or quotes.
-
-    Raises:
-        ConfigError: As `parse_yaml`.
-    """
+    """Parse a single YAML value, in brackets or quotes; errors are those of `parse_yaml`."""
     return parse_document(text, name)[0]
 
 

@@ -83,11 +83,7 @@ def find(db: sqlite3.Connection, name: str) -> RunRow | None:
 
 
 def get(db: sqlite3.Connection, name: str) -> RunRow:
-    """Return the run of that name.
-
-    Raises:
-        ConfigError: There is none; the hint names those there are.
-    """
+    """Return the run of that name, or raise ConfigError; the hint names those there are."""
     run = find(db, name)
     if run is None:
         names = [r.name for r in all_runs(db)]
