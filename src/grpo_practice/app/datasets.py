@@ -245,11 +245,7 @@ class Datasets:
             return store.read(datasets.get, name)
 
     def delete(self, name: str) -> DeletedDataset:
-        """Give a name back, and return the dataset it had; runs keep the rows that they used.
-
-        Raises:
-            DataError: There is none of this name.
-        """
+        """Give a name back, and return the dataset it had; runs keep the rows that they used."""
         with self._store() as store:
             dataset = store.read(datasets.get, name)
             store.hide_dataset(name)

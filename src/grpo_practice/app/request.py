@@ -60,11 +60,7 @@ class RunRequest:
         return [*self.sets, *self.values.items()]
 
     def environment(self) -> Environment:
-        """Return the variables; those of the process where none are given.
-
-        Raises:
-            ConfigError: There is a `.env` that cannot be read.
-        """
+        """Return the variables; those of the process where none are given. See `known`."""
         return known(self.env)
 
 

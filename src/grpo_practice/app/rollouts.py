@@ -63,11 +63,7 @@ class Found:
 
 
 def rollout_report(store: Store, choice: Choice, most: int) -> RolloutsReport:
-    """Return the list of the first rollouts that are asked for; no body of one is read.
-
-    Raises:
-        ConfigError: There is no such run, step or question, or nothing to compare it with.
-    """
+    """Return the list of the first rollouts that are asked for; no body of one is read."""
     found = _find(store, choice)
     branch, wanted = found.branch, found.wanted
     rows = store.read(rollout_list.list_rollouts, branch, wanted, most)

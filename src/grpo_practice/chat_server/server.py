@@ -82,11 +82,7 @@ def read_request(raw: bytes) -> ChatRequest:
 
 
 def chat_request(given: Mapping[str, Any]) -> ChatRequest:
-    """Return what the body of a chat completion asks for.
-
-    Raises:
-        RequestError: The body is another one; the error names the key that is wrong.
-    """
+    """Return what the body of a chat completion asks for; raise RequestError with the wrong key."""
     body = dict(given)
     stream, options = body.pop("stream", None), body.pop("stream_options", None) or {}
     if not isinstance(stream, bool | None):

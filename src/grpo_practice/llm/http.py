@@ -291,11 +291,7 @@ def streamed_body(raw: bytes, choice: int | None = None) -> Any:
 
 
 def _characters(raw: bytes) -> Iterator[bytes]:
-    """Yield the text a little at a time, and the end of its last event.
-
-    Raises:
-        ValueError: It is not UTF-8.
-    """
+    """Yield UTF-8, or raise ValueError, a little at a time, and the end of its last event."""
     decoder = codecs.getincrementaldecoder("utf-8")()  # it may be cut inside a character
     for at in range(0, len(raw), _CHUNK):
         yield decoder.decode(raw[at : at + _CHUNK]).encode()

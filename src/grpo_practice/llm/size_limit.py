@@ -45,11 +45,7 @@ class LimitedChunks:
         return self
 
     async def __anext__(self) -> bytes:
-        """Return the next chunk.
-
-        Raises:
-            OversizeError: There is too much of it.
-        """
+        """Return the next chunk, or raise OversizeError."""
         chunk = await anext(self._chunks)
         self._size += len(chunk)
         if self._size > self._most:

@@ -214,11 +214,7 @@ def _finding(item: Item) -> Finding | None:
 
 
 def _kind(item: Item) -> OpKind:
-    """Return the kind of an operation.
-
-    Raises:
-        ReplyError: There is none, or it is unknown.
-    """
+    """Return the kind of an operation; raise ReplyError where there is none, or it is unknown."""
     key = next((key for key in _OP_KEYS if key in item.fields), None)
     if key is None:
         raise item.error("op", "it is missing")

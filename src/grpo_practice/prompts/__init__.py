@@ -179,11 +179,7 @@ def try_out(
 
 
 def load_prompt(path: Path, slots: Iterable[str]) -> Prompt:
-    """Read the prompt in a file.
-
-    Raises:
-        ConfigError: The file cannot be read, or is not what the code fills.
-    """
+    """Read the prompt in a file; raise ConfigError unless it is one that the code fills."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as e:

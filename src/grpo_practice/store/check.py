@@ -36,11 +36,7 @@ Look = Callable[[sqlite3.Connection], Iterator[str | None]]
 
 
 def check(path: Path) -> list[Finding]:
-    """Look at the database as it is at one moment, and change nothing.
-
-    Raises:
-        StoreError: It is not ours, or cannot be opened at all.
-    """
+    """Look at the database as it is at one moment, and change nothing; see `open_to_look`."""
     with closing(open_to_look(path)) as db:
         # One transaction: all looks see the database of one moment, also while a run writes.
         db.execute("BEGIN")

@@ -135,11 +135,7 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Write everything to disk and release the locks.
-
-        Raises:
-            StoreError: The file was removed or replaced meanwhile.
-        """
+        """Write everything to disk and release the locks; raise StoreError if the file is gone."""
         try:
             if self._writes is not None:
                 self._writes.close()

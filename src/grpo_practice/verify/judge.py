@@ -56,11 +56,7 @@ class JudgeClient:
         """The first error of a call; the function's verdict is not to be trusted after it."""
 
     async def query_one(self, messages: str | list[Message]) -> str:
-        """Return the model's text in reply.
-
-        Raises:
-            JudgeError: The judge gave no answer.
-        """
+        """Return the model's text in reply; raise JudgeError where the judge gave none."""
         asked = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
         try:
             return text_of(await ask(self._chat, asked))

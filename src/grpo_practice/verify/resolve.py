@@ -207,11 +207,7 @@ _OBJECT_HINT = "define it with `def` in a file, or give it as 'path.py:function'
 
 
 def check_defined(function: VerifyFunction) -> None:
-    """Raise unless the text of the user's file has the function's name; nothing of it is run.
-
-    Raises:
-        ConfigError: It has not; the hint names the functions that it has.
-    """
+    """Raise ConfigError unless the user's file has the function's name; nothing of it is run."""
     file = function.file
     names = function_text.without(file.text, file.func) if file is not None else None
     if file is not None and names is not None:

@@ -216,11 +216,7 @@ def parse_value(text: str, name: str) -> Any:
 
 
 def parse_document(text: str, name: str) -> tuple[Any, dict[Key, Position]]:
-    """Parse any YAML value; return it with the place of each key. Errors call the text `name`.
-
-    Raises:
-        ConfigError: As `parse_yaml`.
-    """
+    """Parse any YAML value; return it with the place of each key. See `parse_yaml`."""
     try:
         loader = _Loader(text, name)
         node = loader.get_single_node()

@@ -23,11 +23,7 @@ NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"
 
 
 def check_name(name: str, what: str) -> None:
-    """Raise unless the name can be that of an experiment, a dataset or a recorded run.
-
-    Raises:
-        ConfigError: It cannot; the message says of `what`.
-    """
+    """Raise ConfigError unless an experiment, a dataset or a recorded run can have this name."""
     if not re.fullmatch(NAME[1:-1], name):
         raise ConfigError(
             f"{name!r} cannot be the name of {what}",

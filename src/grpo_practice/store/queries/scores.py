@@ -10,7 +10,7 @@ from typing import Any
 from grpo_practice.calls import Usage
 from grpo_practice.stats import Question
 from grpo_practice.store import branches, step_totals
-from grpo_practice.store.queries.spending import OF_RUN
+from grpo_practice.store.queries.spending import OF_RUN, TOKENS
 from grpo_practice.store.records import Branch
 from grpo_practice.store.rollouts import JUDGED, usage_of
 from grpo_practice.store.step_totals import TALLY, UNSUMMED
@@ -169,9 +169,8 @@ def usage(db: sqlite3.Connection, run: str, *, children: bool = False) -> Usage:
 
     All branches: money spent is spent. With `children`, also those of the runs that it made.
     """
-    columns = ("tokens_in", "tokens_cached", "tokens_out", "tokens_reasoning")
     # A tool, which is no request, has 0 tokens: they would make 0 of what no endpoint told.
-    tokens = ", ".join(f"sum(CASE WHEN tries > 0 THEN {c} END) AS {c}" for c in columns)
+    tokens = ", ".join(f"sum(CASE WHEN tries > 0 THEN {c} END) AS {c}" for c in TOKENS)
     row = db.execute(
         f"SELECT {tokens}, sum(cost_micro) AS cost_micro FROM call_sums {OF_RUN}",
         {"run": run, "children": children},

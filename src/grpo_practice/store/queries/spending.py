@@ -15,6 +15,10 @@ OF_RUN = """JOIN invocations USING (invocation_id) JOIN runs USING (run_id)
 """Rows of a run, with `children` of the runs it made too, over branches and invocations."""
 
 
+TOKENS = ("tokens_in", "tokens_cached", "tokens_out", "tokens_reasoning")
+"""Columns of calls, and fields of `Usage`, that count tokens."""
+
+
 @dataclass(frozen=True, slots=True)
 class Spent:
     """The answered calls of one stage to one model at one host."""
@@ -82,10 +86,9 @@ class Piloted:
 
 def spent(db: sqlite3.Connection, run: str) -> list[Spent]:
     """Return the answered calls of a run and of the runs it made."""
-    columns = ("tokens_in", "tokens_cached", "tokens_out", "tokens_reasoning")
-    sums = ", ".join(f"sum(CASE WHEN counted THEN {c} END) AS {c}" for c in columns)
+    sums = ", ".join(f"sum(CASE WHEN counted THEN {c} END) AS {c}" for c in TOKENS)
     unpriced = ", ".join(
-        f"sum(CASE WHEN counted AND NOT priced THEN {c} END) AS unpriced_{c}" for c in columns
+        f"sum(CASE WHEN counted AND NOT priced THEN {c} END) AS unpriced_{c}" for c in TOKENS
     )
     rows = db.execute(
         f"""SELECT stage, name, answered_by, sum(tries) AS tries, {sums},
@@ -98,7 +101,7 @@ def spent(db: sqlite3.Connection, run: str) -> list[Spent]:
     return [
         Spent(
             usage=usage_of(row),
-            unpriced=Usage(**{c: row[f"unpriced_{c}"] for c in columns}),
+            unpriced=Usage(**{c: row[f"unpriced_{c}"] for c in TOKENS}),
             **{f.name: row[f.name] for f in fields(Spent) if f.name not in ("usage", "unpriced")},
         )
         for row in rows
@@ -212,9 +215,9 @@ def work_since(db: sqlite3.Connection, run: str, mark: tuple[int, int]) -> Pilot
             WHERE run_id = ? AND rollout_id > ?""",
         (run, rollout),
     ).fetchone()
-    columns = ("tokens_in", "tokens_cached", "tokens_out", "tokens_reasoning", "cost_micro")
     sums = ", ".join(
-        f"CASE WHEN count({c}) = count(*) THEN coalesce(sum({c}), 0) END AS {c}" for c in columns
+        f"CASE WHEN count({c}) = count(*) THEN coalesce(sum({c}), 0) END AS {c}"
+        for c in (*TOKENS, "cost_micro")
     )
     row = db.execute(
         f"SELECT {sums} FROM calls {OF_RUN} AND call_id > :call",

@@ -102,11 +102,7 @@ class Server:
             task.add_done_callback(self._closing.discard)
 
     async def _anew(self) -> None:
-        """Make sure that there is a connection for new calls.
-
-        Raises:
-            EndpointRefusedError: The server cannot be reached.
-        """
+        """Make sure that there is a connection for new calls, or raise EndpointRefusedError."""
         for wait_s in WAITS_S:
             await asyncio.sleep(wait_s)
             try:

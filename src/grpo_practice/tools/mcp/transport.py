@@ -126,11 +126,7 @@ Reach = Callable[[Notes], AbstractAsyncContextManager[Client]]
 
 
 def reaching(toolkit: McpToolkit, folder: Path) -> Reach:
-    """Return how to reach the toolkit's server.
-
-    Raises:
-        ConfigError: There is no such program, or folder.
-    """
+    """Return how to reach the toolkit's server; raise ConfigError without its program or folder."""
     config = toolkit.config
     for name, value in config.env.items():
         redactor.know(variable_secrets(name, value.get_secret_value()))
