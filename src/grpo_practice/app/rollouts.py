@@ -131,8 +131,7 @@ def _find(store: Store, choice: Choice) -> Found:
     run, branch, step = run_and_step(store, choice.run)
     if run.kind == "recorded":
         raise ConfigError(
-            f"{run.name} is a recorded run: it has no rollouts",
-            hint=questions_of(run.name),
+            f"{run.name} is a recorded run: it has no rollouts", hint=questions_of(run.name)
         )
     step = choice.step if step is None else step
     planned = [row.plan.step for row in store.read(steps.on_line, branch)]
@@ -157,8 +156,7 @@ def _sample(store: Store, branch: Branch, number: int) -> int:
     sample = store.read(rollout_list.sample_numbered, dataset.id, number) if known else None
     if sample is None:
         raise ConfigError(
-            f"{dataset.name} has no question {number}",
-            hint=f"its questions are 1 to {dataset.n}",
+            f"{dataset.name} has no question {number}", hint=f"its questions are 1 to {dataset.n}"
         )
     return sample
 

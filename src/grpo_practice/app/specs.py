@@ -140,10 +140,7 @@ def eval_spec(
 
 
 def _identity(
-    config: RunConfig,
-    agent_sha: str | None,
-    verify: VerifyFunction,
-    start: Library,
+    config: RunConfig, agent_sha: str | None, verify: VerifyFunction, start: Library
 ) -> dict[str, Any]:
     """Return what a branch is bound to: the identity keys, and hashes of what a config names."""
     return identity_of(config) | {

@@ -100,11 +100,7 @@ class StoredRuns(DatabaseFile):
             return DeletedRuns(store.delete_run(name))
 
     def rollouts(
-        self,
-        run: str,
-        *,
-        limit: int | None = None,
-        **choice: "Unpack[RolloutOptions]",
+        self, run: str, *, limit: int | None = None, **choice: "Unpack[RolloutOptions]"
     ) -> "Iterator[RolloutReport]":
         """Yield the rollouts of a run with their transcripts, read as they are asked for.
 

@@ -225,8 +225,7 @@ STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "
 
 
 def application(
-    *routes: web.AbstractRouteDef,
-    unexpected: Callable[[Exception], None] = lambda _: None,
+    *routes: web.AbstractRouteDef, unexpected: Callable[[Exception], None] = lambda _: None
 ) -> web.Application:
     """Return an application with these routes, for callers on this machine; errors are JSON.
 

@@ -116,10 +116,7 @@ CATALOG: Mapping[str, Entry] = {
         ("prompt", "reward_model"),
     ),
     "AFM_web_RL": Entry(
-        Ref("PersonalAILab/AFM-WebAgent-RL-Dataset", split="train"),
-        afm,
-        "judge",
-        ("extra_info",),
+        Ref("PersonalAILab/AFM-WebAgent-RL-Dataset", split="train"), afm, "judge", ("extra_info",)
     ),
     "WebWalkerQA": Entry(Ref("callanwu/WebWalkerQA", split="main"), webwalker, "judge"),
 }

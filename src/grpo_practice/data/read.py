@@ -106,10 +106,7 @@ def stage_file(
 
 
 def stage_rows(
-    staged: StagedSamples,
-    found: Iterable[Row | DataError],
-    path: Path,
-    **reading: Unpack[Reading],
+    staged: StagedSamples, found: Iterable[Row | DataError], path: Path, **reading: Unpack[Reading]
 ) -> ReadNotes:
     """Read rows that are not simply those of one file; errors name `path`. See `stage_file`."""
     dedup, skip_bad = reading.get("dedup", False), reading.get("skip_bad", False)

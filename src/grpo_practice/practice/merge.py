@@ -75,9 +75,7 @@ async def merge(
     chat = teacher.open(at, "merge", None)
     limit = len(proposed) + len(library)  # a model may well say NONE of what is to stay
     return await teacher.ask(
-        chat,
-        messages,
-        lambda r: read_operations(r, library, limit=limit, proposals=len(proposed)),
+        chat, messages, lambda r: read_operations(r, library, limit=limit, proposals=len(proposed))
     )
 
 

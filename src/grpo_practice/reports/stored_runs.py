@@ -10,10 +10,7 @@ from typing_extensions import override
 from grpo_practice.reports.base import Report, Shown, number
 from grpo_practice.reports.before_after import before_after
 from grpo_practice.reports.documents import score_document
-from grpo_practice.reports.known_scores import (
-    KnownScore,
-    known_score,
-)
+from grpo_practice.reports.known_scores import KnownScore, known_score
 from grpo_practice.reports.reproducibility import health_document
 from grpo_practice.reports.run_reports import MEAN_OVER
 from grpo_practice.reports.shortfalls import PRACTISE, Shortfall, counted_steps, shortfalls

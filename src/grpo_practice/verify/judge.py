@@ -200,8 +200,7 @@ def rubric_of(
     path = user_code.find_file(template, base_dir) if template else None
     if template and path is None:
         raise ConfigError(
-            f"verify judge: there is no template {template}",
-            hint=user_code.looked_in(base_dir),
+            f"verify judge: there is no template {template}", hint=user_code.looked_in(base_dir)
         )
     return Rubric(load_template(path), criteria_of(preset, criteria), limit_s)
 

@@ -121,8 +121,7 @@ def resolve(
         path = found.name if found is not None else path
         if path not in REFERENCE_FILES or func != "verify_func":
             raise ConfigError(
-                f"verify {name}: there is no file {path}",
-                hint=user_code.looked_in(base_dir),
+                f"verify {name}: there is no file {path}", hint=user_code.looked_in(base_dir)
             )
         meant = dict(REFERENCE_FILES[path])
         name, params = meant.pop("name"), {**meant, **params}

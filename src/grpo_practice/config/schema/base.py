@@ -70,8 +70,7 @@ Elsewhere = Annotated[T, Effect.ELSEWHERE]
 Url = Annotated[T, AfterValidator(check_address)]
 """An http:// or https:// URL with a host."""
 Secret = Annotated[
-    SecretStr | None,
-    AfterValidator(lambda key: key if key and key.get_secret_value() else None),
+    SecretStr | None, AfterValidator(lambda key: key if key and key.get_secret_value() else None)
 ]
 """A key; an empty one, as an unset variable gives, is none."""
 Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]

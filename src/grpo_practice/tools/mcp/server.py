@@ -7,12 +7,7 @@ from typing import Any
 
 from grpo_practice.errors import EndpointRefusedError
 from grpo_practice.tools import Output
-from grpo_practice.tools.mcp.connection import (
-    Connection,
-    LostError,
-    SlowError,
-    UnreachableError,
-)
+from grpo_practice.tools.mcp.connection import Connection, LostError, SlowError, UnreachableError
 
 WAITS_S = (0.0, 1.0, 4.0)
 """Before each try to reach it again."""
