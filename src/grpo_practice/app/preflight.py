@@ -10,7 +10,13 @@ from grpo_practice.app.request import RunRequest
 from grpo_practice.app.session import Session
 from grpo_practice.canonical import list_digest
 from grpo_practice.config import EvalConfig, Loaded, PracticeConfig
-from grpo_practice.config.schema.runs import EvalData, PracticeSettings, RunConfig, is_data_file
+from grpo_practice.config.schema.runs import (
+    EvalData,
+    PracticeSettings,
+    RunConfig,
+    VerifySpec,
+    is_data_file,
+)
 from grpo_practice.data.read import stage_file
 from grpo_practice.data.staged_samples import StagedSamples
 from grpo_practice.errors import Change, ConfigError, DataError, FingerprintError
@@ -18,7 +24,7 @@ from grpo_practice.redact import redactor
 from grpo_practice.store import Store, datasets
 from grpo_practice.store.records import Branch, DatasetRow
 from grpo_practice.text import count
-from grpo_practice.verify.resolve import VerifyFunction, check_gold
+from grpo_practice.verify.resolve import VerifyFunction, check_gold, resolve
 
 LOST = "dataset samples"
 """Key of a diff that says samples are missing."""
@@ -47,6 +53,18 @@ def session_of(
         restart_step = config.practice.restart_step
     gate = admission(session.store, run, config, request.caps, session.command)
     return replace(session, restart_step=restart_step, again=request.again, admission=gate)
+
+
+def verify_function(
+    session: Session, own: VerifyFunction | None, spec: VerifySpec, folder: Path
+) -> VerifyFunction:
+    """Return the function that scores: the one from Python, else the configured one."""
+    load = not session.only_looks
+    verify = own or resolve(spec.name, spec.params, spec.timeout_s, folder, load=load)
+    if verify.note:
+        session.notice(verify.note)
+    check_texts({f"the file of verify {verify.name}": verify.source})
+    return verify
 
 
 def check_models(config: RunConfig) -> None:

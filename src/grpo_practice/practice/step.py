@@ -15,13 +15,14 @@ from grpo_practice.practice.evidence import evidence_on
 from grpo_practice.practice.gates import GATES, Change, Merge, answer_given_away
 from grpo_practice.practice.informative import Status, status_of
 from grpo_practice.practice.lint import quarantine
-from grpo_practice.practice.merge import changes, edited, edits, merge, votes
+from grpo_practice.practice.merge import changes, edits, merge, votes
 from grpo_practice.practice.step_rollouts import StepRollouts
 from grpo_practice.practice.step_stats import distillation, group_row, mean_reward, step_stats
 from grpo_practice.practice.teacher import GroupKey
 from grpo_practice.rollout import begin
 from grpo_practice.store import datasets
 from grpo_practice.store.distillation import DISTILLATION
+from grpo_practice.store.libraries import edited
 from grpo_practice.store.queries import past_votes
 from grpo_practice.store.queries.held import held
 from grpo_practice.store.records import Approvals, GroupRow, Play, StepResult, StepRow
