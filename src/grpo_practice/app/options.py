@@ -149,11 +149,7 @@ def _taken_apart(
 ) -> tuple[Session, dict[str, Any]]:
     """Return the session of a call, and the fields of its request.
 
-    Args:
-        store: The database.
-        options: Options as they were given.
-        dataset: Key of the dataset in the config.
-        command: Command on record.
+    `dataset` is the key of the dataset in the config, and `command` is put on record.
 
     Raises:
         ConfigError: A cap is no number, or a count is too small.

@@ -130,16 +130,11 @@ def unscorable_notice(
 ) -> str:
     """Return a sentence that names questions of the dataset which cannot be scored.
 
-    Args:
-        dataset: Where they are.
-        verify: What would score them.
-        reasons: Why, by position; of those that were found now.
-        n: Number of all of them.
-        asked: Number of the questions that they are among.
-        max_share: Most of them that a run may leave out.
+    `reasons` say why, by position, of those that were found now; `n` is the number of all of them,
+    among `asked` questions.
 
     Raises:
-        DataError: There are more; the message names the first of them and counts the rest.
+        DataError: They are more than `max_share`; the message names the first and counts the rest.
     """
     named = [f"row {at + 1}: {why}" for at, why in list(reasons.items())[:SHOWN]]
     more = f"; and {len(reasons) - SHOWN} more" if len(reasons) > SHOWN else ""

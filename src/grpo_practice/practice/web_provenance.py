@@ -105,12 +105,8 @@ def supported(
 ) -> tuple[Operation, ...]:
     """Give the merged operations the sites behind them; quarantine what one site alone says.
 
-    Takes a second for each 20 MB of pages.
-
-    Args:
-        merged: What the merge made of the proposals.
-        groups: The groups whose proposals the merge was shown; each may have brought any of it.
-        own: Texts that are no page's: questions, instructions, the library.
+    Takes a second for each 20 MB of pages. Each group whose proposals the merge was shown may have
+    brought any of it; texts of our `own` are no page's: questions, instructions, the library.
     """
     if not any(group.pages for group in groups):
         return tuple(merged)

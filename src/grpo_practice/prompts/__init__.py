@@ -109,12 +109,8 @@ def compile_prompt(
 ) -> Prompt:
     """Compile the prompt in `text`, whose slots are exactly `slots`, but for optional ones.
 
-    Args:
-        name: Name of the prompt.
-        text: The file as it is.
-        slots: Values that the code fills in.
-        where: The file, or what else the text comes from.
-        hint: Way out of a text that cannot be used; None says what a prompt may have.
+    Messages say `where` the text is from; without a hint of its own, the way out is what a prompt
+    may have.
 
     Raises:
         ConfigError: It is not a template, or its slots differ; the message names them.

@@ -187,12 +187,8 @@ def rubric_of(
 ) -> Rubric:
     """Return what the judge is asked, from the parameters of a config.
 
-    Args:
-        base_dir: Where the config stands.
-        limit_s: Seconds of one request.
-        preset: Name of one of the `PRESETS`.
-        criteria: What counts as right, after the preset's criteria.
-        template: A prompt file of the user's own, for the whole request.
+    The user's `criteria` come after the preset's; a `template` is a prompt file for the whole
+    request.
 
     Raises:
         ConfigError: There is no such preset or file, or the file is no template.

@@ -18,12 +18,7 @@ _OWN = ("localhost", "local", "internal", "home.arpa", "lan")
 
 
 class RefusedError(ToolError):
-    """A page that is not read.
-
-    Args:
-        reason: In words of ours, for a model.
-        what: The address or name, from whoever gave it.
-    """
+    """A page that is not read, for a `reason` in words of ours; `what` is its address or name."""
 
     def __init__(self, reason: str, what: str) -> None:
         super().__init__(f"{reason}: {what}")

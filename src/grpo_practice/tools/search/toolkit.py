@@ -35,11 +35,8 @@ async def open_search(
 ) -> AsyncIterator[list[Tool]]:
     """Yield the two tools; the connections behind them are closed with the block.
 
-    Args:
-        config: What searches, and what reads; keys filled in.
-        ask: The model that answers questions from pages, through the ledger.
-        fences: Fences of the run, for what the web says.
-        guard: What the local reader may connect to; a test lets a server of its own through.
+    The model that answers questions from pages is asked through the ledger. The guard says what the
+    local reader may connect to; a test lets a server of its own through.
 
     Raises:
         ConfigError: A banned site is no domain, or a service is behind a proxy that is not spoken
