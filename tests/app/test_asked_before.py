@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.errors import ConfigError
+from grpo_practice.errors import ConfigError, PausedError
+from grpo_practice.llm.budget import Caps
 from grpo_practice.store import Store
 from tests.app.project import Project, served
 from tests.app.test_before_and_after import evaluation, exported
@@ -61,10 +62,8 @@ async def test_another_server_of_a_model_of_the_same_name_is_asked(
 ) -> None:
     project, at = Project(tmp_path), "agent.model.model_provider."
     async with served() as one, served() as two:
-        # A port is on record in the config alone; a host with the replies, too.
-        urls = (one.url, two.url.replace("127.0.0.1", "localhost") if from_environment else two.url)
         asked = []
-        for name, url in (("one", urls[0]), ("two", urls[1]), ("three", urls[1])):
+        for name, url in (("one", one.url), ("two", two.url), ("three", two.url)):
             report = await project.evaluate(
                 f"{at}model=default",
                 f"{at}api_key=k",
@@ -75,6 +74,14 @@ async def test_another_server_of_a_model_of_the_same_name_is_asked(
             asked.append((report.requests.new, report.replayed))
         assert asked == [(12, 0), (12, 0), (0, 12)]
         assert (len(one.bodies), len(two.bodies)) == (12, 12)
+
+
+async def test_what_was_answered_before_a_pause_is_used(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    with pytest.raises(PausedError):
+        await project.evaluate(config=evaluation(tmp_path, "one"), caps=Caps(requests=5))
+    other = await project.evaluate(config=evaluation(tmp_path, "two"))
+    assert (other.replayed, other.requests.new) == (5, 7)
 
 
 async def test_again_asks_again(tmp_path: Path) -> None:

@@ -104,3 +104,13 @@ def test_what_is_indented_is_wrapped_under_itself(
         "  unbreakable",
         "  [red]words[/red]",
     ]
+
+
+@pytest.mark.parametrize(("columns", "width"), [("0", 80), ("1", 10), ("9", 10), ("33", 33)])
+def test_a_terminal_without_columns_is_printed_to(
+    monkeypatch: pytest.MonkeyPatch, columns: str, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    printed = consoles.as_text("word " * 100, None)
+    assert printed.split() == ["word"] * 100
+    assert width - 6 <= max(map(len, printed.splitlines())) <= width

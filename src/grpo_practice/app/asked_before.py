@@ -1,12 +1,13 @@
 """The evaluation whose answers a new one may use: same questions, same agent, same address."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from grpo_practice.app.clients import endpoint_of
 from grpo_practice.canonical import text_sha
 from grpo_practice.config.reading.yaml_reader import parse_yaml
 from grpo_practice.config.schema.runs import EvalConfig
-from grpo_practice.llm.endpoint import host
+from grpo_practice.llm.endpoint import host, place
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.store import Store, branches, datasets
 from grpo_practice.store.bound_keys import INSTRUCTIONS, Identity, agent_of, complete
@@ -23,18 +24,26 @@ def asked_before(
     The same prompt makes the same agent, whatever the run's name, and whether the library was
     apart from the instructions or, as in an exported agent, part of them.
     """
-    agent = _answer_keys(spec.identity)
-    prompt = system_prompt(config.agent.agent.instructions, library)
-    for run, _, branch_id in store.read(scores.evaluations_with_prompt, text_sha(prompt)):
-        branch = store.read(branches.load, branch_id)
-        same = (
+    agent, urls = _answer_keys(spec.identity), endpoint_of(config.student)[1].base_urls
+    for run, branch in _with_prompt(store, system_prompt(config.agent.agent.instructions, library)):
+        if (
             run != spec.name
             and store.read(datasets.by_id, branch.dataset_id).sha == dataset.sha
             and _answer_keys(branch.identity) == agent
-        )
-        if same and _same_address(store, branch, endpoint_of(config.student)[1].base_urls):
-            return branch_id
+            and _same_address(store, branch, urls)
+        ):
+            return branch.id
     return None
+
+
+def _with_prompt(store: Store, prompt: str) -> Iterator[tuple[str, Branch]]:
+    """Yield (run, branch) of the evaluations whose agent has this system prompt."""
+    for run, _, branch_id in store.read(scores.evaluations_with_prompt, text_sha(prompt)):
+        yield run, store.read(branches.load, branch_id)
+    for run, branch_id in store.read(scores.evaluations_without_rollouts):
+        branch = store.read(branches.load, branch_id)
+        if system_prompt(str(branch.identity.get(INSTRUCTIONS, "")), branch.library) == prompt:
+            yield run, branch
 
 
 def _answer_keys(identity: Identity) -> dict[str, Any]:
@@ -51,9 +60,9 @@ def _same_address(store: Store, branch: Branch, urls: tuple[str, ...]) -> bool:
     Two local servers may both call their model `default`. No identity has the address, since a run
     may go on when its endpoint has moved; one run does not take it that another asks the same.
     """
-    # Hosts are on record with the replies; ports only where the config has the URL in the open.
-    answered = store.read(scores.answering_hosts, [branch.id, *branch.reuses])
-    if not answered <= {host(url) for url in urls}:
+    # Replies of earlier versions are filed without a port: only a URL in the open tells it then.
+    answered = store.read(scores.answering_places, [branch.id, *branch.reuses])
+    if not answered <= {name(url) for url in urls for name in (host, place)}:
         return False
     tree = parse_yaml(store.read(references.record, branch.id).config_text, "the stored config")
     if "evaluation" in tree.data:

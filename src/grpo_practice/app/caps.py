@@ -16,7 +16,7 @@ from grpo_practice.llm.budget import (
     raised_cap,
     with_cap,
 )
-from grpo_practice.llm.endpoint import host
+from grpo_practice.llm.endpoint import host, place
 from grpo_practice.llm.prices import Price, Prices
 from grpo_practice.store import Store
 from grpo_practice.store.queries import runs, spending
@@ -89,7 +89,9 @@ class _PriceBook:
             _, endpoint = endpoint_of(model, prices=self._prices)
             for url in endpoint.base_urls:
                 name = model.model_provider.model
-                self._by_place[name, host(url)] = self._known(name, url, endpoint.price(name, url))
+                price = self._known(name, url, endpoint.price(name, url))
+                # Replies of earlier versions are filed without a port.
+                self._by_place[name, host(url)] = self._by_place[name, place(url)] = price
 
     def price_of(self, row: Spent) -> Price:
         """Return the price of calls that were made."""

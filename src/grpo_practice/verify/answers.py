@@ -75,10 +75,14 @@ def last_box(response: str) -> str | None:
 
 def last_line(response: str) -> str | None:
     """Return the last line outside of thinking that is not blank, without "Answer:"."""
-    lines = [line for line in (strip_think(response) or "")[-TAIL:].splitlines() if line.strip()]
-    if not lines:
-        return None
-    return unlabelled(lines[-1].strip())
+    line = last_lines(response, 1)
+    return unlabelled(line.strip()) if line else None
+
+
+def last_lines(response: str, n: int) -> str:
+    """Return the last n lines outside of thinking that are not blank, as they stand."""
+    tail = (strip_think(response) or "")[-TAIL:]
+    return "\n".join([line for line in tail.splitlines() if line.strip()][-n:])
 
 
 def gold_texts(answer: Answer) -> list[str]:

@@ -22,6 +22,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,100}")
 _WORDS = re.compile(r"[^\W\d_]+(?:[ '-]+[^\W\d_]+)*\.?")
 _COMMAND = re.compile(r"\\(?:begin|end|operatorname)\s*\{[^{}]*\}|\\[A-Za-z]+")
 _RATIO = re.compile(r"[\d.]+(?:\s*:\s*[\d.]+){2,}")
+_DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}/\d{1,2}/\d{4}")
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _TIME = re.compile(r"\b\d{1,2}(?::\d\d)? ?[ap]\.?m\b[.*_]{0,9}$", re.IGNORECASE)
 _LINE = 200
@@ -54,6 +55,8 @@ def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> V
     as_texts = wanted if fast_path else [gold for gold in wanted if gold not in open_]
     if same := _same(as_texts, (said, *map(notation, answer.lines), *_ending(response))):
         return same
+    if _DATE.fullmatch(said):
+        return differs(golds, said)
     if fast_path:
         compared = [(gold, _same_number(gold, said)) for gold in open_]
         if any(same for _, same in compared):
@@ -103,11 +106,12 @@ def _same_number(gold: str, said: str) -> bool | None:
 
 
 def _is_text(gold: str) -> bool:
-    """Return True for a gold that is language or a ratio of several numbers, and only text equals.
+    """Return True for a gold that only text equals: language, a date, a ratio of several numbers.
 
-    As a product, "dog bites man" would equal "man bites dog"; as a fraction, 3:4:5 is 3:5:4.
+    As a product, "dog bites man" would equal "man bites dog"; as a fraction, 3:4:5 is 3:5:4; as a
+    difference, 2021-05-03 is 2013.
     """
-    if _RATIO.fullmatch(gold):
+    if _RATIO.fullmatch(gold) or _DATE.fullmatch(gold):
         return True
     if _WORDS.fullmatch(gold):
         return len(gold) > 3 or (len(gold) > 1 and gold[0].isupper())

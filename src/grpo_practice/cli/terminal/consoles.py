@@ -12,6 +12,8 @@ from typing_extensions import override
 from grpo_practice.redact import redactor
 
 _COMMAND = re.compile(r"grpo-practice \S|\bexport \w+=|\bpip install ")
+NARROWEST = 10
+"""Fewest columns that anything is laid out in."""
 
 
 class _Console(Console):
@@ -19,6 +21,9 @@ class _Console(Console):
 
     def __init__(self, *, stderr: bool) -> None:
         super().__init__(stderr=stderr, markup=False, highlight=False, emoji=False)
+        if self.width < NARROWEST:
+            # COLUMNS=0 means that nobody knows; rich would print empty lines, or nothing at all.
+            self.width = NARROWEST if self.width else 80
 
     @override
     def render_str(self, text: str, **how: Any) -> Text:

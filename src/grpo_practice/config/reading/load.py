@@ -93,6 +93,10 @@ class Loaded(Generic[C]):
             with suppress(ConfigError):  # a home that cannot be written to: --trust says it again
                 self.trust.remember([text_digest(self._stored(), self.base_dir)], None)
 
+    def is_trusted(self, path: Path) -> bool:
+        """Return whether the user trusts the config in this file, or has used it before."""
+        return self.trust.text(text_digest(self._stored(), self.base_dir), path)
+
     def _stored(self) -> dict[str, Any]:
         return parse_yaml(self.text, "the stored config").data
 
