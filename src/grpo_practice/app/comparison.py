@@ -65,6 +65,7 @@ def compare(
             pair.new,
             _notes(store, baseline, other),
             (baseline.arm.attempts, other.arm.attempts),
+            {q.key: q.cluster for q in baseline.questions if q.cluster},
         )
         for other, pair, verdict, p in zip(others, pairs, verdicts(judged), adjusted, strict=True)
     ]
@@ -120,11 +121,11 @@ def _refuse(baseline: _Side, other: _Side, rest: Sequence[_Side]) -> None:
             hint="grpo-practice runs list",
         )
     if baseline.branch.judge_id != other.branch.judge_id:
-        one, two = (verify_of(side.branch.identity) for side in (baseline, other))
-        how = f"{one} and {two}" if one != two else f"two versions of {one}"
+        verify, theirs = (verify_of(side.branch.identity) for side in (baseline, other))
+        how = f"{verify} and {theirs}" if verify != theirs else f"two versions of {verify}"
         raise ConfigError(
             f"{baseline.run.name} and {other.run.name} are scored by {how}",
-            hint=f"grpo-practice eval --rejudge --verify {quote(one)}"
+            hint=f"grpo-practice eval --rejudge --verify {quote(verify)}"
             f" --run {quote(other.run.name)}",
         )
 
@@ -199,8 +200,8 @@ def _apart(a: Arm, b: Arm) -> str | None:
     how = f"{hours:.0f} h apart" if hours >= 1 else f"{max(gap / 60, 0):.0f} min apart"
     how = "one after the other" if gap < 60 else how
     return (
-        f"they were not played together, but {how}: what has changed at the endpoint meanwhile counts"
-        " as difference"
+        f"they were not played together, but {how}: what the endpoint changed meanwhile counts as a"
+        " difference"
     )
 
 

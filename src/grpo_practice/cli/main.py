@@ -13,6 +13,7 @@ import typer
 
 from grpo_practice import __version__
 from grpo_practice.cli import (
+    compare,
     config,
     data,
     db,
@@ -63,6 +64,7 @@ app.command("export-agent")(export.export_agent)
 app.command("serve", short_help="Serve an agent as an endpoint for any program.")(serve.serve)
 app.command("trust", short_help="Trust files of others that you have read.")(trust.trust)
 app.add_typer(data.app, name="data")
+runs.app.command()(compare.compare)
 app.add_typer(runs.app, name="runs")
 app.add_typer(rollouts.app, name="rollouts")
 app.add_typer(experiences.app, name="experiences")

@@ -1,7 +1,7 @@
 """Evaluations compared on the questions they have in common: is one better, and by how much?"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from shlex import quote
 from typing import Any
 
@@ -86,6 +86,8 @@ class Contrast:
     """Sentences on what else differs between the two."""
     k: tuple[int, int] = (1, 1)
     """Rollouts planned for a question: in the baseline, and in the arm."""
+    clusters: Mapping[str, str] = field(default_factory=dict)
+    """Sample → its family, for the questions that have one."""
 
     @property
     def judged(self) -> Difference:
@@ -99,19 +101,21 @@ class Contrast:
         It is what was seen to vary, and not the difference that was seen.
         """
         of = self.judged
-        return Noise(of.se**2 * of.clusters, 0, 0) if of.se else None
+        return Noise(of.se**2 * of.effective_clusters, 0, 0) if of.se else None
 
     @property
     def could_find(self) -> float | None:
         """Smallest difference that these questions find with 80 % power."""
-        return detectable(self.noise, self.judged.clusters, 1, 1) if self.noise else None
+        if self.noise is None or self.verdict == "too few":
+            return None
+        return detectable(self.noise, round(self.judged.effective_clusters), 1, 1)
 
     def questions_for(self, difference: float) -> int | None:
         """Return about how many questions find this difference with 80 % power."""
         if self.noise is None:
             return None
         clusters = questions_to_find(self.noise, difference, 1, 1)
-        return round(clusters * len(self.judged.questions) / self.judged.clusters)
+        return round(clusters * len(self.judged.questions) / self.judged.effective_clusters)
 
     @property
     def moved(self) -> list[Moved]:
@@ -133,6 +137,7 @@ class Contrast:
             "notes": list(self.notes),
             "questions": [
                 {"sample": int(q.key), "a": q.a, "b": q.b, "question": texts.get(int(q.key))}
+                | ({"cluster": self.clusters[q.key]} if q.key in self.clusters else {})
                 for q in self.found.questions
             ],
         }
@@ -146,6 +151,7 @@ def _difference_document(found: Difference) -> dict[str, Any]:
         "p": found.p,
         "questions": len(found.questions),
         "clusters": found.clusters,
+        "effective_clusters": found.effective_clusters,
         "up": found.up,
         "down": found.down,
         "equal": len(found.questions) - found.up - found.down,
@@ -157,6 +163,16 @@ def _difference_document(found: Difference) -> dict[str, Any]:
 
 def _bound_document(bound: Bound | None) -> dict[str, Any] | None:
     return asdict(bound) | {"ci95": list(bound.ci95)} if bound else None
+
+
+def _change(verb: str, ratio: float, unit: str) -> list[str]:
+    """Return by how much more or less an answer costs or takes; nothing for less than 1 %."""
+    if ratio >= 2:
+        return [f"an answer {verb} {ratio:.1f} times the {unit or 'money'}"]
+    percent = round(100 * (ratio - 1))
+    less = "fewer" if unit else "less"
+    more = f"{abs(percent)} % {'more' if percent > 0 else less}"
+    return [f"an answer {verb} {more}" + (f" {unit}" if unit else "")] if percent else []
 
 
 def points(value: float, *, signed: bool = False) -> str:
@@ -186,9 +202,7 @@ class ComparisonReport(Report):
     def next_command(self) -> str:
         """Command to type now: the one that shows what was said to the questions that moved."""
         arm = self.contrasts[-1].arm
-        return (
-            f"grpo-practice rollouts list {quote(arm)} --against {quote(self.arms[0].run)}"
-        )
+        return f"grpo-practice rollouts list {quote(arm)} --against {quote(self.arms[0].run)}"
 
     def sentence(self, contrast: Contrast) -> str:
         """Return what was found, in one sentence."""
@@ -205,25 +219,28 @@ class ComparisonReport(Report):
                     ends = f"{points(-of.ci95[1])} to {points(-of.ci95[0])}"
                 return f"{contrast.verdict} by {size} points (95 % interval {ends}, {p}) {asked}"
             case "too few":
-                number_ = "family" if of.clusters == 1 else "families"
-                what = (
-                    count(of.clusters, "question")
-                    if of.clusters == len(of.questions)
-                    else f"{of.clusters} {number_} of questions"
-                )
+                what = count(len(of.questions), "question")
+                if of.clusters < len(of.questions):
+                    what += f" in families that tell as much as {of.effective_clusters:.0f}"
                 return f"too few questions: {what}, and a verdict needs {FEWEST}"
             case "missing":
                 return (
                     f"no verdict: {points(of.mean, signed=True)} points ({ends}), but"
                     f" {count(of.missing, 'rollout')} without a reward could overturn it"
                 )
-        found = f"no difference found: {points(of.mean, signed=True)} points ({ends}) {asked}"
+            case "none found":
+                found = f"no difference found: {points(of.mean, signed=True)} points ({ends})"
+                return f"{found} {asked}{self._would_find(contrast)}"
+
+    def _would_find(self, contrast: Contrast) -> str:
+        """Return what these questions could find, and how many would find less."""
         could, needed = contrast.could_find, contrast.questions_for(self.detect)
         if could is None or needed is None:
-            return found
+            return ""
+        wanted = points(self.detect).removesuffix(".0")
         return (
-            f"{found}; this could find {points(could)};"
-            f" to find {points(self.detect).removesuffix('.0')} points: about {needed:,} questions"
+            f"; this could find {points(could)};"
+            f" to find {wanted} points: about {needed:,} questions"
         )
 
     def _asked(self, contrast: Contrast) -> str:
@@ -235,18 +252,12 @@ class ComparisonReport(Report):
     def _more(self, contrast: Contrast) -> str:
         """Return what an answer costs, and what the practice cost, as far as they are known."""
         arms = {arm.run: arm for arm in self.arms}
-        was, now = (
-            arms[run].cost_usd or arms[run].tokens for run in (self.arms[0].run, contrast.arm)
-        )
-        same_unit = (self.arms[0].cost_usd is None) == (arms[contrast.arm].cost_usd is None)
+        was, now = self.arms[0], arms[contrast.arm]
         parts = []
-        if was and now and same_unit:
-            change = 100 * (now / was - 1)
-            what = "costs" if arms[contrast.arm].cost_usd else "takes"
-            unit = "" if arms[contrast.arm].cost_usd else " tokens"
-            more = "more" if change > 0 else "less"
-            if abs(change) >= 0.5:
-                parts.append(f"an answer {what} {abs(change):.0f} % {more}{unit}")
+        if was.cost_usd and now.cost_usd:
+            parts += _change("costs", now.cost_usd / was.cost_usd, "")
+        elif was.tokens and now.tokens and not (was.cost_usd or now.cost_usd):
+            parts += _change("takes", now.tokens / was.tokens, "tokens")
         if self.practice_micro and contrast is self.contrasts[-1]:
             parts.append(f"practice cost ${self.practice_micro / 1e6:,.2f}")
         return "".join(f"; {part}" for part in parts)

@@ -55,19 +55,20 @@ def arm_totals(db: sqlite3.Connection, branch: Branch) -> ArmTotals:
     found = ArmTotals()
     for segment in branch.line:
         row = db.execute(
-            f"""SELECT count(*),
-                  total(CASE WHEN r.tokens_in + r.tokens_out IS NOT NULL
-                        THEN r.tokens_in + r.tokens_out END),
-                  count(r.tokens_in + r.tokens_out), total(r.cost_micro), count(r.cost_micro),
-                  total(r.outcome = 'truncated'),
-                  total(v.reward IS NOT NULL AND trim(r.head) = ''),
-                  total(v.reward IS NOT NULL AND v.extracted IS NULL), count(v.reward),
-                  coalesce(min(r.finished_at), ''), coalesce(max(r.finished_at), '')
+            f"""SELECT count(*) AS rollouts,
+                  coalesce(sum(r.tokens_in + r.tokens_out), 0) AS tokens,
+                  count(r.tokens_in + r.tokens_out) AS counted,
+                  coalesce(sum(r.cost_micro), 0) AS cost_micro, count(r.cost_micro) AS priced,
+                  coalesce(sum(r.outcome = 'truncated'), 0) AS truncated,
+                  coalesce(sum(v.reward IS NOT NULL AND trim(r.head) = ''), 0) AS empty,
+                  coalesce(sum(v.reward IS NOT NULL AND v.extracted IS NULL), 0) AS unread,
+                  count(v.reward) AS scored,
+                  coalesce(min(r.finished_at), '') AS begun,
+                  coalesce(max(r.finished_at), '') AS ended
                 {ROLLOUTS} WHERE s.branch_id = ? AND s.step >= ? AND s.step < ?""",
             (segment.branch_id, segment.first, segment.end),
         ).fetchone()
-        *numbers, begun, ended = row
-        found = found.plus(ArmTotals(*map(int, numbers), begun, ended))
+        found = found.plus(ArmTotals(**dict(row)))
     return found
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from grpo_practice.calls import Usage
 from grpo_practice.stats import Question
-from grpo_practice.store import step_totals
-from grpo_practice.store.queries.spending import OF_RUN
+from grpo_practice.store import branches, step_totals
+from grpo_practice.store.queries.spending import OF_RUN, TOKENS
 from grpo_practice.store.records import Branch
 from grpo_practice.store.rollouts import JUDGED, usage_of
 from grpo_practice.store.step_totals import TALLY, UNSUMMED
@@ -69,42 +69,32 @@ def mean_score(db: sqlite3.Connection, branch: Branch) -> float | None:
     return total / n if n else None
 
 
-def _families(db: sqlite3.Connection, sample_ids: Iterable[int]) -> dict[int, tuple[str, str]]:
-    """Return sample → its source and its cluster."""
+def _families(
+    db: sqlite3.Connection, sample_ids: Iterable[int]
+) -> dict[int, tuple[str, str | None]]:
+    """Return sample → its source and its cluster; None where the question is one of its own."""
     rows = db.execute(
         """SELECT sample_id, source, cluster FROM samples
             WHERE sample_id IN (SELECT value FROM json_each(?))""",
         (json.dumps(list(sample_ids)),),
     )
-    # A question without a cluster is one of its own; asked twice, it is one question.
-    return {i: (source, cluster or f"sample {i}") for i, source, cluster in rows}
+    return {i: (source, cluster or None) for i, source, cluster in rows}
 
 
 def _question(
-    sample: int, planned: int, tally: Sequence[Any] | None, family: tuple[str, str]
+    sample: int, planned: int, tally: Sequence[Any] | None, family: tuple[str, str | None]
 ) -> Question:
     if not planned:
-        return Question(key=str(sample), source=family[0], unscorable=True)
+        return Question(str(sample), source=family[0], unscorable=True)
     n, c, total, total_sq = tally or (0, 0, 0.0, 0.0)
-    return Question(
-        key=str(sample),
-        n=n,
-        c=c,
-        total=total,
-        total_sq=total_sq,
-        planned=planned,
-        source=family[0],
-        cluster=family[1],
-    )
+    return Question(str(sample), n, c, total, total_sq, planned, *family)
 
 
 def _over_unsummed(
     db: sqlite3.Connection, branch: Branch, select: str, tail: str
 ) -> Iterator[sqlite3.Row]:
     """Yield the rows of a query over every rollout that is in no totals, by segment."""
-    for segment in branch.line:
-        place = (segment.branch_id, segment.first, segment.end)
-        yield from db.execute(f"SELECT {select} {UNSUMMED} {tail}", place)
+    return branches.rows_on_line(db, branch, f"SELECT {select} {UNSUMMED} {tail}")
 
 
 def outcomes(db: sqlite3.Connection, branch: Branch) -> dict[str, int]:
@@ -193,9 +183,8 @@ def usage(db: sqlite3.Connection, run: str, *, children: bool = False) -> Usage:
 
     All branches: money spent is spent. With `children`, also those of the runs that it made.
     """
-    columns = ("tokens_in", "tokens_cached", "tokens_out", "tokens_reasoning")
     # A tool, which is no request, has 0 tokens: they would make 0 of what no endpoint told.
-    tokens = ", ".join(f"sum(CASE WHEN tries > 0 THEN {c} END) AS {c}" for c in columns)
+    tokens = ", ".join(f"sum(CASE WHEN tries > 0 THEN {c} END) AS {c}" for c in TOKENS)
     row = db.execute(
         f"SELECT {tokens}, sum(cost_micro) AS cost_micro FROM call_sums {OF_RUN}",
         {"run": run, "children": children},
@@ -215,16 +204,13 @@ def unpriced(db: sqlite3.Connection, run: str, *, children: bool = False) -> dic
 
 def step_costs(db: sqlite3.Connection, branch: Branch) -> dict[int, int | None]:
     """Return step → micro-dollars of its branch's own calls; None where one is unknown."""
-    found = dict[int, int | None]()
-    for segment in branch.line:
-        found |= dict(
-            db.execute(
-                """SELECT step, CASE WHEN min(priced) THEN sum(cost_micro) END
-                     FROM call_sums WHERE branch_id = ? AND step >= ? AND step < ? GROUP BY step""",
-                (segment.branch_id, segment.first, segment.end),
-            ).fetchall()
-        )
-    return found
+    rows = branches.rows_on_line(
+        db,
+        branch,
+        """SELECT step, CASE WHEN min(priced) THEN sum(cost_micro) END
+             FROM call_sums WHERE branch_id = ? AND step >= ? AND step < ? GROUP BY step""",
+    )
+    return {int(step): cost for step, cost in rows}
 
 
 def requests(db: sqlite3.Connection, invocation_id: int, *, children: bool = False) -> Requests:

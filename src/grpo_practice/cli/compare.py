@@ -1,0 +1,58 @@
+"""`runs compare`: is one run better than another, on the same questions?"""
+
+from typing import Annotated, Literal
+
+import typer
+
+from grpo_practice.cli.completion import run_names
+from grpo_practice.cli.options import DbOption, JsonOption, workspace
+from grpo_practice.cli.terminal.formatting import print_json
+from grpo_practice.errors import ConfigError
+
+Required = Literal["better", "worse"]
+
+
+def compare(
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="A B [C …]",
+            help="Evaluations, the baseline first; a practice run stands for that of its last"
+            " library.",
+            autocompletion=run_names,
+        ),
+    ],
+    detect: Annotated[
+        float,
+        typer.Option(metavar="POINTS", help="Say how many questions would find this difference."),
+    ] = 5.0,
+    show: Annotated[
+        int | None,
+        typer.Option(
+            "--show", min=1, max=1_000, metavar="N", help="How many questions that moved."
+        ),
+    ] = None,
+    require: Annotated[
+        Required | None,
+        typer.Option(metavar="better|worse", help="Exit with 1 unless this is the verdict."),
+    ] = None,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Compare runs with the first of them, question by question.
+
+    Example: grpo-practice runs compare math/eval math
+    """
+    if len(runs) < 2:
+        raise ConfigError("one run is compared with nothing", hint="grpo-practice runs list")
+    if not 0 < detect <= 100:
+        raise ConfigError(f"--detect {detect:g}: points are above 0 and at most 100")
+    report = workspace(db).compare(*runs, detect=detect / 100, require=require)
+    if json:
+        print_json(report.document())
+    else:
+        from grpo_practice.cli.terminal.comparison_view import show_comparison
+
+        show_comparison(report, show)
+    if not report.required:
+        raise typer.Exit(1)

@@ -1,0 +1,101 @@
+"""A comparison for a person: the arms, what was found, and the questions that moved."""
+
+from typing import TYPE_CHECKING
+
+from grpo_practice.cli.terminal.formatting import count, reward, say, say_next
+from grpo_practice.cli.terminal.tables import GAP, room, table
+from grpo_practice.reports.comparison import MOST_MOVED, points
+from grpo_practice.text import brief
+
+if TYPE_CHECKING:
+    from grpo_practice.reports.comparison import Arm, ComparisonReport, Contrast
+
+SHARES = ("truncated", "empty", "no answer")
+NUMBERS = 24
+"""Columns that the numbers of a question take."""
+
+
+def show_comparison(report: "ComparisonReport", most: int | None = None) -> None:
+    """Print a row for each arm, then each contrast with the questions that moved most."""
+    _show_arms(report)
+    for contrast in report.contrasts:
+        say("")
+        _show_contrast(report, contrast, most or MOST_MOVED)
+    if report.simulated:
+        say("simulated: says nothing about a real model")
+    say_next(report.next_command)
+
+
+def _show_arms(report: "ComparisonReport") -> None:
+    columns = {
+        "score": [reward(arm.score.mean) for arm in report.arms],
+        "scored": [f"{arm.score.scored} of {arm.score.planned}" for arm in report.arms],
+        "tokens": [_rounded(arm.tokens) for arm in report.arms],
+        "cost": [f"${arm.cost_usd:.4f}" if arm.cost_usd else "-" for arm in report.arms],
+        **{name: [_share(arm, name) for arm in report.arms] for name in SHARES},
+    }
+    told = {name: cells for name, cells in columns.items() if {*cells} - {"-", "0 %"}}
+    table(
+        ["run", *told],
+        zip([arm.run for arm in report.arms], *told.values(), strict=True),
+        right=[*told],
+        least=[*SHARES, "scored", "cost", "tokens"],
+    )
+
+
+def _rounded(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}"
+
+
+def _share(arm: "Arm", name: str) -> str:
+    totals = arm.totals
+    n = {"truncated": totals.truncated, "empty": totals.empty, "no answer": totals.unread}[name]
+    if name == "no answer" and not arm.extracts:
+        return "-"
+    return f"{100 * arm.share(n):.0f} %"
+
+
+def _show_contrast(report: "ComparisonReport", contrast: "Contrast", most: int) -> None:
+    baseline, of = report.arms[0].run, contrast.found
+    say(f"{contrast.arm} less {baseline}", style="bold")
+    say(f"  {report.sentence(contrast)}")
+    equal = len(of.questions) - of.up - of.down
+    say(f"  {count(of.up, 'question')} up, {of.down} down, {equal} equal")
+    if contrast.known:
+        new = contrast.new
+        others = (
+            f"; on the {len(new.questions)} others: {points(new.mean, signed=True)}"
+            f" ({points(new.ci95[0])} to {points(new.ci95[1])})"
+            if new
+            else ""
+        )
+        say(
+            f"  {count(contrast.known, 'question')} of them were practised on, or chose a library;"
+            f" on all {len(of.questions)}: {points(of.mean, signed=True)}{others}"
+        )
+    if of.missing and of.worst and of.best:
+        say(
+            f"  {count(of.missing, 'rollout')} without a reward: from"
+            f" {points(of.worst.mean, signed=True)} to {points(of.best.mean, signed=True)},"
+            " however they had ended"
+        )
+    if len(report.contrasts) > 1:
+        say(f"  p is adjusted for {len(report.contrasts)} contrasts, the interval is not")
+    for note in contrast.notes:
+        say(f"  {note}")
+    moved = contrast.moved[:most]
+    table(
+        ["moved by", "before", "after", "question"],
+        [
+            (
+                points(q.by, signed=True),
+                reward(q.a),
+                reward(q.b),
+                brief(report.texts.get(int(q.key), ""), max(room() - NUMBERS - 3 * GAP, 20)),
+            )
+            for q in moved
+        ],
+        right=["moved by", "before", "after"],
+    )
+    if len(moved) < len(contrast.moved):
+        say(f"  {len(moved)} of the {len(contrast.moved)} that moved")

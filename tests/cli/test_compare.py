@@ -1,0 +1,170 @@
+"""`runs compare`: from stored runs to a sentence, and what it refuses."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+
+from grpo_practice import Workspace
+from tests.cli.conftest import Gp
+from tests.cli.test_next_commands import next_words
+from tests.cli.test_rollouts import change
+
+AFTER = "demo/eval/L"
+
+
+def document(gp: Gp, *words: str) -> dict[str, Any]:
+    found: dict[str, Any] = gp("runs", "compare", *words, "--json").document
+    return found
+
+
+def test_a_practice_run_stands_for_the_evaluation_of_its_last_library(demo: Gp) -> None:
+    ran = demo("runs", "compare", "demo/eval", "demo")
+    assert ran.code == 0, ran.err
+    sentence = next(line for line in ran.out.splitlines() if "better by" in line)
+    assert re.search(
+        r"better by \d+\.\d points \(95 % interval \d+\.\d to \d+\.\d, p .+\) on 40 new questions"
+        " \u00d7 2",
+        sentence,
+    ), sentence
+    assert "simulated: says nothing about a real model" in ran.out
+    found = document(demo, "demo/eval", "demo")
+    last = demo("runs", "show", "demo", "--json").document["steps"][-1]["library"]
+    assert found["arms"][1]["named"] == "demo"
+    assert found["arms"][1]["run"].startswith(AFTER), (found["arms"][1], last)
+    assert demo(*next_words(ran.out)).code == 0
+
+
+def test_the_document_is_enough_to_compute_it_again(demo: Gp) -> None:
+    (contrast,) = document(demo, "demo/eval", "demo")["contrasts"]
+    rows = contrast["questions"]
+    d = np.array([row["b"] - row["a"] for row in rows])
+    groups = np.array([hash(row.get("cluster", row["sample"])) for row in rows])
+    fit = sm.OLS(d, np.ones(len(d))).fit(
+        cov_type="cluster", cov_kwds={"groups": groups, "df_correction": True}, use_t=True
+    )
+    found = contrast["difference"]
+    assert found["mean"] == pytest.approx(float(fit.params[0]), abs=1e-6)
+    assert found["p"] == pytest.approx(float(fit.pvalues[0]), abs=1e-6)
+    assert found["ci95"] == pytest.approx(fit.conf_int()[0].tolist(), abs=1e-6)
+    assert [found["up"], found["down"]] == [int((d > 0).sum()), int((d < 0).sum())]
+    assert all(row["question"] for row in rows)
+    scores = demo("runs", "show", "demo", "--json").document["scores"]
+    assert found["mean"] == pytest.approx(
+        scores[contrast["run"]]["mean"] - scores["demo/eval"]["mean"]
+    )
+
+
+def test_the_other_way_round_it_is_worse_by_the_same(demo: Gp) -> None:
+    (one,) = document(demo, "demo/eval", "demo")["contrasts"]
+    (other,) = document(demo, "demo", "demo/eval")["contrasts"]
+    assert (one["verdict"], other["verdict"]) == ("better", "worse")
+    assert one["difference"]["mean"] == -other["difference"]["mean"]
+    ends = re.search(r"by (.+? points \(95 % interval .+?),", one["sentence"])
+    assert ends
+    assert f"worse by {ends[1]}," in other["sentence"]
+
+
+@pytest.mark.parametrize(("verdict", "code"), [("better", 0), ("worse", 1)])
+def test_a_verdict_can_be_required(demo: Gp, verdict: str, code: int) -> None:
+    for json_ in ([], ["--json"]):
+        ran = demo("runs", "compare", "demo/eval", "demo", "--require", verdict, *json_)
+        assert ran.code == code
+    assert ran.document["exit"] == code
+
+
+def test_several_contrasts_are_adjusted_and_the_choice_of_a_library_is_said(demo: Gp) -> None:
+    names = [run.name for run in Workspace("grpo-practice.db").runs().runs]
+    (earlier,) = {n for n in names if n.startswith(AFTER)} - {
+        document(demo, "demo/eval", "demo")["arms"][1]["run"]
+    }
+    found = document(demo, "demo/eval", "demo", earlier)
+    plain = sorted(c["difference"]["p"] for c in found["contrasts"])
+    adjusted = sorted(c["p_adjusted"] for c in found["contrasts"])
+    assert adjusted == [min(2 * plain[0], 1), max(2 * plain[0], plain[1])]
+    notes = " ".join(found["contrasts"][1]["notes"])
+    assert "not the last library of demo, and 2 of them were scored on these questions" in notes
+    assert "select_dataset" not in " ".join(found["contrasts"][0]["notes"])
+
+
+def test_what_failed_is_no_zero_and_may_leave_no_verdict(demo: Gp) -> None:
+    change(
+        """DELETE FROM verdicts WHERE rollout_id IN (SELECT r.rollout_id FROM rollouts r
+             JOIN branches b USING (branch_id) WHERE b.run_id = 'demo/eval' AND attempt = 0)"""
+    )
+    change("UPDATE steps SET sums = NULL")
+    (contrast,) = document(demo, "demo/eval", "demo")["contrasts"]
+    assert contrast["difference"]["missing"] == 40
+    assert contrast["verdict"] == "missing"
+    worst, best = (contrast["difference"][case]["mean"] for case in ("worst", "best"))
+    assert worst < contrast["difference"]["mean"] < best
+    ran = demo("runs", "compare", "demo/eval", "demo")
+    assert "no verdict: +" in ran.out
+    assert "but 40 rollouts without a reward could overturn it" in ran.out
+
+
+def test_questions_that_were_practised_are_told_apart(demo: Gp) -> None:
+    rows = [json.loads(line) for line in Path("practice.jsonl").read_text().splitlines()[:4]]
+    rows[0]["question"] = rows[0]["question"].upper() + " "  # folded, it is the same
+    test = Path("test.jsonl").read_text().splitlines()[:20]
+    Path("mixed.jsonl").write_text("\n".join([*map(json.dumps, rows), *test]))
+    assert demo("data", "upload", "mixed.jsonl", "--name", "mixed").code == 0
+    assert demo("export-agent", "--run", "demo", "-o", "enhanced.yaml").code == 0
+    words = ("eval", "--dataset", "mixed", "--verify", "math", "--exp-id", "demo", "--json")
+    one, two = (
+        demo(*words, "--agent", agent).document["run"] for agent in ("agent.yaml", "enhanced.yaml")
+    )
+    (contrast,) = document(demo, one, two)["contrasts"]
+    assert contrast["known_questions"] == 4
+    assert contrast["new_questions"]["questions"] == 20
+    assert "on 20 new questions" in contrast["sentence"] or "find" in contrast["sentence"]
+    ran = demo("runs", "compare", one, two)
+    assert "4 questions of them were practised on, or chose a library; on all 24: " in ran.out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("demo/eval",), "one run is compared with nothing"),
+        (("demo/eval", "demo/eval"), "demo/eval and demo/eval are the same evaluation"),
+        (("demo", "demo"), "demo and demo are the same evaluation"),
+        (("demo/eval", "nope"), "there is no run 'nope'"),
+        (("demo/eval", "demo", "--detect", "0"), "--detect 0"),
+        (("demo/eval", "demo", "--detect", "nan"), "--detect nan"),
+        (("demo/eval", "demo", "--require", "best"), "--require"),
+        (("demo/eval", "demo", "--show", "0"), "--show"),
+    ],
+)
+def test_bad_input_is_one_sentence(demo: Gp, words: tuple[str, ...], said: str) -> None:
+    ran = demo("runs", "compare", *words)
+    assert ran.code == 2, ran
+    assert said in ran.err
+    assert ran.out == ""
+
+
+def test_what_cannot_be_compared_is_refused_with_the_way_out(demo: Gp) -> None:
+    words = ("eval", "--model", "sim", "--dataset", "practice", "--limit", "4", "--json")
+    other = demo(*words, "--verify", "exact", "--exp-id", "other").document["run"]
+    ran = demo("runs", "compare", "demo/eval", other)
+    assert ran.code == 2
+    assert "are scored by math and exact" in ran.err
+    assert f"hint: grpo-practice eval --rejudge --verify math --run {other}" in ran.err
+    third = demo(*words, "--verify", "math", "--exp-id", "third").document["run"]
+    ran = demo("runs", "compare", "demo/eval", third)
+    assert (ran.code, "have no scored question in common" in ran.err) == (2, True)
+    change("UPDATE runs SET simulated = 0 WHERE run_id = 'demo/eval'")
+    ran = demo("runs", "compare", "demo/eval", "demo")
+    assert (ran.code, "is simulated, and demo/eval is not" in ran.err) == (2, True)
+
+
+def test_a_practice_without_an_evaluation_says_how_to_make_it(demo: Gp) -> None:
+    found = document(demo, "demo/eval", "demo")["arms"][1]["run"]
+    assert demo("runs", "delete", found, "--yes").code == 0
+    ran = demo("runs", "compare", "demo/eval", "demo")
+    assert ran.code == 2
+    assert "demo has no complete evaluation of its last library" in ran.err
+    assert "grpo-practice eval --run demo" in ran.err
