@@ -126,6 +126,35 @@ def test_questions_that_were_practised_are_told_apart(demo: Gp) -> None:
     assert "4 questions of them were practised on, or chose a library; on all 24: " in ran.out
 
 
+def test_answers_are_shown_where_they_are_asked_for(demo: Gp) -> None:
+    ran = demo("runs", "compare", "demo/eval", "demo", "--show", "2")
+    assert ran.out.count("\n  before  ") == ran.out.count("\n  after   ") == 4  # two attempts each
+    (contrast,) = document(demo, "demo/eval", "demo", "--show", "2")["contrasts"]
+    moved = {row["sample"]: row for row in contrast["questions"]}
+    assert len(contrast["answers"]) == 2
+    for one in contrast["answers"]:
+        for arm in "ab":
+            rewards = [answer["reward"] for answer in one[arm]]
+            assert sum(rewards) / len(rewards) == moved[one["sample"]][arm]
+    assert document(demo, "demo/eval", "demo")["contrasts"][0]["answers"] == []
+
+
+def test_the_sentence_stands_where_people_look(demo: Gp) -> None:
+    (contrast,) = document(demo, "demo/eval", "demo")["contrasts"]
+    found = contrast["sentence"]
+    assert f"gain: {found}" in demo("runs", "show", "demo").out
+    assert demo("runs", "show", "demo", "--json").document["difference"] == found
+    again = demo("practice", "--config", "practice.yaml", "--json")
+    assert again.document["difference"] == found
+    assert demo("export-agent", "--run", "demo", "-o", "a.yaml").code == 0
+    assert f"# with the library: {found}" in Path("a.yaml").read_text()
+    ran = demo("eval", "--run", "demo", "--agent", "a.yaml", "--json")
+    assert ran.document["difference"] == found
+    assert re.search(r"gain +better by", demo("eval").out)
+    assert demo("runs", "delete", "demo/eval", "--yes").code == 0
+    assert demo("runs", "show", "demo", "--json").document["difference"] is None
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -136,7 +165,7 @@ def test_questions_that_were_practised_are_told_apart(demo: Gp) -> None:
         (("demo/eval", "demo", "--detect", "0"), "--detect 0"),
         (("demo/eval", "demo", "--detect", "nan"), "--detect nan"),
         (("demo/eval", "demo", "--require", "best"), "--require"),
-        (("demo/eval", "demo", "--show", "0"), "--show"),
+        (("demo/eval", "demo", "--show", "-1"), "--show"),
     ],
 )
 def test_bad_input_is_one_sentence(demo: Gp, words: tuple[str, ...], said: str) -> None:

@@ -121,6 +121,7 @@ def _provenance(store: Store, found: LibraryRef, left_out: tuple[str, ...]) -> P
         simulated=run.simulated,
         before=_evidence(known.before),
         after=_evidence(known.after),
+        difference=known.difference,
         left_out=left_out,
     )
 

@@ -90,7 +90,11 @@ class StoredRuns(DatabaseFile):
             return replace(report, command=command_to_go_on(store, name))
 
     def compare(
-        self, *runs: str, detect: float = 0.05, require: "Verdict | None" = None
+        self,
+        *runs: str,
+        detect: float = 0.05,
+        require: "Verdict | None" = None,
+        answers: int = 0,
     ) -> "ComparisonReport":
         """Compare runs with the first of them, question by question.
 
@@ -98,6 +102,7 @@ class StoredRuns(DatabaseFile):
             runs: Two or more evaluations; a practice run stands for that of its last library.
             detect: Difference, as a share, for which the report says how many questions find it.
             require: Verdict without which the report's exit is 1.
+            answers: Questions, those that moved most first, whose answers are in the report.
 
         Raises:
             ConfigError: There is no such run, or they cannot be compared.
@@ -105,7 +110,7 @@ class StoredRuns(DatabaseFile):
         from grpo_practice.app.comparison import compare
 
         with self._store() as store:
-            return compare(store, runs, detect=detect, required=require)
+            return compare(store, runs, detect=detect, required=require, answers=answers)
 
     def delete_run(self, name: str) -> "DeletedRuns":
         """Delete a run and the evaluations that it made.

@@ -27,11 +27,15 @@ def compare(
         typer.Option(metavar="POINTS", help="Say how many questions would find this difference."),
     ] = 5.0,
     show: Annotated[
-        int | None,
+        int,
         typer.Option(
-            "--show", min=1, max=1_000, metavar="N", help="How many questions that moved."
+            "--show",
+            min=0,
+            max=1_000,
+            metavar="N",
+            help="Show the answers to the N that moved most.",
         ),
-    ] = None,
+    ] = 0,
     require: Annotated[
         Required | None,
         typer.Option(metavar="better|worse", help="Exit with 1 unless this is the verdict."),
@@ -47,12 +51,12 @@ def compare(
         raise ConfigError("one run is compared with nothing", hint="grpo-practice runs list")
     if not 0 < detect <= 100:
         raise ConfigError(f"--detect {detect:g}: points are above 0 and at most 100")
-    report = workspace(db).compare(*runs, detect=detect / 100, require=require)
+    report = workspace(db).compare(*runs, detect=detect / 100, require=require, answers=show)
     if json:
         print_json(report.document())
     else:
         from grpo_practice.cli.terminal.comparison_view import show_comparison
 
-        show_comparison(report, show)
+        show_comparison(report)
     if not report.required:
         raise typer.Exit(1)

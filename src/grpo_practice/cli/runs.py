@@ -189,6 +189,8 @@ def _show(report: "RunReport") -> None:
     for name, score in report.scores.items():
         if score.unscorable:
             say(f"  {name}: {unscorable_count(score)}")
+    if report.difference:
+        say(f"gain: {report.difference}")
     _show_costs(report.costs)
     if sum(report.outcomes.values()):
         failed = " --failed" if run.kind == "eval" else ""

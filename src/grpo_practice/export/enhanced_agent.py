@@ -32,6 +32,8 @@ class Provenance:
     """Score of the agent without its library, where it was evaluated."""
     after: Measured | None = None
     """Score of the agent with its library, where it was evaluated."""
+    difference: str | None = None
+    """Sentence on the difference of the two; None where one is missing."""
     left_out: tuple[str, ...] = ()
     """Settings that are not exported because they hold secrets."""
 
@@ -76,6 +78,8 @@ class ExportedAgent:
         for when, known in (("without", origin.before), ("with", origin.after)):
             if known is not None:
                 facts.append(f"score {when} the library: {_score(known)}")
+        if origin.difference:
+            facts.append(f"with the library: {origin.difference}")
         if self.more.get("type"):
             facts.append(
                 "its program is not in this file: its path is relative to the config that uses it"

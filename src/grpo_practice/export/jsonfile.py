@@ -37,6 +37,7 @@ def to_json(agent: ExportedAgent) -> str:
         },
         "before": _measured(origin.before),
         "after": _measured(origin.after),
+        "difference": origin.difference,
     }
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
     return respell(text, lambda c: json.dumps(c)[1:-1]) + "\n"

@@ -10,6 +10,7 @@ from grpo_practice.canonical import text_sha
 from grpo_practice.config.reading.yaml_reader import parse_yaml
 from grpo_practice.config.schema.runs import is_data_file
 from grpo_practice.prompts.system import system_prompt
+from grpo_practice.reports.compared import sentence_of
 from grpo_practice.reports.known_scores import KnownScore, known_score, measured, scored_as
 from grpo_practice.store import Store, branches, datasets, steps
 from grpo_practice.store.bound_keys import INSTRUCTIONS
@@ -36,6 +37,8 @@ class BeforeAfter:
     """Whether it is known which questions to ask."""
     restart: str = ""
     """Option without which the evaluation before goes on as it was begun, on something else."""
+    difference: str | None = None
+    """Sentence on the difference of the two; None where one is missing."""
     options: str = ""
     """Options of an evaluation that asks as the known score's did, where the run's config would ask
     otherwise."""
@@ -69,11 +72,13 @@ def before_after(store: Store, branch_id: int, run: str, library: Library) -> Be
     before, after = test.scores(Library()), test.scores(library)
     common = before.keys() & after.keys()
     asked = max(common or before.keys() | after.keys(), key=test.rank, default=test.attempts)
-    known = before.get(asked) or after.get(asked)
+    was, is_ = before.get(asked), after.get(asked)
+    known = was or is_
     return BeforeAfter(
         run,
-        before.get(asked),
-        after.get(asked),
+        was,
+        is_,
+        difference=sentence_of(store, was.run, is_.run) if was and is_ else None,
         tested=bool(test.dataset or known),
         restart=test.restart(),
         options=test.options(asked, known) if known else "",

@@ -13,6 +13,7 @@ from grpo_practice.stats import Score
 from grpo_practice.stats.paired import FEWEST, Bound, Difference, Moved, Verdict
 from grpo_practice.stats.power import Noise, detectable, questions_to_find
 from grpo_practice.store.queries.arms import ArmTotals
+from grpo_practice.store.queries.rollout_list import RolloutRow
 from grpo_practice.text import count
 
 MOST_MOVED = 10
@@ -98,7 +99,7 @@ class Contrast:
     def noise(self) -> Noise | None:
         """Variance of the difference between clusters; None where all differences are equal.
 
-        It is what was seen to vary, and not the difference that was seen.
+        The difference itself is not looked at: it promises too much or too little.
         """
         of = self.judged
         return Noise(of.se**2 * of.effective_clusters, 0, 0) if of.se else None
@@ -197,6 +198,8 @@ class ComparisonReport(Report):
     simulated: bool = False
     required: bool = True
     """Whether it found what was required, if something was."""
+    answers: Mapping[tuple[str, int], Sequence[RolloutRow]] = field(default_factory=dict)
+    """(run, sample) → its rollouts, for the questions whose answers were asked for."""
 
     @property
     def next_command(self) -> str:
@@ -272,6 +275,7 @@ class ComparisonReport(Report):
             "contrasts": [
                 contrast.document(self.texts)
                 | {
+                    "answers": self._answers_document(contrast),
                     "sentence": self.sentence(contrast),
                     "questions_for_detect": contrast.questions_for(self.detect),
                 }
@@ -282,6 +286,21 @@ class ComparisonReport(Report):
             "next": self.next_command,
             "exit": 0 if self.required else 1,
         }
+
+    def _answers_document(self, contrast: Contrast) -> list[dict[str, Any]]:
+        runs = {"a": self.arms[0].run, "b": contrast.arm}
+        return [
+            {"sample": int(q.key)}
+            | {
+                arm: [
+                    {"reward": row.reward, "answer": row.error or row.extracted or row.head}
+                    for row in self.answers.get((run, int(q.key)), ())
+                ]
+                for arm, run in runs.items()
+            }
+            for q in contrast.moved
+            if (runs["a"], int(q.key)) in self.answers
+        ]
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:

@@ -13,6 +13,7 @@ from grpo_practice.config.schema.runs import EvalConfig
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.reports.base import Report, number
 from grpo_practice.reports.before_after import When, before_after
+from grpo_practice.reports.compared import sentence_of
 from grpo_practice.reports.documents import (
     cost_usd,
     requests_document,
@@ -21,7 +22,7 @@ from grpo_practice.reports.documents import (
     usage_document,
     usd,
 )
-from grpo_practice.reports.known_scores import KnownScore, measured
+from grpo_practice.reports.known_scores import KnownScore, known_score, measured
 from grpo_practice.reports.reproducibility import health_document, truncated_share
 from grpo_practice.reports.shortfalls import PRACTISE, Shortfall, counted_steps, shortfalls
 from grpo_practice.stats import Score
@@ -81,6 +82,8 @@ class EvalReport(Report):
     seconds_per_rollout: float | None
     """Mean seconds that the model took for a scored rollout."""
     health: Health
+    difference: str | None = None
+    """Sentence on the difference to the agent without experiences, on the same questions."""
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
@@ -124,6 +127,7 @@ class EvalReport(Report):
                 "truncated_before_the_answer": self.health.mute,
                 "seconds_per_rollout": self.seconds_per_rollout,
             },
+            "difference": self.difference,
             "by_source": {name: score_document(part) for name, part in self.by_source.items()},
             "usage": usage_document(self.usage),
             "cost_usd": cost_usd(self.usage),
@@ -170,7 +174,15 @@ def eval_report(
         seconds=invocation.seconds,
         seconds_per_rollout=store.read(scores.seconds_per_rollout, branch),
         health=store.read(run_health.health_of, branch),
+        difference=_since(store, branch.run, eval_name(config.exp_id)),
     )
+
+
+def _since(store: Store, run: str, baseline: str) -> str | None:
+    """Return what is found between a complete baseline and an evaluation of its experiment."""
+    if run == baseline or known_score(store, baseline) is None or known_score(store, run) is None:
+        return None
+    return sentence_of(store, baseline, run)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -210,6 +222,8 @@ class PracticeReport(Report):
     """New texts of experiences that wait for approval."""
     measure: Mapping[When, str] = field(default_factory=dict)
     """Score that is missing → the command that measures it."""
+    difference: str | None = None
+    """Sentence on the difference that practice has made; None where a score is missing."""
 
     @property
     def merge_failed(self) -> list[int]:
@@ -286,6 +300,7 @@ class PracticeReport(Report):
             },
             "before": self.before.document() if self.before else None,
             "after": self.after.document() if self.after else None,
+            "difference": self.difference,
             "measure": dict(self.measure),
             "outcomes": dict(self.outcomes),
             "requests": requests_document(self.requests, self.replayed),
@@ -378,4 +393,5 @@ def practice_report(
         health=store.read(run_health.health_of, branch, children=True),
         held=sum(not one.approved for one in store.read(held, branch.id, until=len(rows))),
         measure=known.missing(),
+        difference=known.difference,
     )

@@ -8,9 +8,9 @@ from typing import Any
 from typing_extensions import override
 
 from grpo_practice.reports.base import Report, Shown, number
-from grpo_practice.reports.before_after import before_after
+from grpo_practice.reports.before_after import BeforeAfter, before_after
 from grpo_practice.reports.documents import score_document
-from grpo_practice.reports.known_scores import KnownScore, known_score
+from grpo_practice.reports.known_scores import known_score
 from grpo_practice.reports.reproducibility import health_document
 from grpo_practice.reports.run_reports import MEAN_OVER
 from grpo_practice.reports.shortfalls import PRACTISE, Shortfall, counted_steps, shortfalls
@@ -167,6 +167,8 @@ class RunReport(Report):
     """Model that answers; None for an agent whose configuration names none."""
     attempts: int | None = None
     """Rollouts planned for a question."""
+    difference: str | None = None
+    """Sentence on the difference that practice has made; None where a score is missing."""
 
     @property
     def shortfalls(self) -> list[Shortfall]:
@@ -241,6 +243,7 @@ class RunReport(Report):
             "held": self.held,
             "outcomes": dict(self.outcomes),
             "scores": {name: score_document(score) for name, score in self.scores.items()},
+            "difference": self.difference,
             "costs": [asdict(cost) for cost in self.costs],
             **(health_document(self.health) if self.health else {}),
             "exit": 0,
@@ -282,12 +285,11 @@ def _stats_document(row: StepRow) -> dict[str, Any] | None:
 
 def _before_and_after(
     store: Store, run: RunRow, branch: Branch, rows: Sequence[StepRow]
-) -> list[KnownScore | None]:
+) -> BeforeAfter:
     """Return the scores of a practice run's agent, also where evaluations have another exp_id."""
     outs = [row.library_out for row in rows if row.library_out]
     library = store.read(libraries.load, outs[-1]) if outs else branch.library
-    known = before_after(store, branch.id, run.name, library)
-    return [known.before, known.after]
+    return before_after(store, branch.id, run.name, library)
 
 
 def run_report(store: Store, name: str) -> RunReport:
@@ -299,8 +301,11 @@ def run_report(store: Store, name: str) -> RunReport:
     family = [r.name for r in shown if r.exp_id == run.exp_id]
     rows = store.read(steps.on_line, branch) if branch else []
     known = {evaluated: known_score(store, evaluated) for evaluated in family}
+    difference = None
     if branch and run.kind == "practice":
-        known |= {k.run: k for k in _before_and_after(store, run, branch, rows) if k}
+        learnt = _before_and_after(store, run, branch, rows)
+        known |= {k.run: k for k in (learnt.before, learnt.after) if k}
+        difference = learnt.difference
     return RunReport(
         run,
         store.read(history.branches_of, name),
@@ -323,4 +328,5 @@ def run_report(store: Store, name: str) -> RunReport:
         store.read(datasets.by_id, branch.dataset_id) if branch and branch.dataset_id else None,
         agent_of(branch.identity).get(MODEL) if branch else None,
         max((k for row in rows for _, k in row.plan.slots), default=None),
+        difference,
     )

@@ -11,16 +11,19 @@ if TYPE_CHECKING:
     from grpo_practice.reports.comparison import Arm, ComparisonReport, Contrast
 
 SHARES = ("truncated", "empty", "no answer")
+QUESTION = 200
+"""Characters of a question and of an answer that are shown."""
 NUMBERS = 24
 """Columns that the numbers of a question take."""
 
 
-def show_comparison(report: "ComparisonReport", most: int | None = None) -> None:
+def show_comparison(report: "ComparisonReport") -> None:
     """Print a row for each arm, then each contrast with the questions that moved most."""
     _show_arms(report)
     for contrast in report.contrasts:
         say("")
-        _show_contrast(report, contrast, most or MOST_MOVED)
+        _show_contrast(report, contrast)
+        _show_answers(report, contrast)
     if report.simulated:
         say("simulated: says nothing about a real model")
     say_next(report.next_command)
@@ -55,7 +58,7 @@ def _share(arm: "Arm", name: str) -> str:
     return f"{100 * arm.share(n):.0f} %"
 
 
-def _show_contrast(report: "ComparisonReport", contrast: "Contrast", most: int) -> None:
+def _show_contrast(report: "ComparisonReport", contrast: "Contrast") -> None:
     baseline, of = report.arms[0].run, contrast.found
     say(f"{contrast.arm} less {baseline}", style="bold")
     say(f"  {report.sentence(contrast)}")
@@ -83,7 +86,7 @@ def _show_contrast(report: "ComparisonReport", contrast: "Contrast", most: int) 
         say(f"  p is adjusted for {len(report.contrasts)} contrasts, the interval is not")
     for note in contrast.notes:
         say(f"  {note}")
-    moved = contrast.moved[:most]
+    moved = contrast.moved[:MOST_MOVED]
     table(
         ["moved by", "before", "after", "question"],
         [
@@ -99,3 +102,17 @@ def _show_contrast(report: "ComparisonReport", contrast: "Contrast", most: int) 
     )
     if len(moved) < len(contrast.moved):
         say(f"  {len(moved)} of the {len(contrast.moved)} that moved")
+
+
+def _show_answers(report: "ComparisonReport", contrast: "Contrast") -> None:
+    baseline = report.arms[0].run
+    for q in contrast.moved:
+        sample = int(q.key)
+        if (baseline, sample) not in report.answers:
+            continue
+        say("")
+        say(brief(report.texts.get(sample, ""), QUESTION))
+        for name, run in (("before", baseline), ("after", contrast.arm)):
+            for row in report.answers.get((run, sample), ()):
+                said = brief(row.error or row.extracted or row.head, QUESTION)
+                say(f"  {name:6}  {reward(row.reward)}  {said}")

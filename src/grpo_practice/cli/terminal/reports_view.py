@@ -40,6 +40,7 @@ def show_eval(report: "EvalReport", *, next_command: str | None = None) -> None:
             ("agent", f"{report.agent}{taught}"),
             ("dataset", f"{dataset.name}, {count(report.score.n_questions, 'question')}"),
             *_scores(report.score, report.k),
+            ("gain", report.difference or ""),
             *trouble(report),
             *costs(report),
             ("time", duration(report.seconds)),
@@ -327,6 +328,7 @@ def _before_and_after(report: "PracticeReport") -> None:
             facts([(f"{when:6}", _known(known) + untested)])
     if before and after and not _comparable(before, after):
         say("  before and after are of other questions: their difference says nothing")
+    facts([("gain  ", report.difference or "")])
 
 
 def _known(known: "KnownScore | None") -> str:

@@ -1,0 +1,261 @@
+"""Compares stored evaluations: pairs their questions, and says what else differs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from shlex import quote
+
+from grpo_practice import stats
+from grpo_practice.data.distinct import folded
+from grpo_practice.errors import ConfigError
+from grpo_practice.reports.comparison import Arm, ComparisonReport, Contrast
+from grpo_practice.stats import Question
+from grpo_practice.stats.paired import FEWEST, Difference, Verdict, difference, holm, verdicts
+from grpo_practice.store import Store, branches, steps
+from grpo_practice.store.bound_keys import agent_of, diff, verify_of
+from grpo_practice.store.queries import arms, rollout_list, runs, scores
+from grpo_practice.store.queries.rollout_list import RolloutRow
+from grpo_practice.store.records import Branch, RunRow
+from grpo_practice.text import brief
+
+MOST_TIMES = 4
+"""Most times that a question is asked in one evaluation, of which answers are shown."""
+SHOWN = 60
+"""Characters of a value that two arms differ in."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """An arm as it is stored."""
+
+    named: str
+    run: RunRow
+    branch: Branch
+    questions: list[Question]
+    arm: Arm
+
+
+def compare_evaluations(
+    store: Store,
+    named: Mapping[str, str] | Sequence[str],
+    *,
+    detect: float = 0.05,
+    required: Verdict | None = None,
+    answers: int = 0,
+) -> ComparisonReport:
+    """Compare evaluations with the first of them, which is the baseline.
+
+    Args:
+        store: The database.
+        named: Evaluations, or the names that stand for them with their evaluations.
+        detect: Difference, as a share, for which the number of questions is told.
+        required: Verdict that each contrast has to have, if any.
+        answers: Questions of a contrast, those that moved most first, whose answers are returned.
+
+    Raises:
+        ConfigError: They cannot be compared.
+    """
+    names = named if isinstance(named, Mapping) else {name: name for name in named}
+    sides = [_side(store, name, run) for name, run in names.items()]
+    baseline, *others = sides
+    for other in others:
+        _refuse(baseline, other)
+    pairs = [_differences(store, baseline, other) for other in others]
+    judged = [pair.judged for pair in pairs]
+    adjusted = holm([found.p for found in judged])
+    contrasts = [
+        Contrast(
+            other.run.name,
+            pair.all,
+            verdict,
+            p,
+            pair.known,
+            pair.new,
+            _notes(store, baseline, other),
+            (baseline.arm.attempts, other.arm.attempts),
+            {q.key: q.cluster for q in baseline.questions if q.cluster},
+        )
+        for other, pair, verdict, p in zip(others, pairs, verdicts(judged), adjusted, strict=True)
+    ]
+    samples = {int(q.key) for pair in pairs for q in pair.all.questions}
+    return ComparisonReport(
+        [side.arm for side in sides],
+        contrasts,
+        store.read(arms.question_texts, samples),
+        _practice_cost(store, others[-1]),
+        detect,
+        baseline.run.simulated,
+        required is None or all(contrast.verdict == required for contrast in contrasts),
+        _answers(store, sides, {int(q.key) for c in contrasts for q in c.moved[:answers]}),
+    )
+
+
+def sentence_of(store: Store, before: str, after: str) -> str | None:
+    """Return what is found between two evaluations; None where they cannot be compared."""
+    try:
+        report = compare_evaluations(store, [before, after])
+    except ConfigError:
+        return None
+    return report.sentence(report.contrasts[0])
+
+
+def _side(store: Store, named: str, name: str) -> _Side:
+    run = store.read(runs.get, name)
+    if run.kind != "eval":
+        what = f"{name} is a {run.kind} run: it has no score"
+        raise ConfigError(what, hint="grpo-practice runs list")
+    if run.head_branch is None:
+        raise ConfigError(f"{name} was never begun", hint=f"grpo-practice runs show {quote(name)}")
+    branch = store.read(branches.load, run.head_branch)
+    questions = store.read(scores.questions, branch)
+    k = max((q.planned for q in questions), default=1)
+    totals = store.read(arms.arm_totals, branch)
+    extracts = totals.unread < totals.scored
+    arm = Arm(run.name, named, stats.score(questions, k), totals, k, extracts)
+    return _Side(named, run, branch, questions, arm)
+
+
+def _refuse(baseline: _Side, other: _Side) -> None:
+    """Raise where the two cannot be compared."""
+    if baseline.run.simulated != other.run.simulated:
+        one, two = sorted((baseline, other), key=lambda side: not side.run.simulated)
+        raise ConfigError(
+            f"{one.run.name} is simulated, and {two.run.name} is not: they cannot be compared",
+            hint="grpo-practice runs list",
+        )
+    if baseline.branch.judge_id != other.branch.judge_id:
+        verify, theirs = (verify_of(side.branch.identity) for side in (baseline, other))
+        how = f"{verify} and {theirs}" if verify != theirs else f"two versions of {verify}"
+        raise ConfigError(
+            f"{baseline.run.name} and {other.run.name} are scored by {how}",
+            hint=f"grpo-practice eval --rejudge --verify {quote(verify)}"
+            f" --run {quote(other.run.name)}",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    all: Difference
+    known: int
+    new: Difference | None
+
+    @property
+    def judged(self) -> Difference:
+        return self.new if self.new and len(self.new.questions) >= FEWEST else self.all
+
+
+def _differences(store: Store, baseline: _Side, other: _Side) -> _Pair:
+    found = difference(baseline.questions, other.questions)
+    if found is None:
+        raise ConfigError(
+            f"{baseline.run.name} and {other.run.name} have no scored question in common",
+            hint="grpo-practice runs list",
+        )
+    seen = _known_questions(store, baseline.run.exp_id) | _known_questions(store, other.run.exp_id)
+    texts = store.read(arms.question_texts, {int(q.key) for q in found.questions})
+    known = {str(sample) for sample, text in texts.items() if folded(text) in seen}
+    if not known:
+        return _Pair(found, 0, None)
+    new = difference([q for q in baseline.questions if q.key not in known], other.questions)
+    return _Pair(found, len(known), new)
+
+
+def _answers(
+    store: Store, sides: Sequence[_Side], samples: set[int]
+) -> dict[tuple[str, int], list[RolloutRow]]:
+    """Return (run, sample) → its rollouts, by attempt."""
+    found = dict[tuple[str, int], list[RolloutRow]]()
+    for side in sides if samples else ():
+        most = len(samples) * max(side.arm.attempts, 1) * MOST_TIMES
+        wanted = rollout_list.Wanted(samples=samples)
+        for row in store.read(rollout_list.list_rollouts, side.branch, wanted, most):
+            found.setdefault((side.run.name, row.sample_id), []).append(row)
+    return found
+
+
+def _known_questions(store: Store, exp_id: str) -> set[str]:
+    """Return the questions, folded, that a run of this name practised on or was chosen by."""
+    practice = store.read(runs.find, exp_id)
+    if practice is None or practice.kind != "practice" or practice.head_branch is None:
+        return set()
+    line = store.read(branches.load, practice.head_branch).line
+    used = {segment.branch_id for segment in line}
+    for run in store.read(runs.all_runs):
+        chooses = run.name.rpartition("/")[2].startswith("data=")
+        if run.parent_run == exp_id and chooses and run.head_branch is not None:
+            used.add(run.head_branch)
+    samples = store.read(arms.planned_samples, used)
+    return {folded(text) for text in store.read(arms.question_texts, samples).values()}
+
+
+def _notes(store: Store, baseline: _Side, other: _Side) -> list[str]:
+    """Return sentences on what else differs between two arms, and what the choice of one costs."""
+    notes = list[str]()
+    if apart := _apart(baseline.arm, other.arm):
+        notes.append(apart)
+    was, now = (agent_of(side.branch.identity) for side in (baseline, other))
+    for change in diff(was, now):
+        values = " → ".join(brief(str(value), SHOWN) for value in (change.was, change.now))
+        notes.append(f"they differ in {change.key}, too: {values}")
+    if chosen := _chosen(store, other):
+        notes.append(chosen)
+    return notes
+
+
+def _apart(a: Arm, b: Arm) -> str | None:
+    """Return by how much two arms were played apart; None where they share half of the time."""
+    if not (a.totals.begun and b.totals.begun):
+        return None
+    one, two = ([_time(x.totals.begun), _time(x.totals.ended)] for x in (a, b))
+    shared = (min(one[1], two[1]) - max(one[0], two[0])).total_seconds()
+    shorter = min((end - begin).total_seconds() for begin, end in (one, two))
+    if shared >= shorter / 2:
+        return None
+    gap = max(-shared, 0.0)
+    hours = gap / 3_600
+    how = f"{hours:.0f} h apart" if hours >= 1 else f"{max(gap / 60, 0):.0f} min apart"
+    how = "one after the other" if gap < 60 else how
+    return (
+        f"they were not played together, but {how}: what the endpoint changed meanwhile counts as a"
+        " difference"
+    )
+
+
+def _time(stored: str) -> datetime:
+    return datetime.fromisoformat(stored.replace("Z", "+00:00")).replace(tzinfo=UTC)
+
+
+def _chosen(store: Store, side: _Side) -> str | None:
+    """Return a warning where other libraries of its run were scored on these questions, too."""
+    practice = store.read(runs.find, side.run.exp_id)
+    library = side.branch.library
+    if practice is None or practice.kind != "practice" or practice.head_branch is None:
+        return None
+    if not library:
+        return None
+    branch = store.read(branches.load, practice.head_branch)
+    outs = [row.library_out for row in store.read(steps.on_line, branch) if row.library_out]
+    if not outs or library.id == outs[-1]:
+        return None
+    asked = {q.key for q in side.questions}
+    alike = 0
+    for run in store.read(runs.all_runs):
+        if run.exp_id != practice.name or run.kind != "eval" or run.head_branch is None:
+            continue
+        other = store.read(branches.load, run.head_branch)
+        if other.library and {q.key for q in store.read(scores.questions, other)} & asked:
+            alike += 1
+    return (
+        f"this is not the last library of {practice.name}, and {alike} of them were scored on these"
+        " questions: the best of several looks better than it is (use practice.select_dataset)"
+    )
+
+
+def _practice_cost(store: Store, side: _Side) -> int | None:
+    """Return what the practice behind an arm cost, in micro-dollars; None where that is unknown."""
+    practice = store.read(runs.find, side.run.exp_id)
+    if practice is None or practice.kind != "practice":
+        return None
+    usage = store.read(scores.usage, practice.name, children=False)
+    unpriced = store.read(scores.unpriced, practice.name, children=False)
+    return None if unpriced else usage.cost_micro
