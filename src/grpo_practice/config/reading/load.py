@@ -65,7 +65,7 @@ class Loaded(Generic[C]):
     vouched: bool = True
     """Whether no address in it is of others with a key of theirs."""
     addresses: tuple[str, ...] = ()
-    """Those of the notices that only say at which URL of a `.env` a model is asked."""
+    """Those of the notices that repeat what the user's own `.env` says, beside the config."""
 
     @property
     def announcements(self) -> list[str]:
@@ -267,6 +267,7 @@ def _loaded(draft: Draft, config: C) -> Loaded[C]:
     draft.finish(config)
     source, text = draft.source, draft.text()
     at_urls: tuple[str, ...] = tuple(_named_by_dotenv(config, source.env, draft.routes))
+    beside = source.env.path and source.env.path.parent.resolve() == source.base_dir.resolve()
     return Loaded(
         config=config,
         path=source.path,
@@ -278,7 +279,7 @@ def _loaded(draft: Draft, config: C) -> Loaded[C]:
         trust=source.env.trust,
         asks=draft.asks or REDACTED in text,
         vouched=not draft.has_key_of_others,
-        addresses=at_urls,
+        addresses=at_urls if beside and source.env.trusts_dotenv else (),
     )
 
 
