@@ -21,3 +21,16 @@ async def test_errors_that_differ_in_the_question_alone_are_counted_together() -
             await watch.see(Rollout(0, i, Sample(question, "1"), played))
     said = """allows; 2 of them: agent: f.py: KeyError: "What's II plus one?" (try 3)"""
     assert str(caught.value).endswith(said)
+
+
+async def test_what_fails_while_a_run_comes_to_its_end_is_counted() -> None:
+    bad = Rollout(0, 0, Sample("1+1?", "2"), Trajectory("error", reason="verify", error="no"))
+
+    async def three_more(error: GrpoPracticeError) -> None:
+        for _ in range(3 if "1 of the 4" in str(error) else 0):
+            with pytest.raises(RunFailedError):
+                await watch.see(bad)
+
+    watch = FailureLimit("r", 4, 0.2, three_more)
+    with pytest.raises(RunFailedError, match=r"4 of the 4 rollouts of r failed.* 4 of them: "):
+        await watch.see(bad)

@@ -58,7 +58,9 @@ def test_every_command_runs_in_the_order_it_is_shown(
             program == "grpo-practice"
         ):  # here, since a new process for each takes three times as long
             monkeypatch.setattr("sys.argv", [program, *words])
-            assert run(words) == 0, (command, capsys.readouterr().err)
+            code, shown = run(words), capsys.readouterr()
+            assert code == 0, (command, shown.err)
+            assert "rollouts is such" not in shown.out, (command, shown.out)
         elif program == "cd":
             monkeypatch.chdir(words[0])
         else:
@@ -90,6 +92,9 @@ def test_the_verify_function_that_is_shown_takes_no_near_miss_for_right(
     words = ["--answer", "Canberra", "--response", "I think:\ncanberra\n", "--json"]
     assert run(["verify", "score.py:check", *words]) == 0
     assert json.loads(capsys.readouterr().out)["reward"] == 1
+    few = ["--limit", "8", "--verify", "score.py:check", "--json"]
+    assert run(["eval", "--config", "practice.yaml", "--dataset", "mine", *few]) == 0
+    assert json.loads(capsys.readouterr().out)["score"]["mean"] > 0
 
 
 def test_what_cannot_be_run_here_is_run_elsewhere() -> None:

@@ -40,21 +40,24 @@ class FailureLimit:
         kind = _kind(said, rollout.sample.question)
         self._reasons[kind] += 1
         self._first.setdefault(kind, (rollout.played.reason, said))
-        failed = self._reasons.total()
-        if failed > self.max_share * self.planned:
-            kind, times = self._reasons.most_common(1)[0]
-            reason, text = self._first[kind]
-            hint = "what was answered is stored: mend the cause and run the same command again"
-            if self.step and reason == "agent":  # a mended file is another agent
-                hint += f" (with --restart-step {self.step}, where a file of the agent has changed)"
-            error = RunFailedError(
-                f"{failed} of the {self.planned} rollouts of {self.what} failed, more than "
-                f"max_failed_share ({self.max_share:g}) allows; {times} of them: {text}",
-                hint=hint,
-            )
+        if self._reasons.total() > self.max_share * self.planned:
+            error, failed = self._error(), self._reasons.total()
             # First: the error cancels the siblings, whose replies may be paid.
             await self.land(error)
-            raise error
+            # Siblings that failed meanwhile are in the list of rollouts, so they count.
+            raise error if failed == self._reasons.total() else self._error()
+
+    def _error(self) -> RunFailedError:
+        kind, times = self._reasons.most_common(1)[0]
+        reason, text = self._first[kind]
+        hint = "what was answered is stored: mend the cause and run the same command again"
+        if self.step and reason == "agent":  # a mended file is another agent
+            hint += f" (with --restart-step {self.step}, where a file of the agent has changed)"
+        return RunFailedError(
+            f"{self._reasons.total()} of the {self.planned} rollouts of {self.what} failed, more "
+            f"than max_failed_share ({self.max_share:g}) allows; {times} of them: {text}",
+            hint=hint,
+        )
 
 
 def _kind(said: str, question: str) -> str:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -357,3 +357,35 @@ def _rehearse_stdin() -> None:
 
 if __name__ == "__main__":
     _rehearse_stdin()
+
+
+class SharedChange:
+    """A change of the whole process that several runs may need at once.
+
+    Runs that overlap do not end in the reverse order of their beginning: each of them restoring
+    what it found would bring back what another one had set, for good.
+    """
+
+    def __init__(self, change: Callable[[], AbstractContextManager[object]]) -> None:
+        self._change, self._users, self._guard = change, 0, threading.Lock()
+        self._made = ExitStack()
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Make the change for the block, unless it is made; the last one to leave undoes it."""
+        with self._guard:
+            if not self._users:
+                self._made.enter_context(self._change())
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._users -= 1
+                if not self._users:
+                    self._made.close()
+
+
+# stdout is for what the command was asked for: one print() would break its JSON.
+STDOUT_TO_STDERR = SharedChange(lambda: redirect_stdout(sys.stderr))
+"""Detour of what a function of the user's prints."""

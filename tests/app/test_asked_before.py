@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.errors import ConfigError
+from grpo_practice.errors import ConfigError, PausedError
+from grpo_practice.llm.budget import Caps
 from grpo_practice.store import Store
-from tests.app.project import Project
+from tests.app.project import Project, served
 from tests.app.test_before_and_after import evaluation, exported
 
 
@@ -53,6 +54,34 @@ async def test_what_asks_otherwise_is_asked(tmp_path: Path, override: str) -> No
     await project.evaluate(config=evaluation(tmp_path, "one"))
     other = await project.evaluate(override, config=evaluation(tmp_path, "two"))
     assert (other.replayed, other.requests.new) == (0, 12)
+
+
+@pytest.mark.parametrize("from_environment", [False, True])
+async def test_another_server_of_a_model_of_the_same_name_is_asked(
+    tmp_path: Path, from_environment: bool
+) -> None:
+    project, at = Project(tmp_path), "agent.model.model_provider."
+    async with served() as one, served() as two:
+        asked = []
+        for name, url in (("one", one.url), ("two", two.url), ("three", two.url)):
+            report = await project.evaluate(
+                f"{at}model=default",
+                f"{at}api_key=k",
+                f"{at}base_url={'${oc.env:HERE}' if from_environment else url}",
+                config=evaluation(tmp_path, name),
+                env={"HERE": url},
+            )
+            asked.append((report.requests.new, report.replayed))
+        assert asked == [(12, 0), (12, 0), (0, 12)]
+        assert (len(one.bodies), len(two.bodies)) == (12, 12)
+
+
+async def test_what_was_answered_before_a_pause_is_used(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    with pytest.raises(PausedError):
+        await project.evaluate(config=evaluation(tmp_path, "one"), caps=Caps(requests=5))
+    other = await project.evaluate(config=evaluation(tmp_path, "two"))
+    assert (other.replayed, other.requests.new) == (5, 7)
 
 
 async def test_again_asks_again(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from grpo_practice.errors import ConfigError, DataError
+from grpo_practice.text import visible
 from grpo_practice.types import Sample
 from grpo_practice.workspace import Workspace
 
@@ -107,6 +108,33 @@ def test_an_exported_dataset_is_read_as_the_same_dataset(
     again = Workspace(tmp_path / "other.db").datasets.upload("e", file)
     assert again.dataset.sha == sha
     assert not workspace.datasets.upload("d", file).new
+
+
+def test_the_next_command_of_an_export_says_what_several_options_mean(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    rows = [Sample("Which?", ["A", "C"]), Sample("And which?", "B")]
+    sha = workspace.datasets.upload("d", rows).dataset.sha
+    written = workspace.datasets.export("d", tmp_path / "d.jsonl")
+    assert written.next_command.endswith("d.jsonl --name d --select any")
+    again = Workspace(tmp_path / "other.db").datasets.upload(
+        "e", tmp_path / "d.jsonl", select="any"
+    )
+    assert again.dataset.sha == sha
+    workspace.datasets.upload("all", [Sample("Which?", "A, C", meta={"select": "all"})])
+    assert "--select" not in workspace.datasets.export("all", tmp_path / "e.jsonl").next_command
+
+
+def test_nothing_in_an_exported_dataset_acts_on_a_terminal(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    text = "\x9b31m \u202e \u2066 \x1b[31m é 日"
+    sha = workspace.datasets.upload("d", [Sample(text, text)]).dataset.sha
+    (line,) = workspace.datasets.lines("d")
+    assert visible(line.rstrip("\n")) == line.rstrip("\n")
+    assert "é 日" in line
+    workspace.datasets.export("d", tmp_path / "d.jsonl")
+    assert workspace.datasets.upload("e", tmp_path / "d.jsonl").dataset.sha == sha
 
 
 def test_an_export_says_which_rows_are_not_read_back_as_they_are(

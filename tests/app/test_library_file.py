@@ -2,17 +2,20 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from grpo_practice.app.agent_export import export_agent
 from grpo_practice.app.library_file import MOST, read_library
-from grpo_practice.errors import ConfigError
+from grpo_practice.errors import ConfigError, FingerprintError
 from grpo_practice.events import Notice
+from grpo_practice.forecast import remaining_calls
 from grpo_practice.practice.replies import EXPERIENCE_CHARS
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.redact import redactor
 from grpo_practice.store import Store
+from grpo_practice.store.scratch_copy import rehearsal
 from tests.app.project import Project, finished
 
 TWO = [(1, "Check: Add again."), (2, "Units: Keep them.")]
@@ -125,3 +128,36 @@ async def test_the_name_of_a_run_is_the_run_also_where_it_ends_like_a_file(tmp_p
     await project.practise("exp_id=next", "practice.epochs=1", start="toy.json")
     learnt = project.query("SELECT n FROM libraries WHERE run_id = 'next' AND cause = 'import'")
     assert learnt
+
+
+@pytest.mark.parametrize("forecast", [False, True])
+async def test_another_start_is_named_as_it_was_typed(tmp_path: Path, forecast: bool) -> None:
+    project = Project(tmp_path)
+    await project.practise("practice.epochs=1")
+    hand = tmp_path / "by hand.yaml"
+    hand.write_text("- Look twice.\n- Leap once.\n", "utf-8")
+
+    async def again(*sets: str, **more: Any) -> None:
+        if forecast:
+            with rehearsal(project.db) as store:
+                remaining_calls.forecast(
+                    project.practice_job(store, "practice.epochs=1", *sets, start=hand, **more)
+                )
+        else:
+            await project.practise("practice.epochs=1", *sets, start=hand, **more)
+
+    with pytest.raises(FingerprintError) as e:
+        await again()
+    option = f"--from '{hand}'"
+    began = f"it began with no experiences, and {option} is another library"
+    assert str(e.value) == f"toy was started with another configuration: {began}"
+    (change,) = e.value.diff
+    assert (change.was, change.now) == ("no experiences", f"2 experiences ({option})")
+    assert e.value.hint is not None
+    assert e.value.hint.startswith(f"leave {option} out to go on with toy")
+    with pytest.raises(FingerprintError) as both:
+        await again("practice.grpo_n=4")
+    assert len(both.value.diff) == 2
+    assert "for the rest: undo the change" in str(both.value.hint)
+    await again(restart_step=0)
+    await again("exp_id=other")

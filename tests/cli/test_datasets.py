@@ -230,7 +230,7 @@ def test_a_published_dataset_that_lacks_is_to_be_downloaded(gp: Gp) -> None:
     for name, way in (
         ("AIME24", "download AIME24"),
         ("aime24", "download AIME24 --name aime24"),
-        ("mine", "upload d.jsonl --name mine"),
+        ("mine", "list"),
     ):
         ran = gp("data", "show", name)
         assert f"hint: grpo-practice data {way}\n" in ran.err

@@ -40,7 +40,10 @@ def test_an_experience_tells_its_groups_and_lessons(demo: Gp) -> None:
     text = demo("experiences", "show", label).out
     assert text.startswith(f"{label} of demo\n{document['text']}\n")
     assert "step 0: ADD" in text
-    assert f"group {proposal['slot']}" in text
+    assert f"question {proposal['number']}" in text
+    of_number = ("rollouts", "list", "demo:0", "--question", str(proposal["number"]), "--json")
+    (asked,) = {row["question"] for row in demo(*of_number).document["rollouts"]}
+    assert asked == proposal["question"]
 
 
 def removed(gp: Gp, run: str) -> list[dict[str, Any]]:

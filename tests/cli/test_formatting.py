@@ -92,19 +92,25 @@ def test_long_lines_are_wrapped_at_words_on_a_terminal_alone(
     assert err == "hint: grpo-practice eval --config practice.yaml\n"
 
 
-def test_a_line_that_is_wrapped_stands_as_far_in_as_its_beginning(
+def test_what_is_indented_is_wrapped_under_itself(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for console in (consoles.out, consoles.err):
-        monkeypatch.setattr(console, "_force_terminal", True)
-        monkeypatch.setattr(console, "_width", 80)
-    reasons = "; ".join(f"row {n}: it cannot be read as mathematics" for n in range(1, 4))
-    say(f"  verify math cannot use 3 of 9 answers: {reasons} (a run leaves them out)")
-    note(f"    {reasons}")
-    out, err = capsys.readouterr()
-    for text, indent in ((out, "  "), (err, "    ")):
-        assert len(text.splitlines()) > 1
-        for line in text.splitlines():
-            assert line.startswith(indent), text
-            assert not line.startswith(f"{indent} "), text
-            assert len(line) <= 80
+    monkeypatch.setattr(consoles.out, "_force_terminal", True)
+    monkeypatch.setattr(consoles.out, "_width", 24)
+    say("  row 12: wonderfully unbreakable [red]words[/red]")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.rstrip() for line in lines] == [
+        "  row 12: wonderfully",
+        "  unbreakable",
+        "  [red]words[/red]",
+    ]
+
+
+@pytest.mark.parametrize(("columns", "width"), [("0", 80), ("1", 10), ("9", 10), ("33", 33)])
+def test_a_terminal_without_columns_is_printed_to(
+    monkeypatch: pytest.MonkeyPatch, columns: str, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    printed = consoles.as_text("word " * 100, None)
+    assert printed.split() == ["word"] * 100
+    assert width - 6 <= max(map(len, printed.splitlines())) <= width

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Gp
+from tests.faults.actions import always, ok
+from tests.faults.conftest import serving
 
 FILES = {"practice.yaml", ".env.example", "mine.jsonl"}
 
@@ -24,6 +26,16 @@ def test_init_writes_files_that_work_as_they_are(gp: Gp) -> None:
     assert "experiment  first" in ran.out
     ran = gp("data", "upload", "my-task/mine.jsonl", "--name", "mine", "--verify", "exact")
     assert "verify exact can use every answer" in ran.out
+
+
+def test_an_address_that_init_told_to_fill_in_is_no_warning(gp: Gp) -> None:
+    assert gp("init", ".").code == 0
+    with serving(always(ok("fine"))) as server:
+        Path(".env").write_text(f"UTU_LLM_MODEL=m-1\nUTU_LLM_BASE_URL={server.url}\n")
+        ran = gp("doctor", "--config", "practice.yaml", "--json")
+    found = [(f["state"], f["text"]) for f in ran.document["findings"] if f["about"] == "config"]
+    assert ("ok", f"m-1 is asked at {server.url} (UTU_LLM_BASE_URL in .env)") in found
+    assert all(state == "ok" for state, _ in found)
 
 
 def test_init_overwrites_nothing_unless_forced(gp: Gp) -> None:

@@ -43,6 +43,16 @@ def test_from_upload_to_score(gp: Gp, tmp_path: Path, name: str, suffix: str) ->
     assert score == {"knows": 1, "first": 0}
 
 
+def test_the_simulated_model_chooses_among_the_options(gp: Gp, tmp_path: Path) -> None:
+    rows = [mmlu(f"Which of {n}?", ["2", "4", "5", "6"], n % 4) for n in range(40)]
+    file = table(tmp_path / "rows.jsonl", *rows)
+    assert gp("data", "upload", str(file), "--name", "d", "--db", "w.db").code == 0
+    score = Workspace("w.db").evaluate(model="sim", dataset="d", verify="choice").score
+    assert score.coverage == 1
+    assert score.mean is not None
+    assert 0 < score.mean < 1
+
+
 def test_select_all_is_not_won_by_a_constant(gp: Gp, tmp_path: Path) -> None:
     rows = [mmlu(f"{n}?", ["2", "4", "5", "6"], [0] if n == 0 else [0, 2]) for n in range(4)]
     file = str(table(tmp_path / "rows.jsonl", *rows))

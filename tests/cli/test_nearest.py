@@ -1,5 +1,6 @@
 """A slip of the finger is met with the name that was meant."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from grpo_practice.text import nearest, nearest_file
 from tests.cli.conftest import Gp
 
+STUDENT = "evaluation.agent.model.model_provider.model"
 ASKED = ("--model", "sim", "--verify", "math")
 
 
@@ -44,9 +46,29 @@ def test_a_published_dataset_is_fetched_and_no_other_year_is_meant(demo: Gp) -> 
     assert "hint: grpo-practice data download AIME25" in demo("data", "show", "AIME25").err
 
 
+def test_a_part_that_is_not_there_is_made_of_the_whole(gp: Gp) -> None:
+    assert gp("init", ".").code == 0
+    hint = "hint: grpo-practice data upload mine.jsonl --name mine\n"
+    ran = gp("practice", "--config", "practice.yaml", "--set", f"{STUDENT}=sim")
+    assert (ran.code, hint in ran.err) == (4, True), ran.err
+    assert gp(*shlex.split(hint)[2:]).code == 0
+    ran = gp("practice", "--config", "practice.yaml", "--set", f"{STUDENT}=sim")
+    split = "hint: grpo-practice data split mine --into train=0.5,test=0.5\n"
+    assert (ran.code, split in ran.err) == (4, True), ran.err
+    assert gp(*shlex.split(split)[2:]).code == 0
+    words = ("practice", "--config", "practice.yaml", "--set", f"{STUDENT}=sim", "--dry-run")
+    assert gp(*words).code == 0
+
+
 def test_nothing_near_is_not_guessed(demo: Gp) -> None:
     assert "hint: runs: " in demo("runs", "show", "quite-another").err
-    upload = "hint: grpo-practice data upload practice.jsonl --name quite-another"
-    assert upload in demo("data", "show", "quite-another").err
+    for name in ("quite-another", "half"):
+        Path("half.jsonl").write_text("")
+        hint = "data upload half.jsonl --name half" if name == "half" else "data list"
+        assert f"hint: grpo-practice {hint}\n" in demo("data", "show", name).err
+    Path("hand.yaml").write_text("- 'A: b.'\n")
+    said = demo("eval", "--config", "nope.yaml").err
+    assert "there is no config nope.yaml" in said
+    assert "did you mean" not in said
     assert nearest("x", []) is None
     assert nearest_file(Path("gone") / "x.yaml") is None

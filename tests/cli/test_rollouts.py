@@ -111,6 +111,20 @@ def test_failed_rollouts_are_listed_and_no_others(demo: Gp) -> None:
     assert len(every.splitlines()) == len(document["rollouts"]) + 4
 
 
+def test_what_failed_is_counted_alike_by_the_evaluation_and_by_the_list(gp: Gp) -> None:
+    rows = [json.dumps({"question": f"What is {n} + 1?", "answer": n + 1}) for n in range(4)]
+    Path("d.jsonl").write_text("\n".join(rows))
+    Path("bad.py").write_text("def solve(sample, **kwargs):\n    raise ValueError('no')\n")
+    assert gp("data", "upload", "d.jsonl", "--name", "d").code == 0
+    ran = gp("eval", "--dataset", "d", "--verify", "bad.py:solve", "--model", "sim")
+    failed = re.search(r"(\d+) of the 4 rollouts of (\S+) failed", ran.err)
+    assert failed, ran.err
+    listed = gp("rollouts", "list", failed[2], "--failed").out
+    there = listed.count(" error ")
+    assert int(failed[1]) == there > 0
+    assert f"{there} of the {there} rollouts of {failed[2]}, {there} without a reward" in listed
+
+
 def test_a_question_has_its_number_in_the_dataset(demo: Gp) -> None:
     asked = [sample.question for sample in Workspace(DB).datasets.show("practice", 24).rows]
     rows = demo("rollouts", "list", "demo", "--limit", "500", "--json").document["rollouts"]
@@ -125,6 +139,16 @@ def test_a_question_has_its_number_in_the_dataset(demo: Gp) -> None:
         "error: test has no question 41\nhint: its questions are 1 to 40\n",
     )
     assert demo("rollouts", "list", "demo", "-q", "9" * 20).code == 2
+
+
+def test_a_question_that_was_not_played_is_answered_with_those_that_were(demo: Gp) -> None:
+    rows = demo("rollouts", "list", "demo:0", "--limit", "500", "--json").document["rollouts"]
+    played = sorted({row["number"] for row in rows})
+    (missing, *_) = {*range(1, 25)} - {*played}
+    for command in ("list", "show"):
+        ran = demo("rollouts", command, "demo:0", "--question", str(missing))
+        assert ran.code == 0
+        assert f"it has those of question {', '.join(map(str, played[:12]))}" in ran.out
 
 
 def means(rows: list[dict[str, Any]]) -> dict[int, list[float]]:

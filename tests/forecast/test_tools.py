@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from grpo_practice.cli.terminal.forecast_view import show_forecast
 from grpo_practice.forecast.estimate import TURN_TOKENS
+from tests.agents.custom.test_run import ONCE, Own
 from tests.app.project import Project, served
 from tests.forecast.test_estimate import ahead, calls, pilot
 from tests.tools.mcp.test_run import calling, overrides, project_of
@@ -60,3 +62,21 @@ def test_an_agent_of_the_users_own_is_an_assumption(project: Project) -> None:
     own = ("evaluation.agent.toolkits=null", "evaluation.agent.type=python")
     found: Any = ahead(project, *own, "evaluation.agent.function=mine.py:play").turns
     assert (found.each, found.rollouts) == ((1, 50), 0)
+
+
+async def test_calls_of_a_program_that_was_edited_since_are_not_of_this_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = Own(tmp_path)
+    await own.practise("practice.epochs=1", *own.practising(ONCE))
+
+    def rests_on(text: str, *overrides: str, restart_step: int | None = None) -> list[str]:
+        found = ahead(own, *overrides, *own.practising(text), restart_step=restart_step)
+        show_forecast(found)
+        (row,) = [x for x in capsys.readouterr().out.splitlines() if x.startswith("play ")]
+        assert found.turns is not None
+        return [row.split("  ")[-1].strip(), f"{found.turns.rollouts} rollouts"]
+
+    assert rests_on(ONCE) == ["this run", "36 rollouts"]
+    edited = ONCE + "# mended\n"
+    assert rests_on(edited, "practice.epochs=1", restart_step=0) == ["other prompts", "0 rollouts"]

@@ -53,14 +53,14 @@ def test_parts_of_reasoning_are_kept_and_are_no_part_of_the_answer(kind: str) ->
 
 def test_it_says_who_answered_after_how_many_tries() -> None:
     reply = read(completion("hi", model="m-2025", finish="length"))
-    assert (reply.answered_by, reply.finish) == ("m-2025@api.example.com", "length")
+    assert (reply.answered_by, reply.finish) == ("m-2025@api.example.com:8443", "length")
     assert (reply.tries, reply.seconds) == (2, 0.5)
 
 
 @pytest.mark.parametrize("model", [None, "", 7])
 def test_a_body_that_names_no_model_counts_as_the_one_asked(model: Any) -> None:
     body = completion("hi") | {"model": model}
-    assert read(body).answered_by == "asked@api.example.com"
+    assert read(body).answered_by == "asked@api.example.com:8443"
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,7 @@ def test_what_falls_goes_also_where_the_merge_leaves_it_alone() -> None:
 def test_the_evidence_is_told_with_what_the_rewards_did() -> None:
     found = Evidence({10: 1, 11: -1}, {10: -0.5, 11: 0.1})
     assert evidence_text(found) == (
-        "1 question for it, 1 against it; mean reward -0.20 with it, over 2 questions"
+        "1 question for it, 1 against it; with it, the mean reward of 2 questions fell by 0.20"
     )
 
 

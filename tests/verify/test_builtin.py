@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 - full-width signs are what some of these answers are written with
 import asyncio
 from pathlib import Path
 from typing import Any
@@ -114,3 +115,88 @@ async def test_a_pattern_that_backtracks_for_ever_is_an_error_and_blocks_nothing
         assert (await verify(Sample("q", "aa"), "b aa", None)).reward == 1
         with pytest.raises(VerifyError, match="took longer than 2 s"):
             await bait
+
+
+OWN_FORM = [
+    '"x"',
+    "'tis",
+    "`a`",
+    "__init__",
+    "*",
+    "a\n  b",
+    "Answer: 5",
+    "the answer is 3",
+    "5.",
+    "$5",
+]
+
+
+@pytest.mark.parametrize("gold", OWN_FORM)
+def test_exact_takes_a_gold_for_itself(gold: str) -> None:
+    for response in (gold, f"Let me see.\n\n{gold}"):
+        assert exact(Sample("q", gold), response).reward == 1
+    assert exact(Sample("q", gold), f"{gold}\nNo.").reward == 0
+    assert exact(Sample("q", gold), f"not {gold}").reward == 0
+
+
+def test_exact_takes_no_quotes_off_the_gold() -> None:
+    assert exact(Sample("q", "__init__"), "init").reward == 0
+    assert exact(Sample("q", "__init__"), "**`__init__`**").reward == 1
+
+
+@pytest.mark.parametrize(
+    ("response", "gold", "reward"),
+    [
+        ("答案是北京。", "北京", 1),
+        ("答案是Paris。", "Paris", 1),
+        ("서울은 수도입니다", "서울", 1),
+        ("กรุงเทพเป็นเมือง", "เมือง", 1),
+        ("答案是42。", "42", 1),
+        ("答案是142。", "42", 0),
+        ("cafe\u0301", "caf\u00e9", 1),
+        ("cafés", "café", 0),
+        ("It is 4.2", "4", 0),
+        ("It is 1.4", "4", 0),
+        ("It is -4.", "4", 0),
+        ("It is \u22124.", "4", 0),
+        ("It is 4,000", "4", 0),
+        ("It is 4,000", "000", 0),
+        ("It is 4.", "4", 1),
+        ("It is 4, and no more", "4", 1),
+        ("1,2,3,4", "4", 1),
+        ("3-4", "4", 1),
+        ("(3,4)", "3", 1),
+    ],
+)
+def test_contains_takes_a_word_of_any_script_and_a_whole_number(
+    response: str, gold: str, reward: int
+) -> None:
+    assert contains(Sample("q", gold), response).reward == reward
+
+
+STATED_B = [
+    "答案是B。", "答案：B", "所以答案是（B）", "故选B", "正解はB", "정답은 B입니다", "Ｂ",
+    "La respuesta es B", "Die Antwort ist B", "Réponse : B", "Ответ: B",
+    "[B]", "B!", "B,", "<answer>B</answer>", '{"answer": "B"}', "So it is B", "I choose **B**.",
+    "不选A，选B", "选B，不选A",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("response", STATED_B)
+def test_choice_reads_other_languages_and_dresses(response: str) -> None:
+    for meta in ({}, FRUIT):
+        assert choice(Sample("q", "B", meta=meta), response).reward == 1
+        assert choice(Sample("q", "A", meta=meta), response).reward == 0
+
+
+@pytest.mark.parametrize("response", ["答案：AC", "答案是A、C。", "答案是（A）和（C）"])
+def test_choice_reads_several_options_in_chinese(response: str) -> None:
+    assert choice(Sample("q", "A, C"), response).reward == 1
+    assert choice(Sample("q", "A, B"), response).reward == 0
+
+
+@pytest.mark.parametrize(
+    "response", ["I do not know.", "A good answer is hard to find", "BAD", "不选B"]
+)
+def test_choice_takes_no_word_for_an_option(response: str) -> None:
+    assert all(choice(Sample("q", letter), response).reward == 0 for letter in "ABD")

@@ -1,6 +1,7 @@
 """A plain `def` in a file: it may ask the judge, return a number, and is told where it broke."""
 
 import asyncio
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,14 @@ def broken(sample):
 async def broken_too(sample, **kwargs):
     return deeper(sample)
 
+def prints(sample, llm):
+    print("asked", llm.query_one("?"))
+    return 1
+
+async def prints_too(sample, llm):
+    print("asked", await llm.query_one("?"))
+    return 1
+
 def deeper(sample):
     return 1 / 0
 
@@ -69,6 +78,16 @@ def plain(sample: Any, llm: Any) -> float:
 
 def breaks(sample: Any) -> float:
     raise ValueError("oh")  # here, too
+
+
+@pytest.mark.parametrize("func", ["prints", "prints_too"])
+async def test_what_a_function_prints_is_no_output_of_the_command(
+    tmp_path: Path, func: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with verifier(tmp_path, func) as score:
+        assert (await score(SAMPLE, "it", Scripted("yes"))).reward == 1
+    sys.stdout.write("done")
+    assert capsys.readouterr() == ("done", "asked yes\n")
 
 
 async def test_a_plain_function_asks_the_judge_and_waits_for_it(tmp_path: Path) -> None:

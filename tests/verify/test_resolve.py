@@ -84,6 +84,15 @@ def test_a_file_that_cannot_be_used_is_an_error_at_start(
         resolve("score.py:verify_func", {}, None, tmp_path)
 
 
+def test_an_async_function_without_llm_is_told_what_it_is_given(tmp_path: Path) -> None:
+    write(tmp_path, "async def verify_func(sample):\n    return 1")
+    with pytest.raises(ConfigError) as e:
+        resolve("score.py:verify_func", {}, None, tmp_path)
+    assert e.value.hint == (
+        "an async function is given `llm`: add that parameter, or define it with `def`"
+    )
+
+
 def test_the_references_own_names_mean_the_built_ins_unless_the_file_is_there(
     tmp_path: Path,
 ) -> None:

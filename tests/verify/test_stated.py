@@ -47,6 +47,41 @@ async def test_what_is_stated_is_the_answer_whatever_number_follows(
 
 
 @pytest.mark.parametrize(
+    ("gold", "response", "reward"),
+    [
+        ("4:30 p.m.", "It is 3 hours later.\n4:30 p.m.", 1),
+        ("4:30 p.m.", "The 2 trains meet 3 hours later, at **4:30 PM**.", 1),
+        ("4:30 p.m.", "It begins at 4:30 p.m. and ends at 5:30 p.m.", 0),
+        ("4:30 p.m.", "It is 3 hours later.\n4:30 a.m.", 0),
+        ("4:30", "It ends at 4:30 p.m.", 1),
+        ("Canberra", "Its name has 3 letters a.\nCanberra", 1),
+        ("Canberra", "Its name has 3 letters a.\n**canberra.**", 1),
+        ("New York", "Which city is it?\nAnswer:\nNew York", 1),
+        ("New York", "Which of the two is it?\nNew York", 1),
+        ("New York", "Which of the two is it?\nNot New York", 0),
+        ("Canberra", "Canberra\nhas 3 letters a", 0),
+        ("Canberra", r"\boxed{Sydney}" + "\nCanberra", 0),
+        ("Canberra", r"\boxed{Sydney" + "\nCanberra", 0),
+        ("30", r"\boxed{12 +" + "\n30", 0),
+        ("June 20", "She came 3 days later.\nJune 20", 1),
+        ("x = 3", "There are 2 roots.\nx = 3", 1),
+        ("2021-05-03", "It was on\n2021-05-03", 1),
+        ("2021-05-03", r"\boxed{2013}", 0),
+        ("2013", r"\boxed{2021-05-03}", 0),
+        ("5/3/2021", r"\boxed{5/3/2021}", 1),
+        ("13", "Of 14 we know.\n13 apples", 1),
+        ("apples", "Of 14 we know.\n13 apples", 0),
+    ],
+)
+async def test_a_last_line_that_is_the_gold_is_the_answer(
+    gold: str, response: str, reward: float
+) -> None:
+    async with Verifier(MATH) as verify:
+        verdict = await verify(Sample("q", gold), response, None)
+    assert verdict.reward == reward, verdict
+
+
+@pytest.mark.parametrize(
     ("response", "said"),
     [
         (r"First \boxed{10,400}. After the refund, the final answer is $10,455$.", "$10,455$"),

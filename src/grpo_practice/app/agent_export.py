@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from grpo_practice.app.custom_agent import is_of_program
@@ -18,7 +19,8 @@ from grpo_practice.export.enhanced_agent import ExportedAgent, Measured, Provena
 from grpo_practice.export.render import Files, render, render_files
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.redact import REDACTED, redactor, url_secrets
-from grpo_practice.reports.known_scores import KnownScore, measured_with, measured_without
+from grpo_practice.reports.before_after import before_after
+from grpo_practice.reports.known_scores import KnownScore
 from grpo_practice.store import Store, libraries
 from grpo_practice.store.queries import references, runs
 
@@ -120,13 +122,14 @@ def _more(config: AgentConfig) -> dict[str, Any]:
 
 def _provenance(store: Store, found: LibraryRef, left_out: tuple[str, ...]) -> Provenance:
     run = store.read(runs.get, found.run)
+    known = before_after(store, found.branch, run.name, found.library)
     return Provenance(
         run=run.name,
         branch=found.branch,
         step=found.step,
         simulated=run.simulated,
-        before=_evidence(measured_without(store, found.branch, run.exp_id)),
-        after=_evidence(measured_with(store, found.branch, run.exp_id, found.library)),
+        before=_evidence(known.before),
+        after=_evidence(known.after),
         left_out=left_out,
     )
 
@@ -145,7 +148,8 @@ def _check_prompt(store: Store, found: LibraryRef, instructions: str) -> None:
         raise ConfigError(
             f"the instructions on record for {found.run} are not, byte for byte, what its "
             "agent was told: a text in them was hidden as a secret, or another version played it",
-            hint="`grpo-practice experiences list` shows what was learnt, to add to them by hand",
+            hint=f"`grpo-practice experiences list --run {quote(found.run)}` shows what was learnt,"
+            " to add to them by hand",
         )
 
 

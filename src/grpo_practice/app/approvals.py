@@ -49,7 +49,7 @@ def decide(
                 raise ConfigError(
                     f"nothing is approved: {why}",
                     hint=f"grpo-practice experiences reject {next(iter(found.refused))}"
-                    f" --run {row.name}",
+                    f" --run {quote(row.name)}",
                 )
             if step is not None:
                 library_id = store.approve(branch, step, found.approvals)

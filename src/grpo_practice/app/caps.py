@@ -7,11 +7,19 @@ from grpo_practice.calls import Usage
 from grpo_practice.config.schema.runs import RunConfig
 from grpo_practice.errors import ConfigError
 from grpo_practice.llm.admission import Admission
-from grpo_practice.llm.budget import ASSUMED_OUT, Account, Amount, Caps
-from grpo_practice.llm.endpoint import host
+from grpo_practice.llm.budget import (
+    ASSUMED_OUT,
+    Account,
+    Amount,
+    Caps,
+    caps_in,
+    raised_cap,
+    with_cap,
+)
+from grpo_practice.llm.endpoint import host, place
 from grpo_practice.llm.prices import Price, Prices
 from grpo_practice.store import Store
-from grpo_practice.store.queries import spending
+from grpo_practice.store.queries import runs, spending
 from grpo_practice.store.queries.spending import Lost, Spent
 
 UNKNOWN = Usage(ASSUMED_OUT, None, ASSUMED_OUT)
@@ -40,6 +48,33 @@ def admission(store: Store, run: str, config: RunConfig, caps: Caps, command: st
     return Admission(Account(caps, already, largest=largest, command=command))
 
 
+def command_to_go_on(store: Store, run: str) -> str:
+    """Return the run's last command; where its caps are used up, with higher ones.
+
+    Older versions stored a paused command as it was typed, with the cap that had paused it.
+    """
+    command = store.read(runs.last_command, run)
+    for name, cap in [*caps_in(command)]:
+        spent, more = _so_far(store, run, name)
+        if spent + more > cap:
+            command = with_cap(command, name, raised_cap(cap, spent, more))
+    return command
+
+
+def _so_far(store: Store, run: str, name: str) -> tuple[int, int]:
+    """Return what a run spent of what a cap limits, and what one more request may need."""
+    spent, lost = store.read(spending.spent, run), store.read(spending.lost, run)
+    if name == "requests":
+        return sum(row.tries for row in spent) + sum(row.tries for row in lost), 1
+    if name == "tokens":
+        most = max((row.most_tokens or 0 for row in spent), default=0)
+        return _tokens(spent, lost), most or 2 * ASSUMED_OUT
+    # By the prices of then: those of today need the run's configuration, which may not load here.
+    most = max((row.most_micro or 0 for row in spent), default=0)
+    unknown = sum(row.uncounted for row in spent) + sum(row.maybe_paid for row in lost)
+    return sum(row.usage.cost_micro or 0 for row in spent) + unknown * most, most
+
+
 class _PriceBook:
     """The prices of everything that a run asks or has asked.
 
@@ -54,7 +89,9 @@ class _PriceBook:
             _, endpoint = endpoint_of(model, prices=self._prices)
             for url in endpoint.base_urls:
                 name = model.model_provider.model
-                self._by_place[name, host(url)] = self._known(name, url, endpoint.price(name, url))
+                price = self._known(name, url, endpoint.price(name, url))
+                # Replies of earlier versions are filed without a port.
+                self._by_place[name, host(url)] = self._by_place[name, place(url)] = price
 
     def price_of(self, row: Spent) -> Price:
         """Return the price of calls that were made."""

@@ -1,14 +1,14 @@
 """The configuration and the run that a request means: a file's, the latest run's, or its own."""
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, SecretStr
 
+from grpo_practice.app.caps import command_to_go_on
 from grpo_practice.app.library_refs import library_of
 from grpo_practice.app.python_objects import PythonObjects
 from grpo_practice.app.request import ConfigInput, EvalRequest, PracticeRequest
@@ -37,6 +37,7 @@ from grpo_practice.store.run_names import eval_name, library_variant, questions_
 from grpo_practice.text import count
 from grpo_practice.types import Library
 
+C = TypeVar("C", PracticeConfig, EvalConfig)
 EvalOf = tuple[Loaded[EvalConfig], EvalTarget]
 """An evaluation's configuration, and the run that it is."""
 
@@ -94,8 +95,7 @@ def practice_config(
     latest = store.read(runs.latest, ["practice"])
     stored = store.read(runs.config, latest.name) if latest else None
     if stored is None and (here := config_here("practice")) is not None:
-        loaded = load_practice(here, overrides, env)
-        return replace(loaded, notices=[by_itself(here), *loaded.notices])
+        return _unnamed(load_practice(here, overrides, env), here, "practice")
     if stored is None:
         raise ConfigError(
             "there is no run to go on with: say what to practise with --config",
@@ -105,20 +105,19 @@ def practice_config(
 
 
 def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> EvalOf:
-    """Return the evaluation that a config, the latest run, or flags alone describe.
+    """Return the evaluation that a config, a named or the latest run, or flags alone describe.
 
-    The latest run counts where no config and no dataset is named; a notice says that it does.
+    The latest run counts where no config, run or dataset is named; a notice says that it does.
 
     Raises:
         ConfigError: There is none, or it cannot be used.
     """
     if request.rejudge:
         return _rejudged(store, request, objects)
-    if request.run is not None:
+    if request.run is not None and request.config is not None:
         raise ConfigError(
-            f"--run {request.run} says whose rollouts to score again, or to show: it needs"
-            " --rejudge or --show",
-            hint=f"grpo-practice rollouts show {shlex.quote(request.run)}",
+            f"--run {request.run} evaluates as that run was configured, and --config otherwise",
+            hint="leave one of them out",
         )
     env, overrides = request.environment(), _overrides(request, objects)
     agent = request.agent if isinstance(request.agent, Path) else None
@@ -127,7 +126,9 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
     keys = {(o if isinstance(o, str) else o[0]).partition("=")[0] for o in overrides}
     alone = keys & {"data.dataset", "evaluation.data.dataset"}
     latest = None
-    if request.config is None and not alone:
+    if request.run is not None:
+        latest = _named(store, request.run, with_agent=agent is not None)
+    elif request.config is None and not alone:
         latest = store.read(runs.latest, ["practice", "eval"])
     stored = store.read(runs.config, latest.name) if latest else None
     if latest is None or stored is None:
@@ -135,21 +136,64 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
         given = here if request.config is None else config_file(request.config, "eval")
         loaded = load_eval(given, overrides, env, agent=agent)
         if here is not None:
-            loaded = replace(loaded, notices=[by_itself(here), *loaded.notices])
+            loaded = _unnamed(loaded, here, "eval")
         return loaded, EvalTarget(eval_name(loaded.config.exp_id, *variants), library)
     loaded = load_eval_text(stored_text(store, stored), env, overrides, agent=agent)
     config, target = loaded.config, eval_name(loaded.config.exp_id, *variants)
-    if latest.kind == "eval" and latest.exp_id == config.exp_id:
+    if latest.kind == "eval" and not latest.role and latest.exp_id == config.exp_id:
         more = [v for v in variants if f"/{v}/" not in f"{latest.name}/"]
         target = "/".join([latest.name, *more])
-    how = "gone on with" if target == latest.name else f"configured as {latest.name}"
+    how = "gone on with" if target == latest.name else f"with the config of {latest.name}"
     said = f"{target}: {how} (agent {config.agent.agent.name}, dataset {config.data.dataset})"
     return replace(loaded, notices=[said, *loaded.notices]), EvalTarget(target, library)
+
+
+def _unnamed(loaded: Loaded[C], here: Path, command: Command) -> Loaded[C]:
+    """Return a config that nobody has named, with a notice that it is used.
+
+    Raises:
+        ConfigError: It asks for what only a trusted config may have, and nobody has said that it is
+            one: the folder may be a stranger's.
+    """
+    if loaded.asks and not loaded.is_trusted(here):
+        raise ConfigError(
+            f"{here} of this folder was not named, and it runs programs, reads files or sends keys"
+            " to hosts that it names",
+            hint=f"read it, then name it: grpo-practice {command} --config {here}",
+        )
+    return replace(loaded, notices=[by_itself(here), *loaded.notices])
 
 
 def by_itself(path: Path) -> str:
     """Say that a config is used which nobody named."""
     return f"{path} of this folder is used: there is no --config, and no run to go on with"
+
+
+def _named(store: Store, name: str, *, with_agent: bool) -> RunRow:
+    """Return the run that an evaluation is configured as.
+
+    Raises:
+        ConfigError: There is none of that name, or its configuration does not say what to play:
+            nothing, or an agent to which a practice run added its library.
+    """
+    run = store.read(runs.get, name)
+    if run.kind == "recorded":
+        raise ConfigError(
+            f"{name} is a recorded run: it says nothing of how to evaluate",
+            hint=questions_of(name),
+        )
+    if run.head_branch is None:
+        raise ConfigError(
+            f"{name} was never begun: it has no configuration", hint="name one with --config"
+        )
+    made_by_another = run.role == "rejudge" or store.read(branches.load, run.head_branch).library
+    if run.kind == "eval" and made_by_another and not with_agent:
+        raise ConfigError(
+            f"{name} is no evaluation to be asked for again: to look at it, add --show; to score"
+            " its rollouts again, --rejudge; to evaluate an agent as it did, --agent",
+            hint=f"grpo-practice rollouts show {quote(name)}",
+        )
+    return run
 
 
 def _library(store: Store, request: EvalRequest) -> Library:
@@ -210,7 +254,7 @@ def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> Eva
             hint=questions_of(found.name),
         )
     branch = store.read(branches.load, found.head_branch)
-    _check_complete(store, found, branch)
+    n = _check_complete(store, found, branch)
     overrides = _overrides(request, objects)
     target = EvalTarget(
         f"{found.name}/rejudge={verify}",
@@ -219,7 +263,9 @@ def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> Eva
         parent_run=found.name,
         rejudge=branch,
     )
-    return load_eval_text(stored_text(store, stored), env, overrides), target
+    loaded = load_eval_text(stored_text(store, stored), env, overrides)
+    notice = f"{target.name}: scores {count(n, 'rollout')} of {found.name} again"
+    return replace(loaded, notices=[notice, *loaded.notices]), target
 
 
 def stored_text(store: Store, stored: StoredConfig) -> StoredText:
@@ -227,7 +273,12 @@ def stored_text(store: Store, stored: StoredConfig) -> StoredText:
     return StoredText(stored.text, Path(stored.base_dir), store.path)
 
 
-def _check_complete(store: Store, run: RunRow, branch: Branch) -> None:
+def _check_complete(store: Store, run: RunRow, branch: Branch) -> int:
+    """Return how many rollouts the run has.
+
+    Raises:
+        ConfigError: Some are missing, or a score over them would mean something else.
+    """
     rows = store.read(steps.on_line, branch)
     if any(row.left_out for row in rows):
         raise ConfigError(
@@ -241,13 +292,13 @@ def _check_complete(store: Store, run: RunRow, branch: Branch) -> None:
             " score over its rollouts to the middle",
             hint="score what it learnt:"
             f" `grpo-practice export-agent --run {quote(run.name)} -o agent.yaml`,"
-            " then `grpo-practice eval --agent agent.yaml`",
+            f" then `grpo-practice eval --run {quote(run.name)} --agent agent.yaml`",
         )
-    missing = store.read(scores.missing, branch)
-    if missing:
-        planned = sum(row.plan.rollouts for row in rows)
+    planned = sum(row.plan.rollouts for row in rows)
+    if missing := store.read(scores.missing, branch):
         raise ConfigError(
             f"{missing} of the {planned} rollouts of {run.name} are missing; only a complete "
             "evaluation is scored again",
-            hint=f"finish it first: {store.read(runs.last_command, run.name)}",
+            hint=f"finish it first: {command_to_go_on(store, run.name)}",
         )
+    return planned

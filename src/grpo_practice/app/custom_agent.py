@@ -4,15 +4,8 @@ import inspect
 import os
 import shutil
 import sys
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import (
-    AbstractContextManager,
-    ExitStack,
-    asynccontextmanager,
-    contextmanager,
-    redirect_stdout,
-)
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import cache
 from hashlib import sha256
 from importlib import import_module
@@ -25,7 +18,13 @@ from grpo_practice.canonical import digest
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.errors import ConfigError
 from grpo_practice.text import LOOPBACK
-from grpo_practice.user_code import UserFunction, find_file, looked_in
+from grpo_practice.user_code import (
+    STDOUT_TO_STDERR,
+    SharedChange,
+    UserFunction,
+    find_file,
+    looked_in,
+)
 
 DISTRIBUTIONS = {"agents": "openai-agents"}
 """Distributions that have another name than the module that agents import."""
@@ -60,7 +59,7 @@ async def open_own(
     with ExitStack() as stack:
         if config.function is not None:
             if function is None:
-                stack.enter_context(_OUTPUT.entered())
+                stack.enter_context(STDOUT_TO_STDERR.entered())
                 function = _load(config.function, folder)
             stack.enter_context(_NO_DETOUR.entered())
             program = FunctionProgram(config.function, function, notice)
@@ -89,36 +88,7 @@ def _no_detour() -> Iterator[None]:
                 os.environ[name] = text
 
 
-class _Shared:
-    """A change of the whole process that several runs may need at once.
-
-    Runs that overlap do not end in the reverse order of their beginning: each of them restoring
-    what it found would bring back what another one had set, for good.
-    """
-
-    def __init__(self, change: Callable[[], AbstractContextManager[object]]) -> None:
-        self._change, self._users, self._guard = change, 0, threading.Lock()
-        self._made = ExitStack()
-
-    @contextmanager
-    def entered(self) -> Iterator[None]:
-        """Make the change for the block, unless it is made; the last one to leave undoes it."""
-        with self._guard:
-            if not self._users:
-                self._made.enter_context(self._change())
-            self._users += 1
-        try:
-            yield
-        finally:
-            with self._guard:
-                self._users -= 1
-                if not self._users:
-                    self._made.close()
-
-
-# stdout is for what the command was asked for: one print() would break its JSON.
-_OUTPUT = _Shared(lambda: redirect_stdout(sys.stderr))
-_NO_DETOUR = _Shared(_no_detour)
+_NO_DETOUR = SharedChange(_no_detour)
 
 
 def check_own(config: AgentConfig, folder: Path) -> None:
@@ -209,7 +179,7 @@ def _load(name: str, folder: Path) -> Callable[..., Any]:
             _importable(path.parent)
             function = _loaded(UserFunction(path, attribute, path.read_text("utf-8")))
         else:
-            with redirect_stdout(sys.stderr):
+            with STDOUT_TO_STDERR.entered():
                 function = getattr(import_module(where), attribute)
     except KeyboardInterrupt:
         raise

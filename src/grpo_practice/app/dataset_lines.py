@@ -4,8 +4,10 @@ import json
 from collections.abc import Iterator
 
 from grpo_practice.data.answers import PLAIN
+from grpo_practice.data.golds import GoldMapping, SeveralRightError
 from grpo_practice.data.row_layout import find_layout, to_sample
 from grpo_practice.errors import DataError
+from grpo_practice.export.plain import respell
 from grpo_practice.store import Store, datasets
 from grpo_practice.store.records import DatasetRow
 from grpo_practice.types import Sample
@@ -17,19 +19,23 @@ class DatasetLines:
     Attributes:
         changed: Rows so far that an upload would read as another sample.
         answered: Whether a row so far has an answer.
+        several: Whether a row so far names several options, of which any is right.
     """
 
     def __init__(self, store: Store, dataset: DatasetRow) -> None:
         self._store, self._dataset = store, dataset
         self.changed = 0
-        self.answered = False
+        self.answered = self.several = False
 
     def __iter__(self) -> Iterator[str]:
         for sample in self._store.each(datasets.each, self._dataset.id):
             self.answered = self.answered or sample.answer is not None
+            self.several = self.several or _names_several(sample)
             row = _row(sample)
             self.changed += not _is_read_back(row, sample)
-            yield json.dumps(row, ensure_ascii=False) + "\n"
+            # A terminal may be what reads this: JSON leaves C1 controls and bidi marks as they are.
+            text = json.dumps(row, ensure_ascii=False)
+            yield respell(text, lambda char: json.dumps(char)[1:-1]) + "\n"
 
 
 def _row(sample: Sample) -> dict[str, object]:
@@ -42,6 +48,15 @@ def _row(sample: Sample) -> dict[str, object]:
     }
     given = {name: value for name, value in more.items() if value}
     return {"question": sample.question, "answer": sample.answer, **given}
+
+
+def _names_several(sample: Sample) -> bool:
+    """Return whether an upload asks what several right options mean."""
+    try:
+        GoldMapping().read(sample.answer, None)
+    except SeveralRightError:
+        return True
+    return False
 
 
 def _is_read_back(row: dict[str, object], sample: Sample) -> bool:

@@ -241,7 +241,7 @@ class Datasets:
             dataset = store.read(datasets.get, name)
             lines = DatasetLines(store, dataset)
             write_lines(Path(path), lines, force=force)
-        return ExportedDataset(dataset, Path(path), lines.answered, lines.changed)
+        return ExportedDataset(dataset, Path(path), lines.answered, lines.changed, lines.several)
 
     def row(self, name: str) -> DatasetRow:
         """Return name, revision and size of a dataset.

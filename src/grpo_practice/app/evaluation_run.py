@@ -6,8 +6,8 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
-from typing import Any
 
+from grpo_practice.app.asked_before import asked_before
 from grpo_practice.app.clients import Models
 from grpo_practice.app.configs import eval_config
 from grpo_practice.app.custom_agent import check_own, sha_of
@@ -25,7 +25,6 @@ from grpo_practice.app.python_objects import AgentFunction, PythonObjects, pytho
 from grpo_practice.app.request import EvalRequest
 from grpo_practice.app.session import OpenRun, PilotOverError, Session, announced, open_run
 from grpo_practice.app.specs import DEFAULT_LIMITS, EvalTarget, eval_spec
-from grpo_practice.canonical import text_sha
 from grpo_practice.config import Loaded
 from grpo_practice.config.schema.runs import EvalConfig, PracticeSettings
 from grpo_practice.errors import Change, FingerprintError
@@ -34,7 +33,6 @@ from grpo_practice.events import RunStarted
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.reports.run_reports import EvalReport, eval_report
 from grpo_practice.store import Store, branches, datasets, steps
-from grpo_practice.store.bound_keys import INSTRUCTIONS, Identity, agent_of, complete
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
 from grpo_practice.types import PlannedStep
@@ -207,34 +205,16 @@ def spec_of(job: EvalJob) -> RunSpec:
 
 
 def lent(job: EvalJob) -> RunSpec:
-    """Return the run that the job is; a new one uses the answers of one that asked the same."""
-    spec = spec_of(job)
-    known = job.session.store.read(runs.find, spec.name) is not None
-    return spec if known or job.session.again else replace(spec, reuses=_asked_before(job, spec))
+    """Return the run that the job is; a new one uses the answers of one that asked the same.
 
-
-def _asked_before(job: EvalJob, spec: RunSpec) -> int | None:
-    """Return the branch of another evaluation that asked this agent the same questions.
-
-    The same prompt makes the same agent, whatever the run's name, and whether the library was
-    apart from the instructions or, as in an exported agent, part of them.
+    One that scores rollouts again has its answers already, and they are those of the run it names.
     """
-    store, agent = job.session.store, _asked(spec.identity)
-    prompt = system_prompt(job.config.agent.agent.instructions, job.target.library)
-    for run, _, branch_id in store.read(scores.evaluations_with_prompt, text_sha(prompt)):
-        branch = store.read(branches.load, branch_id)
-        dataset = store.read(datasets.by_id, branch.dataset_id)
-        if run != spec.name and dataset.sha == job.dataset.sha and _asked(branch.identity) == agent:
-            return branch_id
-    return None
-
-
-def _asked(identity: Identity) -> dict[str, Any]:
-    """Return what an evaluation's answers depend on besides its questions and its prompt."""
-    answers = agent_of(complete(identity)) | {
-        key: identity.get(key) for key in ("seed", "batch_size")
-    }
-    return {key: value for key, value in answers.items() if key != INSTRUCTIONS}
+    spec, store = spec_of(job), job.session.store
+    known = store.read(runs.find, spec.name) is not None
+    if known or job.session.again or job.target.rejudge is not None:
+        return spec
+    lender = asked_before(store, spec, job.config, job.dataset, job.target.library)
+    return replace(spec, reuses=lender)
 
 
 def following(job: EvalJob) -> EvalJob:

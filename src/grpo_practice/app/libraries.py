@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from shlex import quote
 
 from grpo_practice.app.library_refs import LibraryRef, library_of
 from grpo_practice.errors import ConfigError
@@ -30,9 +31,6 @@ def library_report(store: Store, ref: str | None, step: str, *, quarantined: boo
     return LibraryReport(found.run, found.step, found.library, evidence, waiting, outside)
 
 
-LIST = "grpo-practice experiences list"
-
-
 def experience_report(store: Store, name: str, ref: str | None) -> ExperienceReport:
     """Return the history of the experience `E12` up to the library that `ref` names.
 
@@ -41,7 +39,8 @@ def experience_report(store: Store, name: str, ref: str | None) -> ExperienceRep
     """
     label = re.fullmatch(r"[Ee]?([1-9]\d{0,8})", name)
     if label is None:
-        hint = f"they are called E1, E2, …: {LIST}"
+        of_run = "" if ref is None else f" --run {quote(ref)}"
+        hint = f"they are called E1, E2, …: grpo-practice experiences list{of_run}"
         raise ConfigError(f"{name!r} is not an experience", hint=hint)
     found = library_of(store, ref)
     at = {"branch": found.branch, "until": _last_step(found)}

@@ -3,7 +3,9 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from grpo_practice.app.library_refs import library_of
@@ -11,13 +13,14 @@ from grpo_practice.app.session import Session
 from grpo_practice.canonical import clean
 from grpo_practice.config.reading.yaml_reader import parse_document, read_text
 from grpo_practice.data.formats import value_in
-from grpo_practice.errors import ConfigError
+from grpo_practice.errors import Change, ConfigError, FingerprintError
 from grpo_practice.practice.lint import why_not
 from grpo_practice.practice.replies import EXPERIENCE_CHARS
 from grpo_practice.redact import key_shaped, redactor
-from grpo_practice.store import libraries
+from grpo_practice.store import Store, branches, libraries
+from grpo_practice.store.bound_keys import LIBRARY_SHA
 from grpo_practice.store.queries import runs
-from grpo_practice.text import brief
+from grpo_practice.text import brief, count
 from grpo_practice.types import Experience, Library
 
 ENDINGS = (".yaml", ".yml", ".json")
@@ -53,6 +56,45 @@ def start_library(session: Session, start: str | Path | Library | None) -> Libra
                 session.notice(f"{start}: {e.id} is taken, though {why.sentence}: {_shown(e.text)}")
         return library
     return None if start is None else store.read(libraries.as_stored, start)
+
+
+def start_option(start: str | Path | Library | None) -> str:
+    """Return the option that names a run's start; '' where none does."""
+    if start is None:
+        return ""
+    return "start" if isinstance(start, Library) else f"--from {quote(str(start))}"
+
+
+@contextmanager
+def start_named(store: Store, run: str, start: Library | None, option: str) -> Iterator[None]:
+    """Begin a run in the block: another start than it began with is named as it was typed.
+
+    Raises:
+        FingerprintError: There is one, or the configuration is another.
+    """
+    try:
+        yield
+    except FingerprintError as e:
+        keys = [change.key for change in e.diff]
+        if LIBRARY_SHA not in keys or not option:
+            raise
+        began = _words(store.read(branches.start_library, run))
+        names = f"{_words(start)} ({option})"
+        diff = [Change(c.key, began, names) if c.key == LIBRARY_SHA else c for c in e.diff]
+        way_out = (
+            f"leave {option} out to go on with {run}; to begin with that library, give the new run"
+            " another --exp-id, or add --restart-step 0"
+        )
+        if len(keys) > 1:
+            raise FingerprintError(str(e), diff, hint=f"{way_out}; for the rest: {e.hint}") from e
+        message = f"{e}: it began with {began}, and {option} is another library"
+        raise FingerprintError(message, diff, hint=way_out) from e
+
+
+def _words(library: Library | None) -> str:
+    if not library:
+        return "no experiences"
+    return f"{count(len(library), 'experience')}{f' (L{library.id})' if library.id else ''}"
 
 
 def read_library(path: Path) -> Library:

@@ -25,7 +25,6 @@ _REF = re.compile(
     r"(?P<run>.+?)(?:@(?P<branch>[0-9]{1,9}))?(?::(?P<step>last|best|[0-9]{1,9}))?", re.DOTALL
 )
 _LIBRARY = re.compile(r"L([0-9]{1,18})")
-GO_ON = "`grpo-practice practice` goes on with the run; what is recorded is not paid again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +106,14 @@ def library_of(store: Store, ref: str | None = None, step: str = "last") -> Libr
     branch = store.read(branches.load, _branch_id(store, run, parsed.branch))
     closed = [row for row in store.read(steps.on_line, branch) if row.closed]
     if not closed:
-        raise ConfigError(f"{run.name} has closed no step yet, so it has no library", hint=GO_ON)
+        raise ConfigError(
+            f"{run.name} has closed no step yet, so it has no library", hint=_go_on(store, run)
+        )
     match wanted:
         case "best":
             return _best(store, run, closed)
         case int(number):
-            return _after(store, run, _numbered(run, closed, number))
+            return _after(store, run, _numbered(store, run, closed, number))
         case _:
             return _after(store, run, closed[-1])
 
@@ -205,14 +206,21 @@ def _branch_id(store: Store, run: RunRow, wanted: int | None) -> int:
     return wanted
 
 
-def _numbered(run: RunRow, closed: Sequence[StepRow], number: int) -> StepRow:
+def _go_on(store: Store, run: RunRow) -> str:
+    """Return what goes on with a run, which need not be the latest."""
+    command = store.read(runs.last_command, run.name)
+    typed = command if command.startswith("grpo-practice ") else "grpo-practice practice"
+    return f"`{typed}` goes on with the run; what is recorded is not paid again"
+
+
+def _numbered(store: Store, run: RunRow, closed: Sequence[StepRow], number: int) -> StepRow:
     for row in closed:
         if row.plan.step == number:
             return row
     last = closed[-1].plan.step
     raise ConfigError(
         f"{run.name} has not closed a step {number}; the last it closed is {last}",
-        hint=f"{run.name}:{last}, or go on: {GO_ON}",
+        hint=f"{run.name}:{last}, or go on: {_go_on(store, run)}",
     )
 
 
@@ -245,7 +253,7 @@ def _best(store: Store, run: RunRow, closed: Sequence[StepRow]) -> LibraryRef:
         raise ConfigError(
             f"the best step of {run.name} is not known: {len(missing)} of {len(candidates)} "
             f"libraries have no complete evaluation ({', '.join(missing)})",
-            hint=GO_ON,
+            hint=_go_on(store, run),
         )
     top = max(means.values())
     return candidates[next(name for name, mean in means.items() if mean >= top - 1e-9)]

@@ -75,7 +75,8 @@ class EvalOptions(RunOptions, total=False):
     rejudge: bool
     """Whether to score stored rollouts with `verify`, in place of playing."""
     run: str | None
-    """Run whose rollouts are scored again; None: the config's, else the latest evaluation."""
+    """Run to be configured as, or with `rejudge` the one whose rollouts are scored again; None: the
+    config's, else the latest."""
 
 
 class PracticeOptions(RunOptions, total=False):

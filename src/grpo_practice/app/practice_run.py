@@ -1,7 +1,7 @@
 """A practice run from its configuration: data, plan, models, the loop, evaluations on the way."""
 
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -10,7 +10,7 @@ from grpo_practice.app.clients import Models, endpoint_of
 from grpo_practice.app.configs import practice_config
 from grpo_practice.app.custom_agent import check_own, sha_of
 from grpo_practice.app.evaluation_run import FEWER, EvalJob, eval_job, run_eval
-from grpo_practice.app.library_file import start_library
+from grpo_practice.app.library_file import start_library, start_named, start_option
 from grpo_practice.app.player import PlayerSpec, open_player
 from grpo_practice.app.preflight import (
     LOST,
@@ -24,12 +24,7 @@ from grpo_practice.app.preflight import (
 from grpo_practice.app.python_objects import AgentFunction, PythonObjects, python_objects
 from grpo_practice.app.request import PracticeRequest
 from grpo_practice.app.session import OpenRun, PilotOverError, Session, announced, open_run
-from grpo_practice.app.specs import (
-    EvalTarget,
-    configured_prompts,
-    practice_spec,
-    teacher_context,
-)
+from grpo_practice.app.specs import EvalTarget, configured_prompts, practice_spec, teacher_context
 from grpo_practice.config import Loaded
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.runs import PracticeConfig, PracticeSettings
@@ -44,7 +39,7 @@ from grpo_practice.practice.plan import plan_practice
 from grpo_practice.practice.reading import room_of
 from grpo_practice.practice.teacher import Teacher
 from grpo_practice.prompts import Prompt, prompts_from
-from grpo_practice.reports.known_scores import measured_without
+from grpo_practice.reports.before_after import is_measured_without
 from grpo_practice.reports.run_reports import PracticeReport, practice_report
 from grpo_practice.store import branches, datasets, steps
 from grpo_practice.store.bound_keys import METHOD as METHOD_KEY
@@ -72,6 +67,8 @@ class PracticeJob:
     """Evaluation to run after steps; None unless `do_eval` is set."""
     selects: EvalJob | None = None
     """Evaluation that chooses the best step; None unless `select_dataset` is set."""
+    start_name: str = ""
+    """Option that named its start, as typed."""
     pilot: int | None = None
     """Most groups of the next step to play now; then nothing is closed."""
 
@@ -79,6 +76,10 @@ class PracticeJob:
     def config(self) -> PracticeConfig:
         """The run's configuration."""
         return self.loaded.config
+
+    def start_named(self) -> AbstractContextManager[None]:
+        """Return the block in which the run begins; see `library_file.start_named`."""
+        return start_named(self.session.store, self.config.exp_id, self.start, self.start_name)
 
 
 def prepare_practice(session: Session, request: PracticeRequest) -> PracticeJob:
@@ -112,6 +113,7 @@ def prepare_practice(session: Session, request: PracticeRequest) -> PracticeJob:
     prompts = configured_prompts(config, folder)
     check_texts({f"prompts_dir: {name}.md": prompt.text for name, prompt in prompts.items()})
     job = PracticeJob(session, loaded, dataset, ids, verify, prompts, start, objects.agent)
+    job = replace(job, start_name=start_option(request.start))
     tests, selects = None, None
     if settings.do_eval:
         tested, limit = config.evaluation.data.dataset, settings.eval_data_truncate
@@ -176,7 +178,7 @@ def spec_of(job: PracticeJob) -> RunSpec:
 
 async def _run(job: PracticeJob) -> PracticeReport:
     spec, store = spec_of(job), job.session.store
-    with open_run(job.session, spec, partial(planned, job)) as run:
+    with job.start_named(), open_run(job.session, spec, partial(planned, job)) as run:
         rows = store.read(steps.on_line, run.branch)
         settled = store.read(scores.settled_counts, run.branch)
         done = sum(r.rollouts if r.closed else settled.get(r.plan.step, 0) for r in rows)
@@ -356,8 +358,7 @@ def _after_step(job: PracticeJob, rows: list[StepRow]) -> AfterStep:
 
 def needs_baseline(job: PracticeJob, branch: Branch) -> bool:
     """Return True where libraries are evaluated, and the agent without one was not yet."""
-    exp_id = job.config.exp_id
-    return bool(job.tests) and not measured_without(job.session.store, branch.id, exp_id)
+    return bool(job.tests) and not is_measured_without(job.session.store, branch.id, branch.run)
 
 
 async def _evaluate_baseline(job: PracticeJob, branch: Branch) -> None:

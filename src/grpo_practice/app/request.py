@@ -97,4 +97,5 @@ class EvalRequest(RunRequest):
     rejudge: bool = False
     """Whether to score rollouts there are with `verify`, in place of playing."""
     run: str | None = None
-    """Run whose rollouts are scored again; None: the config's, else the latest evaluation."""
+    """Run to be configured as, or with `rejudge` the one whose rollouts are scored again; None: the
+    config's, else the latest."""

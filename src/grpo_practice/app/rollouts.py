@@ -16,9 +16,12 @@ from grpo_practice.reports.rollout_report import (
 )
 from grpo_practice.store import Store, branches, datasets, rollouts, steps
 from grpo_practice.store.queries import rollout_list, runs
-from grpo_practice.store.queries.rollout_list import Wanted
+from grpo_practice.store.queries.rollout_list import RolloutRow, Wanted
 from grpo_practice.store.records import Branch, RunRow
 from grpo_practice.store.run_names import eval_name, questions_of
+
+SEARCHED = 2_000
+"""Rollouts that are looked through for questions that were played, where one was not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +70,21 @@ def rollout_report(store: Store, choice: Choice, most: int) -> RolloutsReport:
     """
     found = _find(store, choice)
     branch, wanted = found.branch, found.wanted
+    rows = store.read(rollout_list.list_rollouts, branch, wanted, most)
+    played = list[RolloutRow]()
+    if choice.question is not None and not rows:
+        step = Wanted(wanted.step)
+        played = store.read(rollout_list.list_rollouts, branch, step, SEARCHED)
     return RolloutsReport(
         run=found.run.name,
         step=wanted.step,
-        rows=store.read(rollout_list.list_rollouts, branch, wanted, most),
+        rows=rows,
         wanted=store.read(rollout_list.count_wanted, branch, wanted),
         all=store.read(rollout_list.count_wanted, branch, Wanted(wanted.step)),
         filters=choice.filters,
         flips=found.flips,
         compared=found.compared,
+        played=sorted({row.number for row in played if row.number is not None}),
     )
 
 

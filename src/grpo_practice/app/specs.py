@@ -15,6 +15,7 @@ from grpo_practice.practice import METHOD
 from grpo_practice.practice.reading import ASSUMED_CONTEXT, MOST_CONTEXT
 from grpo_practice.prompts import Prompt, load_prompts
 from grpo_practice.prompts.system import library_sha
+from grpo_practice.store.bound_keys import LIBRARY_SHA
 from grpo_practice.store.records import Branch, DatasetRow, JudgeRecord, RunSpec
 from grpo_practice.types import Library
 from grpo_practice.verify.resolve import VerifyFunction, resolve
@@ -156,7 +157,7 @@ def _identity(
     return identity_of(config) | {
         "agent.sha256": agent_sha,
         "verify.sha256": verify.sha.hex(),
-        "library.sha256": library_sha(start).hex(),
+        LIBRARY_SHA: library_sha(start).hex(),
         "format_version": FORMAT,
     }
 

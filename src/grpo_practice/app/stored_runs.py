@@ -5,7 +5,9 @@ The half of `Workspace` that asks nobody.
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 from grpo_practice.app.database_file import DatabaseFile
@@ -76,10 +78,14 @@ class StoredRuns(DatabaseFile):
         Raises:
             ConfigError: There is no such run.
         """
+        from grpo_practice.app.caps import command_to_go_on
         from grpo_practice.reports.stored_runs import run_report
 
         with self._store() as store:
-            return run_report(store, name)
+            report = run_report(store, name)
+            if report.run.status != "paused":
+                return report
+            return replace(report, command=command_to_go_on(store, name))
 
     def delete_run(self, name: str) -> "DeletedRuns":
         """Delete a run and the evaluations that it made.
@@ -206,18 +212,22 @@ class StoredRuns(DatabaseFile):
         from grpo_practice.export.files import write_files
         from grpo_practice.export.render import FORMATS, format_by_name, render_files
         from grpo_practice.export.report import Exported
+        from grpo_practice.reports.before_after import before_after
 
         format = format or format_by_name(str(output or ""))
         with self._store() as store:
             found = library_of(store, run, str(step))
             agent = exported(store, found)
             files = render_files(agent, format)
+            scores = before_after(store, found.branch, found.run, found.library)
             if FORMATS[format].loadable:
                 remember_export(store, found, files[""])
         path = None if output is None else Path(output)
         if path is not None:
             write_files(path, files, force=force)
-        return Exported(agent, files, format, path, call_of_program(agent, repr(self)))
+        call = call_of_program(agent, repr(self))
+        named = f" --run {quote(run or found.run)}" + (f" --step {step}" if step != "last" else "")
+        return Exported(agent, files, format, path, call, scores, named)
 
     def approve(
         self, held: Sequence[str] | None = None, run: str | None = None

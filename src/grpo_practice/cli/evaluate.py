@@ -68,7 +68,7 @@ def evaluate(
         typer.Option(
             metavar="RUN",
             autocompletion=run_names,
-            help="With --rejudge or --show: whose rollouts.",
+            help="Evaluate as this run does; with --rejudge or --show: whose rollouts.",
         ),
     ] = None,
     max_cost: MaxCostOption = None,
@@ -88,7 +88,8 @@ def evaluate(
     """Evaluate an agent on a dataset, with an interval and with what could not be scored.
 
     Running the command again asks only what is missing. No config file is needed: a model, a
-    dataset and a verify function will do.
+    dataset and a verify function will do. Without any of these, and without --run, the latest run's
+    are used.
 
     Example: grpo-practice eval --model gpt-4o-mini --dataset mine --verify math -k 4
     """

@@ -234,7 +234,7 @@ def _show_quarantined(found: "Sequence[Quarantined]") -> None:
     say("")
     say(f"{count(len(found), 'text')} kept out of the library:" if found else "nothing quarantined")
     for one in found:
-        came = "the merge" if one.slot is None else f"group {one.slot}"
+        came = "the merge" if one.slot is None else f"question {one.number or '?'}"
         say(f"step {one.step}, from {came}: {one.op} {one.target or ''}".rstrip(), style="bold")
         facts(
             [
@@ -260,7 +260,7 @@ def _show(report: "ExperienceReport") -> None:
     facts(
         [
             (
-                f"step {vote.step}, group {vote.slot}",
+                f"step {vote.step}, question {vote.number or '?'}",
                 f"{vote.said}{' (on an earlier text)' if vote.earlier else ''}: {vote.question}",
             )
             for vote in found.votes
@@ -285,7 +285,7 @@ def _show_change(change: "LibraryChange") -> None:
         proposed = f"{proposal.op} {proposal.text or ''}".strip()
         facts(
             [
-                (f"group {proposal.slot}", proposal.question),
+                (f"question {proposal.number or '?'}", proposal.question),
                 *(("lesson", lesson) for lesson in proposal.lessons),
                 ("proposed", proposed),
             ]

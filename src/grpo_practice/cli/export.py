@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from grpo_practice.cli.completion import run_names
-from grpo_practice.cli.options import DbOption, JsonOption, workspace
+from grpo_practice.cli.options import DbOption, JsonOption, on_database, workspace
 from grpo_practice.cli.terminal.formatting import note, note_next, print_json
 from grpo_practice.export.render import FORMATS
 
@@ -57,6 +57,10 @@ def export_agent(
         sys.stdout.write(exported.text)
         return
     note(f"wrote {output}")
+    for when, command in exported.measure.items():
+        note(f"score {when} is not measured: {on_database(command)}")
+    if exported.measure and exported.renew_command:
+        note(f"then, with the scores in the file: {on_database(exported.renew_command)}")
     if exported.call:
         note(f"next, in the program that began the run: {exported.call}")
     elif exported.next_command:

@@ -22,7 +22,11 @@ QuestionOption = Annotated[
     ),
 ]
 FailedOption = Annotated[
-    bool, typer.Option("--failed", help="Only those with a reward below 1, or with none.")
+    bool,
+    typer.Option(
+        "--failed",
+        help="Only those with a reward below 1, or with none: a call or its scoring failed.",
+    ),
 ]
 FlippedOption = Annotated[
     bool,

@@ -58,7 +58,9 @@ def list_(db: DbOption = None, json: JsonOption = False) -> None:
     if json:
         print_json(report.document())
         return
-    names = [run.name + (SIMULATED if run.simulated else "") for run in report.runs]
+    all_simulated = len(report.runs) > 1 and all(run.simulated for run in report.runs)
+    mark = "" if all_simulated else SIMULATED
+    names = [run.name + (mark if run.simulated else "") for run in report.runs]
     played = [report.played_by(run.name) for run in report.runs]
     columns = {
         "kind": [run.kind for run in report.runs],
@@ -72,13 +74,14 @@ def list_(db: DbOption = None, json: JsonOption = False) -> None:
         "model": [brief(one.model or "-", NAME) for one in played],
         "begun": [_time(run.created_at) for run in report.runs],
     }
-    broken = _broken(names, columns)
     table(
         ["run", *columns],
-        zip(broken, *columns.values(), strict=True),
+        zip(_in_room(names, columns), *columns.values(), strict=True),
         right=["score", "steps"],
         least=LEAST,
     )
+    if all_simulated:
+        say("  all are simulated: they say nothing about a real model")
     last = report.runs[-1].name if report.runs else None
     if last:
         say_next(f"{PROGRAM} runs show {quote(last)}")
@@ -118,15 +121,14 @@ def delete(
     say_next(f"{PROGRAM} runs list")
 
 
-def _broken(names: "Sequence[str]", columns: Mapping[str, "Sequence[str]"]) -> list[str]:
-    """Return the names in lines that leave room for as many of the other columns as can be."""
-    longest = max((len(part) + 1 for name in names for part in name.split("/")), default=0)
-    wide = {name: max(map(len, [name, *cells])) + GAP for name, cells in columns.items()}
-    for left_out in range(len(LEAST) + 1):
-        left = room() - sum(wide[name] for name in wide.keys() - set(LEAST[:left_out]))
-        if longest <= left:
-            break
-    return [in_parts(name, left) for name in names]
+def _in_room(names: "Sequence[str]", columns: Mapping[str, "Sequence[str]"]) -> list[str]:
+    """Return the names whole, for whoever copies one; in lines only where no room is left at all.
+
+    Columns of `LEAST` make room for them.
+    """
+    others = [[name, *cells] for name, cells in columns.items() if name not in LEAST]
+    left = room() - sum(max(map(len, column)) + GAP for column in others)
+    return [name if len(name) <= left else in_parts(name, left) for name in names]
 
 
 def _time(stored: str) -> str:

@@ -60,21 +60,30 @@ def verify(
     time = f"{scored.seconds:.3f} s"
     read, critique = verdict.extracted or "", verdict.critique or ""
     facts([("read", read), ("critique", critique), ("time", time)])
-    named = f"--verify {shlex.quote(function)}"
+    say_next(_next(function, params))
+
+
+def _next(function: str, params: dict[str, Any]) -> str:
+    """Return the command that scores a whole dataset so; one that begins a project without any.
+
+    The project of this folder says who is asked, and how often, if it evaluates.
+    """
+    from grpo_practice.config.reading.discover import TEMPLATES, project_evaluation
+
+    named = f" --verify {shlex.quote(function)}"
     if params:
         spec = json_text({"name": function, **params}, ensure_ascii=False)
         named += f" --set {shlex.quote(f'verify={spec}')}"
-    say_next(_next(named))
-
-
-def _next(named: str) -> str:
-    """Return the command that scores a whole dataset so; one that begins a project without any."""
     # Read here to advise alone: whoever needs it says what is wrong with it.
     with suppress(GrpoPracticeError):
         rows = workspace(None).datasets.list().datasets
-        newest = max(rows, key=lambda row: row.id).name if rows else None
-        if newest:
-            return f"{PROGRAM} eval{needed_model()} --dataset {shlex.quote(newest)} {named}"
+        project = project_evaluation()
+        if project.at("data").data.get("dataset") in {row.name for row in rows}:
+            alike = project.data.get("verify") in (function, {"name": function, **params})
+            return f"{PROGRAM} eval --config {TEMPLATES[0]}{'' if alike else named}"
+        if rows:
+            newest = max(rows, key=lambda row: row.id).name
+            return f"{PROGRAM} eval{needed_model()} --dataset {shlex.quote(newest)}{named}"
     return f"{PROGRAM} init my-task"
 
 

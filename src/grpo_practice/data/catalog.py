@@ -6,7 +6,7 @@ Orders are those of the published runs: a shuffle with the seed 42 where there w
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,34 +130,45 @@ def published(name: str) -> str | None:
     return next((known for known in CATALOG if known.casefold() == name.casefold()), None)
 
 
-def way_to(name: str) -> str:
-    """Return the command that makes a dataset of this name, or says how."""
-    known = published(name)
-    if known is None:
-        file = _file_here()
-        if file is None:
-            return "grpo-practice data upload --help"
-        return f"grpo-practice data upload {shlex.quote(file)} --name {shlex.quote(name)}"
-    return f"grpo-practice data download {known}" + ("" if known == name else f" --name {name}")
+def way_to(name: str, known: Collection[str] = ()) -> str:
+    """Return the command that makes a dataset of this name, or says how.
+
+    Args:
+        name: Name that no dataset has.
+        known: Names that datasets have.
+    """
+    if hub := published(name):
+        return f"grpo-practice data download {hub}" + ("" if hub == name else f" --name {name}")
+    whole, _, part = name.rpartition("-")
+    if whole in known and part in _PARTS:
+        return f"grpo-practice data split {shlex.quote(whole)} --into train=0.5,test=0.5"
+    for file in _files_here():
+        # Its rows may be this dataset, or are divided into it; those of another file are not it.
+        if Path(file).stem in (name, whole):
+            return _upload(file, Path(file).stem)
+    return "grpo-practice data list" if known else "grpo-practice data upload --help"
 
 
 def first_dataset() -> str:
     """Return the command that makes a first dataset: of a file that lies here, or of examples."""
-    file = _file_here()
-    if file is None:
-        return "grpo-practice init my-task"
-    name = re.sub(r"[^\w.-]+", "-", Path(file).stem).strip("-.") or "mine"
+    for file in _files_here():
+        return _upload(file, re.sub(r"[^\w.-]+", "-", Path(file).stem).strip("-.") or "mine")
+    return "grpo-practice init my-task"
+
+
+def _upload(file: str, name: str) -> str:
     return f"grpo-practice data upload {shlex.quote(file)} --name {shlex.quote(name)}"
 
 
-def _file_here() -> str | None:
-    """Return the name of a file of rows in the current folder; None where there is none."""
+def _files_here() -> list[str]:
+    """Return the names of the files of rows in the current folder."""
     with suppress(OSError):
         files = sorted(path.name for path in Path().iterdir() if path.suffix in _ROWS)
-        return next((name for name in files if not name.startswith(".")), None)
-    return None
+        return [name for name in files if not name.startswith(".")]
+    return []
 
 
+_PARTS = ("train", "test")
 _ROWS = {".jsonl", ".csv", ".tsv", ".parquet"}
 """Endings of files that are most likely rows of a dataset."""
 

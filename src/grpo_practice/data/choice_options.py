@@ -66,6 +66,19 @@ def options_in(value: object) -> Options | None:
             return None
 
 
+def meant_as_options(value: object) -> bool:
+    """Return whether it has the form of options, be they too many, too few or with a gap."""
+    match from_cell(value):
+        case {"text": [*_], "label": [*_]}:
+            return True
+        case {**named}:
+            return bool(named) and all(isinstance(k, str) and _CODE.fullmatch(k) for k in named)
+        case [*texts]:
+            return all(text is None or isinstance(text, str | int | float) for text in texts)
+        case _:
+            return False
+
+
 def options_of(fields: Mapping[str, Any], columns: Sequence[str]) -> Options | None:
     """Read the options of columns that hold one each."""
     return _options([fields.get(column) for column in columns])
@@ -73,6 +86,9 @@ def options_of(fields: Mapping[str, Any], columns: Sequence[str]) -> Options | N
 
 def _options(values: Sequence[object], labels: Sequence[object] = ()) -> Options | None:
     texts = list(values)
+    if labels:  # a struct of parquet has every label; what is null or empty there is no option
+        kept = [n for n, text in enumerate(texts) if text is not None and text != ""]
+        texts, labels = [texts[n] for n in kept], [labels[n] for n in kept]
     while texts and (texts[-1] is None or texts[-1] == ""):
         texts.pop()  # a table has as many columns as its longest row has options
     if not 2 <= len(texts) <= MOST or not all(is_scalar(text) for text in texts):

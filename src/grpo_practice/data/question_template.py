@@ -13,7 +13,7 @@ from string import Formatter
 from typing import Any
 
 from grpo_practice.data.cells import from_cell
-from grpo_practice.data.choice_options import Options, options_in, options_of
+from grpo_practice.data.choice_options import Options, meant_as_options, options_in, options_of
 from grpo_practice.data.columns import has, listed_columns, value_at
 from grpo_practice.errors import ConfigError, DataError
 
@@ -166,7 +166,7 @@ def _guessed_options(free: Mapping[str, Any]) -> Sequence[str]:
     named = [
         column
         for column, value in free.items()
-        if column.strip().casefold() in OPTIONS and (value is None or options_in(value))
+        if column.strip().casefold() in OPTIONS and (value is None or meant_as_options(value))
     ]
     if len(named) > 1:
         both = " and ".join(map(repr, named))

@@ -80,7 +80,12 @@ def _question_at(fields: Mapping[str, Any], column: str) -> ChatQuestion:
         return text_or_turns(value, column)
     if not isinstance(value, str):
         kind = "missing" if value is None else f"of type {type(value).__name__}, not text"
-        raise DataError(f"the question ({column!r}) is {kind}")
+        way = (
+            f"one text of it: --map question={column}.0"
+            if value and isinstance(value, list)
+            else None
+        )
+        raise DataError(f"the question ({column!r}) is {kind}", hint=way)
     if not value.strip():
         raise DataError(f"the question ({column!r}) is empty")
     return ChatQuestion(value, None, None, several=False)
@@ -116,7 +121,7 @@ def find_layout(
     # A training shape says by itself what is asked; a table and an evals row have more beside it.
     guessed = shape is None or shape is SHAPES["evals"]
     slots = slot_columns(first, mapping, guessed=guessed)
-    pointed = set(roles.values())
+    pointed = {part for c in roles.values() for part in (c, c.partition(".")[0])}
     rest = {c: v for c, v in first.items() if c not in {*slots[0], *slots[1]} or c in pointed}
     if shape is None:
         layout = Layout(find_columns(rest, roles, given=("question",) if makes else ()))
@@ -129,9 +134,22 @@ def find_layout(
     made = template_of(first, slots, template, question=asked, system=system)
     plain = made == BARE
     answer = layout.columns.role.get("answer")
-    if answer is not None and answer in made.slots:
-        raise ConfigError(f"--template: {{{answer}}} is the answer, which would be given away")
+    if answer is not None:
+        _check_hidden(answer, made)
     return layout if plain else replace(layout, template=made)
+
+
+def _check_hidden(answer: str, template: QuestionTemplate) -> None:
+    """Raise where the question would be made of the answer's column, or of what holds it."""
+    passage = template.passage if "passage" in template.slots else ()
+    for column in (*sorted(template.slots), *passage):
+        if column == answer:
+            raise ConfigError(f"--template: {{{answer}}} is the answer, which would be given away")
+        if answer.startswith(f"{column}."):
+            raise ConfigError(
+                f"{column!r} holds the answer ({answer!r}), which would be given away",
+                hint=f"name what of it is asked, as {{{column}.NAME}} in a --template",
+            )
 
 
 def _of_shape(

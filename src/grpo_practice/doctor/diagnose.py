@@ -95,9 +95,8 @@ async def _check_config(
     for sentence in sentences(loaded.routes):
         notice(sentence)
         checks.append(ok("keys", sentence))
-    for text in loaded.notices:
-        if text not in env.notices:
-            checks.append((ok if text in loaded.own_words else warning)("config", text))
+    for text in (text for text in loaded.notices if text not in env.notices):
+        checks.append((ok if text in loaded.addresses else warning)("config", text))
     config, folder = loaded.config, loaded.base_dir
     evaluation = config.evaluation
     with ExitStack() as held:

@@ -9,8 +9,9 @@ from typing import Any
 from typing_extensions import override
 
 from grpo_practice.export.enhanced_agent import ExportedAgent, Measured
-from grpo_practice.export.render import FORMATS, Files, one_text
+from grpo_practice.export.render import FORMATS, Files, format_by_name, one_text
 from grpo_practice.reports.base import Report
+from grpo_practice.reports.before_after import BeforeAfter, When
 from grpo_practice.reports.documents import score_document
 
 
@@ -25,6 +26,10 @@ class Exported(Report):
     """File or folder that was written; None for the text alone."""
     call: str | None = None
     """Call that evaluates it, where only the program that began the run can."""
+    scores: BeforeAfter | None = None
+    """Scores of the agent before and after, with what measures those that are missing."""
+    ref: str = ""
+    """Options of `export-agent` that name this library."""
 
     @property
     def text(self) -> str:
@@ -50,7 +55,26 @@ class Exported(Report):
         """Command that evaluates it; None where none can."""
         if self.path is None or self.call or not FORMATS[self.format].loadable:
             return None
-        return f"grpo-practice eval --agent {shlex.quote(str(self.path))}"
+        if self.scores is None:
+            return f"grpo-practice eval --agent {shlex.quote(str(self.path))}"
+        return self.scores.measure_after(str(self.path))
+
+    @property
+    def measure(self) -> dict[When, str]:
+        """Scores that are not in the file, each with the command that measures it."""
+        if self.scores is None or self.call:
+            return {}
+        readable = self.path is not None and FORMATS[self.format].loadable
+        return self.scores.missing(str(self.path) if readable else None)
+
+    @property
+    def renew_command(self) -> str | None:
+        """Command that writes the file again, with scores measured since; None without a file."""
+        if self.path is None:
+            return None
+        form = "" if self.format == format_by_name(str(self.path)) else f" --format {self.format}"
+        file = shlex.quote(str(self.path))
+        return f"grpo-practice export-agent{self.ref}{form} -o {file} --force"
 
     @override
     def document(self) -> dict[str, Any]:
@@ -71,6 +95,7 @@ class Exported(Report):
             "path": None if self.path is None else str(self.path),
             "files": dict(self.files) if self.path is None else list(self.files),
             "call": self.call,
+            "measure": dict(self.measure),
             "next": self.next_command,
             "exit": 0,
         }

@@ -16,8 +16,9 @@ from grpo_practice.llm.prices import Price, Prices
 from grpo_practice.reports.base import Report
 from grpo_practice.stages import STAGES, Stage
 from grpo_practice.store import Store
+from grpo_practice.store.bound_keys import Identity
 from grpo_practice.store.queries import spending
-from grpo_practice.store.queries.spending import ENOUGH, Figures, Likeness, Piloted
+from grpo_practice.store.queries.spending import ENOUGH, Figures, Likeness, Piloted, ToCome
 from grpo_practice.text import DENSE_CHARS_PER_TOKEN, SPARSE_CHARS_PER_TOKEN
 
 EXPERIENCE_TOKENS = 40
@@ -219,13 +220,18 @@ def _line_document(line: Line) -> dict[str, Any]:
     }
 
 
-def forecast_line(store: Store, prices: Prices, run: str, left: StageCalls) -> Line:
-    """Return the forecast of one stage, from the calls so far that are most like those to come."""
+def forecast_line(
+    store: Store, prices: Prices, run: str, left: StageCalls, identity: Identity | None = None
+) -> Line:
+    """Return the forecast of one stage, from the calls so far that are most like those to come.
+
+    The run's `identity` says which agent plays: calls of another one are not like those to come.
+    """
     model = left.model.model_provider.model
     params, endpoint = endpoint_of(left.model, prices=prices)
-    known = store.read(
-        spending.figures, left.stage, model, run=run, part=left.part, system=left.system
-    )
+    player = identity if left.stage == "play" else None
+    to_come = ToCome(left.stage, model, run, left.part, left.system, player)
+    known = store.read(spending.figures, to_come)
     tokens_in, tokens_out, call_s = (
         _assumed(left, params.get("max_tokens")) if known is None else _seen(known, left)
     )

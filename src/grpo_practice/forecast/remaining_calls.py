@@ -52,7 +52,8 @@ def forecast(job: PracticeJob | EvalJob) -> Forecast:
 def _of_practice(job: PracticeJob) -> Forecast:
     store, config = job.session.store, job.config
     spec = practice_run.spec_of(job)
-    branch = _begun(job.session, spec, partial(practice_run.planned, job))
+    with job.start_named():
+        branch = _begun(job.session, spec, partial(practice_run.planned, job))
     rows = [row for row in store.read(steps.on_line, branch) if not row.closed]
     share, groups = share_of(store, branch, truth=config.practice.given_ground_truth)
     learning = _learning(store, job, branch, share)
@@ -62,7 +63,7 @@ def _of_practice(job: PracticeJob) -> Forecast:
     return Forecast(
         run=spec.name,
         simulated=spec.simulated,
-        lines=_lines(store, config.evaluation, spec.name, left, turns),
+        lines=_lines(store, config.evaluation, spec, left, turns),
         turns=turns,
         learnable=ceil(learning.most - len(learning.now)),
         waits=len(rows),
@@ -88,7 +89,7 @@ def _of_eval(job: EvalJob) -> Forecast:
     return Forecast(
         run=spec.name,
         simulated=spec.simulated,
-        lines=_lines(store, job.config, spec.name, left, turns),
+        lines=_lines(store, job.config, spec, left, turns),
         turns=turns,
         account=job.session.admission.account,
     )
@@ -115,7 +116,7 @@ def _plays(left: Sequence[StageCalls]) -> float:
 def _lines(
     store: Store,
     config: EvalConfig,
-    run: str,
+    spec: RunSpec,
     left: Sequence[StageCalls],
     turns: RolloutRequests | None,
 ) -> list[Line]:
@@ -128,7 +129,11 @@ def _lines(
         else replace(x, reads=min(x.reads, x.transcripts * long))
         for x in left
     )
-    return [forecast_line(store, prices, run, x) for x in with_turns if x.calls.high > 0]
+    return [
+        forecast_line(store, prices, spec.name, x, spec.identity)
+        for x in with_turns
+        if x.calls.high > 0
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Budget of a command: requests, tokens and money spent, capped, and needed by one more request."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from grpo_practice.calls import Usage
@@ -120,16 +121,7 @@ class Account:
         name = self.caps.exceeded(self.spent + self.reserved + need) or "requests"
         flag, cap = FLAGS[name], getattr(self.caps, name)
         spent, more = getattr(self.spent, name), getattr(need, name)
-        raised = f"{flag} {_number(name, max(2 * cap, spent + 10 * more))}"
-        pattern, typed, end = rf"{flag}[= ]\S+", self.command, ""
-        if typed.endswith(")"):  # a call from Python
-            raised = raised.removeprefix("--").replace("-", "_").replace(" ", "=")
-            pattern, typed, end = raised.partition("=")[0] + r"=[\d.]+", typed[:-1], ")"
-        command, replaced = re.subn(pattern, raised, typed, count=1)
-        if not replaced:
-            space = "" if typed.endswith("(") else ", " if end else " "
-            command = f"{typed}{space}{raised}".strip()
-        command += end
+        command = with_cap(self.command, name, raised_cap(cap, spent, more))
         text = f"paused by {flag} {_number(name, cap)}: {_shown(name, spent)} spent so far"
         if name != "requests":  # one more of these needs one
             text += f", and one more request may need {_shown(name, more)}"
@@ -138,6 +130,41 @@ class Account:
             hint=f"all that was answered is stored; to go on: {command}",
             go_on=command or None,
         )
+
+
+def raised_cap(cap: int, spent: int, more: int) -> int:
+    """Return the cap to go on with: twice this one, or what is spent and ten more requests."""
+    return max(2 * cap, spent + 10 * more)
+
+
+def caps_in(command: str) -> Iterator[tuple[str, int]]:
+    """Yield the caps, each with its name, that a command or a call from Python has."""
+    for name, flag in FLAGS.items():
+        if found := re.search(_typed(command, flag), command):
+            with suppress(ValueError):
+                amount = float(re.split("[= ]", found[0])[1])
+                yield name, round(amount * 1e6 if name == "cost_micro" else amount)
+
+
+def with_cap(command: str, name: str, amount: int) -> str:
+    """Return the command, or the call from Python, with this cap in place of its own."""
+    flag, typed, end = FLAGS[name], command, ""
+    cap = f"{flag} {_number(name, amount)}"
+    if typed.endswith(")"):
+        cap = cap.removeprefix("--").replace("-", "_").replace(" ", "=")
+        typed, end = typed[:-1], ")"
+    capped, replaced = re.subn(_typed(command, flag), cap, typed, count=1)
+    if not replaced:
+        space = "" if typed.endswith("(") else ", " if end else " "
+        capped = f"{typed}{space}{cap}".strip()
+    return capped + end
+
+
+def _typed(command: str, flag: str) -> str:
+    """Return a pattern for a cap as it stands in a command, or in a call from Python."""
+    if command.endswith(")"):
+        return flag.removeprefix("--").replace("-", "_") + r"=[\d.]+"
+    return rf"{flag}[= ]\S+"
 
 
 def _number(name: str, amount: int) -> str:

@@ -102,6 +102,12 @@ def host(url: str) -> str:
     return urlsplit(url).hostname or ""
 
 
+def place(url: str) -> str:
+    """Return the URL's host name and, where it has one, port: who answered there."""
+    parts = urlsplit(url)
+    return f"{parts.hostname or ''}:{parts.port}" if parts.port else parts.hostname or ""
+
+
 def environment_proxy(url: str) -> str:
     """Return the environment's proxy for the URL, which may hold a login; '' without one."""
     if proxy_bypass(host(url)):

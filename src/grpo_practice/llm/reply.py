@@ -3,7 +3,7 @@
 from typing import Any
 
 from grpo_practice.calls import Message, Reply, Usage
-from grpo_practice.llm.endpoint import host
+from grpo_practice.llm.endpoint import place
 from grpo_practice.llm.http_response import Response
 
 MOST_TOKENS = 10**9
@@ -25,7 +25,7 @@ def read_reply(answer: Response, *, asked: str, tries: int, seconds: float) -> R
         message={"role": "assistant"} | choice["message"],
         finish=finish if isinstance(finish, str) else None,
         usage=read_usage(answer.body.get("usage")),
-        answered_by=f"{model if isinstance(model, str) and model else asked}@{host(answer.url)}",
+        answered_by=f"{model if isinstance(model, str) and model else asked}@{place(answer.url)}",
         tries=tries,
         seconds=seconds,
     )

@@ -91,8 +91,11 @@ def evidence_text(evidence: Evidence) -> str:
     said = f"{count(for_, 'question')} for it, {against} against it"
     if evidence.change is None:
         return said
+    size = f"{abs(evidence.change):.2f}"
+    moved = "rose" if evidence.change > 0 else "fell"
+    went = "stayed as it was" if size == "0.00" else f"{moved} by {size}"
     asked = count(len(evidence.changes), "question")
-    return f"{said}; mean reward {evidence.change:+.2f} with it, over {asked}"
+    return f"{said}; with it, the mean reward of {asked} {went}"
 
 
 def _changes(

@@ -80,6 +80,8 @@ class ExportedDataset(Report):
     """Whether any row has an answer."""
     changed: int
     """Rows that an upload would read as another sample; only samples from Python can be such."""
+    several: bool = False
+    """Whether any row names several options, of which one is enough."""
 
     @property
     def next_command(self) -> str:
@@ -87,7 +89,8 @@ class ExportedDataset(Report):
         name, path = shlex.quote(self.dataset.name), shlex.quote(str(self.path))
         typed = "" if self.path.suffix == ".jsonl" else " --format jsonl"
         judged = "" if self.answered else " --no-answers"
-        return f"grpo-practice data upload {path} --name {name}{typed}{judged}"
+        select = " --select any" if self.several else ""
+        return f"grpo-practice data upload {path} --name {name}{typed}{judged}{select}"
 
     @override
     def document(self) -> dict[str, Any]:

@@ -133,6 +133,8 @@ class RolloutsReport(Report):
     """Sample → how its verdict changed, where only such were asked for."""
     compared: str = ""
     """Play that flips are compared with."""
+    played: Sequence[int] = ()
+    """Numbers of questions that were played, where the one that was asked for was not."""
 
     @property
     def ref(self) -> str:

@@ -1,7 +1,7 @@
 """Reports of a run that was just worked on: stable keys, unknown numbers null."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from shlex import quote
 from typing import Any
 
@@ -12,6 +12,7 @@ from grpo_practice.calls import Usage
 from grpo_practice.config.schema.runs import EvalConfig
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.reports.base import Report, number
+from grpo_practice.reports.before_after import When, before_after
 from grpo_practice.reports.documents import (
     cost_usd,
     requests_document,
@@ -23,9 +24,6 @@ from grpo_practice.reports.documents import (
 from grpo_practice.reports.known_scores import (
     KnownScore,
     measured,
-    measured_with,
-    measured_without,
-    tested_on,
 )
 from grpo_practice.reports.reproducibility import health_document, truncated_share
 from grpo_practice.reports.shortfalls import PRACTISE, Shortfall, counted_steps, shortfalls
@@ -213,6 +211,8 @@ class PracticeReport(Report):
     health: Health
     held: int = 0
     """New texts of experiences that wait for approval."""
+    measure: Mapping[When, str] = field(default_factory=dict)
+    """Score that is missing → the command that measures it."""
 
     @property
     def merge_failed(self) -> list[int]:
@@ -257,7 +257,7 @@ class PracticeReport(Report):
         if self.held:
             return f"grpo-practice experiences list --run {quote(self.run)}"
         if not self.library.experiences:
-            return "grpo-practice eval --limit 3 --show"
+            return f"grpo-practice rollouts show {quote(self.run)}"
         return f"grpo-practice export-agent --run {quote(self.run)}"
 
     @override
@@ -289,6 +289,7 @@ class PracticeReport(Report):
             },
             "before": self.before.document() if self.before else None,
             "after": self.after.document() if self.after else None,
+            "measure": dict(self.measure),
             "outcomes": dict(self.outcomes),
             "requests": requests_document(self.requests, self.replayed),
             "usage": usage_document(self.usage),
@@ -352,11 +353,12 @@ def practice_report(
         if row.library_out
     }
     evals = {
-        step: known
+        step: score
         for step, library in outs.items()
-        if (known := measured(store, tip, eval_name(exp_id, library_variant(library))))
+        if (score := measured(store, tip, eval_name(exp_id, library_variant(library))))
     }
     library = outs[max(outs)] if outs else branch.library
+    known = before_after(store, tip, branch.run, library)
     return PracticeReport(
         run=branch.run,
         branch=branch,
@@ -364,9 +366,9 @@ def practice_report(
         steps=rows,
         evals=evals,
         library=library,
-        tested=tested_on(store, tip) is not None,
-        before=measured_without(store, tip, exp_id),
-        after=measured_with(store, tip, exp_id, library),
+        tested=known.tested,
+        before=known.before,
+        after=known.after,
         usage=store.read(scores.usage, branch.run, children=True),
         unpriced=store.read(scores.unpriced, branch.run, children=True),
         requests=store.read(scores.requests, invocation.id, children=True),
@@ -378,4 +380,5 @@ def practice_report(
         failures=store.read(scores.failures, branch),
         health=store.read(run_health.health_of, branch, children=True),
         held=sum(not one.approved for one in store.read(held, branch.id, until=len(rows))),
+        measure=known.missing(),
     )

@@ -8,12 +8,11 @@ from typing import Any
 from typing_extensions import override
 
 from grpo_practice.reports.base import Report, Shown, number
+from grpo_practice.reports.before_after import before_after
 from grpo_practice.reports.documents import score_document
 from grpo_practice.reports.known_scores import (
     KnownScore,
     known_score,
-    measured_with,
-    measured_without,
 )
 from grpo_practice.reports.reproducibility import health_document
 from grpo_practice.reports.run_reports import MEAN_OVER
@@ -203,7 +202,7 @@ class RunReport(Report):
         if run.kind == "eval":
             return self._score_again
         if not self.held and self.steps and (self.steps[-1].stats or {}).get("experiences") == 0:
-            return "grpo-practice eval --limit 3 --show"
+            return f"grpo-practice rollouts show {quote(run.name)}"
         return f"grpo-practice experiences list --run {quote(run.name)}"
 
     @property
@@ -290,10 +289,8 @@ def _before_and_after(
     """Return the scores of a practice run's agent, also where evaluations have another exp_id."""
     outs = [row.library_out for row in rows if row.library_out]
     library = store.read(libraries.load, outs[-1]) if outs else branch.library
-    return [
-        measured_without(store, branch.id, run.exp_id),
-        measured_with(store, branch.id, run.exp_id, library),
-    ]
+    known = before_after(store, branch.id, run.name, library)
+    return [known.before, known.after]
 
 
 def run_report(store: Store, name: str) -> RunReport:

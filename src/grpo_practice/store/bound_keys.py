@@ -14,6 +14,7 @@ Identity = Mapping[str, Any]
 
 METHOD = "practice.method"
 AGENT_SHA = "agent.sha256"
+LIBRARY_SHA = "library.sha256"
 TEACHER_CONTEXT = "practice.teacher_context"
 INSTRUCTIONS = "agent.agent.instructions"
 MODEL = "agent.model.model_provider.model"

@@ -165,7 +165,7 @@ def get(db: Connection, name: str) -> DatasetRow:
         meant = None if published(name) else nearest(name, known)
         raise DataError(
             f"there is no dataset {name!r} in {db.path} (there: {names})",
-            hint=meant or way_to(name),
+            hint=meant or way_to(name, known),
         )
     return found
 

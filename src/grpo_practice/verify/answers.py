@@ -75,21 +75,25 @@ def last_box(response: str) -> str | None:
 
 def last_line(response: str) -> str | None:
     """Return the last line outside of thinking that is not blank, without "Answer:"."""
-    lines = [line for line in (strip_think(response) or "")[-TAIL:].splitlines() if line.strip()]
-    if not lines:
-        return None
-    return unlabelled(lines[-1].strip())
+    line = last_lines(response, 1)
+    return unlabelled(line.strip()) if line else None
 
 
-def last_words(response: str) -> str | None:
-    """Return the last line where it may be an answer in words; None where another one is given.
+def last_words(response: str) -> str:
+    """Return the last line where it may be an answer in words; '' where another one is given.
 
-    A box is one, and so is what is stated plainly; a sentence about the answer is none.
+    A box is one, also one that was cut off, and so is what is stated plainly.
     """
     tail = (strip_think(response) or "")[-TAIL:]
     if any(_boxes(tail)) or any(not is_prose(text) for text in last_statement(tail)[:2]):
-        return None
-    return last_line(tail)
+        return ""
+    return last_line(tail) or ""
+
+
+def last_lines(response: str, n: int) -> str:
+    """Return the last n lines outside of thinking that are not blank, as they stand."""
+    tail = (strip_think(response) or "")[-TAIL:]
+    return "\n".join([line for line in tail.splitlines() if line.strip()][-n:])
 
 
 def gold_texts(answer: Answer) -> list[str]:

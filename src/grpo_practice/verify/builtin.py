@@ -9,8 +9,9 @@ from typing import Any, Literal, get_args
 from grpo_practice.text import strip_think
 from grpo_practice.types import Sample, Verdict
 from grpo_practice.verify import judge, math
-from grpo_practice.verify.answers import gold_texts, last_box, last_line
+from grpo_practice.verify.answers import gold_texts, last_box, last_line, last_lines
 from grpo_practice.verify.chosen_options import (
+    LETTER,
     chosen_letter,
     chosen_letters,
     folded,
@@ -19,29 +20,50 @@ from grpo_practice.verify.chosen_options import (
 )
 
 _DRESS = " \t*_`\"'"
+_EMPHASIS = " \t*`"
 
 
 def exact(sample: Sample, response: str, *, case_sensitive: bool = False) -> Verdict:
-    """Return 1.0 when the last box, else the last line, is the gold; case and spaces folded."""
-    said = last_box(response) or last_line(response) or ""
-    said = said.strip(_DRESS)
+    """Return 1.0 when the last box, else the last line, is the gold; case and spaces folded.
+
+    A gold of several lines is compared with as many of the last ones.
+    """
+    read = last_box(response) or last_line(response) or ""
+    said = read.strip(_DRESS)
+    # Quotes, underscores or "Answer:" may be the gold's own: `__init__`, "'tis", `"x"`.
+    texts = {read, said, said.rstrip("."), read.strip(_EMPHASIS), read.strip(_EMPHASIS + "_")}
     for gold in gold_texts(sample.answer):
-        for text in (said, said.rstrip(".")):
-            if folded(text, case_sensitive) == folded(gold, case_sensitive):
-                return Verdict(1.0, extracted=said)
+        height = sum(1 for line in gold.splitlines() if line.strip())
+        as_many = last_lines(response, max(1, height))
+        for text in {*texts, as_many}:
+            if text and folded(text, case_sensitive) == folded(gold, case_sensitive):
+                return Verdict(1.0, extracted=said or text)
     return _missed(sample, f"the answer was {said!r}" if said else "there was no answer", said)
 
 
 def contains(sample: Sample, response: str, *, case_sensitive: bool = False) -> Verdict:
-    """Return 1.0 when the gold stands in the response as whole words (a gold of 4 is not in 42)."""
+    """Return 1.0 when the gold stands in the response as whole words.
+
+    A gold of 4 is not in 42, 4.2, -4 or 4,000; 北京 is in 答案是北京, where no space ends a word.
+    """
     visible = folded(strip_think(response) or "", case_sensitive)
     for gold in gold_texts(sample.answer):
         wanted = folded(gold, case_sensitive)
-        before = r"(?<!\w)" if wanted[:1].isalnum() else ""
-        after = r"(?!\w)" if wanted[-1:].isalnum() else ""
-        if wanted and re.search(before + re.escape(wanted) + after, visible):
+        if wanted and re.search(_standing(wanted), visible):
             return Verdict(1.0, extracted=gold)
     return _missed(sample, "it does not stand in the response")
+
+
+def _standing(wanted: str) -> str:
+    """Return a pattern of the text where no word and no number goes on before or after it."""
+    before = f"(?<!{LETTER})" if re.match(LETTER, wanted) else ""
+    after = f"(?!{LETTER})" if re.match(LETTER, wanted[-1]) else ""
+    if wanted[0].isdigit():
+        before += r"(?<!\d\.)(?<!(?<![\w)\]])[-\u2212])"
+        before += r"(?<!\d,)" if re.match(r"\d{3}(?!\d)", wanted) else ""
+    if wanted[-1].isdigit():
+        after += r"(?!\.\d)(?!,\d{3}(?!\d))"
+    return before + re.escape(wanted) + after
 
 
 def choice(sample: Sample, response: str, *, all: bool = False) -> Verdict:

@@ -2,6 +2,7 @@
 
 import re
 import string
+import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,11 +10,25 @@ from grpo_practice.text import strip_think
 from grpo_practice.verify.answers import TAIL, last_box, last_line
 
 _DRESS = " \t*_`\"'"
-_STATED = r"(?i:answer|option|choice)(?i:\s+is)?\s*[:=]?[\s*_`$]*\(?([A-Z])\b(?![\w'])"
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    "\U00020000-\U0003ffff"
+)
+"""Scripts that put no space between words, or join endings to them, as Korean does."""
+LETTER = rf"[^\W{_UNSPACED}]"
+"""A character that goes on with a word: beside one, a letter or a word stands not by itself."""
+_WIDE = {0xFEE0 + code: code for code in range(0x21, 0x7F)} | {ord("。"): ".", ord("、"): ","}
+"""Full-width signs → those that patterns know; ² and the like stay what they are."""
+_ANSWER = "answer|respuesta|resposta|risposta|réponse|antwort|ответ|答案|正解|正答|答え|정답|답"
+_STATED = (
+    rf"(?i:{_ANSWER}|option|choice|(?<!不)[选選])(?i:\s+(?:is|es|é|è|ist|est)\b|[是为為は은이项項])?"
+    rf"[\"'>]{{0,3}}\s{{0,9}}[:=]?[\s*_`$\"'>(\[]{{0,20}}([A-Z])(?!{LETTER}|')"
+)
+_CHOSEN = r"\b(?i:is|be|choose|pick|select|es|é|è|ist|est)\s+[*_`$\"'(\[]*([A-Z])[\W_]*$"
 _MARKED = r"\(([A-Z])\)|\*\*([A-Z])[.):]?\*\*|(?<!\S)([A-Z])[.):](?!\S)"
 _ALONE = r"^[\s*_`(]*([A-Z])[\s*_`).]*$"
-_IS = r"(?:\s+(?:is|are))?\s*[:=]?"
-_STATES = rf"(?:answers?|options?|choices?){_IS}"
+_IS = r"(?:\s+(?:is|are)|[是为為は은이])?\s*[:=]?"
+_STATES = rf"(?:(?:{_ANSWER})s?|options?|choices?){_IS}"
 _LIST = r"[A-Z]\b(?:\s*(?:[,;/&+、]|\band\b)\s*(?:and\s+)?[A-Z]\b)*|[A-Z]{2,}\b"
 _SO = r"(?:(?:so|thus|hence|therefore)\b,?\s*)?"
 
@@ -32,8 +47,10 @@ def options_of(meta: Mapping[str, Any]) -> dict[str, str]:
 def _letter(text: str, options: Mapping[str, str]) -> str | None:
     """Return the option that the whole text is: its letter, its text, or both in order."""
     bare = text.strip(_DRESS)
-    if match := re.fullmatch(r"\(?([A-Za-z])(?:[).:]+(?:\s+(.+))?)?", bare, re.DOTALL):
-        letter, rest = match[1].upper(), match[2]
+    if match := re.fullmatch(
+        r"[(\[]?([A-Za-z])(?:[)\].:!?,]+(?:\s+(.+))?|\s+[-\u2013\u2014]\s+(.+))?", bare, re.DOTALL
+    ):
+        letter, rest = match[1].upper(), match[2] or match[3]
         if (not options or letter in options) and (
             rest is None or _same(rest, options.get(letter, ""))
         ):
@@ -42,17 +59,20 @@ def _letter(text: str, options: Mapping[str, str]) -> str | None:
 
 
 def _same(text: str, option: str) -> bool:
-    return folded(text.rstrip("."), False) == folded(option.rstrip("."), False)
+    text, option = (folded(one.translate(_WIDE).rstrip("."), False) for one in (text, option))
+    return text == option
 
 
 def chosen_letter(response: str, options: Mapping[str, str]) -> str | None:
     """Return the option stated last: boxed, after "answer", marked, or alone on a line."""
+    response = response.translate(_WIDE)
     box, line = last_box(response), last_line(response) or ""
     for text in (re.sub(r"^\\\w+\{(.*)\}$", r"\1", box or ""), line):
         if letter := _letter(text, options):
             return letter
     visible = strip_think(response) or ""
-    for pattern, text in ((_STATED, visible), (_ALONE, visible), (_MARKED, line)):
+    places = ((_STATED, visible), (_ALONE, visible), (_MARKED, line), (_CHOSEN, line))
+    for pattern, text in places:
         for match in reversed(list(re.finditer(pattern, text, re.MULTILINE))):
             letter = next(group for group in match.groups() if group)
             if not options or letter in options:
@@ -68,12 +88,13 @@ def letters_of(gold: str, options: Mapping[str, str]) -> frozenset[str]:
 
 def chosen_letters(response: str, options: Mapping[str, str]) -> frozenset[str]:
     """Return the options stated last, where several may be: boxed, after "answer", or in a line."""
+    response = response.translate(_WIDE)
     box, last = last_box(response), last_line(response) or ""
     if box and (found := letters_of(re.sub(r"\\[a-z]+", "", box).strip("{}"), options)):
         return found
     lines = (strip_think(response) or "")[-TAIL:].splitlines()
     # "The answer is C. Let me check option A": what is called the answer goes before the rest.
-    for words in (r"answers?", r"options?|choices?"):
+    for words in (f"(?:{_ANSWER})s?", r"options?|choices?|(?<!不)[选選]"):
         for place in range(len(lines) - 1, -1, -1):
             if match := re.search(rf"(?:{words}){_IS}", lines[place], re.IGNORECASE):
                 stated = re.sub(_STATES, " ", lines[place][match.end() :], flags=re.IGNORECASE)
@@ -117,6 +138,6 @@ def _marked(text: str, options: Mapping[str, str]) -> frozenset[str]:
 
 
 def folded(text: str, case_sensitive: bool) -> str:
-    """Fold spaces, and case unless it counts."""
-    text = " ".join(text.split())
+    """Fold spaces and spellings of an accent, and case unless it counts."""
+    text = unicodedata.normalize("NFC", " ".join(text.split()))
     return text if case_sensitive else text.casefold()

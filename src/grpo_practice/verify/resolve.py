@@ -302,7 +302,11 @@ def _custom(
     asks = is_async or function_text.wants_llm(source.text, func)
     called_with = {**given, "llm": None} if asks else given
     if function and (problem := user_code.accepts(function, called_with)):
-        raise ConfigError(f"verify {name}: it cannot be called as {func}(sample): {problem}")
+        way = "an async function is given `llm`: add that parameter, or define it with `def`"
+        raise ConfigError(
+            f"verify {name}: it cannot be called as {func}(sample): {problem}",
+            hint=way if is_async and "'llm'" in problem else None,
+        )
     return VerifyFunction(
         name,
         "custom",

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, Self, TypeVar
 
@@ -43,11 +44,16 @@ class Verifier:
             preload=[worker.__name__] if file else [worker.__name__, _WARMUP],
         )
         self._results = ResultCache()
+        self._output = ExitStack()
 
     async def __aenter__(self) -> Self:
+        # A function that is an object of this process prints where its owner does.
+        if self.function.in_process and self.function.file is not None:
+            self._output.enter_context(user_code.STDOUT_TO_STDERR.entered())
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._output.close()
         await self._pool.close()
 
     async def start(self) -> None:

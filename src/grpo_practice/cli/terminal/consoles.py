@@ -5,12 +5,15 @@ import re
 from typing import Any
 
 from rich.console import Console, RenderableType
+from rich.padding import Padding
 from rich.text import Text
 from typing_extensions import override
 
 from grpo_practice.redact import redactor
 
 _COMMAND = re.compile(r"grpo-practice \S|\bexport \w+=|\bpip install ")
+NARROWEST = 10
+"""Fewest columns that anything is laid out in."""
 
 
 class _Console(Console):
@@ -18,6 +21,9 @@ class _Console(Console):
 
     def __init__(self, *, stderr: bool) -> None:
         super().__init__(stderr=stderr, markup=False, highlight=False, emoji=False)
+        if self.width < NARROWEST:
+            # COLUMNS=0 means that nobody knows; rich would print empty lines, or nothing at all.
+            self.width = NARROWEST if self.width else 80
 
     @override
     def render_str(self, text: str, **how: Any) -> Text:
@@ -42,6 +48,16 @@ def in_one(console: Console, text: str) -> bool:
     A command has to stay in one piece for whoever copies it.
     """
     return not console.is_terminal or _COMMAND.search(text) is not None
+
+
+def print_line(console: Console, text: str, style: str | None = None) -> None:
+    """Print a line; where it is wrapped, what follows stands below it and not at the margin."""
+    words = text.lstrip(" ")
+    indent, one = len(text) - len(words), in_one(console, text)
+    if indent and not one:
+        console.print(Padding(words, (0, 0, 0, indent), expand=False), style=style)
+    else:
+        console.print(text, style=style, soft_wrap=one)
 
 
 def as_text(what: RenderableType, width: int | None) -> str:

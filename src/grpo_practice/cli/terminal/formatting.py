@@ -13,37 +13,21 @@ from grpo_practice.text import count as count
 from grpo_practice.text import visible
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from grpo_practice.events import Event
 
 
 def say(text: str, *, style: str | None = None) -> None:
     """Print a line on stdout, foreign text in it made visible, wrapped at words on a terminal."""
-    from grpo_practice.cli.terminal.consoles import out
+    from grpo_practice.cli.terminal.consoles import out, print_line
 
-    _print(out, text, style)
+    print_line(out, visible(text), style)
 
 
 def note(text: str, *, style: str | None = None) -> None:
     """Print a line on stderr, as `say` does on stdout."""
-    from grpo_practice.cli.terminal.consoles import err
+    from grpo_practice.cli.terminal.consoles import err, print_line
 
-    _print(err, text, style)
-
-
-def _print(console: "Console", text: str, style: str | None) -> None:
-    """Print a line; what is wrapped of it stands as far in as its beginning."""
-    from rich.padding import Padding
-
-    from grpo_practice.cli.terminal.consoles import in_one
-
-    whole, shown = in_one(console, text), visible(text)
-    indent = len(shown) - len(shown.lstrip(" "))
-    if whole or not indent or "\n" in shown:
-        console.print(shown, style=style, soft_wrap=whole)
-    else:
-        console.print(Padding(shown[indent:], (0, 0, 0, indent), expand=False), style=style)
+    print_line(err, visible(text), style)
 
 
 def say_next(command: str) -> None:

@@ -11,6 +11,7 @@ from grpo_practice.cli.terminal.tables import facts, table
 from grpo_practice.text import brief
 
 if TYPE_CHECKING:
+    from grpo_practice.reports.before_after import When
     from grpo_practice.reports.known_scores import KnownScore
     from grpo_practice.reports.run_reports import EvalReport, PracticeReport
     from grpo_practice.reports.shortfalls import Distillation, Shortfall, StepRow
@@ -236,11 +237,11 @@ def _why_nothing(report: "PracticeReport") -> str:
         return (
             f"{ALIKE}, so there was nothing to compare{hard}{easy}: a cache between the agent and"
             " its model gives one answer again, or the temperature is 0 and the endpoint ignores"
-            f" seeds; look at some: {PROGRAM} eval --limit 3 --show"
+            f" seeds; look at some: {PROGRAM} rollouts show {quote(report.run)}"
         )
     return (
         f"in every group all attempts scored the same, so there was nothing to compare{hard}{easy};"
-        f" look at some: {PROGRAM} eval --limit 3 --show"
+        f" look at some: {PROGRAM} rollouts show {quote(report.run)}"
     )
 
 
@@ -316,10 +317,14 @@ def _scored(score: "Score | None") -> str:
 
 def _before_and_after(report: "PracticeReport") -> None:
     before, after = report.before, report.after
-    how = "" if after else " (export-agent, then eval --agent; or practice.do_eval: true)"
-    # Without a config it is the latest run's: this one's, as it was started.
-    first = f" ({on_database(f'{PROGRAM} eval')})" if report.tested else " (no evaluation dataset)"
-    facts([("before", _known(before) + ("" if before else first)), ("after", _known(after) + how)])
+    scores: list[tuple[When, KnownScore | None]] = [("before", before), ("after", after)]
+    for when, known in scores:
+        command = report.measure.get(when)
+        if known is None and command is not None:
+            say(f"  {when:6}  not measured ({on_database(command)})")  # in one line, to be copied
+        else:
+            untested = "" if known or report.tested else " (no evaluation dataset)"
+            facts([(f"{when:6}", _known(known) + untested)])
     if before and after and not _comparable(before, after):
         say("  before and after are of other questions: their difference says nothing")
 

@@ -23,6 +23,8 @@ CHARS = 2_000
 HEAD = 80
 """Most characters of an answer in a list."""
 ANSWER = "answer"
+NUMBERS = 12
+"""Most numbers of questions that are named."""
 LEAST = 12
 """Fewest columns for the beginning of a question or of an answer."""
 
@@ -70,9 +72,11 @@ def show_rollout_list(report: "RolloutsReport") -> None:
     if len(report.rows) < report.wanted.rollouts:
         say(f"{len(report.rows):,} of {count(report.wanted.rollouts, 'rollout')}")
         say(f"more: {on_database(report.more_command)}")
-    elif report.wanted != report.all:
+    elif report.filters:
+        failed = sum(row.reward is None for row in report.rows)
+        less = f", {failed} without a reward" if failed else ""
         of = f"of the {count(report.all.rollouts, 'rollout')} of {report.ref}"
-        say(f"{report.wanted.rollouts} {of}")
+        say(f"{report.wanted.rollouts} {of}{less}")
     say_next(report.next_command)
 
 
@@ -95,6 +99,9 @@ def _say_none(report: "RolloutsReport") -> None:
     say(
         f"{report.ref}: {f'none of its {there:,} rollouts is such' if there else 'no rollouts yet'}"
     )
+    if report.played:
+        more = ", …" if len(report.played) > NUMBERS else ""
+        say(f"it has those of question {', '.join(map(str, report.played[:NUMBERS]))}{more}")
     say_next(report.next_command)
 
 

@@ -72,13 +72,17 @@ def _candidates(folder: Path, name: str, command: Command) -> Iterator[Path]:
 
 def project_config(dataset: str) -> Path | None:
     """Return the config that `init` wrote here, where it evaluates on this dataset."""
+    named = project_evaluation().at("data").data.get("dataset")
+    return Path(TEMPLATES[0]) if named == dataset else None
+
+
+def project_evaluation() -> Tree:
+    """Return what the config that `init` wrote here says of evaluation; nothing without one."""
     path = Path(TEMPLATES[0])
     try:
-        tree = compose(path) if is_file(path) else Tree({})
+        return (compose(path) if is_file(path) else Tree({})).at("evaluation")
     except ConfigError:  # said by the command that uses it
-        return None
-    named = tree.at("evaluation").at("data").data.get("dataset")
-    return path if named == dataset else None
+        return Tree({})
 
 
 def is_divided(dataset: str) -> bool:
@@ -87,9 +91,12 @@ def is_divided(dataset: str) -> bool:
 
 
 def _near(name: str, cwd: Path) -> str:
-    known = {path.name for path in cwd.glob("*.yaml") if is_file(path)}
-    if near := difflib.get_close_matches(name, known, n=1):  # a shipped one may be as near
-        return f"did you mean {near[0]}?"
+    # By stem: an ending in common makes no two names alike.
+    here = {path.stem: path.name for path in cwd.glob("*.yaml") if is_file(path)}
+    stem = Path(name).name.removesuffix(".yaml")
+    if near := difflib.get_close_matches(stem, here, n=1):  # a shipped one may be as near
+        return f"did you mean {here[near[0]]}?"
+    known = set(here.values())
     for folder in (cwd / "configs", packaged_configs()):
         for path in folder.rglob("*.yaml"):
             parts = path.relative_to(folder).with_suffix("").parts

@@ -64,7 +64,7 @@ class Loaded(Generic[C]):
     """Whether it asks for what only a trusted config may: a program, a file, a key for a host."""
     vouched: bool = True
     """Whether no address in it is of others with a key of theirs."""
-    own_words: Sequence[str] = ()
+    addresses: tuple[str, ...] = ()
     """Notices that repeat what the user's own `.env` says, beside the config: no warnings."""
 
     @property
@@ -92,6 +92,10 @@ class Loaded(Generic[C]):
         if self.asks and self.vouched:
             with suppress(ConfigError):  # a home that cannot be written to: --trust says it again
                 self.trust.remember([text_digest(self._stored(), self.base_dir)], None)
+
+    def is_trusted(self, path: Path) -> bool:
+        """Return whether the user trusts the config in this file, or has used it before."""
+        return self.trust.text(text_digest(self._stored(), self.base_dir), path)
 
     def _stored(self) -> dict[str, Any]:
         return parse_yaml(self.text, "the stored config").data
@@ -276,8 +280,7 @@ def _loaded(draft: Draft, config: C) -> Loaded[C]:
     draft.refuse_secrets(config)
     draft.finish(config)
     source, text = draft.source, draft.text()
-    named = _named_by_dotenv(config, source.env, draft.routes)
-    draft.notices += named
+    at_urls: tuple[str, ...] = tuple(_named_by_dotenv(config, source.env, draft.routes))
     beside = source.env.path and source.env.path.parent.resolve() == source.base_dir.resolve()
     return Loaded(
         config=config,
@@ -285,12 +288,12 @@ def _loaded(draft: Draft, config: C) -> Loaded[C]:
         base_dir=source.base_dir,
         text=text,
         ignored=draft.ignored,
-        notices=draft.notices,
+        notices=[*draft.notices, *at_urls],
         routes=draft.routes,
         trust=source.env.trust,
         asks=draft.asks or REDACTED in text,
         vouched=not draft.has_key_of_others,
-        own_words=named if beside and source.env.trusts_dotenv else (),
+        addresses=at_urls if beside and source.env.trusts_dotenv else (),
     )
 
 

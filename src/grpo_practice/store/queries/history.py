@@ -35,6 +35,8 @@ class Proposal:
     """Proposal of one group, with the lessons it drew."""
 
     slot: int
+    number: int | None
+    """Number of its question in the dataset of the run, counted from 1."""
     question: str
     op: OpKind
     target: str | None
@@ -52,6 +54,8 @@ class Quarantined:
     """`propose`: one group's idea; `merge`: what became of several."""
     slot: int | None
     """The group that proposed it; None for a merged text."""
+    number: int | None
+    """Number of its question in the dataset of the run, counted from 1."""
     question: str | None
     op: str
     target: str | None
@@ -86,6 +90,8 @@ class Vote:
 
     step: int
     slot: int
+    number: int | None
+    """Number of its question in the dataset of the run, counted from 1."""
     question: str
     op: OpKind
     finding: Finding | None
@@ -116,6 +122,13 @@ class ExperienceHistory:
     def text(self) -> str | None:
         """Present text; None when it was removed."""
         return self.changes[-1].text if self.changes else self.imported
+
+
+_NUMBER = """(SELECT min(d.position) + 1 FROM dataset_rows d
+                 WHERE d.dataset_id = (SELECT b.dataset_id FROM branches b
+                                        WHERE b.branch_id = o.branch_id)
+                   AND d.sample_id = g.sample_id) AS number"""
+"""Number of the question of a group `g` of an operation `o`, as lists of rollouts have it."""
 
 
 def branches_of(db: sqlite3.Connection, run: str) -> list[BranchRow]:
@@ -170,15 +183,16 @@ def experience(
     made = [_change(db, f"E{label}", *change) for change in changes.fetchall()]
     since = max((c.step for c in made if not c.reworded and c.text is not None), default=-1)
     votes = db.execute(
-        f"""SELECT o.step, o.slot, s.question, o.op, o.finding, o.step <= :since FROM operations o
+        f"""SELECT o.step, o.slot, {_NUMBER}, s.question, o.op, o.finding, o.step <= :since
+              FROM operations o
               JOIN groups g USING (branch_id, step, slot) JOIN samples s USING (sample_id)
              WHERE o.target_id = :id AND o.source = 'propose' AND o.status = 'proposed'
                AND {ON_LINE.format(row="o")} ORDER BY o.step, o.slot, o.op_id""",
         {**at, "since": since},
     )
     cast = tuple(
-        Vote(step, slot, question, op, finding, bool(earlier))
-        for step, slot, question, op, finding, earlier in votes
+        Vote(step, slot, number, question, op, finding, bool(earlier))
+        for step, slot, number, question, op, finding, earlier in votes
     )
     return ExperienceHistory(f"E{label}", run, row[1], tuple(made), cast)
 
@@ -201,7 +215,7 @@ def _change(db: sqlite3.Connection, name: str, op: OpKind, step: int, *told: Any
 def quarantined(db: sqlite3.Connection, branch: int, *, until: int) -> list[Quarantined]:
     """Return what was kept out of the libraries of a branch's line, up to the step `until`."""
     rows = db.execute(
-        f"""SELECT o.step, o.source, nullif(o.slot, -1) AS slot, s.question, o.op,
+        f"""SELECT o.step, o.source, nullif(o.slot, -1) AS slot, {_NUMBER}, s.question, o.op,
                   'E' || e.label AS target, o.text, o.reason
              FROM operations o
              LEFT JOIN groups g USING (branch_id, step, slot)
@@ -217,9 +231,9 @@ def quarantined(db: sqlite3.Connection, branch: int, *, until: int) -> list[Quar
 def _proposals(db: sqlite3.Connection, op_ids: Sequence[int]) -> tuple[Proposal, ...]:
     found = []
     for op_id in op_ids:
-        branch_id, step, slot, question, op, target, text, finding = db.execute(
-            """SELECT o.branch_id, o.step, o.slot, s.question, o.op, 'E' || e.label, o.text,
-                      o.finding
+        branch_id, step, slot, number, question, op, target, text, finding = db.execute(
+            f"""SELECT o.branch_id, o.step, o.slot, {_NUMBER}, s.question, o.op, 'E' || e.label,
+                      o.text, o.finding
                  FROM operations o
                  JOIN groups g USING (branch_id, step, slot) JOIN samples s USING (sample_id)
                  LEFT JOIN experiences e ON e.experience_id = o.target_id
@@ -232,5 +246,5 @@ def _proposals(db: sqlite3.Connection, op_ids: Sequence[int]) -> tuple[Proposal,
             (branch_id, step, slot),
         )
         told = tuple(row[0] for row in lessons)
-        found.append(Proposal(slot, question, op, target, text, finding, told))
+        found.append(Proposal(slot, number, question, op, target, text, finding, told))
     return tuple(found)

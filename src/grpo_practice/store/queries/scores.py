@@ -165,6 +165,29 @@ def evaluations_with_prompt(
     return [(run, exp_id, branch) for run, exp_id, branch in rows]
 
 
+def evaluations_without_rollouts(db: sqlite3.Connection) -> list[tuple[str, int]]:
+    """Return (run, branch) of the evaluations of which nothing is played yet, newest first.
+
+    Some of their requests may be answered: what was under way at a cap is kept as calls alone.
+    """
+    rows = db.execute(
+        """SELECT run_id, head_branch FROM runs u WHERE kind = 'eval' AND head_branch NOTNULL
+              AND NOT EXISTS (SELECT 1 FROM rollouts r WHERE r.branch_id = u.head_branch)
+            ORDER BY u.created_at DESC"""
+    )
+    return [(run, branch) for run, branch in rows]
+
+
+def answering_places(db: sqlite3.Connection, branch_ids: Sequence[int]) -> frozenset[str]:
+    """Return the hosts, with their ports, that answered the agent on these branches."""
+    rows = db.execute(
+        f"""SELECT DISTINCT answered_by FROM call_sums
+             WHERE stage = 'play' AND branch_id IN ({", ".join("?" * len(branch_ids))})""",
+        branch_ids,
+    )
+    return frozenset(str(by).rpartition("@")[2] for (by,) in rows if by)
+
+
 def usage(db: sqlite3.Connection, run: str, *, children: bool = False) -> Usage:
     """Return tokens and money of every call that a run made, as far as they are known.
 

@@ -2,12 +2,12 @@
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from grpo_practice.calls import Usage
-from grpo_practice.store.bound_keys import agent_of
+from grpo_practice.store.bound_keys import Identity, agent_of, has_own_agent
 from grpo_practice.store.rollouts import usage_of
 
 OF_RUN = """JOIN invocations USING (invocation_id) JOIN runs USING (run_id)
@@ -122,14 +122,29 @@ def lost(db: sqlite3.Connection, run: str) -> list[Lost]:
     return [Lost(**row) for row in rows]
 
 
-def figures(
-    db: sqlite3.Connection, stage: str, name: str, *, run: str, part: str, system: bytes
-) -> Figures | None:
-    """Return what calls at this stage to this model took; None without any.
+@dataclass(frozen=True, slots=True)
+class ToCome:
+    """Calls that are to come, for which earlier ones stand."""
 
-    Calls of this part (`practice`, `evaluation`) of the run count alone where there are enough,
-    else those that follow this system prompt, else all of the database: prompts of other runs may
-    be of another length.
+    stage: str
+    name: str
+    """Model that is asked."""
+    run: str
+    part: str
+    """`practice` or `evaluation`."""
+    system: bytes
+    """sha256 of the system prompt that is followed."""
+    player: Identity | None = None
+    """Identity of the agent that plays; None for calls that are the same for all agents."""
+
+
+def figures(db: sqlite3.Connection, calls: ToCome) -> Figures | None:
+    """Return what earlier calls of this stage to this model took; None without any.
+
+    Calls of this part of the run count alone where there are enough, else those that follow this
+    system prompt, else all of the database: prompts of other runs may be of another length. Calls
+    of an agent that was changed since are not this run's, nor, where a program decides what is
+    asked, of the same prompt.
     """
     among: dict[Likeness, str] = {
         "run": """runs.kind = :kind
@@ -139,9 +154,14 @@ def figures(
                        AND r.attempt = calls.attempt AND r.system_sha = :system)""",
         "model": "TRUE",
     }
-    kind = "practice" if part == "practice" else "eval"
-    asked: dict[str, object] = {"stage": stage, "name": name, "run": run, "kind": kind}
-    asked["system"] = system
+    kind = "practice" if calls.part == "practice" else "eval"
+    asked: dict[str, object] = {"stage": calls.stage, "name": calls.name, "kind": kind}
+    asked |= {"run": calls.run, "system": calls.system}
+    if calls.player is not None:
+        asked["alike"] = json.dumps(_played_by(db, calls.player))
+        alike = "calls.branch_id IN (SELECT value FROM json_each(:alike))"
+        among["run"] += f" AND {alike}"
+        among["prompt"] += f" AND {alike}" if has_own_agent(calls.player) else ""
     found: Figures | None = None
     for of, which in among.items():
         found = _figures(db, of, which, asked) or found
@@ -237,14 +257,12 @@ def summarised(db: sqlite3.Connection, branch_id: int) -> tuple[int, int]:
     return int(row[0]), int(row[1])
 
 
-def turns(db: sqlite3.Connection, identity: Mapping[str, Any]) -> tuple[int, float, float]:
+def turns(db: sqlite3.Connection, identity: Identity) -> tuple[int, float, float]:
     """Return how many rollouts this identity's agent has, with mean and spread of turns.
 
     Those that an error ended are left out.
     """
-    wanted = agent_of(json.loads(json.dumps(dict(identity))))
-    found = db.execute("SELECT branch_id, identity FROM branches").fetchall()
-    alike = [row[0] for row in found if agent_of(json.loads(row[1])) == wanted]
+    alike = _played_by(db, identity)
     n, mean, squares = 0, 0.0, 0.0
     for branch in alike:
         row = db.execute(
@@ -257,6 +275,13 @@ def turns(db: sqlite3.Connection, identity: Mapping[str, Any]) -> tuple[int, flo
         return 0, 0.0, 0.0
     mean /= n
     return n, mean, max(squares / n - mean**2, 0.0) ** 0.5
+
+
+def _played_by(db: sqlite3.Connection, identity: Identity) -> list[int]:
+    """Return the branches of all runs whose agent is this identity's."""
+    wanted = agent_of(json.loads(json.dumps(dict(identity))))
+    found = db.execute("SELECT branch_id, identity FROM branches").fetchall()
+    return [row[0] for row in found if agent_of(json.loads(row[1])) == wanted]
 
 
 def calls_at(
