@@ -179,8 +179,7 @@ def _named(store: Store, name: str, *, with_agent: bool) -> RunRow:
     run = store.read(runs.get, name)
     if run.kind == "recorded":
         raise ConfigError(
-            f"{name} is a recorded run: it says nothing of how to evaluate",
-            hint=questions_of(name),
+            f"{name} is a recorded run: it says nothing of how to evaluate", hint=questions_of(name)
         )
     if run.head_branch is None:
         raise ConfigError(

@@ -79,21 +79,21 @@ def last_line(response: str) -> str | None:
     return unlabelled(line.strip()) if line else None
 
 
-def last_words(response: str) -> str:
-    """Return the last line where it may be an answer in words; '' where another one is given.
-
-    A box is one, also one that was cut off, and so is what is stated plainly.
-    """
-    tail = (strip_think(response) or "")[-TAIL:]
-    if any(_boxes(tail)) or any(not is_prose(text) for text in last_statement(tail)[:2]):
-        return ""
-    return last_line(tail) or ""
-
-
 def last_lines(response: str, n: int) -> str:
     """Return the last n lines outside of thinking that are not blank, as they stand."""
     tail = (strip_think(response) or "")[-TAIL:]
     return "\n".join([line for line in tail.splitlines() if line.strip()][-n:])
+
+
+def last_words(response: str) -> str | None:
+    """Return the last line where it may be an answer in words; None where another one is given.
+
+    A box is one, and so is what is stated plainly; a sentence about the answer is none.
+    """
+    tail = (strip_think(response) or "")[-TAIL:]
+    if any(_boxes(tail)) or any(not is_prose(text) for text in last_statement(tail)[:2]):
+        return None
+    return last_line(tail)
 
 
 def gold_texts(answer: Answer) -> list[str]:

@@ -23,8 +23,6 @@ _COMMAND = re.compile(r"\\(?:begin|end|operatorname)\s*\{[^{}]*\}|\\[A-Za-z]+")
 _RATIO = re.compile(r"[\d.]+(?:\s*:\s*[\d.]+){2,}")
 _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}/\d{1,2}/\d{4}")
 _WORD = re.compile(r"[^\W\d_]{3,}")
-_LINE = 200
-"""Characters of a last line that can be nothing but an answer."""
 _FUNCTIONS = frozenset(["sqrt", "sin", "cos", "tan", "arcsin", "arccos", "arctan", "log", "exp"])
 
 
@@ -42,8 +40,8 @@ def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> V
 
     Any one of the golds will do; `fast_path=False` leaves numbers to the worker, too.
     """
-    if in_words := _in_words(golds, response):
-        return in_words
+    if last := _in_words(golds, response):
+        return Verdict(1.0, extracted=last)
     answer = read_answer(response)
     if isinstance(answer, str):
         return wrong(golds, answer)
@@ -53,7 +51,7 @@ def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> V
     # Notation drops the p.m. of "3 p.m." as a unit, which here tells two answers apart.
     wanted = [notation(gold) for gold in golds if not other_half(gold, answer.text)]
     open_ = [gold for gold in wanted if not _is_text(gold)]
-    as_texts = wanted if fast_path else [gold for gold in wanted if gold not in open_]
+    as_texts = [gold for gold in wanted if fast_path or gold not in open_]
     if same := _same(as_texts, (said, without_half(said), *map(notation, answer.lines))):
         return same
     if _DATE.fullmatch(said):
@@ -73,24 +71,26 @@ def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> V
     return Question(open_, said, affordable)
 
 
-def _in_words(golds: Sequence[str], response: str) -> Verdict | None:
-    """Return reward 1 where the last line, as a whole, is a gold that is no number; else None.
-
-    After "It has 3 letters a." the answer "Canberra" is neither a formula nor stated.
-    """
-    wanted = [text for gold in golds if not _is_number(text := notation(gold))]
-    line = last_words(response) if wanted else ""
-    return _same(wanted, (notation(line),)) if len(line) <= _LINE else None
-
-
-def _is_number(text: str) -> bool:
-    return bool(_INTEGER.fullmatch(text)) or exact_numbers.is_number(text)
-
-
 def _same(golds: Sequence[str], texts: Sequence[str]) -> Verdict | None:
     """Return reward 1 for the first text that is a gold; None where none is."""
     found = (text for text in texts if any(_alike(gold, text) for gold in golds))
     return next((Verdict(1.0, extracted=text) for text in found), None)
+
+
+def _in_words(golds: Sequence[str], response: str) -> str | None:
+    """Return the last line where it is, as a whole, a gold that is no number; else None.
+
+    After "It has 3 letters a." the answer "Canberra" is neither a formula nor stated.
+    """
+    wanted = [text for gold in golds if not _is_number(text := notation(gold))]
+    if not wanted or (words := last_words(response)) is None or len(words) > LONGEST:
+        return None
+    last = notation(words)
+    return last if any(_alike(gold, last) for gold in wanted) else None
+
+
+def _is_number(text: str) -> bool:
+    return bool(_INTEGER.fullmatch(text)) or exact_numbers.is_number(text)
 
 
 def _alike(gold: str, text: str) -> bool:

@@ -53,7 +53,7 @@ def last_statement(tail: str) -> tuple[str, ...]:
             if stated and not stated.lower().startswith("not "):
                 return _read(stated)
     if len(lines) == 1 and len(lines[0].strip()) <= 200:
-        return (bare(lines[0]),)
+        return (_bare(lines[0]),)
     return ()
 
 
@@ -78,8 +78,8 @@ def _after(lines: Sequence[str], at: int, start: int) -> str:
     """Return the rest of a line; the next one that is no prose, where nothing is left of it."""
     rest = lines[at][start:]
     if rest.strip(" \t*_`:"):
-        return bare(rest)
-    following = bare(next((line for line in lines[at + 1 :] if line.strip()), ""))
+        return _bare(rest)
+    following = _bare(next((line for line in lines[at + 1 :] if line.strip()), ""))
     return "" if is_prose(following) else following
 
 
@@ -91,10 +91,10 @@ def _read(stated: str) -> tuple[str, ...]:
     if not is_prose(stated):
         return (stated,)
     end = _SENTENCE.search(stated)
-    sentence = bare(stated[: end.start()] if end else stated)
+    sentence = _bare(stated[: end.start()] if end else stated)
     if not is_prose(sentence):
         return stated, sentence
-    words = bare(_REASON.split(sentence, maxsplit=1)[0])
+    words = _bare(_REASON.split(sentence, maxsplit=1)[0])
     texts = (stated, sentence) if words == sentence else (stated, words, sentence)
     clause = _BESIDES.split(sentence, maxsplit=1)[0]
     hedged = _HEDGE.sub("", clause)
@@ -109,6 +109,6 @@ def _first(found: Iterable[str | None]) -> tuple[str, ...]:
     return next(((text,) for text in found if text), ())
 
 
-def bare(text: str) -> str:
+def _bare(text: str) -> str:
     """Strip Markdown emphasis and the full stop that ends a sentence."""
     return text.strip(" \t\r*_`").rstrip(".").strip(" \t*_`")
