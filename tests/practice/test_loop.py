@@ -185,7 +185,7 @@ async def test_failures_ahead_count_for_the_step_they_are_of(world: World) -> No
     world.hold(0, -1, -1, "merge")
     broken = EndpointError("broken")
     world.says = lambda a: broken if (a.stage, a.step) == ("play", 1) else None
-    with pytest.raises(RunFailedError, match="[2-4] of the 8 rollouts of step 1"):
+    with pytest.raises(RunFailedError, match=r"[2-4] of the 8 rollouts of step 1"):
         async with asyncio.timeout(PATIENCE_S):
             await world.run()
     assert world.query("SELECT status FROM steps") == [("open",), ("planned",)]
