@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.cli.main import run
-from grpo_practice.config.reference import reference_markdown
+from tests.config.reference import reference_markdown
 from tests.workflows.play import MATH, WEB
 
 ROOT = Path(__file__).parents[1]

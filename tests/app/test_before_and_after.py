@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from grpo_practice import Workspace
-from grpo_practice.app.agent_export import export_agent
 from grpo_practice.config.reading.yaml_reader import dump_yaml, parse_yaml
 from grpo_practice.errors import PausedError
 from grpo_practice.llm.budget import NO_CAPS, Caps
 from grpo_practice.sim.questions import questions
 from grpo_practice.store import Store
 from tests.app.project import CONFIG, Project
+from tests.export.rendered import export_agent
 
 
 def evaluation(folder: Path, exp_id: str) -> Path:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.app.agent_export import export_agent
 from grpo_practice.app.library_file import MOST, read_library
 from grpo_practice.errors import ConfigError, FingerprintError
 from grpo_practice.events import Notice
@@ -17,6 +16,7 @@ from grpo_practice.redact import redactor
 from grpo_practice.store import Store
 from grpo_practice.store.scratch_copy import rehearsal
 from tests.app.project import Project, finished
+from tests.export.rendered import export_agent
 
 TWO = [(1, "Check: Add again."), (2, "Units: Keep them.")]
 

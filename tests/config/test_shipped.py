@@ -9,12 +9,12 @@ from grpo_practice.config.reading.env import read_environment
 from grpo_practice.config.reading.load import load_eval, load_practice
 from grpo_practice.config.reading.problems import keys_of
 from grpo_practice.config.reading.yaml_reader import read_yaml
-from grpo_practice.config.reference import reference_markdown
 from grpo_practice.config.schema.runs import PracticeConfig
 from grpo_practice.config.yaml_text import show
 from grpo_practice.errors import ConfigError
 from tests.config.files import ENV as MODEL_ENV
 from tests.config.files import agent_in
+from tests.config.reference import reference_markdown
 
 KEYS = {"SERPER_API_KEY": "serper-000000", "JINA_API_KEY": "jina-00000000"}
 ENV = {**MODEL_ENV, **KEYS}

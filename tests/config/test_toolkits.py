@@ -5,9 +5,9 @@ from typing import get_args
 import pytest
 from pydantic import BaseModel, TypeAdapter
 
-from grpo_practice.config.reference import reference_markdown
 from grpo_practice.config.schema import tools
 from grpo_practice.config.schema.tools import BUILT_IN, McpToolkit, Toolkit
+from tests.config.reference import reference_markdown
 
 KITS = [
     kit
@@ -23,7 +23,7 @@ def test_a_built_in_toolkit_can_be_configured_and_is_in_the_table(kit: type[Base
     found: object = TypeAdapter(Toolkit).validate_python({"name": name})
     assert type(found) is kit, f"name {kit.__name__} in Toolkit of config/schema/tools.py"
     said = f"| `evaluation.agent.toolkits.{name}.config."
-    assert said in reference_markdown(), f"name {kit.__name__} in config/reference.py"
+    assert said in reference_markdown(), f"name {kit.__name__} in tests/config/reference.py"
 
 
 def test_nothing_else_is_built_in() -> None:

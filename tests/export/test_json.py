@@ -4,8 +4,8 @@ import json
 
 from hypothesis import given
 
-from grpo_practice.export.render import render
 from grpo_practice.prompts.system import library_sha
+from tests.export.rendered import render
 from tests.export.sample import AGENT, HOSTILE, LIBRARY, agent
 
 

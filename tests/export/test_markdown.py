@@ -6,9 +6,9 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from grpo_practice.export.enhanced_agent import ExportedAgent
-from grpo_practice.export.render import render
 from grpo_practice.text import visible
 from grpo_practice.types import Experience, Library
+from tests.export.rendered import render
 from tests.export.sample import AGENT, HOSTILE, agent
 
 

@@ -10,9 +10,9 @@ from grpo_practice.export.render import (
     FORMATS,
     Format,
     format_by_name,
-    render,
     render_files,
 )
+from tests.export.rendered import render
 from tests.export.sample import AGENT
 
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from grpo_practice.config import AgentConfig
 from grpo_practice.export.enhanced_agent import ExportedAgent, Provenance
-from grpo_practice.export.render import render
 from grpo_practice.redact import Redactor, redactor
 from grpo_practice.types import Experience, Library
 from tests.config.files import agent_in
+from tests.export.rendered import render
 from tests.export.sample import AGENT, HOSTILE, LIBRARY, agent
 
 ENV = {"UTU_LLM_BASE_URL": "http://h/v1", "UTU_LLM_API_KEY": "key", "HOME": "/root"}

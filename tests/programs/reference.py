@@ -5,8 +5,8 @@ import random
 import subprocess
 from pathlib import Path
 
-from grpo_practice.export.render import render
 from grpo_practice.types import Library
+from tests.export.rendered import render
 from tests.export.sample import AGENT, LIBRARY, agent
 
 REQUIRES = ("hydra-core>=1.3,<2",)

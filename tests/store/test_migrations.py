@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.app.agent_export import export_agent
 from grpo_practice.cli.main import run
 from grpo_practice.errors import FingerprintError, StoreError
 from grpo_practice.practice import METHOD
@@ -21,6 +20,7 @@ from grpo_practice.store import Store, bound_keys, branches, db, migrate
 from grpo_practice.store.check import check
 from grpo_practice.store.queries import run_health, scores
 from tests.app.project import CONFIG, Project
+from tests.export.rendered import export_agent
 from tests.store.make_fixture import SCHEMAS, make
 from tests.store.test_faults import as_nobody
 

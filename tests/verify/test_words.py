@@ -77,3 +77,9 @@ async def test_the_half_of_the_day_is_shown_where_it_is_what_is_wrong() -> None:
     async with Verifier(resolve("math", {}, None, Path())) as verify:
         verdict = await verify(Sample("q", "3 p.m."), "It is 3 a.m.", None)
     assert verdict.critique == "expected 3 p.m., the answer was 3 a.m"
+
+
+async def test_yes_and_no_are_words_and_no_products() -> None:
+    async with Verifier(resolve("math", {}, None, Path())) as verify:
+        verdicts = [await verify(Sample("q", "no"), rf"\boxed{{{x}}}", None) for x in ("No", "on")]
+    assert [verdict.reward for verdict in verdicts] == [1, 0]

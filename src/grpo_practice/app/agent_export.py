@@ -8,7 +8,7 @@ from shlex import quote
 from typing import Any
 
 from grpo_practice.app.custom_agent import is_of_program
-from grpo_practice.app.library_refs import LibraryRef, library_of
+from grpo_practice.app.library_refs import LibraryRef
 from grpo_practice.config.reading.yaml_reader import Tree, parse_yaml
 from grpo_practice.config.redact import only_names_variable
 from grpo_practice.config.schema.agent import AgentConfig
@@ -16,7 +16,6 @@ from grpo_practice.config.schema.tools import Toolkit
 from grpo_practice.config.trust import text_digest, user_trust
 from grpo_practice.errors import ConfigError
 from grpo_practice.export.enhanced_agent import ExportedAgent, Measured, Provenance
-from grpo_practice.export.render import render
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.redact import REDACTED, redactor, url_secrets
 from grpo_practice.reports.before_after import before_after
@@ -25,16 +24,6 @@ from grpo_practice.store import Store, libraries
 from grpo_practice.store.queries import references, runs
 
 _AGENT = "evaluation.agent."
-
-
-def export_agent(store: Store, ref: str | None, step: str, format: str) -> str:
-    """Return the agent with the library that `ref` and `step` name, as the text of one file.
-
-    Raises:
-        ConfigError: There is no such format or library, the format is a folder, or the agent is not
-            on record as it was played.
-    """
-    return render(exported(store, library_of(store, ref, step)), format)
 
 
 def exported(store: Store, found: LibraryRef) -> ExportedAgent:

@@ -82,10 +82,11 @@ class GoldMapping:
         )
         values = [answer] if whole or not listed else listed
         if options is None:
-            bare = [_bare_letter(value) for value in values]
-            if len(bare) < 2 or None in bare:
+            bare = [re.fullmatch(r"\(?([A-J])\)?\.?", str(value).strip()) for value in values]
+            letters = [match[1] for match in bare if match]
+            if len(values) < 2 or len(letters) < len(values):
                 return answer
-            return self._several(answer, [letter for letter in bare if letter], None)
+            return self._several(answer, letters, None)
         letters = [letter for value in values for letter in self._letters(value, options)]
         self.counted += 1
         if len(set(letters)) == 1:
@@ -183,11 +184,6 @@ def _forms(value: object, text: str, options: Options, gold: Gold | None) -> dic
         if (place := next(same, None)) is not None:
             found["text"] = letters[place]
     return found
-
-
-def _bare_letter(value: object) -> str | None:
-    match = re.fullmatch(r"\(?([A-J])\)?\.?", str(value).strip())
-    return match[1] if match else None
 
 
 def _folded(text: str) -> str:

@@ -139,7 +139,12 @@ def slot_columns(
     taken = {column for key, column in mapping.items() if key not in SLOTS}
     free = {c: v for c, v in first.items() if c not in taken} if guessed else {}
     mapped = {slot: _mapped(slot, mapping[slot], first) for slot in SLOTS if slot in mapping}
-    passage = mapped.get("passage") or tuple(c for c in free if _is_passage(c, free[c]))
+    passage = mapped.get("passage") or tuple(
+        column
+        for column, value in free.items()
+        if column.strip().casefold() in PASSAGES
+        and (value is None or isinstance(value, str) or _texts(value))
+    )
     options = mapped.get("options") or _guessed_options(free)
     return passage, tuple(options)
 
@@ -155,11 +160,6 @@ def _mapped(slot: str, named: str, first: Mapping[str, Any]) -> tuple[str, ...]:
     if slot == "options" and len(columns) > 1 and any("." in c for c in columns):
         raise ConfigError(f"--map options={named}: columns of one option each have no dots")
     return columns
-
-
-def _is_passage(column: str, value: object) -> bool:
-    known = column.strip().casefold() in PASSAGES
-    return known and (value is None or isinstance(value, str) or _texts(value))
 
 
 def _guessed_options(free: Mapping[str, Any]) -> Sequence[str]:

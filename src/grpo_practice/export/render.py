@@ -76,8 +76,3 @@ def one_text(files: Files, format: str) -> str:
             f"the export format {format} is a folder", hint="name the folder with --output"
         )
     return files[""]
-
-
-def render(agent: "ExportedAgent", format: str) -> str:
-    """Return the agent as the text of one file; see `render_files` and `one_text`."""
-    return one_text(render_files(agent, format), format)
