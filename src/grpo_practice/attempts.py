@@ -24,12 +24,8 @@ class Attempts:
     ) -> Rollout:
         """Play and score one attempt with this system prompt, and save it.
 
-        Args:
-            key: The attempt.
-            player: What plays it.
-            system: The system prompt, the library's experiences included.
-            library: The library behind the prompt; the row of one that is not stored names none.
-            weight: How often its reward counts in a mean.
+        The prompt has the library's experiences in it; the row of a library that is not stored
+        names none. The reward counts `weight` times in a mean.
 
         Raises:
             RunFailedError: Too many attempts have failed.

@@ -14,8 +14,6 @@ async def run_pilot(job: PracticeJob | EvalJob, n: int) -> Forecast:
     """Play the first `n` questions that are left, keep them, and return what is left then.
 
     The run that goes on uses them. For a practice run they are groups of its next step.
-
-    Raises: as `run_practice` and `run_eval` do.
     """
     store = job.session.store
     mark = store.read(spending.newest_ids)

@@ -218,11 +218,7 @@ class Pool:
             await asyncio.to_thread(_end, pool)
 
     async def start(self) -> "ProcessPool":
-        """Start the workers, unless they run.
-
-        Raises:
-            CannotStartError: No worker starts.
-        """
+        """Start the workers, unless they run; raise CannotStartError if none starts."""
         # The others wait for the pool that the first one starts.
         async with self._starting:
             if self._pool is None:

@@ -16,13 +16,7 @@ from typing import Any
 
 from grpo_practice.agents import Agent, RolloutContext, being_cancelled
 from grpo_practice.calls import Address, Chat, Scope
-from grpo_practice.errors import (
-    EndpointError,
-    GrpoPracticeError,
-    JudgeError,
-    VerifyError,
-    boundary,
-)
+from grpo_practice.errors import EndpointError, GrpoPracticeError, JudgeError, VerifyError, boundary
 from grpo_practice.llm.concurrency import AT_ONCE
 from grpo_practice.llm.ledgered import AgentChat
 from grpo_practice.text import cut

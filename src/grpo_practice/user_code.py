@@ -201,10 +201,7 @@ class _Siblings:
                 self._folders[top] = folder
 
     def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None,
-        target: ModuleType | None = None,
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Return the module of that name beside the importing one; None if there is none."""
         top = fullname.partition(".")[0]

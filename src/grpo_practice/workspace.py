@@ -353,12 +353,7 @@ class Workspace(StoredRuns):
     ) -> None:
         """Serve an agent as `serve_async` does, until Ctrl-C."""
         work = self.serve_async(
-            agent,
-            port=port,
-            record=record,
-            env=env,
-            on_ready=on_ready,
-            on_event=on_event,
+            agent, port=port, record=record, env=env, on_ready=on_ready, on_event=on_event
         )
         with suppress(KeyboardInterrupt):
             asyncio.run(work)

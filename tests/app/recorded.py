@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from grpo_practice.config.identity import identity_of
-from grpo_practice.practice.merge import edited, edits
+from grpo_practice.practice.merge import edits
 from grpo_practice.prompts.system import library_sha, system_prompt
 from grpo_practice.store import Store, datasets, libraries, steps
+from grpo_practice.store.libraries import edited
 from grpo_practice.store.records import (
     Branch,
     GroupRow,

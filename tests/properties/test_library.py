@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from grpo_practice.calls import Reply
 from grpo_practice.errors import ReplyError
-from grpo_practice.practice.merge import apply, edited, edits
+from grpo_practice.practice.merge import apply, edits
 from grpo_practice.practice.replies import read_lessons, read_operations, read_summary
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.store import Store
-from grpo_practice.store.libraries import load
+from grpo_practice.store.libraries import edited, load
 from grpo_practice.store.records import StepResult
 from grpo_practice.types import Experience, Library, Operation
 from tests.properties.texts import BROKEN, JSON, TEXTS

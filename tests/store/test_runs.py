@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.errors import ConfigError, DataError, FingerprintError, StoreError
-from grpo_practice.practice.merge import edited, edits
+from grpo_practice.practice.merge import edits
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.store import Store, datasets, libraries, rollouts, steps
 from grpo_practice.store.check import check
+from grpo_practice.store.libraries import edited
 from grpo_practice.store.queries import runs
 from grpo_practice.store.records import Branch, GroupRow, StepResult
 from grpo_practice.types import (

@@ -78,11 +78,7 @@ class CustomAgent:
         """Keys of the program's own that a person was told of."""
 
     async def __call__(self, question: str, system: str, context: RolloutContext) -> Trajectory:
-        """Answer the question.
-
-        Raises:
-            GrpoPracticeError: No request of the program is answered any more; the run stops.
-        """
+        """Answer the question; raise why the run stops, where no request is answered any more."""
         relay = Relay(context.chat)
         game = _Game(relay, context.limit_s)
         try:
@@ -164,11 +160,7 @@ class _Game:
         """Error of the last request; None where it was answered."""
 
     async def ask(self, request: ChatRequest) -> Reply:
-        """Answer a request of the program.
-
-        Raises:
-            RequestError: There is no answer.
-        """
+        """Answer a request of the program, or raise RequestError."""
         try:
             with self.clock.asking() as took:
                 reply = await self._relay(request, limit_s=self.clock.left_s)

@@ -4,12 +4,7 @@ from collections.abc import Sequence
 
 from grpo_practice.agents import RolloutContext
 from grpo_practice.calls import NO_USAGE, Message, Reply
-from grpo_practice.errors import (
-    AgentError,
-    ContentFilterError,
-    ContextOverflowError,
-    EndpointError,
-)
+from grpo_practice.errors import AgentError, ContentFilterError, ContextOverflowError, EndpointError
 from grpo_practice.text import strip_think
 from grpo_practice.types import Outcome, Trajectory
 

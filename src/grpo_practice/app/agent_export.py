@@ -16,7 +16,7 @@ from grpo_practice.config.schema.tools import Toolkit
 from grpo_practice.config.trust import text_digest, user_trust
 from grpo_practice.errors import ConfigError
 from grpo_practice.export.enhanced_agent import ExportedAgent, Measured, Provenance
-from grpo_practice.export.render import Files, render, render_files
+from grpo_practice.export.render import render
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.redact import REDACTED, redactor, url_secrets
 from grpo_practice.reports.before_after import before_after
@@ -31,26 +31,17 @@ def export_agent(store: Store, ref: str | None, step: str, format: str) -> str:
     """Return the agent with the library that `ref` and `step` name, as the text of one file.
 
     Raises:
-        ConfigError: The format is a folder, or as `export_files`.
+        ConfigError: There is no such format or library, the format is a folder, or the agent is not
+            on record as it was played.
     """
     return render(exported(store, library_of(store, ref, step)), format)
 
 
-def export_files(store: Store, ref: str | None, step: str, format: str) -> Files:
-    """Return the agent with the library that `ref` and `step` name (see `library_of`).
-
-    The agent is read from the identity of its branch: every variable is filled in as it
-    was when the agent played, and no key or URL is needed to export it.
-
-    Raises:
-        ConfigError: There is no such format or library, or its agent is not on record as it was
-            played.
-    """
-    return render_files(exported(store, library_of(store, ref, step)), format)
-
-
 def exported(store: Store, found: LibraryRef) -> ExportedAgent:
     """Return the agent that played with this library.
+
+    The identity of its branch is what is read: every variable is filled in as it was when the agent
+    played, and no key or URL is needed to export it.
 
     Raises:
         ConfigError: Its instructions are not on record byte for byte.

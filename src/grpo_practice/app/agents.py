@@ -36,12 +36,8 @@ async def open_agent(
 ) -> AsyncIterator[Agent]:
     """Open the agent that plays the rollouts of a run; its tools are closed with the block.
 
-    Args:
-        config: The agent.
-        models: Where tools that ask a model get theirs.
-        run: The run that the tools' calls belong to.
-        folder: What paths in the config are relative to.
-        function: The function that plays, where it is an object of this process.
+    Tools that ask a model get theirs from `models`. Paths in the config are relative to `folder`,
+    and `function` plays where it is an object of this process.
 
     Raises:
         ConfigError: A tool, or the program that plays, cannot be had as the config asks.
@@ -97,11 +93,7 @@ async def open_toolkit(
 
 
 def check_stop(names: Iterable[str], tools: Sequence[Tool]) -> None:
-    """Raise unless each of these names is a tool.
-
-    Raises:
-        ConfigError: One is not, so that no rollout would ever stop at it.
-    """
+    """Raise ConfigError unless each of these names is a tool: no rollout would ever stop at it."""
     known = [tool.name for tool in tools]
     for name in names:
         if name not in known:
@@ -112,11 +104,7 @@ def check_stop(names: Iterable[str], tools: Sequence[Tool]) -> None:
 
 
 def chosen(name: str, toolkit: Toolkit, tools: list[Tool]) -> list[Tool]:
-    """Return the toolkit's activated tools, in the order in which the config names them.
-
-    Raises:
-        ConfigError: It has no such tool.
-    """
+    """Return the activated tools in the config's order; raise ConfigError for one not there."""
     if toolkit.activated_tools is None:
         return tools
     known = {tool.name: tool for tool in tools}

@@ -43,12 +43,9 @@ def load_config(
 ) -> AnyConfig:
     """Load a configuration as the command that it is for would load it.
 
-    Args:
-        config: Configuration in any form; None: that of the latest run, else of this folder.
-        overrides: `KEY=VALUE` each.
-        env: Where interpolations and keys are looked up.
-        open_store: Opens the database, for the latest run; None where there is no database.
-        agent: File of an agent, to be laid over the evaluation's; alone, where there is no run.
+    Without a `config` it is that of the latest run (`open_store` is None where there is no
+    database), else of this folder. An agent's file is laid over the evaluation's agent; where there
+    is no run, the agent stands alone.
 
     Raises:
         ConfigError: There is none, or it cannot be used.

@@ -17,21 +17,10 @@ from grpo_practice.types import Library
 def decide(
     store: Store, names: Sequence[str] | None, run: str | None, *, approve: bool
 ) -> DecisionReport:
-    """Let held experiences into the library of a run, or reject them.
+    """Let held experiences into the library of a run, or reject them; see `Workspace.approve`.
 
-    A step that is under way goes on with the library it began with; what is approved meanwhile
-    goes into the one that it makes.
-
-    Args:
-        store: Where the run is.
-        names: `H12` …; None is all that are held.
-        run: Name of the run; None is the practice run worked on last.
-        approve: False rejects.
-
-    Raises:
-        ConfigError: There is no such run, nothing of that name is held, or the library does not
-            take it.
-        LockedError: Somebody works on the run.
+    A step that is under way goes on with the library it began with; what is approved meanwhile goes
+    into the one that it makes.
     """
     row = latest_or_named(store, run)
     # Under the lock: a step must not close between the look and the write.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, SecretStr
 
@@ -37,6 +37,7 @@ from grpo_practice.store.run_names import eval_name, library_variant, questions_
 from grpo_practice.text import count
 from grpo_practice.types import Library
 
+C = TypeVar("C", PracticeConfig, EvalConfig)
 EvalOf = tuple[Loaded[EvalConfig], EvalTarget]
 """An evaluation's configuration, and the run that it is."""
 
@@ -94,8 +95,7 @@ def practice_config(
     latest = store.read(runs.latest, ["practice"])
     stored = store.read(runs.config, latest.name) if latest else None
     if stored is None and (here := config_here("practice")) is not None:
-        loaded = load_practice(here, overrides, env)
-        return replace(loaded, notices=[by_itself(here), *loaded.notices])
+        return _unnamed(load_practice(here, overrides, env), here, "practice")
     if stored is None:
         raise ConfigError(
             "there is no run to go on with: say what to practise with --config",
@@ -136,7 +136,7 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
         given = here if request.config is None else config_file(request.config, "eval")
         loaded = load_eval(given, overrides, env, agent=agent)
         if here is not None:
-            loaded = replace(loaded, notices=[by_itself(here), *loaded.notices])
+            loaded = _unnamed(loaded, here, "eval")
         return loaded, EvalTarget(eval_name(loaded.config.exp_id, *variants), library)
     loaded = load_eval_text(stored_text(store, stored), env, overrides, agent=agent)
     config, target = loaded.config, eval_name(loaded.config.exp_id, *variants)
@@ -146,6 +146,22 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
     how = "gone on with" if target == latest.name else f"with the config of {latest.name}"
     said = f"{target}: {how} (agent {config.agent.agent.name}, dataset {config.data.dataset})"
     return replace(loaded, notices=[said, *loaded.notices]), EvalTarget(target, library)
+
+
+def _unnamed(loaded: Loaded[C], here: Path, command: Command) -> Loaded[C]:
+    """Return a config that nobody has named, with a notice that it is used.
+
+    Raises:
+        ConfigError: It asks for what only a trusted config may have, and nobody has said that it is
+            one: the folder may be a stranger's.
+    """
+    if loaded.asks and not loaded.is_trusted(here):
+        raise ConfigError(
+            f"{here} of this folder was not named, and it runs programs, reads files or sends keys"
+            " to hosts that it names",
+            hint=f"read it, then name it: grpo-practice {command} --config {here}",
+        )
+    return replace(loaded, notices=[by_itself(here), *loaded.notices])
 
 
 def by_itself(path: Path) -> str:
@@ -163,8 +179,7 @@ def _named(store: Store, name: str, *, with_agent: bool) -> RunRow:
     run = store.read(runs.get, name)
     if run.kind == "recorded":
         raise ConfigError(
-            f"{name} is a recorded run: it says nothing of how to evaluate",
-            hint=questions_of(name),
+            f"{name} is a recorded run: it says nothing of how to evaluate", hint=questions_of(name)
         )
     if run.head_branch is None:
         raise ConfigError(

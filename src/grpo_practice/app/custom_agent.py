@@ -40,13 +40,8 @@ async def open_own(
 ) -> AsyncIterator[Agent]:
     """Open the user's program, and the address where it asks its model, for the block.
 
-    Proxies of the environment are not between it and this machine.
-
-    Args:
-        config: An agent of `type: python` or `type: command`.
-        folder: What paths in the config are relative to.
-        notice: Told what a person should know.
-        function: The function itself, where it is an object of this process.
+    Proxies of the environment are not between it and this machine. Paths in the config are relative
+    to `folder`; the function is given where it is an object of this process.
 
     Raises:
         ConfigError: The program cannot be had.
@@ -92,11 +87,7 @@ _NO_DETOUR = SharedChange(_no_detour)
 
 
 def check_own(config: AgentConfig, folder: Path) -> None:
-    """Raise unless the user's program can be had.
-
-    Raises:
-        ConfigError: It cannot; the message says why.
-    """
+    """Raise ConfigError unless the user's program can be had; the message says why."""
     if config.function is not None:
         _load(config.function, folder)
     elif config.command is not None:
@@ -208,11 +199,7 @@ def _loaded(source: UserFunction) -> Callable[..., Any]:
 
 
 def check_call(name: str, function: Callable[..., Any]) -> None:
-    """Raise unless it can be called as an agent.
-
-    Raises:
-        ConfigError: It takes other arguments.
-    """
+    """Raise ConfigError unless it can be called as an agent, with the arguments of one."""
     try:
         inspect.signature(function).bind("question", "system", object())
     except TypeError as e:

@@ -13,27 +13,12 @@ STDOUT = "-"
 
 
 def check_database(path: Path) -> DatabaseCheck:
-    """Look whether the database is whole, also while a run writes to it.
-
-    Raises:
-        ConfigError: There is no such file.
-        StoreError: It is not ours, or cannot be opened at all.
-    """
+    """Look whether the database is whole; see `Workspace.check`."""
     return DatabaseCheck(path, check.check(_existing(path)))
 
 
 def backup_database(path: Path, target: Path | None, *, replace: bool) -> DatabaseCopy:
-    """Copy the database as it is now, also while a run writes to it.
-
-    Args:
-        path: The database.
-        target: Name of the copy (default: the database's name + .bak).
-        replace: Whether `target` may be there already.
-
-    Raises:
-        ConfigError: There is no database, or the copy may not have this name.
-        StoreError: The database is damaged, or the copy cannot be written.
-    """
+    """Copy the database as it is now; see `Workspace.backup`."""
     source = _existing(path)
     if target == Path(STDOUT):
         raise ConfigError(

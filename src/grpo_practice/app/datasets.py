@@ -211,11 +211,7 @@ class Datasets:
             return DatasetList(store.read(datasets.newest))
 
     def show(self, name: str, rows: int = 5) -> DatasetReport:
-        """Return a dataset and its first rows.
-
-        Raises:
-            DataError: There is none of this name.
-        """
+        """Return a dataset and its first rows; raise DataError where there is none of this name."""
         with self._store() as store:
             dataset = store.read(datasets.get, name)
             first = store.read(datasets.samples, dataset.id, most=rows)
@@ -244,20 +240,12 @@ class Datasets:
         return ExportedDataset(dataset, Path(path), lines.answered, lines.changed, lines.several)
 
     def row(self, name: str) -> DatasetRow:
-        """Return name, revision and size of a dataset.
-
-        Raises:
-            DataError: There is none of this name.
-        """
+        """Return name, revision and size of a dataset; raise DataError where there is none."""
         with self._store() as store:
             return store.read(datasets.get, name)
 
     def delete(self, name: str) -> DeletedDataset:
-        """Give a name back, and return the dataset it had; runs keep the rows that they used.
-
-        Raises:
-            DataError: There is none of this name.
-        """
+        """Give a name back, and return the dataset it had; runs keep the rows that they used."""
         with self._store() as store:
             dataset = store.read(datasets.get, name)
             store.hide_dataset(name)

@@ -15,11 +15,11 @@ from grpo_practice.app.player import PlayerSpec, open_player
 from grpo_practice.app.preflight import (
     check_models,
     check_plan,
-    check_texts,
     eval_dataset,
     session_of,
     unscorable,
     unscorable_notice,
+    verify_function,
 )
 from grpo_practice.app.python_objects import AgentFunction, PythonObjects, python_objects
 from grpo_practice.app.request import EvalRequest
@@ -36,7 +36,7 @@ from grpo_practice.store import Store, branches, datasets, steps
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
 from grpo_practice.types import PlannedStep
-from grpo_practice.verify.resolve import VerifyFunction, resolve
+from grpo_practice.verify.resolve import VerifyFunction
 
 FEWER = "pass_k"
 """Key of a diff that says fewer rollouts are asked for."""
@@ -94,16 +94,7 @@ def eval_job(
     if target.rejudge is None and objects.agent is None and not session.only_looks:
         check_own(config.agent, folder)
     check_models(config)
-    verify = objects.verify or resolve(
-        config.verify.name,
-        config.verify.params,
-        config.verify.timeout_s,
-        folder,
-        load=not session.only_looks,
-    )
-    if verify.note:
-        session.notice(verify.note)
-    check_texts({f"the file of verify {verify.name}": verify.source})
+    verify = verify_function(session, objects.verify, config.verify, folder)
     dataset = eval_dataset(session, config.data, folder)
     job = EvalJob(session, loaded, target, dataset, verify, objects.agent, limits, limit)
     return replace(job, unscorable=_left_out(job))
@@ -190,10 +181,7 @@ async def run_eval(job: EvalJob) -> EvalReport:
 
 
 async def pilot_eval(job: EvalJob, questions: int) -> None:
-    """Ask and score the first questions that are left, and close no step.
-
-    Raises: as `run_eval` does.
-    """
+    """Ask and score the first questions that are left, and close no step; see `run_eval`."""
     with suppress(PilotOverError):
         await run_eval(replace(job, pilot=questions))
 

@@ -19,11 +19,7 @@ from grpo_practice.store.queries.held import held
 
 
 def library_report(store: Store, ref: str | None, step: str, *, quarantined: bool) -> LibraryReport:
-    """Return the library that `ref` and `step` name; see `library_of`.
-
-    Raises:
-        ConfigError: There is no such library.
-    """
+    """Return the library that `ref` and `step` name; see `library_of`."""
     found = library_of(store, ref, step)
     evidence, at = _evidence(store, found), {"branch": found.branch, "until": _last_step(found)}
     waiting = store.read(held, **at)
@@ -32,11 +28,7 @@ def library_report(store: Store, ref: str | None, step: str, *, quarantined: boo
 
 
 def experience_report(store: Store, name: str, ref: str | None) -> ExperienceReport:
-    """Return the history of the experience `E12` up to the library that `ref` names.
-
-    Raises:
-        ConfigError: There is no such library, or never was such an experience.
-    """
+    """Return the history of the experience `E12`; see `Workspace.experience`."""
     label = re.fullmatch(r"[Ee]?([1-9]\d{0,8})", name)
     if label is None:
         of_run = "" if ref is None else f" --run {quote(ref)}"

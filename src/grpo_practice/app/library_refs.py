@@ -51,11 +51,7 @@ class LibraryRef:
 
 
 def parse_ref(text: str) -> Ref:
-    """Return the parts of `RUN[@BRANCH][:STEP]`.
-
-    Raises:
-        ConfigError: There is no run in it.
-    """
+    """Return the parts of `RUN[@BRANCH][:STEP]`; raise ConfigError where it names no run."""
     found = _REF.fullmatch(text)
     if found is None:
         raise ConfigError("a run has a name; this one is empty", hint="grpo-practice runs list")
@@ -64,11 +60,7 @@ def parse_ref(text: str) -> Ref:
 
 
 def parse_step(text: str) -> StepRef:
-    """Return `last`, `best`, or the number of a step.
-
-    Raises:
-        ConfigError: It is something else.
-    """
+    """Return `last`, `best`, or the number of a step; raise ConfigError for anything else."""
     match text:
         case "last" | "best":
             return text

@@ -22,11 +22,7 @@ LEAST: Mapping[str, int] = {"limit": 1, "restart_step": 0, "max_tokens": 0, "max
 
 
 def check_least(name: str, value: int | None, least: int) -> None:
-    """Raise unless the value of an option is `least` or more, or not given.
-
-    Raises:
-        ConfigError: The value is less.
-    """
+    """Raise ConfigError where the value of an option is given, and less than `least`."""
     if value is not None and value < least:
         raise ConfigError(f"{name} {value}: should be {least} or more")
 
@@ -99,12 +95,8 @@ def eval_job(
 ) -> EvalJob:
     """Return the evaluation that these options mean; see `prepare_eval`.
 
-    Args:
-        store: The database.
-        config: Its configuration.
-        options: Options as they were given.
-        command: Command on record; None is the call from Python.
-        only_looks: Whether nothing that the configuration names may be run.
+    `command` is put on record; None is the call from Python. With `only_looks`, nothing that the
+    configuration names is run.
     """
     session, fields = _taken_apart(
         store, options, "data.dataset", command or _call(store, "evaluate", config, options)
@@ -157,11 +149,7 @@ def _taken_apart(
 ) -> tuple[Session, dict[str, Any]]:
     """Return the session of a call, and the fields of its request.
 
-    Args:
-        store: The database.
-        options: Options as they were given.
-        dataset: Key of the dataset in the config.
-        command: Command on record.
+    `dataset` is the key of the dataset in the config, and `command` is put on record.
 
     Raises:
         ConfigError: A cap is no number, or a count is too small.

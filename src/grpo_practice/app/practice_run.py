@@ -20,6 +20,7 @@ from grpo_practice.app.preflight import (
     dataset_of,
     scorable,
     session_of,
+    verify_function,
 )
 from grpo_practice.app.python_objects import AgentFunction, PythonObjects, python_objects
 from grpo_practice.app.request import PracticeRequest
@@ -48,7 +49,7 @@ from grpo_practice.store.queries import scores
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
 from grpo_practice.store.run_names import eval_name, library_variant
 from grpo_practice.types import Library, PlannedStep
-from grpo_practice.verify.resolve import VerifyFunction, resolve
+from grpo_practice.verify.resolve import VerifyFunction
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +93,12 @@ def prepare_practice(session: Session, request: PracticeRequest) -> PracticeJob:
     objects = python_objects(request.agent, request.verify)
     loaded = practice_config(session.store, request, objects)
     config, folder = loaded.config, loaded.base_dir
-    spec, settings = config.evaluation.verify, config.practice
+    settings = config.practice
     start = start_library(session, request.start)
     session = session_of(session, request, loaded, config.exp_id)
     if objects.agent is None and not session.only_looks:
         check_own(config.evaluation.agent, folder)
-    verify = objects.verify or resolve(
-        spec.name, spec.params, spec.timeout_s, folder, load=not session.only_looks
-    )
-    if verify.note:
-        session.notice(verify.note)
-    check_texts({f"the file of verify {verify.name}": verify.source})
+    verify = verify_function(session, objects.verify, config.evaluation.verify, folder)
     dataset = dataset_of(session, config.data.practice_dataset_name, folder)
     ids, notice = scorable(session.store, dataset, verify, settings)
     if notice:
@@ -153,10 +149,7 @@ async def run_practice(job: PracticeJob) -> PracticeReport:
 
 
 async def pilot_practice(job: PracticeJob, groups: int) -> None:
-    """Play and distil the first groups of the next step, and close no step.
-
-    Raises: as `run_practice` does.
-    """
+    """Play and distil the first groups of the next step, and close no step; see `run_practice`."""
     with suppress(PilotOverError, NotLearntError):
         await _run(replace(job, pilot=groups))
 

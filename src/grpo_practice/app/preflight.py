@@ -10,7 +10,13 @@ from grpo_practice.app.request import RunRequest
 from grpo_practice.app.session import Session
 from grpo_practice.canonical import list_digest
 from grpo_practice.config import EvalConfig, Loaded, PracticeConfig
-from grpo_practice.config.schema.runs import EvalData, PracticeSettings, RunConfig, is_data_file
+from grpo_practice.config.schema.runs import (
+    EvalData,
+    PracticeSettings,
+    RunConfig,
+    VerifySpec,
+    is_data_file,
+)
 from grpo_practice.data.read import stage_file
 from grpo_practice.data.staged_samples import StagedSamples
 from grpo_practice.errors import Change, ConfigError, DataError, FingerprintError
@@ -18,7 +24,7 @@ from grpo_practice.redact import redactor
 from grpo_practice.store import Store, datasets
 from grpo_practice.store.records import Branch, DatasetRow
 from grpo_practice.text import count
-from grpo_practice.verify.resolve import VerifyFunction, check_gold
+from grpo_practice.verify.resolve import VerifyFunction, check_gold, resolve
 
 LOST = "dataset samples"
 """Key of a diff that says samples are missing."""
@@ -49,12 +55,20 @@ def session_of(
     return replace(session, restart_step=restart_step, again=request.again, admission=gate)
 
 
-def check_models(config: RunConfig) -> None:
-    """Raise unless each model can be asked, as far as settings tell.
+def verify_function(
+    session: Session, own: VerifyFunction | None, spec: VerifySpec, folder: Path
+) -> VerifyFunction:
+    """Return the function that scores: the one from Python, else the configured one."""
+    load = not session.only_looks
+    verify = own or resolve(spec.name, spec.params, spec.timeout_s, folder, load=load)
+    if verify.note:
+        session.notice(verify.note)
+    check_texts({f"the file of verify {verify.name}": verify.source})
+    return verify
 
-    Raises:
-        ConfigError: A setting is impossible.
-    """
+
+def check_models(config: RunConfig) -> None:
+    """Raise ConfigError unless each model can be asked, as far as settings tell."""
     for model in (*config.models.values(), *config.evaluation.readers):
         endpoint_of(model)
 
@@ -81,11 +95,7 @@ def dataset_of(
 
 
 def eval_dataset(session: Session, data: EvalData, base_dir: Path) -> DatasetRow:
-    """Return the dataset that an evaluation asks.
-
-    Raises:
-        DataError: None is named, or there is none under that name.
-    """
+    """Return the dataset that an evaluation asks; raise DataError where there is none."""
     if data.dataset is None:
         raise DataError(
             "there is no dataset to evaluate on", hint="name one: --dataset D, or data.dataset"
@@ -120,16 +130,11 @@ def unscorable_notice(
 ) -> str:
     """Return a sentence that names questions of the dataset which cannot be scored.
 
-    Args:
-        dataset: Where they are.
-        verify: What would score them.
-        reasons: Why, by position; of those that were found now.
-        n: Number of all of them.
-        asked: Number of the questions that they are among.
-        max_share: Most of them that a run may leave out.
+    `reasons` say why, by position, of those that were found now; `n` is the number of all of them,
+    among `asked` questions.
 
     Raises:
-        DataError: There are more; the message names the first of them and counts the rest.
+        DataError: They are more than `max_share`; the message names the first and counts the rest.
     """
     named = [f"row {at + 1}: {why}" for at, why in list(reasons.items())[:SHOWN]]
     more = f"; and {len(reasons) - SHOWN} more" if len(reasons) > SHOWN else ""
@@ -163,10 +168,9 @@ def scorable(
 
 
 def check_texts(texts: Mapping[str, str | None]) -> None:
-    """Raise if one of these texts, which are stored with the run, holds a secret.
+    """Raise ConfigError if one of these texts, which are stored with the run, holds a secret.
 
-    Raises:
-        ConfigError: One does; the message names the text and not the secret.
+    The message names the text and not the secret.
     """
     for name, text in texts.items():
         if text and redactor.holds(text):

@@ -70,11 +70,7 @@ def _short(name: str) -> str:
 
 
 def python_objects(agent: object, verify: object) -> PythonObjects:
-    """Return those of the two that are functions, ready to be used.
-
-    Raises:
-        ConfigError: One has no source, or cannot be called as it would be.
-    """
+    """Return those of the two that are functions, ready to be used; see `agent_function`."""
     return PythonObjects(
         agent_function(agent) if callable(agent) else None,
         resolve_callable(verify, {}) if callable(verify) else None,

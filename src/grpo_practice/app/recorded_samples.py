@@ -18,13 +18,8 @@ def stage_run(staged: StagedSamples, store: Store, run: str, *, dedup: bool) -> 
     """Add one sample for each conversation of a recorded run, in the order they began.
 
     The question is the text of its first user message; there is no answer, since nobody knows a
-    right one. The whole conversation and its last reply are in the sample's meta.
-
-    Args:
-        staged: Filled with at least one sample.
-        store: Where the run is.
-        run: Its name.
-        dedup: Keep only the first of several with the same question, spaces folded.
+    right one. The whole conversation and its last reply are in the sample's meta. With `dedup`,
+    only the first of several with the same question, spaces folded, is kept.
 
     Raises:
         ConfigError: It is no recorded run.

@@ -21,10 +21,7 @@ def known(
 ) -> Environment:
     """Return the variables, those of the process where none are given, and whom the user trusts.
 
-    Args:
-        env: Variables; None: the process's, and those of `.env`.
-        files: Files of others that are trusted from now on.
-        hosts: Hosts that may be sent keys from now on.
+    `files` are files of others that are trusted from now on; `hosts` may be sent keys from now on.
 
     Raises:
         ConfigError: There is a `.env` that cannot be read.
@@ -63,11 +60,7 @@ class RunRequest:
         return [*self.sets, *self.values.items()]
 
     def environment(self) -> Environment:
-        """Return the variables; those of the process where none are given.
-
-        Raises:
-            ConfigError: There is a `.env` that cannot be read.
-        """
+        """Return the variables; those of the process where none are given. See `known`."""
         return known(self.env)
 
 

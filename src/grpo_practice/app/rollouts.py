@@ -63,11 +63,7 @@ class Found:
 
 
 def rollout_report(store: Store, choice: Choice, most: int) -> RolloutsReport:
-    """Return the list of the first rollouts that are asked for; no body of one is read.
-
-    Raises:
-        ConfigError: There is no such run, step or question, or nothing to compare it with.
-    """
+    """Return the list of the first rollouts that are asked for; no body of one is read."""
     found = _find(store, choice)
     branch, wanted = found.branch, found.wanted
     rows = store.read(rollout_list.list_rollouts, branch, wanted, most)
@@ -100,12 +96,7 @@ def transcripts_report(store: Store, choice: Choice, most: int) -> TranscriptsRe
 def rollouts_of(
     store: Store, choice: Choice | str, most: int | None = None
 ) -> Iterator[RolloutReport]:
-    """Yield the rollouts of a run, step by step, by group and attempt.
-
-    Args:
-        store: The database.
-        choice: Rollouts to read; a name of a run is all of it.
-        most: Groups to read; None reads all.
+    """Yield the rollouts of a run, step by step, by group and attempt; a name alone is all of it.
 
     Raises:
         ConfigError: There is no such run, or no more.
@@ -140,8 +131,7 @@ def _find(store: Store, choice: Choice) -> Found:
     run, branch, step = run_and_step(store, choice.run)
     if run.kind == "recorded":
         raise ConfigError(
-            f"{run.name} is a recorded run: it has no rollouts",
-            hint=questions_of(run.name),
+            f"{run.name} is a recorded run: it has no rollouts", hint=questions_of(run.name)
         )
     step = choice.step if step is None else step
     planned = [row.plan.step for row in store.read(steps.on_line, branch)]
@@ -166,8 +156,7 @@ def _sample(store: Store, branch: Branch, number: int) -> int:
     sample = store.read(rollout_list.sample_numbered, dataset.id, number) if known else None
     if sample is None:
         raise ConfigError(
-            f"{dataset.name} has no question {number}",
-            hint=f"its questions are 1 to {dataset.n}",
+            f"{dataset.name} has no question {number}", hint=f"its questions are 1 to {dataset.n}"
         )
     return sample
 

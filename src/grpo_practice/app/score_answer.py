@@ -29,17 +29,10 @@ async def score_answer(
     env: Mapping[str, str] | None = None,
     on_event: Emit = silent,
 ) -> ScoredAnswer:
-    """Score one response with a verify function.
+    """Score one response with a verify function: a built-in, or FILE.py:FUNC of the current folder.
 
-    A function that asks a judge asks the model of JUDGE_LLM_* or UTU_LLM_*.
-
-    Args:
-        function: A built-in, or FILE.py:FUNC of the current folder.
-        sample: The question, and its right answer.
-        response: What the agent said.
-        params: Of the function.
-        env: Where the judge is named; None: the process's variables, and those of `.env`.
-        on_event: Told what a person should know of the environment.
+    A function that asks a judge asks the model of JUDGE_LLM_* or UTU_LLM_*. Without an `env`, these
+    are looked up among the process's variables, and those of `.env`.
 
     Raises:
         ConfigError: The function, its parameters, the answer or the judge cannot be used.

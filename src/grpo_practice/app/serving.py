@@ -104,15 +104,9 @@ async def serve_agent(
     on_ready: Callable[[Served], None],
     emit: Emit,
 ) -> None:
-    """Serve the agent in a file until this call is cancelled.
+    """Serve the agent in a file until this call is cancelled; see `Workspace.serve_async`.
 
-    Args:
-        agent: File, as `export-agent` writes it, or what one would hold.
-        port: 0 takes any free one.
-        record: Database, run and command to keep all that passes under.
-        env: Where variables are looked up, and whom the user trusts.
-        on_ready: Called once requests are answered.
-        emit: Told what a person should know.
+    `record`: database, run and command to keep all that passes under.
 
     Raises:
         ConfigError: As `prepare`, `recording` and `serve` do.
@@ -190,16 +184,10 @@ async def serve(
     on_ready: Callable[[int, Counts], None],
     notice: Callable[[str], None],
 ) -> None:
-    """Answer at `http://127.0.0.1:port/v1` until this call is cancelled.
+    """Answer at `http://127.0.0.1:port/v1` until this call is cancelled; port 0 takes any free one.
 
-    Then what is under way is cut, and all that passed is recorded.
-
-    Args:
-        prepared: The agent.
-        port: 0 takes any free one.
-        recorder: Told of what passes.
-        on_ready: Called once requests are being answered, with the port and what is counted.
-        notice: Told what a person should know.
+    Then what is under way is cut, and all that passed is recorded. `on_ready` is called with the
+    port and what is counted, once requests are being answered.
 
     Raises:
         ConfigError: The port cannot be listened on, the network settings cannot be used, or the

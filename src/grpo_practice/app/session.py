@@ -85,11 +85,8 @@ Plan = Callable[[Branch, Sequence[StepRow]], tuple[Sequence[PlannedStep], Sequen
 def open_run(session: Session, spec: RunSpec, plan: Plan) -> Iterator[OpenRun]:
     """Lock the run, begin it or go on with it, plan it, and record that it is worked on.
 
-    Args:
-        session: The invocation.
-        spec: What the command wants of the run.
-        plan: Which steps the branch should have; may raise, and then nothing has changed. The
-            function may be called twice.
+    `plan` says which steps the branch should have; it may raise, and then nothing has changed, and
+    may be called twice.
 
     Raises:
         LockedError: Another process works on it.

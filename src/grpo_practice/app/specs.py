@@ -25,21 +25,13 @@ FORMAT = 1
 
 
 def configured_prompts(config: PracticeConfig, base_dir: Path) -> dict[str, Prompt]:
-    """Return the prompts of distillation that a new run would have.
-
-    Raises:
-        ConfigError: One of them cannot be used.
-    """
+    """Return the prompts of distillation of a new run; raise ConfigError if one cannot be used."""
     own = config.practice.prompts_dir
     return load_prompts(base_dir / own if own else None)
 
 
 def check_templates(config: RunConfig, base_dir: Path) -> None:
-    """Raise unless each template that a configuration names can be used; run nothing.
-
-    Raises:
-        ConfigError: One cannot; the message names its file.
-    """
+    """Raise ConfigError unless each template that a config names can be used; run nothing."""
     verify = config.evaluation.verify
     if verify.name == "judge":  # no other verify function has a template, and some are programs
         resolve(verify.name, verify.params, verify.timeout_s, base_dir)
@@ -148,10 +140,7 @@ def eval_spec(
 
 
 def _identity(
-    config: RunConfig,
-    agent_sha: str | None,
-    verify: VerifyFunction,
-    start: Library,
+    config: RunConfig, agent_sha: str | None, verify: VerifyFunction, start: Library
 ) -> dict[str, Any]:
     """Return what a branch is bound to: the identity keys, and hashes of what a config names."""
     return identity_of(config) | {

@@ -100,11 +100,7 @@ class StoredRuns(DatabaseFile):
             return DeletedRuns(store.delete_run(name))
 
     def rollouts(
-        self,
-        run: str,
-        *,
-        limit: int | None = None,
-        **choice: "Unpack[RolloutOptions]",
+        self, run: str, *, limit: int | None = None, **choice: "Unpack[RolloutOptions]"
     ) -> "Iterator[RolloutReport]":
         """Yield the rollouts of a run with their transcripts, read as they are asked for.
 
@@ -126,13 +122,8 @@ class StoredRuns(DatabaseFile):
     ) -> "TranscriptsReport":
         """Return the first rollouts of a run with all that was said in them, and how many are left.
 
-        Args:
-            run: `RUN`, `RUN@BRANCH` or `RUN:STEP`.
-            limit: Most groups (questions of a step) to return, with all their attempts.
-            choice: See `RolloutOptions`.
-
-        Raises:
-            ConfigError: There is no such run, step or question, or nothing to compare it with.
+        The arguments are those of `rollouts`; `limit` counts groups (questions of a step), with all
+        their attempts.
         """
         from grpo_practice.app.rollouts import Choice, transcripts_report
 
@@ -144,13 +135,8 @@ class StoredRuns(DatabaseFile):
     ) -> "RolloutsReport":
         """Return the first rollouts of a run, a line each; what was said is not read.
 
-        Args:
-            run: `RUN`, `RUN@BRANCH` or `RUN:STEP`.
-            limit: Most rollouts to return; how many there are is in the report.
-            choice: See `RolloutOptions`.
-
-        Raises:
-            ConfigError: There is no such run, step or question, or nothing to compare it with.
+        The arguments are those of `rollouts`; `limit` counts rollouts, and how many there are is in
+        the report.
         """
         from grpo_practice.app.rollouts import Choice, rollout_report
 

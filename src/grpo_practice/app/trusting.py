@@ -19,17 +19,7 @@ _DATABASE = b"SQLite format 3\0"
 def trust(
     paths: Sequence[Path], hosts: Sequence[str] = (), keys: Sequence[str] = ()
 ) -> TrustReport:
-    """Remember that the user trusts these files and folders; return all that is remembered.
-
-    Args:
-        paths: Files and folders.
-        hosts: Hosts that may be sent each of the keys.
-        keys: Variables with keys.
-
-    Raises:
-        ConfigError: Hosts are given without keys, or keys without hosts; a file is not there or
-            cannot be read, or nothing can be remembered.
-    """
+    """Remember that the user trusts these files and folders; see `Workspace.trust`."""
     known = user_trust(os.environ)
     if bool(hosts) != bool(keys):
         raise ConfigError(

@@ -113,11 +113,7 @@ def _fields(n: int, row: object) -> dict[str, Any]:
 
 
 def leave_unusable_out(staged: StagedSamples, read: ReadNotes, verify: str | None) -> ReadNotes:
-    """Take out the rows with answers that the function cannot use; return the notes with them.
-
-    Raises:
-        DataError: No row is left.
-    """
+    """Take out the rows that the function cannot use, and note them; raise DataError if all are."""
     verify = verify or suitability.best_suited(staged)
     unusable = suitability.unusable_rows(staged, verify)
     if not unusable:

@@ -82,11 +82,7 @@ def read_request(raw: bytes) -> ChatRequest:
 
 
 def chat_request(given: Mapping[str, Any]) -> ChatRequest:
-    """Return what the body of a chat completion asks for.
-
-    Raises:
-        RequestError: The body is another one; the error names the key that is wrong.
-    """
+    """Return what the body of a chat completion asks for; raise RequestError with the wrong key."""
     body = dict(given)
     stream, options = body.pop("stream", None), body.pop("stream_options", None) or {}
     if not isinstance(stream, bool | None):
@@ -125,11 +121,7 @@ def one_reply(request: ChatRequest) -> ChatRequest:
 
 
 def read_body(raw: bytes) -> dict[str, Any]:
-    """Return the JSON object that a request brings, lone surrogates replaced.
-
-    Raises:
-        RequestError: There is none.
-    """
+    """Return the JSON of a request, lone surrogates replaced; raise RequestError without one."""
     try:
         # 1e999 is inf to Python, which has no canonical JSON and so no hash.
         body = json.loads(raw.decode(), parse_constant=finite_number, parse_float=finite_number)
@@ -233,14 +225,12 @@ STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "
 
 
 def application(
-    *routes: web.AbstractRouteDef,
-    unexpected: Callable[[Exception], None] = lambda _: None,
+    *routes: web.AbstractRouteDef, unexpected: Callable[[Exception], None] = lambda _: None
 ) -> web.Application:
     """Return an application with these routes, for callers on this machine; errors are JSON.
 
-    Args:
-        routes: Handlers, which may raise `RequestError`.
-        unexpected: Called with any other error of a handler; the program gets a 500.
+    Handlers may raise `RequestError`; with any other error, `unexpected` is called and the program
+    gets a 500.
     """
 
     @web.middleware
@@ -312,11 +302,7 @@ _SILENT.propagate = False
 async def listening(
     app: web.Application, port: int = 0, host: str = LOOPBACK
 ) -> AsyncIterator[int]:
-    """Serve the application for the block, and give the port.
-
-    Raises:
-        OSError: The port cannot be listened on.
-    """
+    """Serve the application for the block, and give the port; raise OSError for a taken one."""
     runner = web.AppRunner(
         app,
         access_log=None,

@@ -14,11 +14,7 @@ from grpo_practice.sim import DEFAULT, World, stage_of
 
 
 async def serve(
-    port: int,
-    *,
-    world: World = DEFAULT,
-    latency_s: float = 0.0,
-    on_ready: Callable[[int], None],
+    port: int, *, world: World = DEFAULT, latency_s: float = 0.0, on_ready: Callable[[int], None]
 ) -> None:
     """Serve the world under `http://127.0.0.1:port/v1` until this call is cancelled.
 

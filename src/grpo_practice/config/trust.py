@@ -77,11 +77,7 @@ class Trust:
     """Hosts of the environment variable: any key may go there."""
 
     def given(self, files: Sequence[Path], hosts: Sequence[str]) -> "Trust":
-        """Return it with what was typed with this command.
-
-        Raises:
-            ConfigError: A folder is given as a file.
-        """
+        """Return it with what was typed with this command; raise ConfigError for a folder."""
         for file in files:
             if file.is_dir():
                 raise ConfigError(

@@ -90,11 +90,7 @@ def is_scalar(value: object) -> bool:
 
 
 def read_as(form: Form, text: str, column: str) -> tuple[str, str]:
-    """Return the answer in the text, and the text around it.
-
-    Raises:
-        DataError: The text is of another form.
-    """
+    """Return the answer in the text, and the text around it; raise DataError for another form."""
     found = form_of(text, column)
     read = form.read(text)
     if found is not form or read is None:

@@ -116,10 +116,7 @@ CATALOG: Mapping[str, Entry] = {
         ("prompt", "reward_model"),
     ),
     "AFM_web_RL": Entry(
-        Ref("PersonalAILab/AFM-WebAgent-RL-Dataset", split="train"),
-        afm,
-        "judge",
-        ("extra_info",),
+        Ref("PersonalAILab/AFM-WebAgent-RL-Dataset", split="train"), afm, "judge", ("extra_info",)
     ),
     "WebWalkerQA": Entry(Ref("callanwu/WebWalkerQA", split="main"), webwalker, "judge"),
 }
@@ -131,12 +128,7 @@ def published(name: str) -> str | None:
 
 
 def way_to(name: str, known: Collection[str] = ()) -> str:
-    """Return the command that makes a dataset of this name, or says how.
-
-    Args:
-        name: Name that no dataset has.
-        known: Names that datasets have.
-    """
+    """Return the command that makes a dataset of a name that is not `known`, or says how."""
     if hub := published(name):
         return f"grpo-practice data download {hub}" + ("" if hub == name else f" --name {name}")
     whole, _, part = name.rpartition("-")

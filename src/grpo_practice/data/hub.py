@@ -38,11 +38,7 @@ class Ref:
 
 
 def parse_ref(text: str) -> Ref:
-    """Parse `hf://owner/name[:config][@split]`.
-
-    Raises:
-        ConfigError: The text has another form.
-    """
+    """Parse `hf://owner/name[:config][@split]`; raise ConfigError for another form."""
     match = _REF.fullmatch(text)
     if match is None:
         raise ConfigError(f"{text!r} is not hf://owner/name[:config][@split]")

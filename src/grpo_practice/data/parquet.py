@@ -111,11 +111,7 @@ def _open(path: Path) -> "ParquetFile":
 def _batches(
     path: Path, file: "ParquetFile", kept: Sequence[str], limit: int
 ) -> "Iterator[pa.RecordBatch]":
-    """Yield the rows, a few at a time.
-
-    Raises:
-        DataError: What the file claims to hold is more than the limit.
-    """
+    """Yield the rows, a few at a time; raise DataError where the file claims too much."""
     claims, names = file.metadata, tuple(f"{name}." for name in kept)
     if claims.num_rows * ROW_BYTES > limit:
         raise _too_large(path, limit, f"{claims.num_rows:,} rows, which take ")

@@ -189,12 +189,8 @@ def template_of(
 ) -> QuestionTemplate:
     """Return the template: as given, else a paragraph for each slot that the file fills.
 
-    Args:
-        first: The first row.
-        columns: Columns of the passage and of the options.
-        given: The user's text.
-        question: The first row's question; None where the template has to make it.
-        system: Whether the system message belongs to the question.
+    `columns` are those of the passage and of the options; `question` is the first row's, None where
+    the template has to make it; `system` says whether the system message belongs to the question.
 
     Raises:
         ConfigError: The text has a slot that is none, and no column.

@@ -88,11 +88,8 @@ def stage_file(
 ) -> ReadNotes:
     """Read every row of the file as a sample into `staged`; either all of them, or an error.
 
-    Args:
-        staged: Filled with at least one sample, in the file's order.
-        source: A file in one of the known formats, text in UTF-8; `FileSource` says what
-            its name does not.
-        reading: See `Reading`.
+    They are at least one, in the file's order. The file has one of the known formats, and text in
+    UTF-8; `FileSource` says what its name does not.
 
     Raises:
         DataError: The file, or a row of it, cannot be used; names file and line.
@@ -106,10 +103,7 @@ def stage_file(
 
 
 def stage_rows(
-    staged: StagedSamples,
-    found: Iterable[Row | DataError],
-    path: Path,
-    **reading: Unpack[Reading],
+    staged: StagedSamples, found: Iterable[Row | DataError], path: Path, **reading: Unpack[Reading]
 ) -> ReadNotes:
     """Read rows that are not simply those of one file; errors name `path`. See `stage_file`."""
     dedup, skip_bad = reading.get("dedup", False), reading.get("skip_bad", False)

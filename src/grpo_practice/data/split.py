@@ -93,11 +93,7 @@ def split(
 
 
 def shares_of(into: str | Mapping[str, float]) -> dict[str, float]:
-    """Read the shares of parts, `PART=SHARE,…`; above 0 each, and 1 in sum.
-
-    Raises:
-        ConfigError: They are not.
-    """
+    """Read the shares of parts, `PART=SHARE,…`; raise ConfigError unless above 0, and 1 in sum."""
     if isinstance(into, Mapping):
         into = ",".join(f"{part}={share}" for part, share in into.items())
     shares: dict[str, float] = {}

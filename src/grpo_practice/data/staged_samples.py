@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from types import TracebackType
@@ -85,10 +85,10 @@ class StagedSamples:
         )
         self._waiting.clear()
 
-    def _query(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
+    def _query(self, sql: str) -> sqlite3.Cursor:
         if self._waiting:
             self._write()
-        return self._db.execute(sql, parameters)
+        return self._db.execute(sql)
 
     def answered(self) -> bool:
         """Return whether any sample has an answer."""

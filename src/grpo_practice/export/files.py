@@ -30,11 +30,7 @@ def write_files(path: Path, files: Files, *, force: bool = False) -> None:
 
 
 def write_file(path: Path, text: str, *, force: bool = False) -> None:
-    """Make the file hold this text, without secrets, or leave it as it was; see `write_lines`.
-
-    Raises:
-        ConfigError: The file exists and `force` is not set, or it cannot be written.
-    """
+    """Make the file hold this text, without secrets, or leave it as it was; see `write_lines`."""
     write_lines(path, [text], force=force)
 
 

@@ -61,11 +61,7 @@ def format_by_name(path: str) -> str:
 
 
 def render_files(agent: "ExportedAgent", format: str) -> Files:
-    """Return the agent in that format.
-
-    Raises:
-        ConfigError: There is no such format.
-    """
+    """Return the agent in that format; raise ConfigError where there is no such format."""
     if format not in FORMATS:
         raise ConfigError(
             f"there is no export format {format!r}", hint=f"there are {', '.join(FORMATS)}"
@@ -74,11 +70,7 @@ def render_files(agent: "ExportedAgent", format: str) -> Files:
 
 
 def one_text(files: Files, format: str) -> str:
-    """Return the text of a format's one file.
-
-    Raises:
-        ConfigError: The format is a folder.
-    """
+    """Return the text of a format's one file; raise ConfigError for a format that is a folder."""
     if set(files) != {""}:
         raise ConfigError(
             f"the export format {format} is a folder", hint="name the folder with --output"
@@ -87,9 +79,5 @@ def one_text(files: Files, format: str) -> str:
 
 
 def render(agent: "ExportedAgent", format: str) -> str:
-    """Return the agent as the text of one file.
-
-    Raises:
-        ConfigError: There is no such format, or it is a folder.
-    """
+    """Return the agent as the text of one file; see `render_files` and `one_text`."""
     return one_text(render_files(agent, format), format)

@@ -33,11 +33,7 @@ class Exported(Report):
 
     @property
     def text(self) -> str:
-        """The text of its one file.
-
-        Raises:
-            ConfigError: The format is a folder.
-        """
+        """The text of its one file; see `one_text`."""
         return one_text(self.files, self.format)
 
     @property

@@ -122,12 +122,9 @@ def proxy_of(url: str) -> str:
 
 
 def refuse_socks(url: str, proxy: str) -> None:
-    """Raise if that proxy of the environment, which is the one for the URL, speaks SOCKS.
+    """Raise ConfigError if that proxy of the environment, the one for the URL, speaks SOCKS.
 
     The HTTP library would send it the request as plain HTTP, and the key with it.
-
-    Raises:
-        ConfigError: It does.
     """
     parts = urlsplit(proxy)
     if not parts.scheme.lower().startswith("socks"):

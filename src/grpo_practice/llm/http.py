@@ -224,12 +224,9 @@ class Http:
 
 
 def certificates() -> ssl.SSLContext:
-    """Return the trusted certificates of the environment.
+    """Return the trusted certificates of the environment, or raise the OSError of a file it names.
 
     They are read once: that blocks the event loop for a tenth of a second.
-
-    Raises:
-        OSError: A file it names cannot be read.
     """
     return _certificates(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 
@@ -294,11 +291,7 @@ def streamed_body(raw: bytes, choice: int | None = None) -> Any:
 
 
 def _characters(raw: bytes) -> Iterator[bytes]:
-    """Yield the text a little at a time, and the end of its last event.
-
-    Raises:
-        ValueError: It is not UTF-8.
-    """
+    """Yield UTF-8, or raise ValueError, a little at a time, and the end of its last event."""
     decoder = codecs.getincrementaldecoder("utf-8")()  # it may be cut inside a character
     for at in range(0, len(raw), _CHUNK):
         yield decoder.decode(raw[at : at + _CHUNK]).encode()

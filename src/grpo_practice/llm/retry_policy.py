@@ -117,7 +117,14 @@ def decide(
         status = fault.status or (429 if "rate_limit" in fault.codes else 500)
     case = Case(answer, fault, status, sent, key_name, key_sent)
     decision = next(outcome(case) for applies, outcome in ROWS if applies(case))
-    return _overruled(decision, answer.headers.get("x-should-retry", ""))
+    # The endpoint may say itself whether to retry.
+    match decision, answer.headers.get("x-should-retry"):
+        case Fail(error=error), "true":
+            return Retry(error)
+        case Retry(error=error), "false":
+            return Fail(error)
+        case _:
+            return decision
 
 
 def decide_broken(broken: ConnectionFailure, *, answered: bool) -> Retry | Fail:
@@ -184,15 +191,6 @@ def _no_api(answer: Response) -> EndpointRefusedError:
         f"{answer.url}: not an OpenAI-compatible answer: HTTP {answer.status}, {what}",
         hint="check base_url (it usually ends in /v1), and that no login page is in between",
     )
-
-
-def _overruled(decision: RetryDecision, should_retry: str) -> RetryDecision:
-    """Return the decision, unless the endpoint says itself whether to retry."""
-    if should_retry == "true" and isinstance(decision, Fail):
-        return Retry(decision.error)
-    if should_retry == "false" and isinstance(decision, Retry):
-        return Fail(decision.error)
-    return decision
 
 
 def _later(case: Case) -> Retry | Fail:

@@ -12,6 +12,10 @@ PACKED_FREE = 8 * MEBIBYTE
 """Unpacked bytes up to which any ratio is fine: a small reply may repeat one line for ever."""
 
 
+ENCODINGS = "gzip, deflate"
+"""Encodings that servers of pages, searches and tools are told can be read."""
+
+
 class OversizeError(ValueError):
     """A body is larger than the limit, or was packed so that it would be."""
 
@@ -41,11 +45,7 @@ class LimitedChunks:
         return self
 
     async def __anext__(self) -> bytes:
-        """Return the next chunk.
-
-        Raises:
-            OversizeError: There is too much of it.
-        """
+        """Return the next chunk, or raise OversizeError."""
         chunk = await anext(self._chunks)
         self._size += len(chunk)
         if self._size > self._most:

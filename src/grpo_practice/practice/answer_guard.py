@@ -74,7 +74,9 @@ class AnswerGuard:
         """Return the guard of one step. Index of `answers` = slot."""
         texts = [(slot, text) for slot, gold in enumerate(answers) for text in gold_texts(gold)]
         parts = {text: parts_of(text) for _, text in texts}
-        told = self._told_of({part for found in parts.values() for part in found})
+        words = {p: p for found in parts.values() for p in found if len("".join(p)) > 2}
+        # Answers in words that the agent is told anyway.
+        told = {p for *_, p in self._told.runs(words) if not numeric(p)}
         golds, labels = dict[Key, _Gold](), dict[Key, Key]()
         for slot, text in texts:
             key = key_of(text)
@@ -89,11 +91,6 @@ class AnswerGuard:
         return hash(part) in self._labels or (
             self._all_numbers if numeric(part) else self._all_words
         )
-
-    def _told_of(self, parts: Iterable[Key]) -> set[Key]:
-        """Return the answers in words that the agent is told anyway."""
-        words = {part: part for part in parts if len("".join(part)) > 2 and not numeric(part)}
-        return {part for _, _, part in self._told.runs(words)}
 
 
 class LazyGuard:
@@ -204,11 +201,9 @@ class StepGuard:
                 self._runs.setdefault(key[i : i + RUN], set()).update(gold.slots)
 
     def why_not(self, text: str, own: Collection[int]) -> Quarantine | None:
-        """Return what is wrong with the text; None when it gives nothing away.
+        """Return what is wrong with the text of an experience; None when it gives nothing away.
 
-        Args:
-            text: What is to become an experience.
-            own: The slots of the questions that it was learnt from.
+        `own` are the slots of the questions that it was learnt from.
         """
         said, own = Said(text), set(own)
         for first, end, gold in said.runs(self._golds):

@@ -196,16 +196,12 @@ class Said:
             return alone or bool(_CLAIM.search(before) and not self.conditional(first, clause=True))
         if _LOOSE.search(before) or self.conditional(first, clause=True):
             return False
-        if len(key) == len(key[0]) == 1 and self._counts(end):
-            return False
+        if len(key) == len(key[0]) == 1 and end < len(self._tokens):
+            # A digit that counts the next word: "there are 2 cases".
+            following = self._tokens[end]
+            if self._text[behind : following.start].isspace() and following.text.isalpha():
+                return False
         return bool(_CLAIM.search(before) or _STOPS.match(self._text, behind))
-
-    def _counts(self, end: int) -> bool:
-        """Return True where the next word is what is counted: "there are 2 cases"."""
-        if end >= len(self._tokens):
-            return False
-        gap = self._text[self._tokens[end - 1].end : self._tokens[end].start]
-        return gap.isspace() and self._tokens[end].text.isalpha()
 
     def _name(self, first: int, end: int) -> bool:
         """Return True for a name: written with a capital where no sentence begins."""

@@ -3,8 +3,9 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from grpo_practice.practice.merge import edited, edits
+from grpo_practice.practice.merge import edits
 from grpo_practice.practice.replies import FULL, LIBRARY_SIZE
+from grpo_practice.store.libraries import edited
 from grpo_practice.store.queries.held import Held
 from grpo_practice.store.records import Approval, Approvals
 from grpo_practice.types import Library, Operation
@@ -49,16 +50,13 @@ def admitted(library: Library, approved: Iterable[Held]) -> Admission:
 def held_back(merged: Sequence[Operation], outside: Collection[str]) -> tuple[Operation, ...]:
     """Return the merged operations, with every new text held until a person approves it.
 
-    Args:
-        merged: What the merge made.
-        outside: Texts that are held already, or that a person rejected: nobody is asked twice.
+    Texts `outside` are held already, or a person rejected them: nobody is asked twice.
     """
-    return tuple(_held_back(op, outside) for op in merged)
-
-
-def _held_back(op: Operation, outside: Collection[str]) -> Operation:
-    if op.refused is not None or op.op not in ("ADD", "UPDATE"):
-        return op
-    if op.text in outside:
-        return replace(op, refused="it is held already, or was rejected", rule="duplicate")
-    return replace(op, refused=HELD, rule="held")
+    held = list(merged)
+    for i, op in enumerate(merged):
+        if op.refused is None and op.op in ("ADD", "UPDATE"):
+            held[i] = replace(op, refused=HELD, rule="held")
+            if op.text in outside:
+                why = "it is held already, or was rejected"
+                held[i] = replace(op, refused=why, rule="duplicate")
+    return tuple(held)

@@ -28,7 +28,6 @@ from grpo_practice.rollout import task_group
 from grpo_practice.types import (
     Answer,
     Distilled,
-    Finding,
     Group,
     Lesson,
     Library,
@@ -191,10 +190,7 @@ async def compare(
 ) -> tuple[tuple[Lesson, ...], tuple[int, ...]]:
     """Ask what the better attempts did that the worse ones did not.
 
-    Args:
-        task: The group.
-        attempts: What there is to compare, in attempt order; shown best first where the truth may
-            be.
+    The attempts are shown best first where the truth may be, else in their order.
 
     Returns:
         At most `limit` lessons; and of each transcript, how many characters nobody read.
@@ -249,7 +245,12 @@ async def _ask(
 def _comparison(task: Task, attempts: Sequence[Attempt], texts: Sequence[str]) -> list[Message]:
     """Render the prompt that shows the attempts with these texts, in attempt order."""
     teacher, group = task.teacher, task.group
-    told = _ids_shown(task.shown, task.library)
+    ids = []
+    for experience in task.shown.experiences:
+        now = task.library.get(experience.id)
+        since = "" if now == experience else " (reworded since)" if now else " (removed since)"
+        ids.append(experience.id + since)
+    told = ", ".join(ids) or "none"
     shown: list[dict[str, object]] = [
         {
             "number": attempt.rollout.attempt + 1,
@@ -272,16 +273,6 @@ def _comparison(task: Task, attempts: Sequence[Attempt], texts: Sequence[str]) -
         limit=teacher.limit,
         instructions=shorten(teacher.instructions, INSTRUCTIONS).text,
     )
-
-
-def _ids_shown(shown: Library, library: Library) -> str:
-    """Return the ids of the experiences shown; those since changed are marked."""
-    ids = []
-    for experience in shown.experiences:
-        now = library.get(experience.id)
-        since = "" if now == experience else " (reworded since)" if now else " (removed since)"
-        ids.append(experience.id + since)
-    return ", ".join(ids) or "none"
 
 
 def _ranked(
@@ -344,27 +335,19 @@ async def propose(
     chat = teacher.open(at, "propose", sample)
     limit = 2 * len(lessons)
     asked = await teacher.ask(chat, messages, lambda r: read_operations(r, library, limit=limit))
-    return tuple(
-        _as_confirmation(_with_finding(op, _finding_of(lessons, op.target)), library)
-        for op in asked
-    )
+    return tuple(_with_finding(op, lessons, library) for op in asked)
 
 
-def _as_confirmation(op: Operation, library: Library) -> Operation:
-    """Return an addition of what the library says word for word as a vote for that."""
+def _with_finding(op: Operation, lessons: Sequence[Lesson], library: Library) -> Operation:
+    """Return the operation with what was found of its target; the comparison knows best.
+
+    An addition of what the library says word for word is a vote for that.
+    """
     same = [e.id for e in library.experiences if op.op == "ADD" and e.text == op.text]
-    return Operation("NONE", same[0], call_id=op.call_id, finding="confirmed") if same else op
-
-
-def _finding_of(lessons: Sequence[Lesson], target: str | None) -> Finding | None:
-    """Return what the comparison found of an experience: that it misled, if any lesson says so."""
-    found = [lesson.finding for lesson in lessons if lesson.experience == target and target]
-    return "misled" if "misled" in found else next(iter(found), None)
-
-
-def _with_finding(op: Operation, found: Finding | None) -> Operation:
-    """Return the operation with what was found of its target; the comparison knows best."""
-    found = found or op.finding
+    if same:
+        return Operation("NONE", same[0], call_id=op.call_id, finding="confirmed")
+    about = [x.finding for x in lessons if x.experience == op.target and op.target]
+    found = "misled" if "misled" in about else next(iter(about), None) or op.finding
     if op.op == "NONE" and found is not None and found != "confirmed":
         return replace(op, target=None)  # nothing is to change; that confirms nothing
     if op.op == "DELETE":

@@ -64,12 +64,9 @@ def evidence_on(
 ) -> dict[str, Evidence]:
     """Return what there is on each experience of a library, by its id.
 
-    Args:
-        library: The experiences.
-        past: What closed steps hold on them.
-        cast: The proposals of the step that is being closed, each with the sample it is of.
-        plays: The groups of that step.
-        rewards: Whether rewards may be looked at; not where the run is to learn without the truth.
+    `past` is what closed steps hold on them; `cast` are the proposals of the step that is being
+    closed, each with the sample it is of, and `plays` its groups. Rewards may not be looked at
+    where the run is to learn without the truth.
     """
     votes = {e.id: Counter(past.votes.get(e.id, {})) for e in library.experiences}
     said = {e.id: Counter[int]() for e in library.experiences}

@@ -175,7 +175,8 @@ def why_not(text: str) -> Quarantine | None:
     if hidden:
         seen = ", ".join(dict.fromkeys(hidden))
         return Quarantine("hidden_characters", f"it holds characters that are not seen: {seen}")
-    shown = _fold(text)
+    plain = unicodedata.normalize("NFKC", text).translate(_QUOTES)
+    shown = " ".join(plain.casefold().split())
     for why, pattern in _patterns():
         if pattern.search(shown):
             return why
@@ -191,24 +192,13 @@ def quarantine(
 ) -> tuple[Operation, ...]:
     """Return the operations, in order; those whose text may not be kept are refused.
 
-    Args:
-        operations: What is proposed or merged.
-        gives_away: Says of an operation whether its text gives an answer away.
+    `gives_away` says of an operation whether its text gives an answer away.
     """
-    return tuple(_checked(op, gives_away) for op in operations)
-
-
-def _checked(op: Operation, gives_away: Callable[[Operation], Quarantine | None]) -> Operation:
-    if op.refused is not None or not op.text:
-        return op
-    why = why_not(op.text) or gives_away(op)
-    return op.set_aside(why) if why else op
-
-
-def _fold(text: str) -> str:
-    """Spell a text in one way: compatibility forms, quotes, case and spaces do not count."""
-    plain = unicodedata.normalize("NFKC", text).translate(_QUOTES)
-    return " ".join(plain.casefold().split())
+    checked = list[Operation]()
+    for op in operations:
+        why = (why_not(op.text) or gives_away(op)) if op.text and op.refused is None else None
+        checked.append(op.set_aside(why) if why else op)
+    return tuple(checked)
 
 
 def _hidden(text: str, i: int) -> bool:

@@ -11,8 +11,9 @@ from grpo_practice.practice.evidence import Evidence, evidence_text
 from grpo_practice.practice.replies import FULL, LIBRARY_SIZE, read_operations
 from grpo_practice.practice.teacher import GroupKey, Teacher
 from grpo_practice.prompts.system import experience_lines
+from grpo_practice.store.libraries import edited
 from grpo_practice.text import count
-from grpo_practice.types import HOLDS, Distilled, Edit, Experience, Library, Operation, sharpens
+from grpo_practice.types import HOLDS, Distilled, Edit, Library, Operation, sharpens
 
 NEW = "New experiences"
 NO_EVIDENCE = Evidence()
@@ -32,9 +33,7 @@ class Proposal:
 def votes(distilled: Iterable[Distilled], samples: Sequence[int]) -> list[Proposal]:
     """Return every proposal that can be taken, confirmations too, in slot order.
 
-    Args:
-        distilled: The distilled groups of a step.
-        samples: Sample ids. Index = slot.
+    `samples` are ids. Index = slot.
     """
     return [
         Proposal(op, done.slot, samples[done.slot], n)
@@ -77,9 +76,7 @@ async def merge(
     chat = teacher.open(at, "merge", None)
     limit = len(proposed) + len(library)  # a model may well say NONE of what is to stay
     return await teacher.ask(
-        chat,
-        messages,
-        lambda r: read_operations(r, library, limit=limit, proposals=len(proposed)),
+        chat, messages, lambda r: read_operations(r, library, limit=limit, proposals=len(proposed))
     )
 
 
@@ -226,20 +223,6 @@ def edits(
         behind = [proposed[i] for i in op.from_ops if i < len(proposed)]
         made.append(Edit(op, label, tuple((p.slot, p.ordinal) for p in behind), pruned))
     return tuple(made)
-
-
-def edited(library: Library, made: Iterable[Edit]) -> Library:
-    """Return the library after the edits."""
-    texts, next_label = {e.label: e.text for e in library.experiences}, library.next_label
-    for edit in made:
-        if edit.label is None:
-            continue
-        if edit.operation.op == "DELETE":
-            del texts[edit.label]
-        else:
-            texts[edit.label] = edit.operation.text or ""
-            next_label = max(next_label, edit.label + 1)
-    return Library(tuple(Experience(label, text) for label, text in texts.items()), next_label)
 
 
 def apply(library: Library, operations: Iterable[Operation]) -> Library:

@@ -22,9 +22,8 @@ _SIZES = tuple(
 def room_of(context: int, reply: int | None) -> int:
     """Return the UTF-8 bytes that a prompt may have.
 
-    Args:
-        context: Tokens that request and reply have together.
-        reply: Most tokens of a reply, where that is configured; a quarter of the context else.
+    Prompt and reply share the tokens of the `context`; without a configured `reply`, a quarter is
+    its.
     """
     kept = context // 4 if reply is None else min(reply, 3 * context // 4)
     return (context - kept) * DENSE_CHARS_PER_TOKEN

@@ -91,11 +91,7 @@ _FINDINGS: dict[str, Finding] = {
 
 
 def read_summary(reply: Reply) -> str:
-    """Return the summary.
-
-    Raises:
-        ReplyError: There is none.
-    """
+    """Return the summary; raise ReplyError where there is none."""
     text = answer_of(reply.content)
     if not text:
         cut_off = reply.finish == "length"
@@ -163,14 +159,9 @@ def read_operations(
 ) -> tuple[Operation, ...]:
     """Return the operations in order, each that cannot be taken marked `refused` with the reason.
 
-    An UPDATE of an experience that is not in the library is an ADD: its text says it all. A
-    DELETE of one is refused, and a NONE confirms nothing.
-
-    Args:
-        reply: What the teacher answered.
-        library: What the operations edit.
-        limit: The most operations taken; further ones are refused.
-        proposals: How many proposals `from` may name (`P1` …).
+    An UPDATE of an experience that is not in the library is an ADD: its text says it all. A DELETE
+    of one is refused, and a NONE confirms nothing. So are operations beyond `limit`; `from` may
+    name as many `proposals` (`P1` …).
 
     Raises:
         ReplyError: It cannot be read.
@@ -223,11 +214,7 @@ def _finding(item: Item) -> Finding | None:
 
 
 def _kind(item: Item) -> OpKind:
-    """Return the kind of an operation.
-
-    Raises:
-        ReplyError: There is none, or it is unknown.
-    """
+    """Return the kind of an operation; raise ReplyError where there is none, or it is unknown."""
     key = next((key for key in _OP_KEYS if key in item.fields), None)
     if key is None:
         raise item.error("op", "it is missing")

@@ -198,16 +198,16 @@ def items(raw: object, form: Form) -> list[Item]:
     listed = [raw] if isinstance(raw, dict) else [] if raw is None else raw
     if not isinstance(listed, list):
         raise form.error(f"{form.wrapper}: it is no list, but {_excerpt(raw)}")
-    return [_item(form, place, value) for place, value in enumerate(clean_json(listed))]
-
-
-def _item(form: Form, place: int, value: object) -> Item:
-    if isinstance(value, str) and form.plain:
-        return Item(form, place, {form.text: value}, _excerpt(value))
-    if not isinstance(value, dict):
-        raise form.error(f"{form.wrapper}.{place}: it is no object, but {_excerpt(value)}")
-    fields = {key.lower(): inner for key, inner in value.items() if inner is not None}
-    return Item(form, place, fields, _excerpt(value))
+    found = list[Item]()
+    for place, value in enumerate(clean_json(listed)):
+        if isinstance(value, str) and form.plain:
+            fields = {form.text: value}
+        elif isinstance(value, dict):
+            fields = {key.lower(): inner for key, inner in value.items() if inner is not None}
+        else:
+            raise form.error(f"{form.wrapper}.{place}: it is no object, but {_excerpt(value)}")
+        found.append(Item(form, place, fields, _excerpt(value)))
+    return found
 
 
 def _excerpt(value: object) -> str:

@@ -15,16 +15,17 @@ from grpo_practice.practice.evidence import evidence_on
 from grpo_practice.practice.gates import GATES, Change, Merge, answer_given_away
 from grpo_practice.practice.informative import Status, status_of
 from grpo_practice.practice.lint import quarantine
-from grpo_practice.practice.merge import Proposal, changes, edited, edits, merge, votes
+from grpo_practice.practice.merge import changes, edits, merge, votes
 from grpo_practice.practice.step_rollouts import StepRollouts
 from grpo_practice.practice.step_stats import distillation, group_row, mean_reward, step_stats
 from grpo_practice.practice.teacher import GroupKey
 from grpo_practice.rollout import begin
 from grpo_practice.store import datasets
 from grpo_practice.store.distillation import DISTILLATION
+from grpo_practice.store.libraries import edited
 from grpo_practice.store.queries import past_votes
 from grpo_practice.store.queries.held import held
-from grpo_practice.store.records import Approvals, GroupRow, Past, Play, StepResult, StepRow
+from grpo_practice.store.records import Approvals, GroupRow, Play, StepResult, StepRow
 from grpo_practice.types import Distilled, Group, Library, Operation
 
 
@@ -57,12 +58,9 @@ class PracticeStep:
     async def open(
         self, library: Library, *, ahead: "PracticeStep | None" = None, groups: int | None = None
     ) -> None:
-        """Play and distil the groups, or the first `groups` of them.
+        """Play and distil the groups, or the first `groups` of them, starting from the library.
 
-        Args:
-            library: The library that the step starts from.
-            ahead: The next step, whose early groups may begin meanwhile.
-            groups: How many groups; None plays all.
+        The early groups of the step `ahead` may begin meanwhile.
         """
         await self._rollouts.open(library)
         # After the store knows that the step is open: from here on groups
@@ -198,16 +196,12 @@ class PracticeStep:
         named = [
             (p.sample_id, p.operation)
             for p in cast
-            if p.operation.vote > 0 or self._was_shown(p, past)
+            if p.operation.vote > 0
+            or p.operation.target in past.shown.get(self._rollouts.library_of(p.slot).id, ())
         ]
         truth = self._job.teacher.truth
         evidence = evidence_on(library, past, named, self._plays(), rewards=truth)
         return Merge(self._job, step, library, self._groups, changes(cast), evidence)
-
-    def _was_shown(self, proposal: Proposal, past: Past) -> bool:
-        """Return True when the proposing group was played with what its target says now."""
-        library = self._rollouts.library_of(proposal.slot)
-        return proposal.operation.target in past.shown.get(library.id, ())
 
     def _plays(self) -> list[Play]:
         groups = [group for _, group in sorted(self._groups.items())]

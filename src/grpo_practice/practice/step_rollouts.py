@@ -102,10 +102,8 @@ class StepRollouts:
     async def play(self, *, ahead: "StepRollouts | None" = None, most: int | None = None) -> None:
         """Play the groups, or the first `most` of them, and wait until they have ended.
 
-        Args:
-            ahead: The next step. A worker with nothing left to start here begins its early
-                groups, and may not have finished them yet.
-            most: How many groups; None plays all.
+        A worker with nothing left to start here begins the early groups of the step `ahead`, and
+        may not have finished them yet.
         """
         groups = self._jobs[:most]
         self._limit.planned = sum(group.attempts for group in groups)

@@ -27,11 +27,8 @@ def distillation(
 ) -> Distillation:
     """Return the counts of a step that is closed.
 
-    Args:
-        distilled: What each informative group came to, in slot order.
-        merged: The operations of the merge.
-        removed: Removals that no merge asked for.
-        experiences: Size of the library that the step made.
+    `distilled` is in slot order; `removed` are removals that no merge asked for, and `experiences`
+    is the size of the library that the step made.
     """
     groups = list(distilled)
     asked = [op for done in groups for op in done.operations]
@@ -103,11 +100,13 @@ def step_stats(groups: Sequence[Group], rows: Sequence[GroupRow]) -> dict[str, o
     """Return what lists and summaries say of all that was played in a step."""
     rollouts = [r for group in groups for r in group.rollouts]
     rewards = _rewards(rollouts)
+    ends = [(r.played.outcome, r.played.reason) for r in rollouts]
+    outcomes = Counter(f"{ended}.{reason}" if reason else ended for ended, reason in ends)
     return {
         "planned": sum(row.planned for row in rows),
         "scored": len(rewards),
         "correct": sum(correct(r) for r in rewards),
-        "outcomes": dict(sorted(Counter(_outcome(r) for r in rollouts).items())),
+        "outcomes": dict(sorted(outcomes.items())),
         "groups": dict(sorted(Counter(row.status for row in rows).items())),
         "informative": sum(row.informative for row in rows),
         "alike": sum(map(_alike, groups)),
@@ -140,9 +139,3 @@ def mean_reward(
 
 def _rewards(rollouts: Sequence[Rollout]) -> list[float]:
     return [r.reward for r in rollouts if r.reward is not None]
-
-
-def _outcome(rollout: Rollout) -> str:
-    """Return `ok`, `truncated`, …; with the reason for `limit` and `error`: `error.provider`."""
-    played = rollout.played
-    return f"{played.outcome}.{played.reason}" if played.reason else played.outcome

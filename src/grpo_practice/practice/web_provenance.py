@@ -50,9 +50,7 @@ class Source:
 def read_in(group: Group, tools: Collection[str]) -> Pages:
     """Return the sites that the group's rollouts read, in order of their names.
 
-    Args:
-        group: The group.
-        tools: Names of the tools whose results are pages; other tools may print what they like.
+    `tools` are those whose results are pages; other tools may print what they like.
     """
     found = defaultdict[str, set[str]](set)
     for rollout in group.rollouts:
@@ -107,12 +105,8 @@ def supported(
 ) -> tuple[Operation, ...]:
     """Give the merged operations the sites behind them; quarantine what one site alone says.
 
-    Takes a second for each 20 MB of pages.
-
-    Args:
-        merged: What the merge made of the proposals.
-        groups: The groups whose proposals the merge was shown; each may have brought any of it.
-        own: Texts that are no page's: questions, instructions, the library.
+    Takes a second for each 20 MB of pages. Each group whose proposals the merge was shown may have
+    brought any of it; texts of our `own` are no page's: questions, instructions, the library.
     """
     if not any(group.pages for group in groups):
         return tuple(merged)

@@ -109,12 +109,8 @@ def compile_prompt(
 ) -> Prompt:
     """Compile the prompt in `text`, whose slots are exactly `slots`, but for optional ones.
 
-    Args:
-        name: Name of the prompt.
-        text: The file as it is.
-        slots: Values that the code fills in.
-        where: The file, or what else the text comes from.
-        hint: Way out of a text that cannot be used; None says what a prompt may have.
+    Messages say `where` the text is from; without a hint of its own, the way out is what a prompt
+    may have.
 
     Raises:
         ConfigError: It is not a template, or its slots differ; the message names them.
@@ -171,11 +167,7 @@ def template_slots(text: str) -> frozenset[str] | None:
 def try_out(
     prompt: Prompt, values: Mapping[str, object], *, where: str, hint: str | None = None
 ) -> None:
-    """Fill a prompt with made-up values of the shape that the code fills in.
-
-    Raises:
-        ConfigError: It cannot be filled.
-    """
+    """Fill a prompt with made-up values of the real shape; raise ConfigError if it fails."""
     try:
         prompt.render(Fences.with_new_key(), **values)
     except TemplateFault as e:
@@ -183,11 +175,7 @@ def try_out(
 
 
 def load_prompt(path: Path, slots: Iterable[str]) -> Prompt:
-    """Read the prompt in a file.
-
-    Raises:
-        ConfigError: The file cannot be read, or is not what the code fills.
-    """
+    """Read the prompt in a file; raise ConfigError unless it is one that the code fills."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as e:
@@ -220,11 +208,7 @@ def load_prompts(folder: Path | None = None) -> dict[str, Prompt]:
 
 
 def prompts_from(texts: Mapping[str, str], run: str) -> dict[str, Prompt]:
-    """Compile the prompts stored with a run.
-
-    Raises:
-        ConfigError: One of them cannot be used.
-    """
+    """Compile the prompts stored with a run; raise ConfigError where one cannot be used."""
     loaded = {}
     for name, slots in SLOTS.items():
         where = f"the prompt {name!r} stored with run {run}"

@@ -82,11 +82,7 @@ class Checker:
         self.slots = set[str]()
 
     def check(self, node: nodes.Node, scope: Scope = Scope()) -> None:
-        """Check a node and all below it.
-
-        Raises:
-            TemplateSyntaxError: Something is not allowed; it names what and where.
-        """
+        """Check a node and all below it; raise TemplateSyntaxError for what is not allowed."""
         self._nodes += 1
         if scope.depth > DEPTH:
             raise TemplateSyntaxError("it is nested too deeply", node.lineno)

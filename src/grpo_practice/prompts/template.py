@@ -97,11 +97,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         )
 
     def compiled(self, text: str, line: int = 1) -> Template:
-        """Compile a text whose first line is the given one of its file.
-
-        Raises:
-            TemplateFault: It is no template, or has what is not allowed.
-        """
+        """Compile a text whose first line is the given one of its file, or raise TemplateFault."""
         if len(text) > TEXT:
             raise TemplateFault(f"it has {len(text):,} characters; {TEXT:,} are allowed", None)
         try:

@@ -27,11 +27,6 @@ class ErrorReport(Report):
         diff = [{"key": c.key, "was": c.was, "is": c.now} for c in self.diff]
         return {
             "schema": "grpo-practice.error/1",
-            "error": {
-                "kind": self.kind,
-                "message": self.message,
-                "hint": self.hint,
-                "diff": diff,
-            },
+            "error": {"kind": self.kind, "message": self.message, "hint": self.hint, "diff": diff},
             "exit": self.exit_code,
         }

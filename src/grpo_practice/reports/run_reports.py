@@ -21,10 +21,7 @@ from grpo_practice.reports.documents import (
     usage_document,
     usd,
 )
-from grpo_practice.reports.known_scores import (
-    KnownScore,
-    measured,
-)
+from grpo_practice.reports.known_scores import KnownScore, measured
 from grpo_practice.reports.reproducibility import health_document, truncated_share
 from grpo_practice.reports.shortfalls import PRACTISE, Shortfall, counted_steps, shortfalls
 from grpo_practice.stats import Score

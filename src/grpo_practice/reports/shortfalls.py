@@ -27,10 +27,7 @@ _FAILED: Mapping[str, tuple[str, str]] = {
         "the reply was empty",
         f"choose another model ({_TEACHER}), or raise its max_tokens where it thinks first",
     ),
-    "cut": (
-        "the token limit cut the reply",
-        f"raise {_TEACHER}.model_settings.max_tokens",
-    ),
+    "cut": ("the token limit cut the reply", f"raise {_TEACHER}.model_settings.max_tokens"),
     "refused": (
         "the teacher refused",
         f"choose another model ({_TEACHER}), or reword practice.learning_objective",
@@ -43,10 +40,7 @@ _FAILED: Mapping[str, tuple[str, str]] = {
         "the request was too long for the teacher",
         f"lower practice.teacher_context, or choose a model that takes more ({_TEACHER})",
     ),
-    "provider": (
-        "the endpoint gave no usable answer",
-        "see what `grpo-practice doctor` finds",
-    ),
+    "provider": ("the endpoint gave no usable answer", "see what `grpo-practice doctor` finds"),
 }
 """`TeacherFailure` → what it means, and what to change."""
 _QUARANTINED = "look at the texts, and at what is wrong with each"

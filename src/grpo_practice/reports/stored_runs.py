@@ -10,10 +10,7 @@ from typing_extensions import override
 from grpo_practice.reports.base import Report, Shown, number
 from grpo_practice.reports.before_after import before_after
 from grpo_practice.reports.documents import score_document
-from grpo_practice.reports.known_scores import (
-    KnownScore,
-    known_score,
-)
+from grpo_practice.reports.known_scores import KnownScore, known_score
 from grpo_practice.reports.reproducibility import health_document
 from grpo_practice.reports.run_reports import MEAN_OVER
 from grpo_practice.reports.shortfalls import PRACTISE, Shortfall, counted_steps, shortfalls
@@ -294,11 +291,7 @@ def _before_and_after(
 
 
 def run_report(store: Store, name: str) -> RunReport:
-    """Return the report of a stored run.
-
-    Raises:
-        ConfigError: There is no such run.
-    """
+    """Return the report of a stored run; raise ConfigError where there is none of this name."""
     run, stages = _as_it_stands(store, store.read(runs.get, name)), list[str](STAGES)
     branch = store.read(branches.load, run.head_branch) if run.head_branch else None
     evals = [r for r in store.read(runs.all_runs) if r.kind == "eval"]

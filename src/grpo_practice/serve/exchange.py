@@ -48,11 +48,7 @@ class Exchange:
 
 
 def replies(exchange: Exchange, endpoint: Endpoint) -> list[Reply]:
-    """Return one reply for each choice, the tokens with the first.
-
-    Raises:
-        EndpointError: No reply is whole.
-    """
+    """Return one reply for each choice, the tokens with the first; or raise EndpointError."""
     sent = exchange.sent
     if exchange.failed or sent is None:
         begun = sent is not None and 200 <= sent.response.status < 300

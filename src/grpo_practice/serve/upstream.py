@@ -44,11 +44,7 @@ class Sent:
         return Response(self.response.status, headers, text, body, self.where)
 
     async def chunks(self) -> AsyncGenerator[bytes]:
-        """Yield the body as it comes.
-
-        Raises:
-            BrokenError: The connection broke off.
-        """
+        """Yield the body as it comes; raise BrokenError where the connection breaks off."""
         try:
             async for chunk in self.response.chunks:
                 yield chunk
@@ -56,11 +52,7 @@ class Sent:
             raise BrokenError(connection_failure(e, self.where)) from e
 
     async def whole(self) -> bytes:
-        """Return the body, read to its end.
-
-        Raises:
-            BrokenError: The connection broke off.
-        """
+        """Return the body, read to its end as `chunks` does."""
         return b"".join([chunk async for chunk in self.chunks()])
 
 

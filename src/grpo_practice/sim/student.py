@@ -1,33 +1,29 @@
 """The simulated student: reads a question and a library, and works the question out or slips."""
 
-import re
 from collections.abc import Sequence
-from string import ascii_uppercase
 
 from grpo_practice.sim.lore import advice, keys_in
+from grpo_practice.sim.options import letter_for
 from grpo_practice.sim.questions import TOPICS, Question, find
 from grpo_practice.sim.request import SimRequest, labels
 from grpo_practice.sim.topics import LORE, SUMS
 from grpo_practice.sim.world import EffectKind, World, topic_of, unit
 from grpo_practice.text import CHARS_PER_TOKEN
 
-_OPTION = re.compile(r"^([A-Z])\. ", re.MULTILINE)
-
 
 def play(asked: SimRequest, world: World) -> str:
     """Write a short worked solution that ends with the answer in a box.
 
-    An unknown question gets a guess: one of the options in it, else a number.
+    An unknown question gets a number that means nothing, or one of its options.
     """
     question = find(asked.asked)
     if question is None:
-        return (
-            "Step 1: I do not know this kind of question, so I guess."
-            f"\n\n\\boxed{{{guess(asked, world)}}}"
-        )
+        guessed = letter_for(None, guess(asked, world), asked, world)
+        return f"Step 1: I do not know this kind of question, so I guess.\n\n\\boxed{{{guessed}}}"
     answer, lines = way(question, asked, world)
     lines.append(f"Step 2: That gives {answer}.")
-    return "\n".join(lines) + f"\n\n\\boxed{{{answer}}}"
+    said = letter_for(question, answer, asked, world)
+    return "\n".join(lines) + f"\n\n\\boxed{{{said}}}"
 
 
 def way(question: Question, asked: SimRequest, world: World) -> tuple[int | str, list[str]]:
@@ -53,13 +49,9 @@ def tokens(text: str) -> float:
     return len(text) / CHARS_PER_TOKEN
 
 
-def guess(asked: SimRequest, world: World) -> int | str:
-    """Return a letter of the options that are asked, by chance; without options, a number."""
-    letters = _OPTION.findall(asked.asked)
-    draw = unit(world.seed, "play", asked.sha)
-    if len(letters) > 1 and letters == list(ascii_uppercase[: len(letters)]):
-        return str(letters[int(draw * len(letters))])
-    return int(draw * 1_000)
+def guess(asked: SimRequest, world: World) -> int:
+    """Return a number that means nothing."""
+    return int(unit(world.seed, "play", asked.sha) * 1_000)
 
 
 def _way(

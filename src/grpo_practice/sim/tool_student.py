@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 
+from grpo_practice.sim.options import letter_for
 from grpo_practice.sim.questions import Question, find
 from grpo_practice.sim.request import SimRequest
 from grpo_practice.sim.student import guess, play, program, way
@@ -86,10 +87,7 @@ def _programs(question: Question | None, asked: SimRequest, world: World) -> lis
     numbers = _NUMBER.findall(question.text if question else asked.asked)[:6]
     look = f"print(sorted([{', '.join(str(int(n)) for n in numbers)}]))"
     if question is None:
-        return [
-            f"print({' + '.join(str(int(n)) for n in numbers) or repr(guess(asked, world))})",
-            look,
-        ]
+        return [f"print({' + '.join(str(int(n)) for n in numbers) or guess(asked, world)})", look]
     return [program(question, way(question, asked, world)[0]), look]
 
 
@@ -101,4 +99,5 @@ def _answer(asked: SimRequest, world: World) -> str:
     printed = _PRINTED.findall(asked.results[0]) if PYTHON in asked.called and asked.results else []
     answer = (printed or expected)[-1]
     told = f"The program prints {answer}." if printed else f"I stay with {answer}."
-    return f"Step 3: {told}\n\n\\boxed{{{answer}}}"
+    letter = letter_for(find(asked.asked), answer, asked, world)
+    return f"Step 3: {told}\n\n\\boxed{{{letter}}}"

@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from random import Random
 
+from grpo_practice.sim.options import letter_for
 from grpo_practice.sim.questions import Question, find
 from grpo_practice.sim.request import SimRequest
 from grpo_practice.sim.student import program, way
@@ -60,7 +61,7 @@ def work(asked: SimRequest, world: World) -> SimTurn:
     calls = FEWEST + int(unit(world.seed, "calls", first.sha) * (MOST - FEWEST + 1))
     if asked.turns >= calls or PYTHON not in asked.tools:
         said = f"Step {asked.turns + 1}: The programs leave no doubt, and I stay with {answer}."
-        return SimTurn(f"{said}\n\n\\boxed{{{answer}}}")
+        return SimTurn(f"{said}\n\n\\boxed{{{letter_for(question, answer, asked, world)}}}")
     return _step(question, answer, lines[1:], (asked, first), calls, world)
 
 

@@ -2,14 +2,7 @@
 
 from grpo_practice.stats.intervals import Interval, Method
 from grpo_practice.stats.rewards import advantages, correct
-from grpo_practice.stats.scores import (
-    Question,
-    Score,
-    by_source,
-    pass_at_k,
-    pass_hat_k,
-    score,
-)
+from grpo_practice.stats.scores import Question, Score, by_source, pass_at_k, pass_hat_k, score
 
 __all__ = [
     "Interval",

@@ -38,9 +38,7 @@ class Spread:
 def spread_of(clusters: Sequence[Sequence[float]], mean: float | None) -> Spread:
     """Return how far `mean` may be from that of other questions like these.
 
-    Args:
-        clusters: The mean rewards of each cluster's questions.
-        mean: Over all questions; None when there are none.
+    `clusters` has the mean rewards of each cluster's questions; `mean` is None without any.
     """
     size = len(clusters)
     if mean is None or size < 2:
@@ -86,12 +84,11 @@ def _clopper_pearson(mean: float, size: int) -> Interval:
 def _bootstrap_t(deviations: Sequence[float], sizes: Sequence[int]) -> Interval | None:
     """Return the 2.5 % and 97.5 % points of (mean* - mean) / se* over resampled clusters.
 
-    A resample whose questions all agree has no standard error. These are left out; when they are
-    as many as a tail, that tail is unknown and the answer is None.
+    A resample whose questions all agree has no standard error. These are left out; when they are as
+    many as a tail, that tail is unknown and the answer is None.
 
-    Args:
-        deviations: Each cluster's summed deviation from the mean. Shape: [C].
-        sizes: Questions in each cluster. Shape: [C].
+    `deviations` are each cluster's summed deviation from the mean, `sizes` its questions. Shapes:
+    [C].
     """
     import numpy as np
 

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from collections.abc import Iterator
 
 from grpo_practice.canonical import digest, text_sha
 from grpo_practice.errors import Change, ConfigError, FingerprintError, StoreError
@@ -61,21 +62,16 @@ def begin(
             _whole_or_same(spec, step, diff(head.identity, spec.identity))
             branch_id = _insert_branch(db, spec, head_row["branch_id"], step, None)
         case _:
-            lender = _lender(db, spec)
+            # None for a run that reuses nothing, and where the branch was deleted since.
+            lender = db.execute(
+                "SELECT * FROM branches WHERE branch_id = ?", (spec.reuses,)
+            ).fetchone()
             branch_id = _insert_branch(db, spec, None, 0, lender)
             if lender is not None:
                 notices = (
                     f"{lender['run_id']} asked the same: its answers are used, not paid again",
                 )
     return load(db, branch_id, notices)
-
-
-def _lender(db: sqlite3.Connection, spec: RunSpec) -> sqlite3.Row | None:
-    """Return the branch whose calls may answer for a new run; None if it was deleted since."""
-    row: sqlite3.Row | None = db.execute(
-        "SELECT * FROM branches WHERE branch_id = ?", (spec.reuses,)
-    ).fetchone()
-    return row
 
 
 def _whole_or_same(spec: RunSpec, step: int, changes: list[Change]) -> None:
@@ -126,6 +122,15 @@ def line(db: sqlite3.Connection, branch_id: int) -> tuple[Segment, ...]:
         if row["parent_id"] is None:
             return tuple(segments)
         low, current = first, row["parent_id"]
+
+
+def rows_on_line(db: sqlite3.Connection, branch: Branch, sql: str) -> Iterator[sqlite3.Row]:
+    """Yield the rows of a query over each segment of a branch's line, the newest first.
+
+    `sql` has three parameters: branch, first step, end.
+    """
+    for segment in branch.line:
+        yield from db.execute(sql, (segment.branch_id, segment.first, segment.end))
 
 
 def put_judge(db: sqlite3.Connection, judge: JudgeRecord) -> int:

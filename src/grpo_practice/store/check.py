@@ -36,11 +36,7 @@ Look = Callable[[sqlite3.Connection], Iterator[str | None]]
 
 
 def check(path: Path) -> list[Finding]:
-    """Look at the database as it is at one moment, and change nothing.
-
-    Raises:
-        StoreError: It is not ours, or cannot be opened at all.
-    """
+    """Look at the database as it is at one moment, and change nothing; see `open_to_look`."""
     with closing(open_to_look(path)) as db:
         # One transaction: all looks see the database of one moment, also while a run writes.
         db.execute("BEGIN")
@@ -216,18 +212,13 @@ def _calls(db: sqlite3.Connection) -> Iterator[str | None]:
              LEFT JOIN call_bodies USING (call_id)"""
     )
     for row in rows:
-        yield _readable(row)
-
-
-def _readable(row: sqlite3.Row) -> str | None:
-    if row["reply"] is None:
-        return f"call {row['call_id']} has no body"
-    try:
-        unpack(row["request"], row["codec"])
-        unpack(row["reply"], row["codec"])
-    except StoreError as e:
-        return f"call {row['call_id']}: {e}"
-    return None
+        wrong = None if row["reply"] is not None else f"call {row['call_id']} has no body"
+        try:
+            for body in (row["request"], row["reply"]) if wrong is None else ():
+                unpack(body, row["codec"])
+        except StoreError as e:
+            wrong = f"call {row['call_id']}: {e}"
+        yield wrong
 
 
 def _rollouts(db: sqlite3.Connection) -> Iterator[str | None]:

@@ -10,7 +10,7 @@ from grpo_practice.errors import StoreError
 from grpo_practice.store import libraries, step_totals
 from grpo_practice.store.db import Row, insert, insert_all, now
 from grpo_practice.store.records import Approvals, Branch, StepResult
-from grpo_practice.types import Edit, Experience, Library, Operation, ProposalKey
+from grpo_practice.types import Edit, Library, Operation, ProposalKey
 
 MERGED = -1
 """Slot of the operations that no group proposed."""
@@ -129,17 +129,7 @@ def _check_library(before: Library, edits: Iterable[Edit], after: Library, step:
     Labels are decided by the merge and arrive with the edits. An experience that is lost between
     there and here would otherwise stay in the library that is shown, and be in no prompt.
     """
-    texts = {e.label: e.text for e in before.experiences}
-    next_label = before.next_label
-    for edit in edits:
-        if edit.label is None:
-            continue
-        if edit.operation.op == "DELETE":
-            del texts[edit.label]
-        else:
-            texts[edit.label] = edit.operation.text or ""
-            next_label = max(next_label, edit.label + 1)
-    made = Library(tuple(Experience(*item) for item in texts.items()), next_label)
+    made = libraries.edited(before, edits)
     if made != after:
         shown = [", ".join(e.id for e in it.experiences) or "none" for it in (made, after)]
         raise StoreError(

@@ -150,11 +150,7 @@ def by_id(db: sqlite3.Connection, dataset_id: int) -> DatasetRow:
 
 
 def get(db: Connection, name: str) -> DatasetRow:
-    """Return the newest revision of a dataset.
-
-    Raises:
-        DataError: There is none under this name.
-    """
+    """Return the newest revision of a dataset; raise DataError where there is none of this name."""
     found = find(db, name)
     if found is None:
         from grpo_practice.data.catalog import published, way_to  # needed only for the error

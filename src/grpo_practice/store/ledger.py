@@ -204,11 +204,7 @@ def _body(entry: Entry) -> Row:
     """Return request, reply and codec, without secrets."""
     message = canon(entry.reply.message)
     codec = int(len(entry.messages) + len(message) >= COMPRESS_FROM)
-    return {
-        "request": _pack(entry.messages, codec),
-        "reply": _pack(message, codec),
-        "codec": codec,
-    }
+    return {"request": _pack(entry.messages, codec), "reply": _pack(message, codec), "codec": codec}
 
 
 def _pack(body: bytes, codec: int) -> bytes:

@@ -1,20 +1,31 @@
 """Library versions: a tree of immutable rows, made by starting a run or closing a step."""
 
 import sqlite3
+from collections.abc import Iterable
 from dataclasses import replace
 
 from grpo_practice.errors import ConfigError
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.store.db import insert, now
-from grpo_practice.types import Experience, Library
+from grpo_practice.types import Edit, Experience, Library
+
+
+def edited(library: Library, made: Iterable[Edit]) -> Library:
+    """Return the library after the edits."""
+    texts, next_label = {e.label: e.text for e in library.experiences}, library.next_label
+    for edit in made:
+        if edit.label is None:
+            continue
+        if edit.operation.op == "DELETE":
+            del texts[edit.label]
+        else:
+            texts[edit.label] = edit.operation.text or ""
+            next_label = max(next_label, edit.label + 1)
+    return Library(tuple(Experience(label, text) for label, text in texts.items()), next_label)
 
 
 def load(db: sqlite3.Connection, library_id: int | None) -> Library:
-    """Return a library version; None is the empty one.
-
-    Raises:
-        ConfigError: There is no such version.
-    """
+    """Return a library version, the empty one for None; raise ConfigError where there is none."""
     if library_id is None:
         return Library()
     head = db.execute(

@@ -190,11 +190,7 @@ class RunLocks:
         return _RUNS + _place(run) in self._file.held
 
     def held_anywhere(self, run: str) -> bool:
-        """Return True while this process or another one holds the run.
-
-        Raises:
-            StoreError: Nothing can be locked there.
-        """
+        """Return True while this process or another holds the run; errors are those of `hold`."""
         with _guard, self._explained():
             return self.held_here(run) or self._file.is_locked(_RUNS + _place(run), 1)
 

@@ -65,13 +65,9 @@ def resume_decision(
 ) -> ResumeDecision:
     """Return what to do, given how the run stands.
 
-    Args:
-        run: Name of the run.
-        head: Newest branch of the run; None for a run that is not there yet.
-        identity: Keys that the command would bind it to.
-        restart_step: Step that the command names.
-        again: Whether a restart that is under way is begun anew.
-        whole: Whether the run can only be restarted as a whole: an evaluation.
+    `head` is its newest branch, None for a run that is not there yet; `identity`, what the command
+    would bind it to. `again` begins a restart that is under way anew; a `whole` run, an evaluation,
+    can only be restarted as a whole.
 
     Raises:
         FingerprintError: Closed steps were made under another identity and nothing says restart.

@@ -252,11 +252,7 @@ def _own_agent(db: sqlite3.Connection, branch_id: int) -> bool:
 
 
 def unpack(blob: bytes, codec: int) -> Any:
-    """Return a stored JSON body.
-
-    Raises:
-        StoreError: It is damaged.
-    """
+    """Return a stored JSON body; raise StoreError where it is damaged."""
     try:
         return json.loads(zlib.decompress(blob) if codec else blob)
     except (zlib.error, ValueError) as e:

@@ -6,9 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from grpo_practice.store import step_totals
+from grpo_practice.store.branches import rows_on_line
 from grpo_practice.store.db import Row, insert, insert_all, now
 from grpo_practice.store.records import Branch, StepRow
 from grpo_practice.types import PlannedStep
+
+_OF_SEGMENT = "WHERE branch_id = ? AND step >= ? AND step < ?"
 
 
 def plan(db: sqlite3.Connection, branch: Branch, steps: Iterable[PlannedStep]) -> None:
@@ -56,34 +59,20 @@ def _planned(branch: Branch, step: PlannedStep) -> Row:
 
 def on_line(db: sqlite3.Connection, branch: Branch) -> list[StepRow]:
     """Return the steps of a branch's line, in order."""
-    found = [
-        row_of(row)
-        for segment in branch.line
-        for row in db.execute(
-            "SELECT * FROM steps WHERE branch_id = ? AND step >= ? AND step < ?",
-            (segment.branch_id, segment.first, segment.end),
-        )
-    ]
-    return sorted(found, key=lambda s: s.plan.step)
+    found = rows_on_line(db, branch, f"SELECT * FROM steps {_OF_SEGMENT}")
+    return sorted(map(row_of, found), key=lambda s: s.plan.step)
 
 
 def planned_slots(db: sqlite3.Connection, branch: Branch) -> tuple[int, set[int]]:
     """Return how many groups a branch's line plans, and the samples that are not to be asked."""
-    total, unasked = 0, set[int]()
-    for segment in branch.line:
-        place = (segment.branch_id, segment.first, segment.end)
-        where = "FROM steps {} WHERE branch_id = ? AND step >= ? AND step < ?"
-        total += db.execute(
-            f"SELECT coalesce(sum(json_array_length(plan)), 0) {where.format('')}", place
-        ).fetchone()[0]
-        zero = "AND json_extract(slot.value, '$[1]') = 0"
-        found = db.execute(
-            "SELECT json_extract(slot.value, '$[0]')"
-            f" {where.format(', json_each(plan) AS slot')} {zero}",
-            place,
-        )
-        unasked.update(row[0] for row in found)
-    return total, unasked
+    sizes = rows_on_line(db, branch, f"SELECT json_array_length(plan) FROM steps {_OF_SEGMENT}")
+    unasked = rows_on_line(
+        db,
+        branch,
+        f"""SELECT json_extract(slot.value, '$[0]') FROM steps, json_each(plan) AS slot
+            {_OF_SEGMENT} AND json_extract(slot.value, '$[1]') = 0""",
+    )
+    return sum(n for (n,) in sizes), {sample for (sample,) in unasked}
 
 
 def row_of(row: sqlite3.Row) -> StepRow:

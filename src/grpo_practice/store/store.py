@@ -135,11 +135,7 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Write everything to disk and release the locks.
-
-        Raises:
-            StoreError: The file was removed or replaced meanwhile.
-        """
+        """Write everything to disk and release the locks; raise StoreError if the file is gone."""
         try:
             if self._writes is not None:
                 self._writes.close()
@@ -208,11 +204,7 @@ class Store:
             return self._write(lambda db: [add(db, name, rows) for name, rows in staged.items()])
 
     def hide_dataset(self, name: str) -> None:
-        """Free the name; old runs keep the rows they used.
-
-        Raises:
-            DataError: There is none under this name.
-        """
+        """Free the name, or raise DataError without one; old runs keep the rows they used."""
         self.read(datasets.get, name)
         self._write(lambda db: datasets.hide(db, name))
 
@@ -258,12 +250,9 @@ class Store:
     ) -> Branch:
         """Return the branch to work on, its steps planned; when anything raises, nothing is stored.
 
-        Args:
-            spec: What the command wants of the run. See `branches.begin`.
-            plan: From the branch and the steps it has, the steps it should have. The function may
-                look into the store, and may be called twice.
-            restart_step: Keep the steps before it, play the others afresh.
-            again: Do not go on with a restart that is under way.
+        For `spec`, `restart_step` and `again`, see `branches.begin`. From the branch and the steps
+        it has, `plan` returns those it should have; it may look into the store, and may be called
+        twice.
         """
 
         def work(db: sqlite3.Connection) -> Branch:

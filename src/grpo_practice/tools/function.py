@@ -53,11 +53,7 @@ def schema_of(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _checked(model: type[BaseModel], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments as the function takes them.
-
-    Raises:
-        ToolError: They do not fit; the message names each.
-    """
+    """Return the arguments as the function takes them; raise ToolError that names each misfit."""
     unknown = sorted(arguments.keys() - model.model_fields.keys())
     if unknown:
         known = ", ".join(model.model_fields)

@@ -47,11 +47,7 @@ class Toolbox:
 
 
 def check_names(tools: Sequence[Tool]) -> None:
-    """Raise unless a model can tell the tools apart.
-
-    Raises:
-        ConfigError: Two have the same name.
-    """
+    """Raise ConfigError where two tools have the same name: a model could not tell them apart."""
     names = [tool.name for tool in tools]
     for name in names:
         if names.count(name) > 1:

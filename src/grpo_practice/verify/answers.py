@@ -85,6 +85,17 @@ def last_lines(response: str, n: int) -> str:
     return "\n".join([line for line in tail.splitlines() if line.strip()][-n:])
 
 
+def last_words(response: str) -> str | None:
+    """Return the last line where it may be an answer in words; None where another one is given.
+
+    A box is one, and so is what is stated plainly; a sentence about the answer is none.
+    """
+    tail = (strip_think(response) or "")[-TAIL:]
+    if any(_boxes(tail)) or any(not is_prose(text) for text in last_statement(tail)[:2]):
+        return None
+    return last_line(tail)
+
+
 def gold_texts(answer: Answer) -> list[str]:
     """Return the gold's alternatives as text; [] when there is none.
 

@@ -17,6 +17,7 @@ _TERM = rf"[-+]?(?:\\?\$|[€£¥₹])?[-+]?{_DIGITS}(?:(?:\*\*|[-+*/^:\u00d7·�
 EXPRESSION = re.compile(
     r"(?<![\w.])[-+]?\d{1,9} \d{1,9}/\d{1,9}(?!\d)"
     rf"|[(\[]\s?{_TERM}(?:,(?:\s|(?!\d{{3}}\b)){_TERM})+\s?[)\]]"
+    r"|(?<![\w.])\d{1,2}(?::\d{2})?\s?(?i:[ap](?:m\b|\.\s?m\b))"  # a time of day: 4:30 p.m.
     rf"|(?<![\w.]){_TERM}(?:\s?\\?%|\s?percent\b| (?:hundred|thousand|million|billion|dozen)\b)?"
     r"|\\[dt]?frac\{-?\d+\}\{-?\d+\}"
 )

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from grpo_practice import user_code
 from grpo_practice.calls import Chat, Message, Reply
@@ -47,14 +47,6 @@ _MASTER_KEYS = frozenset(
 """Openings without content that judges are known to take for right answers (arXiv 2507.08794)."""
 
 
-class Judge(Protocol):
-    """Object that an async verify function gets as `kwargs["llm"]`; others call it and wait."""
-
-    async def query_one(self, messages: str | list[Message]) -> str:
-        """Return the model's text in reply to a question, or to a conversation."""
-        ...
-
-
 class JudgeClient:
     """A `Chat` as a verify function uses it; remembers the failure that the function may hide."""
 
@@ -64,11 +56,7 @@ class JudgeClient:
         """The first error of a call; the function's verdict is not to be trusted after it."""
 
     async def query_one(self, messages: str | list[Message]) -> str:
-        """Return the model's text in reply.
-
-        Raises:
-            JudgeError: The judge gave no answer.
-        """
+        """Return the model's text in reply; raise JudgeError where the judge gave none."""
         asked = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
         try:
             return text_of(await ask(self._chat, asked))
@@ -119,11 +107,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 async def ask(
     chat: Chat, messages: list[Message], *, r: int = 0, limit_s: float | None = None
 ) -> Reply:
-    """Return the judge's reply.
-
-    Raises:
-        JudgeError: The request got no usable answer, or none in time.
-    """
+    """Return the judge's reply; raise JudgeError without a usable one in time."""
     try:
         return await chat(messages, r=r, limit_s=limit_s)
     except (EndpointError, TimeoutError) as e:
@@ -203,12 +187,8 @@ def rubric_of(
 ) -> Rubric:
     """Return what the judge is asked, from the parameters of a config.
 
-    Args:
-        base_dir: Where the config stands.
-        limit_s: Seconds of one request.
-        preset: Name of one of the `PRESETS`.
-        criteria: What counts as right, after the preset's criteria.
-        template: A prompt file of the user's own, for the whole request.
+    The user's `criteria` come after the preset's; a `template` is a prompt file for the whole
+    request.
 
     Raises:
         ConfigError: There is no such preset or file, or the file is no template.
@@ -216,8 +196,7 @@ def rubric_of(
     path = user_code.find_file(template, base_dir) if template else None
     if template and path is None:
         raise ConfigError(
-            f"verify judge: there is no template {template}",
-            hint=user_code.looked_in(base_dir),
+            f"verify judge: there is no template {template}", hint=user_code.looked_in(base_dir)
         )
     return Rubric(load_template(path), criteria_of(preset, criteria), limit_s)
 

@@ -12,20 +12,17 @@ from dataclasses import dataclass
 
 from grpo_practice.types import Verdict
 from grpo_practice.verify import exact_numbers
-from grpo_practice.verify.answers import last_line, read_answer
+from grpo_practice.verify.answers import last_words, read_answer
 from grpo_practice.verify.cost_guard import too_costly
 from grpo_practice.verify.notation import LONGEST, notation
-from grpo_practice.verify.same_text import as_text
-from grpo_practice.verify.stated import bare
+from grpo_practice.verify.same_text import as_text, other_half, without_half
 
 _INTEGER = re.compile(r"-?[0-9]{1,100}")
 _WORDS = re.compile(r"[^\W\d_]+(?:[ '-]+[^\W\d_]+)*\.?")
 _COMMAND = re.compile(r"\\(?:begin|end|operatorname)\s*\{[^{}]*\}|\\[A-Za-z]+")
 _RATIO = re.compile(r"[\d.]+(?:\s*:\s*[\d.]+){2,}")
+_DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}/\d{1,2}/\d{4}")
 _WORD = re.compile(r"[^\W\d_]{3,}")
-_TIME = re.compile(r"\b\d{1,2}(?::\d\d)? ?[ap]\.?m\b[.*_]{0,9}$", re.IGNORECASE)
-_LINE = 200
-"""Characters of a last line that can be nothing but an answer."""
 _FUNCTIONS = frozenset(["sqrt", "sin", "cos", "tan", "arcsin", "arccos", "arctan", "log", "exp"])
 
 
@@ -43,17 +40,22 @@ def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> V
 
     Any one of the golds will do; `fast_path=False` leaves numbers to the worker, too.
     """
+    if last := _in_words(golds, response):
+        return Verdict(1.0, extracted=last)
     answer = read_answer(response)
-    wanted = [notation(gold) for gold in golds]
     if isinstance(answer, str):
-        return _same(wanted, _ending(response)) or wrong(golds, answer)
+        return wrong(golds, answer)
     if len(answer.text) > LONGEST:
         return wrong(golds, f"the answer is longer than {LONGEST:,} characters")
     said = notation(answer.text)
+    # Notation drops the p.m. of "3 p.m." as a unit, which here tells two answers apart.
+    wanted = [notation(gold) for gold in golds if not other_half(gold, answer.text)]
     open_ = [gold for gold in wanted if not _is_text(gold)]
-    as_texts = wanted if fast_path else [gold for gold in wanted if gold not in open_]
-    if same := _same(as_texts, (said, *map(notation, answer.lines), *_ending(response))):
+    as_texts = [gold for gold in wanted if fast_path or gold not in open_]
+    if same := _same(as_texts, (said, without_half(said), *map(notation, answer.lines))):
         return same
+    if _DATE.fullmatch(said):
+        return differs(golds, said)
     if fast_path:
         compared = [(gold, _same_number(gold, said)) for gold in open_]
         if any(same for _, same in compared):
@@ -62,27 +64,33 @@ def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> V
     # A gold that would take minutes is compared as text alone.
     open_ = [gold for gold in open_ if too_costly(gold) is None]
     if not open_:
-        return differs(golds, said)
+        return differs(golds, said if wanted else answer.text)
     if cost := too_costly(said):
         return wrong(golds, f"the answer is {cost}", said)
     affordable = [box for box in answer.boxes if too_costly(notation(box)) is None]
     return Question(open_, said, affordable)
 
 
-def _ending(response: str) -> tuple[str, ...]:
-    """Return the last line, and the time of day at its end; nothing where it is a long text."""
-    line = last_line(response) or ""
-    # What is in a box is the whole answer; one that is never closed was cut off.
-    if len(line) > _LINE or "boxed" in response or "fbox" in response:
-        return ()
-    time = _TIME.search(line)
-    return tuple(notation(bare(text)) for text in (line, time[0] if time else ""))
-
-
 def _same(golds: Sequence[str], texts: Sequence[str]) -> Verdict | None:
     """Return reward 1 for the first text that is a gold; None where none is."""
     found = (text for text in texts if any(_alike(gold, text) for gold in golds))
     return next((Verdict(1.0, extracted=text) for text in found), None)
+
+
+def _in_words(golds: Sequence[str], response: str) -> str | None:
+    """Return the last line where it is, as a whole, a gold that is no number; else None.
+
+    After "It has 3 letters a." the answer "Canberra" is neither a formula nor stated.
+    """
+    wanted = [text for gold in golds if not _is_number(text := notation(gold))]
+    if not wanted or (words := last_words(response)) is None or len(words) > LONGEST:
+        return None
+    last = notation(words)
+    return last if any(_alike(gold, last) for gold in wanted) else None
+
+
+def _is_number(text: str) -> bool:
+    return bool(_INTEGER.fullmatch(text)) or exact_numbers.is_number(text)
 
 
 def _alike(gold: str, text: str) -> bool:
@@ -103,14 +111,16 @@ def _same_number(gold: str, said: str) -> bool | None:
 
 
 def _is_text(gold: str) -> bool:
-    """Return True for a gold that is language or a ratio of several numbers, and only text equals.
+    """Return True for a gold that only text equals: language, a date, a ratio of several numbers.
 
-    As a product, "dog bites man" would equal "man bites dog"; as a fraction, 3:4:5 is 3:5:4.
+    As a product, "dog bites man" would equal "man bites dog"; as a fraction, 3:4:5 is 3:5:4; as a
+    difference, 2021-05-03 is 2013.
     """
-    if _RATIO.fullmatch(gold):
+    if _RATIO.fullmatch(gold) or _DATE.fullmatch(gold):
         return True
     if _WORDS.fullmatch(gold):
-        return len(gold) > 3 or (len(gold) > 1 and gold[0].isupper())
+        named = len(gold) > 3 or (len(gold) > 1 and gold[0].isupper())
+        return named or gold in ("yes", "no")
     words = {word.lower() for word in _WORD.findall(_COMMAND.sub(" ", gold))} - _FUNCTIONS
     return len(words) >= 2 and not any(char.isdigit() for char in gold)
 
@@ -132,7 +142,7 @@ def unusable(gold: str) -> str | None:
         return "it is empty"
     if len(text) > LONGEST:
         return f"it is longer than {LONGEST:,} characters"
-    if _INTEGER.fullmatch(text) or _is_text(text) or exact_numbers.is_number(text):
+    if _is_text(text) or _is_number(text):
         return None
     answer = read_answer(rf"\boxed{{{gold}}}")
     if not isinstance(answer, str) and _alike(text, notation(answer.text)):

@@ -121,8 +121,7 @@ def resolve(
         path = found.name if found is not None else path
         if path not in REFERENCE_FILES or func != "verify_func":
             raise ConfigError(
-                f"verify {name}: there is no file {path}",
-                hint=user_code.looked_in(base_dir),
+                f"verify {name}: there is no file {path}", hint=user_code.looked_in(base_dir)
             )
         meant = dict(REFERENCE_FILES[path])
         name, params = meant.pop("name"), {**meant, **params}
@@ -207,11 +206,7 @@ _OBJECT_HINT = "define it with `def` in a file, or give it as 'path.py:function'
 
 
 def check_defined(function: VerifyFunction) -> None:
-    """Raise unless the text of the user's file has the function's name; nothing of it is run.
-
-    Raises:
-        ConfigError: It has not; the hint names the functions that it has.
-    """
+    """Raise ConfigError unless the user's file has the function's name; nothing of it is run."""
     file = function.file
     names = function_text.without(file.text, file.func) if file is not None else None
     if file is not None and names is not None:

@@ -32,6 +32,7 @@ _SET_ALIKE = (
 """Patterns of what says nothing, and what stands in their place, one after the other."""
 _PATTERNS = [(re.compile(pattern), by) for pattern, by in _SET_ALIKE]
 _CLOCK = re.compile(r"(?<=\d)\s*([ap])\.?\s?m\b\.?", re.IGNORECASE)
+_HALF = re.compile(r"\d(?:\\text\s?\{|[\s~]){0,9}([ap])\.?\s?m\b", re.IGNORECASE)
 _LANGUAGE = re.compile(r"[^\W\d_]{3,}")
 _COMMAND = re.compile(r"\\[A-Za-z]+")
 
@@ -47,6 +48,17 @@ def as_text(notation: str) -> str:
         text = pattern.sub(by, text)
     text = text.strip(" .,;:")
     return text.casefold() if _LANGUAGE.search(_COMMAND.sub(" ", text)) else text
+
+
+def without_half(notation: str) -> str:
+    """Return a time of day without its a.m. or p.m.; other text as it is."""
+    return _CLOCK.sub("", notation)
+
+
+def other_half(one: str, other: str) -> bool:
+    """Return whether both are times of day, of different halves of it: 3 a.m. and 3 p.m."""
+    halves = [{half.lower() for half in _HALF.findall(text)} for text in (one, other)]
+    return all(halves) and not halves[0] & halves[1]
 
 
 def _spelled(text: str) -> str:

@@ -24,6 +24,7 @@ _BESIDES = re.compile(
     r"[,;]?\s(?:because|since|as|from|see|where|which|with|after|but)\b|[,;]?\s\((?![\d.,\s-]+\))",
     re.IGNORECASE,
 )
+_REASON = re.compile(r"[,;]?\s(?:because|since)\b", re.IGNORECASE)
 _HEDGE = re.compile(r"(?:about|approximately|roughly|exactly|simply|just|only|equal to)\s", re.I)
 _FORMULA = re.compile(r"\$\$[^$]+\$\$|\$[^$]+\$(?!\d)|\\\((?:[^\\]|\\(?!\)))+\\\)")
 _WORKED_OUT = re.compile(r"=|\b(?:times|plus|minus|divided|that is|so)\b", re.IGNORECASE)
@@ -52,7 +53,7 @@ def last_statement(tail: str) -> tuple[str, ...]:
             if stated and not stated.lower().startswith("not "):
                 return _read(stated)
     if len(lines) == 1 and len(lines[0].strip()) <= 200:
-        return (bare(lines[0]),)
+        return (_bare(lines[0]),)
     return ()
 
 
@@ -77,32 +78,37 @@ def _after(lines: Sequence[str], at: int, start: int) -> str:
     """Return the rest of a line; the next one that is no prose, where nothing is left of it."""
     rest = lines[at][start:]
     if rest.strip(" \t*_`:"):
-        return bare(rest)
-    following = bare(next((line for line in lines[at + 1 :] if line.strip()), ""))
+        return _bare(rest)
+    following = _bare(next((line for line in lines[at + 1 :] if line.strip()), ""))
     return "" if is_prose(following) else following
 
 
 def _read(stated: str) -> tuple[str, ...]:
-    """Return the stated line and, where that is language, its sentence and the answer in it."""
+    """Return the stated line and, where that is language, its parts from the sentence inwards.
+
+    The words before a reason come before the whole sentence, and the answer in it last.
+    """
     if not is_prose(stated):
         return (stated,)
     end = _SENTENCE.search(stated)
-    sentence = bare(stated[: end.start()] if end else stated)
+    sentence = _bare(stated[: end.start()] if end else stated)
     if not is_prose(sentence):
         return stated, sentence
+    words = _bare(_REASON.split(sentence, maxsplit=1)[0])
+    texts = (stated, sentence) if words == sentence else (stated, words, sentence)
     clause = _BESIDES.split(sentence, maxsplit=1)[0]
     hedged = _HEDGE.sub("", clause)
     leading = _FORMULA.match(hedged) or EXPRESSION.match(hedged)
     if leading and not _WORKED_OUT.search(hedged):
-        return stated, sentence, leading[0]
+        return *texts, leading[0]
     found = (last_expression(text) for text in (clause, sentence))
-    return (stated, sentence, *_first(found))
+    return (*texts, *_first(found))
 
 
 def _first(found: Iterable[str | None]) -> tuple[str, ...]:
     return next(((text,) for text in found if text), ())
 
 
-def bare(text: str) -> str:
+def _bare(text: str) -> str:
     """Strip Markdown emphasis and the full stop that ends a sentence."""
     return text.strip(" \t\r*_`").rstrip(".").strip(" \t*_`")

@@ -53,11 +53,7 @@ def read_result(result: Any, where: str) -> Verdict:
 def raised(error: BaseException, where: str, file: str | None, text: str | None = None) -> str:
     """Tell what a function raised, and at which line of its file.
 
-    Args:
-        error: What it raised.
-        where: Name of the function.
-        file: Its file, as its code names it.
-        text: The file as it was run; None: as it is on disk.
+    `text` is the file as it was run; None: as it is on disk.
     """
     line = user_code.line_of(error, file)
     shown = ""

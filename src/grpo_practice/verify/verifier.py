@@ -57,11 +57,7 @@ class Verifier:
         await self._pool.close()
 
     async def start(self) -> None:
-        """Start the workers, if an answer may need one.
-
-        Raises:
-            ConfigError: None starts here.
-        """
+        """Start the workers, if an answer may need one; raise ConfigError if none starts here."""
         if self.function.runs not in ("math", "worker"):
             return
         try:

@@ -48,12 +48,9 @@ def is_file(path: Path) -> bool:
 def compose(path: Path, *, foreign: bool = False) -> Tree:
     """Read the file with everything its `defaults:` include, uninterpolated.
 
-    Only files of the project's own folders are included: see `_folders`.
-
-    Args:
-        path: The file.
-        foreign: True for an agent's file, which a stranger may have made: it includes configs
-            alone, and nothing that only lies beside it.
+    Only files of the project's own folders are included: see `_folders`. A `foreign` one is an
+    agent's, which a stranger may have made: it includes configs alone, and nothing that only lies
+    beside it.
 
     Raises:
         ConfigError: A file is missing or not usable, an entry has another form, or what stands

@@ -8,7 +8,7 @@ from grpo_practice.config.reading.interpolate import LITERAL, variable, variable
 from grpo_practice.config.reading.yaml_reader import Key
 from grpo_practice.config.redact import leaves
 from grpo_practice.config.schema.agent import AgentConfig
-from grpo_practice.config.schema.runs import RunConfig, VerifySpec, is_data_file
+from grpo_practice.config.schema.runs import RunConfig, is_data_file
 from grpo_practice.config.schema.tools import (
     McpToolkit,
     PythonConfig,
@@ -68,7 +68,10 @@ def programs_named(config: RunConfig) -> Iterator[Demand]:
     evaluation = config.evaluation
     at: Key = () if config.kind == "eval" else ("evaluation",)
     yield from agent_programs(evaluation.agent, (*at, "agent"))
-    yield from _verify_files(evaluation.verify, (*at, "verify"))
+    if ":" in evaluation.verify.name:
+        yield Demand((*at, "verify", "name"), "runs a file of verify functions")
+    if "template" in evaluation.verify.params:
+        yield Demand((*at, "verify", "template"), "reads a file")
     if is_data_file(evaluation.data.dataset):
         yield Demand((*at, "data", "dataset"), "reads a file")
     if config.kind == "practice":
@@ -114,10 +117,3 @@ def _sandbox_programs(config: PythonConfig, at: Key) -> Iterator[Demand]:
             yield Demand((*at, name), "runs an image")
     if config.python is not None:
         yield Demand((*at, "python"), "starts a program")
-
-
-def _verify_files(verify: VerifySpec, at: Key) -> Iterator[Demand]:
-    if ":" in verify.name:
-        yield Demand((*at, "name"), "runs a file of verify functions")
-    if "template" in verify.params:
-        yield Demand((*at, "template"), "reads a file")

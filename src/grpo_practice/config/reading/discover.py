@@ -108,11 +108,7 @@ def _near(name: str, cwd: Path) -> str:
 
 
 def init_files(exp_id: str) -> dict[str, str]:
-    """Return the content of each file of a new project by name.
-
-    Raises:
-        ConfigError: `exp_id` cannot be the name of an experiment.
-    """
+    """Return the files of a new project by name; raise ConfigError if `exp_id` cannot be a name."""
     check_name(exp_id, "an experiment")
     folder = packaged_configs() / "templates"
     texts = {name: (folder / name.removeprefix(".")).read_text("utf-8") for name in TEMPLATES}

@@ -65,11 +65,7 @@ class Draft:
         self.demands = list[Demand]()
 
     def validate(self, model: type[M]) -> M:
-        """Fill in variables and validate the data.
-
-        Raises:
-            ConfigError: All problems found so far.
-        """
+        """Fill in variables and validate the data; raise all problems so far as a ConfigError."""
         self.stored = copy.deepcopy(self.data)  # before variables are filled in: it is kept
         self._leave_out_unused()
         self.demands += variables_named(self.data)
@@ -195,11 +191,7 @@ class Draft:
         )
 
     def refuse_secrets(self, config: BaseModel) -> None:
-        """Raise if a secret stands in a text that is stored as it is, to be used again.
-
-        Raises:
-            ConfigError: The message names the key.
-        """
+        """Raise ConfigError if a secret stands in a text that is stored in clear."""
         for key, text in _stored_in_clear(config.model_dump()):
             if redactor.holds(text):
                 reason = "it holds a secret (an API key, a header, a part of a URL)"

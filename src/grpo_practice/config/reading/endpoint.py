@@ -71,12 +71,12 @@ class Written:
         return found
 
 
-def tier_of(provider: ModelProvider, name: str) -> Tier | None:
-    """Return a resolved model's URL and key; None when it is simulated."""
+def tier_of(provider: ModelProvider) -> Tier | None:
+    """Return URL and key of the agent's model; None when it is simulated."""
     if not provider.base_url:
         return None
-    at, key_at = f"{name} ({provider.origin})", f"{name} ({provider.key_origin})"
-    return Tier(name, provider.base_url, provider.key, at, key_at)
+    at, key_at = f"the agent ({provider.origin})", f"the agent ({provider.key_origin})"
+    return Tier("the agent", provider.base_url, provider.key, at, key_at)
 
 
 def env_tier(env: Environment, name: str) -> Tier | None:
@@ -103,15 +103,9 @@ def prepare(
     """Make a provider of the config, still uninterpolated, ready for the environment.
 
     A `sim` that the config names is built in unless the config has a base_url of its own: a URL
-    that only the environment knows serves the `sim` that the environment names. Notes where URL
-    and key come from. A key that was hidden in a stored config is taken out.
-
-    Args:
-        provider: The section, changed in place.
-        env: Where variables are looked up.
-        prefix: First part of the variables that go with this role.
-        key: Where the section stands in the tree.
-        tree: The whole config.
+    that only the environment knows serves the `sim` that the environment names. Notes where URL and
+    key come from. A key that was hidden in a stored config is taken out. The section is changed in
+    place; it stands at `key`, and `prefix` begins the variables that go with its role.
     """
     _settle_sim(provider, env, prefix)
     shown = (*tree.prefix, *key)

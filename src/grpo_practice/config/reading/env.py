@@ -2,14 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from grpo_practice.config.trust import Trust, user_trust
 from grpo_practice.errors import ConfigError
 from grpo_practice.redact import environment_secrets, redactor
-
-if TYPE_CHECKING:
-    from dotenv.parser import Binding
 
 PREFIXES = ("UTU_", "JUDGE_", "OPENAI_", "GRPO_PRACTICE_", "SERPER_", "JINA_", "HF_")
 """Names a `.env` may set; a `PATH` or `LD_PRELOAD` in one is not ours to load."""
@@ -92,7 +88,11 @@ def read_environment(
     except (OSError, UnicodeDecodeError) as e:
         raise ConfigError(f"cannot read {path}: {e}") from e
     values = {str(one.key): one.value for one in bindings}
-    lines = {str(one.key): one.original.line + _blank_lines(one) for one in bindings}
+    lines = dict[str, int]()
+    for one in bindings:
+        text = one.original.string  # with the blank lines before the variable
+        blank = text[: len(text) - len(text.lstrip())].count("\n")
+        lines[str(one.key)] = one.original.line + blank
     given = {k: v for k, v in values.items() if v is not None}
     redactor.know(environment_secrets(given))
     known = {k: v for k, v in given.items() if k.startswith(PREFIXES)}
@@ -108,12 +108,6 @@ def read_environment(
             f"{where}: UTU_DB_URL is not read: name the file with --db FILE or GRPO_PRACTICE_DB"
         )
     return Environment(process, known, path, notices, trust, lines)
-
-
-def _blank_lines(binding: "Binding") -> int:
-    """Return how many lines stand before the variable in the text of its binding."""
-    text = binding.original.string
-    return text[: len(text) - len(text.lstrip())].count("\n")
 
 
 def project(cwd: Path) -> Path:

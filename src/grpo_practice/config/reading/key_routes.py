@@ -86,12 +86,7 @@ class Receiver:
 
 
 def receiver(key: Key, config: RunConfig) -> Receiver | None:
-    """Return who is given what stands under a key of a model or a toolkit; None if nobody is.
-
-    Args:
-        key: The key.
-        config: The config, with every endpoint resolved.
-    """
+    """Return who is given what stands under a key of a model or a toolkit; None if nobody is."""
     above = key[:1] if key[:1] == ("evaluation",) else ()
     match key[len(above) :]:
         case ("practice", "teacher_model", *_) if config.teacher is not None:

@@ -65,7 +65,7 @@ class Loaded(Generic[C]):
     vouched: bool = True
     """Whether no address in it is of others with a key of theirs."""
     addresses: tuple[str, ...] = ()
-    """Those of the notices that only say at which URL of a `.env` a model is asked."""
+    """Those of the notices that repeat what the user's own `.env` says, beside the config."""
 
     @property
     def announcements(self) -> list[str]:
@@ -93,6 +93,10 @@ class Loaded(Generic[C]):
             with suppress(ConfigError):  # a home that cannot be written to: --trust says it again
                 self.trust.remember([text_digest(self._stored(), self.base_dir)], None)
 
+    def is_trusted(self, path: Path) -> bool:
+        """Return whether the user trusts the config in this file, or has used it before."""
+        return self.trust.text(text_digest(self._stored(), self.base_dir), path)
+
     def _stored(self) -> dict[str, Any]:
         return parse_yaml(self.text, "the stored config").data
 
@@ -102,10 +106,7 @@ def load_practice(
 ) -> Loaded[PracticeConfig]:
     """Load the practice config in a file, with `a.b=c` overrides laid over it.
 
-    Args:
-        path: The file, or what one would hold; None when everything is in the overrides.
-        overrides: As given to `--set`, or keys with typed values.
-        env: Where variables are looked up; see `read_environment`.
+    Without a file, everything is in the overrides: texts as for `--set`, or keys with typed values.
 
     Raises:
         ConfigError: It cannot be used; the message names each wrong key with file and line.
@@ -116,11 +117,7 @@ def load_practice(
 def load_practice_text(
     stored: StoredText, env: Mapping[str, str], overrides: Sequence[Override] = ()
 ) -> Loaded[PracticeConfig]:
-    """Load the practice config in a `Loaded.text`; a hidden key comes from `env`.
-
-    Raises:
-        ConfigError: As `load_practice`.
-    """
+    """Load the practice config in a `Loaded.text`; a hidden key comes from `env`."""
     return _practice(_from_text(stored, env), overrides)
 
 
@@ -133,12 +130,9 @@ def load_eval(
 ) -> Loaded[EvalConfig]:
     """Load the evaluation config in a file: the whole of it, or a practice config's `evaluation:`.
 
-    The agent in a file of its own is laid over the config's. Overrides come last; they are
-    relative to the evaluation, and a first `evaluation.` may be written. Without an `exp_id` it
-    has the practice config's, else the dataset's name.
-
-    Raises:
-        ConfigError: As `load_practice`.
+    The agent in a file of its own is laid over the config's. Overrides come last; they are relative
+    to the evaluation, and a first `evaluation.` may be written. Without an `exp_id` it has the
+    practice config's, else the dataset's name. Errors are those of `load_practice`.
     """
     return _eval(_from_file(path, env), overrides, agent)
 
@@ -150,11 +144,7 @@ def load_eval_text(
     *,
     agent: Path | None = None,
 ) -> Loaded[EvalConfig]:
-    """Load the evaluation config in a `Loaded.text` of either kind.
-
-    Raises:
-        ConfigError: As `load_practice`.
-    """
+    """Load the evaluation config in a `Loaded.text` of either kind."""
     return _eval(_from_text(stored, env), overrides, agent)
 
 
@@ -277,6 +267,7 @@ def _loaded(draft: Draft, config: C) -> Loaded[C]:
     draft.finish(config)
     source, text = draft.source, draft.text()
     at_urls: tuple[str, ...] = tuple(_named_by_dotenv(config, source.env, draft.routes))
+    beside = source.env.path and source.env.path.parent.resolve() == source.base_dir.resolve()
     return Loaded(
         config=config,
         path=source.path,
@@ -288,7 +279,7 @@ def _loaded(draft: Draft, config: C) -> Loaded[C]:
         trust=source.env.trust,
         asks=draft.asks or REDACTED in text,
         vouched=not draft.has_key_of_others,
-        addresses=at_urls,
+        addresses=at_urls if beside and source.env.trusts_dotenv else (),
     )
 
 

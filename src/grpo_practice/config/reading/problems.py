@@ -35,11 +35,7 @@ class Problem:
 
 
 def raise_problems(problems: Sequence[Problem], tree: Tree, name: str) -> None:
-    """Raise what is wrong with a config, all at once; return when nothing is.
-
-    Raises:
-        ConfigError: One line per problem, in the order of the keys' lines.
-    """
+    """Raise what is wrong with a config, if anything, as one ConfigError, a line each."""
     if not problems:
         return
     different = list(dict.fromkeys(problems))

@@ -63,7 +63,7 @@ class Roles:
         provider = own.model_provider
         if not provider.model:
             provider = provider.model_copy(update={"model": student.model_provider.model})
-        tiers = [tier_of(student.model_provider, "the agent"), *self._tiers("UTU_LLM", "OPENAI")]
+        tiers = [tier_of(student.model_provider), *self._tiers("UTU_LLM", "OPENAI")]
         return _caller(self._resolved(own, provider, tiers, key))
 
     def judge(self, own: ModelConfig | None, student: ModelConfig, key: Key) -> ModelConfig:
@@ -75,7 +75,7 @@ class Roles:
         provider = self._named(
             config.model_provider, "JUDGE_LLM", key, student.model_provider.model
         )
-        ours = tier_of(student.model_provider, "the agent")
+        ours = tier_of(student.model_provider)
         tiers = [*self._tiers("JUDGE_LLM"), ours, *self._tiers("OPENAI")]
         return _caller(self._resolved(config, provider, tiers, key, "JUDGE_LLM"))
 
@@ -202,12 +202,8 @@ class Roles:
     ) -> None:
         """Note that a variable is sent to these addresses; one that needs it is asked for.
 
-        Args:
-            name: The variable.
-            urls: Where it goes.
-            by: Key and line, or variable, that says so.
-            elsewhere: What names the addresses, where that is another place than the variable's.
-            at: Key of the config that a refusal names.
+        `by` is the key and line, or the variable, that says so. `elsewhere` has what names the
+        addresses, where that is another place than the variable's; a refusal names the key `at`.
         """
         place = self.env.origin(name)
         for url in urls:

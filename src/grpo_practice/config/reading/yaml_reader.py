@@ -211,20 +211,12 @@ def parse_yaml(text: str, name: str) -> Tree:
 
 
 def parse_value(text: str, name: str) -> Any:
-    """Parse a single YAML value, in brackets or quotes.
-
-    Raises:
-        ConfigError: As `parse_yaml`.
-    """
+    """Parse a single YAML value, in brackets or quotes; errors are those of `parse_yaml`."""
     return parse_document(text, name)[0]
 
 
 def parse_document(text: str, name: str) -> tuple[Any, dict[Key, Position]]:
-    """Parse any YAML value; return it with the place of each key. Errors call the text `name`.
-
-    Raises:
-        ConfigError: As `parse_yaml`.
-    """
+    """Parse any YAML value; return it with the place of each key. See `parse_yaml`."""
     try:
         loader = _Loader(text, name)
         node = loader.get_single_node()

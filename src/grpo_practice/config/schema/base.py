@@ -23,11 +23,7 @@ NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"
 
 
 def check_name(name: str, what: str) -> None:
-    """Raise unless the name can be that of an experiment, a dataset or a recorded run.
-
-    Raises:
-        ConfigError: It cannot; the message says of `what`.
-    """
+    """Raise ConfigError unless an experiment, a dataset or a recorded run can have this name."""
     if not re.fullmatch(NAME[1:-1], name):
         raise ConfigError(
             f"{name!r} cannot be the name of {what}",
@@ -74,8 +70,7 @@ Elsewhere = Annotated[T, Effect.ELSEWHERE]
 Url = Annotated[T, AfterValidator(check_address)]
 """An http:// or https:// URL with a host."""
 Secret = Annotated[
-    SecretStr | None,
-    AfterValidator(lambda key: key if key and key.get_secret_value() else None),
+    SecretStr | None, AfterValidator(lambda key: key if key and key.get_secret_value() else None)
 ]
 """A key; an empty one, as an unset variable gives, is none."""
 Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from grpo_practice.store import step_totals
+from grpo_practice.store.branches import rows_on_line
 from grpo_practice.store.queries.spending import OF_RUN
 from grpo_practice.store.records import Branch
 from grpo_practice.store.step_totals import UNSUMMED
@@ -56,10 +57,11 @@ class Health:
 def health_of(db: sqlite3.Connection, branch: Branch, *, children: bool = False) -> Health:
     """Return the health of a run; with `children`, requests of the runs it made count too."""
     ended = Counter[str]()
-    for row in _over(db, branch, _ROLLOUTS):
+    for row in rows_on_line(db, branch, _ROLLOUTS):
         ended.update(dict(row))
     for _, of in step_totals.on_line(db, branch):
         ended.update(mute=of.mute, late=of.late, unasked=of.unasked)
+    shrunk = [Shrunk(**row) for row in rows_on_line(db, branch, _SHRUNK)]
     seedless, replies = 0, dict[str, Counter[str]]()
     for asked, answered, n, without in _over_calls(db, branch):
         seedless += without
@@ -68,10 +70,10 @@ def health_of(db: sqlite3.Connection, branch: Branch, *, children: bool = False)
         _requests(db, branch.run, children=children),
         mute=ended["mute"],
         unasked=ended["unasked"],
-        shrunk=[Shrunk(**row) for row in _over(db, branch, _SHRUNK)],
+        shrunk=sorted(shrunk, key=lambda groups: groups.step),
         timed_out=ended["late"],
         lost=ended["lost"],
-        untaught=sum(n for (n,) in _over(db, branch, _UNTAUGHT)),
+        untaught=sum(n for (n,) in rows_on_line(db, branch, _UNTAUGHT)),
         seedless=seedless,
         answered_by={asked: dict(by.most_common()) for asked, by in replies.items()},
     )
@@ -95,12 +97,6 @@ SELECT s.unanswered + (SELECT count(*) FROM groups g
                          WHERE g.branch_id = s.branch_id AND g.step = s.step AND g.unanswered)
   FROM steps s WHERE s.branch_id = ? AND s.step >= ? AND s.step < ?"""
 """A reply that cannot be read would come again; a request without an answer need not."""
-
-
-def _over(db: sqlite3.Connection, branch: Branch, sql: str) -> Iterator[sqlite3.Row]:
-    """Yield the rows of a query for each segment of the branch's line."""
-    for segment in sorted(branch.line, key=lambda s: s.first):
-        yield from db.execute(sql, (segment.branch_id, segment.first, segment.end))
 
 
 def _over_calls(db: sqlite3.Connection, branch: Branch) -> Iterator[sqlite3.Row]:

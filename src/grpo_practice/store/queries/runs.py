@@ -13,7 +13,9 @@ from grpo_practice.store.records import RunRow
 from grpo_practice.text import folder_of, nearest
 
 _SELECT = """
-SELECT r.*, (SELECT count(*) FROM v_steps s WHERE s.run_id = r.run_id) AS steps,
+SELECT r.run_id AS name, r.exp_id, r.kind, r.role, r.parent_run_id AS parent_run, r.parent_step,
+       r.head_branch, r.status, r.simulated, r.created_at,
+       (SELECT count(*) FROM v_steps s WHERE s.run_id = r.run_id) AS steps,
        (SELECT count(*) FROM v_steps s WHERE s.run_id = r.run_id
            AND s.status IN ('closed', 'merge_failed')) AS steps_closed,
        (SELECT count(*) FROM branches b WHERE b.run_id = r.run_id) AS branches
@@ -81,11 +83,7 @@ def find(db: sqlite3.Connection, name: str) -> RunRow | None:
 
 
 def get(db: sqlite3.Connection, name: str) -> RunRow:
-    """Return the run of that name.
-
-    Raises:
-        ConfigError: There is none; the hint names those there are.
-    """
+    """Return the run of that name, or raise ConfigError; the hint names those there are."""
     run = find(db, name)
     if run is None:
         names = [r.name for r in all_runs(db)]
@@ -145,18 +143,4 @@ _PARTLY = re.compile(r" --again\b| --(?:pilot|limit)[ =]\d+")
 
 
 def _run(row: sqlite3.Row) -> RunRow:
-    return RunRow(
-        name=row["run_id"],
-        exp_id=row["exp_id"],
-        kind=row["kind"],
-        role=row["role"],
-        parent_run=row["parent_run_id"],
-        parent_step=row["parent_step"],
-        head_branch=row["head_branch"],
-        status=row["status"],
-        simulated=bool(row["simulated"]),
-        created_at=row["created_at"],
-        steps=row["steps"],
-        steps_closed=row["steps_closed"],
-        branches=row["branches"],
-    )
+    return RunRow(**{**row, "simulated": bool(row["simulated"])})

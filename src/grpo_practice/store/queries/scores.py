@@ -9,8 +9,8 @@ from typing import Any
 
 from grpo_practice.calls import Usage
 from grpo_practice.stats import Question
-from grpo_practice.store import step_totals
-from grpo_practice.store.queries.spending import OF_RUN
+from grpo_practice.store import branches, step_totals
+from grpo_practice.store.queries.spending import OF_RUN, TOKENS
 from grpo_practice.store.records import Branch
 from grpo_practice.store.rollouts import JUDGED, usage_of
 from grpo_practice.store.step_totals import TALLY, UNSUMMED
@@ -82,29 +82,18 @@ def _question(
 ) -> Question:
     key = f"{place[0]}.{place[1]}"
     if not planned:
-        return Question(key=key, source=family[0], unscorable=True)
+        return Question(key, source=family[0], unscorable=True)
     if tally is None:
-        return Question(key=key, n=0, c=0, total=0.0, total_sq=0.0, planned=planned)
+        return Question(key, planned=planned)
     n, c, total, total_sq = tally
-    return Question(
-        key=key,
-        n=n,
-        c=c,
-        total=total,
-        total_sq=total_sq,
-        planned=planned,
-        source=family[0],
-        cluster=family[1],
-    )
+    return Question(key, n, c, total, total_sq, planned, *family)
 
 
 def _over_unsummed(
     db: sqlite3.Connection, branch: Branch, select: str, tail: str
 ) -> Iterator[sqlite3.Row]:
     """Yield the rows of a query over every rollout that is in no totals, by segment."""
-    for segment in branch.line:
-        place = (segment.branch_id, segment.first, segment.end)
-        yield from db.execute(f"SELECT {select} {UNSUMMED} {tail}", place)
+    return branches.rows_on_line(db, branch, f"SELECT {select} {UNSUMMED} {tail}")
 
 
 def outcomes(db: sqlite3.Connection, branch: Branch) -> dict[str, int]:
@@ -193,9 +182,8 @@ def usage(db: sqlite3.Connection, run: str, *, children: bool = False) -> Usage:
 
     All branches: money spent is spent. With `children`, also those of the runs that it made.
     """
-    columns = ("tokens_in", "tokens_cached", "tokens_out", "tokens_reasoning")
     # A tool, which is no request, has 0 tokens: they would make 0 of what no endpoint told.
-    tokens = ", ".join(f"sum(CASE WHEN tries > 0 THEN {c} END) AS {c}" for c in columns)
+    tokens = ", ".join(f"sum(CASE WHEN tries > 0 THEN {c} END) AS {c}" for c in TOKENS)
     row = db.execute(
         f"SELECT {tokens}, sum(cost_micro) AS cost_micro FROM call_sums {OF_RUN}",
         {"run": run, "children": children},
@@ -215,16 +203,13 @@ def unpriced(db: sqlite3.Connection, run: str, *, children: bool = False) -> dic
 
 def step_costs(db: sqlite3.Connection, branch: Branch) -> dict[int, int | None]:
     """Return step → micro-dollars of its branch's own calls; None where one is unknown."""
-    found = dict[int, int | None]()
-    for segment in branch.line:
-        found |= dict(
-            db.execute(
-                """SELECT step, CASE WHEN min(priced) THEN sum(cost_micro) END
-                     FROM call_sums WHERE branch_id = ? AND step >= ? AND step < ? GROUP BY step""",
-                (segment.branch_id, segment.first, segment.end),
-            ).fetchall()
-        )
-    return found
+    rows = branches.rows_on_line(
+        db,
+        branch,
+        """SELECT step, CASE WHEN min(priced) THEN sum(cost_micro) END
+             FROM call_sums WHERE branch_id = ? AND step >= ? AND step < ? GROUP BY step""",
+    )
+    return {int(step): cost for step, cost in rows}
 
 
 def requests(db: sqlite3.Connection, invocation_id: int, *, children: bool = False) -> Requests:

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from grpo_practice.calls import Usage
@@ -13,6 +13,10 @@ from grpo_practice.store.rollouts import usage_of
 OF_RUN = """JOIN invocations USING (invocation_id) JOIN runs USING (run_id)
             WHERE (run_id = :run OR (:children AND parent_run_id = :run))"""
 """Rows of a run, with `children` of the runs it made too, over branches and invocations."""
+
+
+TOKENS = ("tokens_in", "tokens_cached", "tokens_out", "tokens_reasoning")
+"""Columns of calls, and fields of `Usage`, that count tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +86,9 @@ class Piloted:
 
 def spent(db: sqlite3.Connection, run: str) -> list[Spent]:
     """Return the answered calls of a run and of the runs it made."""
-    columns = ("tokens_in", "tokens_cached", "tokens_out", "tokens_reasoning")
-    sums = ", ".join(f"sum(CASE WHEN counted THEN {c} END) AS {c}" for c in columns)
+    sums = ", ".join(f"sum(CASE WHEN counted THEN {c} END) AS {c}" for c in TOKENS)
     unpriced = ", ".join(
-        f"sum(CASE WHEN counted AND NOT priced THEN {c} END) AS unpriced_{c}" for c in columns
+        f"sum(CASE WHEN counted AND NOT priced THEN {c} END) AS unpriced_{c}" for c in TOKENS
     )
     rows = db.execute(
         f"""SELECT stage, name, answered_by, sum(tries) AS tries, {sums},
@@ -97,16 +100,9 @@ def spent(db: sqlite3.Connection, run: str) -> list[Spent]:
     )
     return [
         Spent(
-            stage=row["stage"],
-            name=row["name"],
-            answered_by=row["answered_by"],
-            tries=row["tries"],
             usage=usage_of(row),
-            uncounted=row["uncounted"],
-            unpriced=Usage(**{c: row[f"unpriced_{c}"] for c in columns}),
-            most_tokens=row["most_tokens"],
-            most_out=row["most_out"],
-            most_micro=row["most_micro"],
+            unpriced=Usage(**{c: row[f"unpriced_{c}"] for c in TOKENS}),
+            **{f.name: row[f.name] for f in fields(Spent) if f.name not in ("usage", "unpriced")},
         )
         for row in rows
     ]
@@ -219,9 +215,9 @@ def work_since(db: sqlite3.Connection, run: str, mark: tuple[int, int]) -> Pilot
             WHERE run_id = ? AND rollout_id > ?""",
         (run, rollout),
     ).fetchone()
-    columns = ("tokens_in", "tokens_cached", "tokens_out", "tokens_reasoning", "cost_micro")
     sums = ", ".join(
-        f"CASE WHEN count({c}) = count(*) THEN coalesce(sum({c}), 0) END AS {c}" for c in columns
+        f"CASE WHEN count({c}) = count(*) THEN coalesce(sum({c}), 0) END AS {c}"
+        for c in (*TOKENS, "cost_micro")
     )
     row = db.execute(
         f"SELECT {sums} FROM calls {OF_RUN} AND call_id > :call",

@@ -166,11 +166,7 @@ class Connection:
         return output_of(result)
 
     async def _check(self, name: str, result: CallToolResult) -> None:
-        """Raise unless a result fits the schema that the server lists for the tool.
-
-        Raises:
-            ToolError: It does not.
-        """
+        """Raise ToolError unless a result fits the schema that the server lists for the tool."""
         schema = next((tool.output_schema for tool in self.tools if tool.name == name), None)
         if schema is None or result.is_error:
             return

@@ -11,8 +11,6 @@ from grpo_practice.llm.size_limit import MEBIBYTE, LimitedChunks, OversizeError
 
 MOST = 16 * MEBIBYTE
 """Bytes of one message or answer; a model reads far less of a result."""
-ENCODINGS = "gzip, deflate"
-"""Encodings that servers are told can be read."""
 _CHUNK = 64 * 1024
 
 

@@ -17,11 +17,7 @@ _NAME_LENGTH = 64
 
 
 async def every_tool(client: Client) -> list[ServerTool]:
-    """Return what the server lists, all pages.
-
-    Raises:
-        ValueError: The list does not end.
-    """
+    """Return what the server lists, all pages; raise ValueError if the list does not end."""
     found, cursor = list[ServerTool](), None
     for _ in range(MOST_PAGES):
         page = await client.list_tools(cursor=cursor, cache_mode="bypass")

@@ -36,11 +36,7 @@ class ResultChecker:
         )
 
     async def check(self, content: object, schema: dict[str, Any]) -> None:
-        """Raise unless the content fits the schema.
-
-        Raises:
-            UnfitError: It does not, or that cannot be found out.
-        """
+        """Raise UnfitError unless the content fits the schema, or if that cannot be found out."""
         try:
             complaint = await self._pool.run(complaint_about, content, schema)
         except TimedOutError as e:

@@ -17,11 +17,7 @@ from grpo_practice.tools import Output, ToolError
 
 
 def output_of(result: CallToolResult) -> Output:
-    """Join the text parts; use structured content where there is no text.
-
-    Raises:
-        ToolError: The tool says that it failed.
-    """
+    """Join the text parts, or show structured content; raise ToolError if the tool failed."""
     has_text = any(isinstance(block, TextContent) for block in result.content)
     parts = [_text(block) for block in result.content]
     if not has_text and result.structured_content is not None:

@@ -7,12 +7,7 @@ from typing import Any
 
 from grpo_practice.errors import EndpointRefusedError
 from grpo_practice.tools import Output
-from grpo_practice.tools.mcp.connection import (
-    Connection,
-    LostError,
-    SlowError,
-    UnreachableError,
-)
+from grpo_practice.tools.mcp.connection import Connection, LostError, SlowError, UnreachableError
 
 WAITS_S = (0.0, 1.0, 4.0)
 """Before each try to reach it again."""
@@ -102,11 +97,7 @@ class Server:
             task.add_done_callback(self._closing.discard)
 
     async def _anew(self) -> None:
-        """Make sure that there is a connection for new calls.
-
-        Raises:
-            EndpointRefusedError: The server cannot be reached.
-        """
+        """Make sure that there is a connection for new calls, or raise EndpointRefusedError."""
         for wait_s in WAITS_S:
             await asyncio.sleep(wait_s)
             try:

@@ -20,9 +20,9 @@ from mcp.types import Implementation
 from grpo_practice import __version__
 from grpo_practice.config.schema.tools import McpToolkit
 from grpo_practice.errors import ConfigError
-from grpo_practice.llm.size_limit import MEBIBYTE
+from grpo_practice.llm.size_limit import ENCODINGS, MEBIBYTE
 from grpo_practice.redact import redactor, url_secrets, variable_secrets
-from grpo_practice.tools.mcp.limited_body import ENCODINGS, MOST, limit_body
+from grpo_practice.tools.mcp.limited_body import MOST, limit_body
 from grpo_practice.tools.mcp.program import open_program
 
 CONNECT_S = 30.0
@@ -126,11 +126,7 @@ Reach = Callable[[Notes], AbstractAsyncContextManager[Client]]
 
 
 def reaching(toolkit: McpToolkit, folder: Path) -> Reach:
-    """Return how to reach the toolkit's server.
-
-    Raises:
-        ConfigError: There is no such program, or folder.
-    """
+    """Return how to reach the toolkit's server; raise ConfigError without its program or folder."""
     config = toolkit.config
     for name, value in config.env.items():
         redactor.know(variable_secrets(name, value.get_secret_value()))

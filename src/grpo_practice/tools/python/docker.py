@@ -70,11 +70,7 @@ def container(docker: str, image: str, memory_mb: int) -> Start:
 
 
 async def _engine(docker: str) -> str:
-    """Return the version of the engine.
-
-    Raises:
-        ConfigError: None answers.
-    """
+    """Return the version of the engine; raise ConfigError where none answers."""
     process = await asyncio.create_subprocess_exec(
         docker, "version", "--format", "{{.Server.Version}}", stdout=PIPE, stderr=STDOUT
     )

@@ -110,11 +110,7 @@ async def find(python: str | None, folder: Path) -> Interpreter:
 
 
 def _located(backend: str, python: str | None, folder: Path) -> str:
-    """Return the absolute path of the program.
-
-    Raises:
-        ConfigError: There is none.
-    """
+    """Return the absolute path of the program; raise ConfigError where there is none."""
     name = python or sys.executable
     found = folder / name if os.sep in name else shutil.which(name)
     if found is None or not Path(found).is_file():

@@ -10,8 +10,6 @@ from grpo_practice.tools import ToolError
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
-ENCODINGS = "gzip, deflate"
-"""Encodings that servers are told can be read."""
 _CHUNK = 16 * 1024
 
 

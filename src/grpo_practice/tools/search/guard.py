@@ -53,11 +53,7 @@ class Guard(AbstractResolver):
         self._lookup, self._allow, self._ports = lookup, frozenset(allow), frozenset(ports)
 
     def url(self, text: str) -> URL:
-        """Return the URL, which may be asked for as far as it tells.
-
-        Raises:
-            RefusedError: It may not.
-        """
+        """Return the URL, unless it tells that it may not be asked for: then raise RefusedError."""
         url = page_url(text)
         if url.port not in self._ports | {port for _, port in self._allow}:
             raise RefusedError("only ports 80 and 443 are read", str(url.port))

@@ -18,12 +18,7 @@ _OWN = ("localhost", "local", "internal", "home.arpa", "lan")
 
 
 class RefusedError(ToolError):
-    """A page that is not read.
-
-    Args:
-        reason: In words of ours, for a model.
-        what: The address or name, from whoever gave it.
-    """
+    """A page that is not read, for a `reason` in words of ours; `what` is its address or name."""
 
     def __init__(self, reason: str, what: str) -> None:
         super().__init__(f"{reason}: {what}")
@@ -82,10 +77,9 @@ def page_url(text: str) -> URL:
 
 
 def _refuse_own(name: str, shown: str) -> None:
-    """Raise unless a name, or an address in its usual spelling, may be public.
+    """Raise RefusedError unless a name, or an address in its usual spelling, may be public.
 
-    Raises:
-        RefusedError: It surely is not, or it is spelt so that programs differ about it.
+    Programs differ about other spellings.
     """
     # Names that end in a number are addresses to some programs: 2130706433, 0x7f.1, 127.1.
     if ":" in name or _NUMBER.fullmatch(name.rpartition(".")[2]):
@@ -156,11 +150,7 @@ class Banned:
         return any(".".join(parts[i:]) in self._sites for i in range(len(parts)))
 
     def check(self, url: URL) -> URL:
-        """Return the URL.
-
-        Raises:
-            RefusedError: It is of a banned site.
-        """
+        """Return the URL; raise RefusedError for one of a banned site."""
         if url in self:
             raise RefusedError("pages of this site are not read here", domain_of(url))
         return url

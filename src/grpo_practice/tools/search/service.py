@@ -12,10 +12,11 @@ from grpo_practice.canonical import clean_json
 from grpo_practice.errors import EndpointRefusedError, is_transient
 from grpo_practice.llm.endpoint import environment_proxy
 from grpo_practice.llm.retry_after import asked_wait_s
+from grpo_practice.llm.size_limit import ENCODINGS
 from grpo_practice.redact import redactor
 from grpo_practice.text import brief
 from grpo_practice.tools import ToolError
-from grpo_practice.tools.search.bounded_body import ENCODINGS, body_of
+from grpo_practice.tools.search.bounded_body import body_of
 from grpo_practice.tools.search.fence import neutral
 
 if TYPE_CHECKING:

@@ -16,13 +16,7 @@ from grpo_practice.llm.endpoint import environment_proxy, refuse_socks
 from grpo_practice.text import CHARS_PER_TOKEN
 from grpo_practice.tools import Tool
 from grpo_practice.tools.search.bounded_body import unread_bodies
-from grpo_practice.tools.search.engines import (
-    Engine,
-    JinaReader,
-    JinaSearch,
-    PageReader,
-    Serper,
-)
+from grpo_practice.tools.search.engines import Engine, JinaReader, JinaSearch, PageReader, Serper
 from grpo_practice.tools.search.guard import Guard
 from grpo_practice.tools.search.local import open_local
 from grpo_practice.tools.search.page import Banned
@@ -37,18 +31,12 @@ _SEARCH_S, _READ_S = 30.0, 60.0
 
 @asynccontextmanager
 async def open_search(
-    config: SearchConfig,
-    ask: Callable[[Scope], Chat],
-    fences: Fences,
-    guard: Guard | None = None,
+    config: SearchConfig, ask: Callable[[Scope], Chat], fences: Fences, guard: Guard | None = None
 ) -> AsyncIterator[list[Tool]]:
     """Yield the two tools; the connections behind them are closed with the block.
 
-    Args:
-        config: What searches, and what reads; keys filled in.
-        ask: The model that answers questions from pages, through the ledger.
-        fences: Fences of the run, for what the web says.
-        guard: What the local reader may connect to; a test lets a server of its own through.
+    The model that answers questions from pages is asked through the ledger. The guard says what the
+    local reader may connect to; a test lets a server of its own through.
 
     Raises:
         ConfigError: A banned site is no domain, or a service is behind a proxy that is not spoken
