@@ -56,6 +56,26 @@ async def test_what_asks_otherwise_is_asked(tmp_path: Path, override: str) -> No
     assert (other.replayed, other.requests.new) == (0, 12)
 
 
+async def test_another_function_of_the_same_file_is_another_agent(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "def one(q, s, c): return '1'\n\ndef two(q, s, c): return '2'\n"
+    )
+    project = Project(tmp_path)
+    for name, lender in (("one", None), ("two", None), ("one", "one/eval")):
+        exp_id = f"{name}-again" if lender else name
+        await project.evaluate(
+            "agent.type=python",
+            f"agent.function=own.py:{name}",
+            config=evaluation(tmp_path, exp_id),
+        )
+        lent = project.query(
+            "SELECT run_id FROM branches WHERE branch_id ="
+            " (SELECT rebinds FROM branches WHERE run_id = ?)",
+            f"{exp_id}/eval",
+        )
+        assert lent == ([(lender,)] if lender else [])
+
+
 @pytest.mark.parametrize("from_environment", [False, True])
 async def test_another_server_of_a_model_of_the_same_name_is_asked(
     tmp_path: Path, from_environment: bool

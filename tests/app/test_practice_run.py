@@ -241,8 +241,27 @@ async def test_rows_added_to_the_dataset_do_not_matter_and_lost_ones_do(project:
     assert any("has changed" in e.text for e in project.events if isinstance(e, Notice))
     with Store(project.db) as store:
         store.add_dataset("train", rows[1:], origin="x", replace=True)
-    with pytest.raises(FingerprintError, match="lost 1 of the samples"):
+    with pytest.raises(FingerprintError, match="lost 1 of the samples") as e:
         await project.practise("practice.epochs=2")
+    assert "another exp_id" in str(e.value.hint)
+
+
+async def test_another_dataset_is_not_called_one_that_has_lost_samples(project: Project) -> None:
+    await project.practise("practice.epochs=1")
+    with pytest.raises(FingerprintError) as e:
+        await project.practise("practice.epochs=1", "data.practice_dataset_name=test")
+    assert str(e.value) == (
+        "toy was started with dataset 'train', and 'test' lacks 12 of its 12 samples"
+    )
+    assert [(c.was, c.now) for c in e.value.diff] == [("train", "test")]
+    assert "another exp_id" in str(e.value.hint)
+    assert "upload" not in str(e.value.hint)
+    with Store(project.db) as store:
+        rows = store.read(datasets.samples, store.read(datasets.get, "train").id)
+        store.add_dataset("more", [Sample("1+1?", "2"), *rows], origin="x", replace=False)
+    await project.practise("practice.epochs=1", "data.practice_dataset_name=more")
+    notes = [e.text for e in project.events if isinstance(e, Notice)]
+    assert any("'more' has all samples that toy planned of 'train'" in text for text in notes)
 
 
 async def test_a_gold_that_cannot_be_scored_is_said_before_anything_is_paid(

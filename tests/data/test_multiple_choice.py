@@ -122,19 +122,37 @@ def test_an_answer_of_two_meanings_is_settled_by_other_rows_or_by_the_person(
     odd = mmlu("1 + 1?", ["3", "1", "2"], "1")  # the number 1, or the text 1?
     assert read(tmp_path, odd)[0].answer == "B"  # both mean B
     odd = mmlu("1 + 1?", ["3", "2", "1"], "2")
-    with pytest.raises(ConfigError, match="'2' may be among numbers of options from 0: C or") as e:
+    with pytest.raises(ConfigError, match="'2' may mean option B or C") as e:
         read(tmp_path, odd)
-    assert e.value.hint == "say which: --gold index or --gold text"
+    assert e.value.hint == (
+        "say how answers are read: --gold index (numbers of options from 0: here C),"
+        " --gold number (numbers of options from 1: here B) or --gold text (texts of options:"
+        " here B)"
+    )
     assert read(tmp_path, odd, gold="text")[0].answer == "B"
     assert read(tmp_path, odd, gold="index")[0].answer == "C"
     assert read(tmp_path, odd, gold="number")[0].answer == "B"
     assert [s.answer for s in read(tmp_path, mmlu(LIQUID, METALS, "3"), odd)] == ["D", "C"]
 
 
+def test_every_form_that_is_offered_for_an_answer_of_two_meanings_can_be_chosen(
+    tmp_path: Path,
+) -> None:
+    rows = [mmlu("Which is even?", ["5", "2", "7", "9"], "2"), mmlu("Prime?", ["4", "6", "7"], "3")]
+    with pytest.raises(ConfigError) as e:
+        read(tmp_path, *rows)
+    assert "--gold number" in str(e.value.hint)
+    assert [s.answer for s in read(tmp_path, *rows, gold="number")] == ["B", "C"]
+    rows.insert(0, mmlu("0 + 0?", ["0", "1", "2"], "0"))  # so none of them counts from 1
+    with pytest.raises(ConfigError) as e:
+        read(tmp_path, *rows)
+    assert "--gold number" not in str(e.value.hint)
+
+
 def test_a_number_is_no_text_of_an_option_unless_the_options_are_numbers(tmp_path: Path) -> None:
     assert read(tmp_path, mmlu("1 + 1?", ["3", "2", "1"], 2))[0].answer == "C"
     assert read(tmp_path, mmlu("1 + 1?", ["3", "2", "1"], 2), gold="text")[0].answer == "B"
-    with pytest.raises(ConfigError, match="may be among"):
+    with pytest.raises(ConfigError, match="may mean option"):
         read(tmp_path, mmlu("1 + 1?", [3, 2, 1], 2))
 
 

@@ -188,15 +188,30 @@ def check_plan(store: Store, branch: Branch, now: DatasetRow, planned: Sequence[
     """
     if branch.dataset_id == now.id:
         return []
+    was = store.read(datasets.by_id, branch.dataset_id)
     gone = store.read(datasets.missing, now.id, planned)
     missing = [i for i in planned if i in gone]
+    if missing and was.name != now.name:
+        raise FingerprintError(
+            f"{branch.run} was started with dataset {was.name!r}, and {now.name!r} lacks"
+            f" {len(missing)} of its {count(len(planned), 'sample')}",
+            [Change(LOST, was.name, now.name)],
+            hint="undo the change, give the run another exp_id, or add --restart-step 0 to plan"
+            " afresh",
+        )
     if missing:
-        was, lost = f"{len(planned)} samples", f"{len(missing)} of them are missing"
+        before, lost = count(len(planned), "sample"), f"{len(missing)} of them are missing"
         raise FingerprintError(
             f"dataset {now.name!r} has lost {len(missing)} of the samples {branch.run} plays",
-            [Change(LOST, was, lost)],
-            hint="upload the rows again, or add --restart-step 0 to plan afresh",
+            [Change(LOST, before, lost)],
+            hint="give the run another exp_id, add --restart-step 0 to plan afresh, or upload the"
+            " earlier rows again",
         )
+    if was.name != now.name:
+        return [
+            f"dataset {now.name!r} has all samples that {branch.run} planned of {was.name!r}, and"
+            " the run goes on with those (--restart-step 0 plans afresh)"
+        ]
     return [
         f"dataset {now.name!r} has changed; {branch.run} goes on with the samples it planned "
         "(--restart-step 0 plans afresh)"

@@ -21,6 +21,8 @@ Ask = Callable[[str], Select | None]
 
 _GUESSED: frozenset[Gold] = frozenset({"letter", "index", "text"})
 """Forms that may be recognised: nothing in a row tells a number from an index."""
+_ASKED: frozenset[Gold] = frozenset({"number"})
+"""Forms that a person alone can choose."""
 _LETTER = re.compile(r"\(?([A-Za-z])\)?(?:[.):]+(?:\s*(.+))?)?", re.DOTALL)
 _SEVERAL = re.compile(r"\(?[A-Z]\)?(?:(?:\s*[,;/&、]\s*|\s+and\s+|)\(?[A-Z]\)?)+")
 _INTEGER = re.compile(r"\d{1,3}(?:\.0)?")
@@ -122,10 +124,16 @@ class GoldMapping:
         if not fitting:
             raise self._none(text, options)
         if len({*fitting.values()}) > 1:
-            may = " or ".join(f"{WORDS[form]}: {letter}" for form, letter in fitting.items())
-            ways = " or ".join(f"--gold {form}" for form in fitting)
+            # A number is never guessed, but may be what is meant wherever an index is.
+            may = {*fitting, *(_ASKED if self.lowest > 0 else ())}
+            offered = [form for form in GOLDS if form in forms and form in may]
+            *others, last = [
+                f"--gold {form} ({WORDS[form]}: here {forms[form]})" for form in offered
+            ]
             raise ConfigError(
-                f"the answer {text[:80]!r} may be among {may}", hint=f"say which: {ways}"
+                f"the answer {text[:80]!r} may mean option"
+                f" {' or '.join(sorted({forms[form] for form in offered}))}",
+                hint=f"say how answers are read: {', '.join(others)} or {last}",
             )
         self.open = frozenset(fitting)
         if "index" in fitting:

@@ -48,11 +48,13 @@ class Exported(Report):
 
     @property
     def next_command(self) -> str | None:
-        """Command that evaluates it; None where none can."""
+        """Command that evaluates it, or shows its scores; None where nothing can read the file."""
         if self.path is None or self.call or not FORMATS[self.format].loadable:
             return None
         if self.scores is None:
             return f"grpo-practice eval --agent {shlex.quote(str(self.path))}"
+        if self.before and self.after:
+            return f"grpo-practice runs show {shlex.quote(self.agent.provenance.run)}"
         return self.scores.measure_after(str(self.path))
 
     @property

@@ -46,7 +46,10 @@ _METHODS = {1: "1 (every merged proposal passes)", 2: "2 (what is outvoted does 
 
 def complete(identity: Identity) -> dict[str, Any]:
     """Return the identity with the keys that came after it was stored."""
-    return {**LATER_KEYS, **identity}
+    practises = any(key.startswith("evaluation.") for key in identity)
+    later = LATER_KEYS.items()
+    # An evaluation's agent has no prefix: a null under the other name would hide it in `agent_of`.
+    return {k: v for k, v in later if practises or not k.startswith("evaluation.")} | {**identity}
 
 
 def diff(was: Identity, now: Identity) -> list[Change]:
