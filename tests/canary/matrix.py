@@ -20,6 +20,7 @@ LOOKS = (
     ["runs", "list", "--json"],
     ["runs", "show", "toy"],
     ["runs", "show", "toy/eval", "--json"],
+    ["runs", "compare", "toy/eval", "toy", "--show", "2"],
     ["rollouts", "list", "toy", "--failed"],
     ["rollouts", "list", "toy/eval", "--json"],
     ["rollouts", "show", "toy:0", "--full"],

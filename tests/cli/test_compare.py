@@ -197,3 +197,15 @@ def test_a_practice_without_an_evaluation_says_how_to_make_it(demo: Gp) -> None:
     assert ran.code == 2
     assert "demo has no complete evaluation of its last library" in ran.err
     assert "grpo-practice eval --run demo" in ran.err
+
+
+def test_what_the_page_computes_is_what_is_printed(demo: Gp) -> None:
+    page = (Path(__file__).parents[2] / "docs/proof.md").read_text("utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    shown = json.dumps(document(demo, "demo/eval", "demo"))
+    call = re.search(r"subprocess\.check_output\(.*?\)(?=\)\n)", code)
+    assert call
+    exec(code.replace(call[0], repr(shown)), {})
+    command = "grpo-practice runs compare demo/eval demo"
+    assert command in page
+    assert demo(*command.split()[1:]).code == 0

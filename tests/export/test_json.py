@@ -41,6 +41,7 @@ def test_the_document_has_all_there_is_to_know() -> None:
             "left_out": [],
         },
         "before": None,
+        "difference": None,
     }
 
 

@@ -92,6 +92,8 @@ def compare_evaluations(
 
 def sentence_of(store: Store, before: str, after: str) -> str | None:
     """Return what is found between two evaluations; None where they cannot be compared."""
+    if before == after:  # of a run that has learnt nothing
+        return None
     try:
         report = compare_evaluations(store, [before, after])
     except ConfigError:
