@@ -4,6 +4,7 @@ Each figure is a share of so many seeds, with its Clopper-Pearson interval; it r
 when the whole interval does.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -14,7 +15,7 @@ from scipy import special
 
 from bench.harness import Row
 from grpo_practice.stats import Question
-from grpo_practice.stats.paired import Tested, difference, holm, paired_t, verdicts
+from grpo_practice.stats.paired import Tested, beats, difference, holm, paired_t, verdicts
 from grpo_practice.stats.power import Noise, power_of
 
 Floats = NDArray[np.float64]
@@ -108,6 +109,7 @@ def rows(runs: int, *, tiny: bool) -> list[Row]:
         _four_contrasts(seeds),
         _failing_arm(100 if tiny else 10_000),
         *(_power(n, seeds) for n in (15, 30, 100, 300)),
+        *(_best(mean, sd, points, 500 if tiny else 20_000) for mean, sd, points in GAINS),
     ]
 
 
@@ -213,6 +215,37 @@ def _power(n: int, seeds: int) -> Row:
     promised = 100 * power_of(noise, gain, n, k, k)
     row = _share(f"real less promised power, n = {n}", found, seeds, (promised - 3, promised + 3))
     row.notes["promised, %"] = round(promised, 2)
+    return row
+
+
+GAINS = ((0.5, 2.0, 3.8), (1.0, 1.0, 5.9), (0.0, 2.0, 1.9), (2.0, 3.0, 12.3), (-0.5, 2.0, 0.6))
+"""Mean and SD of what a step gains, in points, and where six steps end with `--step best`."""
+
+
+def _best(mean: float, sd: float, target: float, seeds: int) -> Row:
+    """Where `--step best` ends: six steps in three epochs, 1,200 rollouts to choose by."""
+    rng = np.random.default_rng([10 + int(10 * mean), int(10 * sd)])
+    steps = rng.normal(mean, sd, (seeds, 6)).cumsum(axis=1)
+    libraries = np.column_stack([np.zeros(seeds), steps[:, 1::2]])
+    # 75 questions, 4 rollouts each, for each of four libraries: 2.6 points with 100 questions.
+    se = 2.6 * math.sqrt(100 / 75)
+    scores = libraries + rng.normal(0, se / math.sqrt(2), libraries.shape)
+    top = scores.argmax(axis=1)
+    lead = scores.max(axis=1) - scores[:, -1]
+    taken = [
+        int(t) if beats(lead_, se) else -1 for t, lead_ in zip(top, lead.tolist(), strict=True)
+    ]
+    ends = libraries[np.arange(seeds), taken]
+    row = Row(
+        f"`best`: six steps of {mean:+g} ± {sd:g} points end at",
+        f"{target:g} ± 0.15",
+        [float(ends.mean())],
+        lambda found: abs(found - target) <= 0.15,
+    )
+    row.notes["seeds, standard error"] = f"{seeds:,}, {ends.std() / math.sqrt(seeds):.3f}"
+    row.notes["the last one always; the highest"] = (
+        f"{libraries[:, -1].mean():.2f}; {libraries[np.arange(seeds), top].mean():.2f}"
+    )
     return row
 
 

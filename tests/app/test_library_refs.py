@@ -133,28 +133,51 @@ async def test_an_evaluation_has_no_library_even_when_its_name_ends_like_a_step(
         library_of(recorded.store, "m/eval/model=qwen:7")
 
 
-async def test_the_best_step_is_the_highest_mean_and_of_equals_the_earliest(
+async def test_the_best_step_is_the_last_unless_another_is_surely_better(
     recorded: Recorded,
 ) -> None:
     store = recorded.store
     a, ab, abc = await recorded.practised("a", "b", "c")
-    await recorded.selected(Library(), [0.2, 0.4])
-    await recorded.selected(a, [0.7, 0.1])
-    await recorded.selected(ab, [1.0, 0.4])
-    await recorded.selected(abc, [0.4, 1.0])
+    await recorded.selected(Library(), [0.2, 0.4, 0.2, 0.4])
+    await recorded.selected(a, [0.7, 0.1, 0.7, 0.1])
+    await recorded.selected(ab, [1.0, 0.0, 1.0, 0.6])  # 0.05 above the last, and 0.40 its error
+    await recorded.selected(abc, [0.4, 1.0, 0.4, 0.6])
     best = library_of(store, "m", "best")
-    assert (best.step, best.library) == (1, ab)
+    assert (best.step, best.library) == (2, abc)
     assert library_of(store, "m@1:best") == best
 
 
-async def test_when_nothing_helped_the_best_is_what_the_run_started_with(
+async def test_an_earlier_step_that_is_surely_better_is_the_best_and_of_equals_the_earliest(
+    recorded: Recorded,
+) -> None:
+    a, ab, abc = await recorded.practised("a", "b", "c")
+    await recorded.selected(Library(), [0.0, 0.0, 0.0, 0.0])
+    await recorded.selected(a, [1.0, 1.0, 1.0, 0.4])
+    await recorded.selected(ab, [1.0, 1.0, 1.0, 0.4])
+    await recorded.selected(abc, [0.4, 1.0, 0.4, 0.6])
+    best = library_of(recorded.store, "m", "best")
+    assert (best.step, best.library) == (0, a)
+
+
+async def test_where_practice_did_harm_the_best_is_what_the_run_started_with(
     recorded: Recorded,
 ) -> None:
     (a,) = await recorded.practised("a")
-    await recorded.selected(Library(), [1.0, 0.0])
-    await recorded.selected(a, [0.5, 0.5])
+    await recorded.selected(Library(), [1.0, 1.0, 0.0])
+    await recorded.selected(a, [0.5, 0.0, 0.0])
     best = library_of(recorded.store, "m", "best")
     assert (best.step, len(best.library), best.branch) == (None, 0, 1)
+
+
+async def test_a_step_that_was_not_evaluated_takes_no_part_but_start_and_last_must(
+    recorded: Recorded,
+) -> None:
+    _, _, abc = await recorded.practised("a", "b", "c")
+    await recorded.selected(Library(), [1.0, 1.0])
+    with pytest.raises(ConfigError, match=r"1 of 4 .*data=sel"):
+        library_of(recorded.store, "m:best")
+    await recorded.selected(abc, [1.0, 1.0])
+    assert library_of(recorded.store, "m:best").library == abc
 
 
 async def test_a_library_that_is_not_fully_evaluated_is_not_passed_over(
@@ -167,7 +190,7 @@ async def test_a_library_that_is_not_fully_evaluated_is_not_passed_over(
     await recorded.selected(Library(), [1.0, 1.0])
     await recorded.selected(ab, [1.0], unplayed=1)
     await recorded.selected(abc, [1.0, None])
-    with pytest.raises(ConfigError, match="3 of 4 libraries have no complete"):
+    with pytest.raises(ConfigError, match="2 of 4 libraries have no complete"):
         library_of(recorded.store, "m:best")
 
 

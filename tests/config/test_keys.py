@@ -144,6 +144,8 @@ def test_the_defaults_are_the_published_ones(tmp_path: Path) -> None:
 
 
 IGNORED = {
+    "practice.gate": "none",
+    "practice.preset": "null",
     "evaluation.db_url": "sqlite:///x",
     "evaluation.eval_method": "GAIA",
     "evaluation.data.question_field": "q",
@@ -177,8 +179,8 @@ def test_ignored(tmp_path: Path) -> None:
 
 
 REFUSED = {
-    "practice.preset": ("paper-math", "comes in a later version"),
-    "practice.gate": ("paired", "comes in a later version"),
+    "practice.preset": ("paper-math", "names settings of the reference"),
+    "practice.gate": ("paired", "--step best"),
     "practice.max_library_tokens": ("500", "comes in a later version"),
     "practice.group_policy": ("sequential", "should be 'fixed' or 'skip_uniform'"),
     "practice.overlap": ("1.5", "less than or equal to 1"),

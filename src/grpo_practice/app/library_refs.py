@@ -13,8 +13,10 @@ from typing import Literal
 
 from grpo_practice.errors import ConfigError
 from grpo_practice.reports.known_scores import measured
+from grpo_practice.stats import Question
+from grpo_practice.stats.paired import beats, difference
 from grpo_practice.store import Store, branches, libraries, steps
-from grpo_practice.store.queries import references, runs
+from grpo_practice.store.queries import references, runs, scores
 from grpo_practice.store.records import Branch, RunRow, StepRow
 from grpo_practice.store.run_names import eval_name, library_variant
 from grpo_practice.types import Library
@@ -223,32 +225,42 @@ def _after(store: Store, run: RunRow, row: StepRow) -> LibraryRef:
 
 
 def _best(store: Store, run: RunRow, closed: Sequence[StepRow]) -> LibraryRef:
-    """Return the library with the highest mean on the select dataset; of equals, the earliest.
+    """Return the last library, unless the one with the highest mean beats it.
 
-    The one the run started with takes part: when nothing helped, it is the best.
+    The highest of several means is too high by chance. Libraries that were not evaluated on the
+    select dataset do not take part; the one that the run started with does.
     """
     variant = _select_variant(store, run)
     start = LibraryRef(
         store.read(libraries.load, closed[0].library_in), run.name, closed[0].branch_id, None
     )
+    last = _after(store, run, closed[-1])
     candidates = dict[str, LibraryRef]()
     for found in (start, *(_after(store, run, row) for row in closed)):
         candidates.setdefault(library_variant(found.library), found)
-    means, missing = dict[str, float](), list[str]()
+    asked, missing = dict[str, list[Question]](), list[str]()
     for name, found in candidates.items():
-        known = measured(store, found.branch, eval_name(run.exp_id, name, variant))
-        if known is None or known.score.n_scored_questions < known.score.n_questions:
-            missing.append(eval_name(run.exp_id, name, variant))
-        elif known.score.mean is not None:
-            means[name] = known.score.mean
-    if missing or not means:
+        evaluation = eval_name(run.exp_id, name, variant)
+        known = measured(store, found.branch, evaluation)
+        if known is not None and known.score.n_scored_questions == known.score.n_questions:
+            asked[name] = _questions(store, evaluation)
+        elif store.read(runs.find, evaluation) or found.library in (start.library, last.library):
+            missing.append(evaluation)
+    if missing:
         raise ConfigError(
             f"the best step of {run.name} is not known: {len(missing)} of {len(candidates)} "
             f"libraries have no complete evaluation ({', '.join(missing)})",
             hint=_go_on(store, run),
         )
-    top = max(means.values())
-    return candidates[next(name for name, mean in means.items() if mean >= top - 1e-9)]
+    now = asked[library_variant(last.library)]
+    gains = [(name, difference(now, questions)) for name, questions in asked.items()]
+    name, top = max(gains, key=lambda gain: gain[1].mean if gain[1] else 0.0)
+    return candidates[name] if top is not None and beats(top.mean, top.se) else last
+
+
+def _questions(store: Store, evaluation: str) -> list[Question]:
+    head = store.read(runs.get, evaluation).head_branch
+    return store.read(scores.questions, store.read(branches.load, head)) if head else []
 
 
 def _select_variant(store: Store, run: RunRow) -> str:

@@ -331,20 +331,26 @@ def due(settings: PracticeSettings, rows: Sequence[StepRow]) -> set[int]:
     return {step for step in steps if (step + 1) % settings.eval_steps == 0}
 
 
+def chosen_among(settings: PracticeSettings, rows: Sequence[StepRow]) -> set[int]:
+    """Return the steps whose libraries `--step best` is chosen among: those due, and the last."""
+    return due(settings, rows) | {max((row.plan.step for row in rows), default=0)}
+
+
 def _after_step(job: PracticeJob, rows: list[StepRow]) -> AfterStep:
     """Return what evaluates the library that a step made, where the configuration asks for it."""
     settings = job.config.practice
-    tested = due(settings, rows)
+    tested, candidates = due(settings, rows), chosen_among(settings, rows)
 
     async def after(plan: PlannedStep, library: Library) -> None:
         if job.tests is not None and plan.step in tested:
             await evaluate_library(job.tests, library, plan.step)
         if job.selects is not None:
             variant = select_variant(settings.select_dataset or "")
-            # The start library, too: where nothing helped, it is the best one.
+            # The start library, too: where practice did harm, it is the best one.
             if plan.step == 0:
                 await evaluate_library(job.selects, job.start or Library(), None, variant)
-            await evaluate_library(job.selects, library, plan.step, variant)
+            if plan.step in candidates:
+                await evaluate_library(job.selects, library, plan.step, variant)
 
     return after
 

@@ -264,7 +264,9 @@ def _evaluations(job: PracticeJob, branch: Branch, learning: _Learning) -> list[
         variant = practice_run.select_variant(settings.select_dataset or "")
         start = job.start or Library()
         name = eval_name(job.config.exp_id, library_variant(start), variant)
-        left += _on_the_way(store, job.selects, {name: start}, rows, (variant,), learning)
+        steps_chosen = practice_run.chosen_among(settings, rows)
+        wanted = [row for row in rows if row.plan.step in steps_chosen]
+        left += _on_the_way(store, job.selects, {name: start}, wanted, (variant,), learning)
     return _together(left)
 
 

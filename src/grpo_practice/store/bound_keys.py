@@ -28,13 +28,15 @@ LATER_KEYS: Identity = {
     TEACHER_CONTEXT: 32_768,
     METHOD: 1,
     "practice.answer_guard": True,
+    "practice.gate": "none",
     **{f"{at}agent.stop_at_tool_names": [] for at in _EITHER},
     **{f"{at}agent.function": None for at in _EITHER},
     **{f"{at}agent.command": None for at in _EITHER},
 }
 """Keys that came with a later version, with the value that says what was done before.
 
-A new key of the identity needs an entry: without one, every stored run counts as changed.
+A new key of the identity needs an entry: without one, every stored run counts as changed. So does
+one that went (`practice.gate`): stored identities have it.
 """
 TEACHER_KEYS = frozenset({"practice.summaries", TEACHER_CONTEXT})
 """Later keys whose default does otherwise than before: they matter to the teacher alone."""

@@ -36,6 +36,11 @@ def _neutral(*values: Any) -> Decide:
     return lambda value, _: "use" if value in values else "refuse"
 
 
+def _unless(*values: Any) -> Decide:
+    """Ignore these values, which ask for nothing; refuse all others."""
+    return lambda value, _: "ignore" if value in values else "refuse"
+
+
 def _refuse(*values: str) -> Decide:
     """Refuse these values."""
     return lambda value, _: "refuse" if value in values else "use"
@@ -69,8 +74,8 @@ _RESPONSES = "belongs to the responses API, which is not used"
 
 RULES: Mapping[str, tuple[Rule, ...]] = {
     "practice": (
-        Rule("preset", _neutral(None), _LATER),
-        Rule("gate", _neutral("none"), _LATER),
+        Rule("preset", _empty, "names settings of the reference; write them out"),
+        Rule("gate", _unless("none"), "is none: practice.select_dataset and --step best choose"),
         Rule("max_library_tokens", _neutral(None), _LATER),
         Rule(
             "group_policy",

@@ -249,10 +249,6 @@ class PracticeSettings(Model):
     """Dataset on which `--step best` is chosen; never the one evaluated on."""
     max_failed_share: Operational[float] = Field(0.2, ge=0, le=1)
     """Share of a step's rollouts that may fail before the run stops."""
-    preset: Elsewhere[None] = None
-    """Published settings by name; comes in a later version."""
-    gate: Literal["none"] = "none"
-    """Whether a new library must prove itself; comes in a later version."""
     max_library_tokens: None = None
     """Size limit of the library; comes in a later version."""
     group_policy: Literal["fixed", "skip_uniform"] = "fixed"
