@@ -7,6 +7,7 @@ import pytest
 
 from grpo_practice.app.library_refs import library_of
 from grpo_practice.errors import ConfigError, RunFailedError
+from grpo_practice.reports.stored_runs import run_report
 from grpo_practice.sim.questions import questions
 from grpo_practice.store import Store
 from tests.app.project import Project, served
@@ -47,6 +48,7 @@ async def test_the_best_step_is_chosen_on_questions_of_its_own(project: Project)
     with Store(project.db) as store:
         best = library_of(store, "toy:best")
         assert best.library == library_of(store, "toy", "best").library
+        assert not any("data=dev" in name for name in run_report(store, "toy").scores)
     await project.practise("exp_id=plain")
     with Store(project.db) as store, pytest.raises(ConfigError, match="choose its best"):
         library_of(store, "plain:best")

@@ -18,7 +18,7 @@ from grpo_practice.stats.paired import beats, difference
 from grpo_practice.store import Store, branches, libraries, steps
 from grpo_practice.store.queries import references, runs, scores
 from grpo_practice.store.records import Branch, RunRow, StepRow
-from grpo_practice.store.run_names import eval_name, library_variant
+from grpo_practice.store.run_names import eval_name, library_variant, selects
 from grpo_practice.types import Library
 
 StepRef = Literal["last", "best"] | int
@@ -268,10 +268,8 @@ def _select_variant(store: Store, run: RunRow) -> str:
 
     Read from what was made, not from the configuration: that may have been changed since.
     """
-    made = [
-        r.name.rpartition("/")[2] for r in store.read(runs.all_runs) if r.parent_run == run.name
-    ]
-    chosen = [part for part in made if part.startswith("data=")]
+    made = [r.name for r in store.read(runs.all_runs) if r.parent_run == run.name]
+    chosen = [part for name in made if (part := selects(name))]
     if not chosen:
         raise ConfigError(
             f"{run.name} has no evaluations to choose its best step by",

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from grpo_practice.app.clients import Models, endpoint_of
 from grpo_practice.app.configs import practice_config
@@ -47,7 +46,7 @@ from grpo_practice.store.bound_keys import METHOD as METHOD_KEY
 from grpo_practice.store.bound_keys import diff
 from grpo_practice.store.queries import scores
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
-from grpo_practice.store.run_names import eval_name, library_variant
+from grpo_practice.store.run_names import eval_name, library_variant, select_variant
 from grpo_practice.types import Library, PlannedStep
 from grpo_practice.verify.resolve import VerifyFunction
 
@@ -389,8 +388,3 @@ async def evaluate_library(
         # This run was restarted with a changed agent; what its evaluations were is kept, and
         # they are made anew.
         await run_eval(replace(job, session=replace(job.session, restart_step=0)))
-
-
-def select_variant(dataset: str) -> str:
-    """Return the part of an evaluation's name that says it chooses among libraries."""
-    return f"data={Path(dataset).stem if '.' in dataset else dataset}"

@@ -30,7 +30,7 @@ from grpo_practice.stages import STAGES
 from grpo_practice.store import Store, branches, datasets, libraries, steps
 from grpo_practice.store.queries import runs, scores, spending
 from grpo_practice.store.records import Branch, RunSpec, StepRow
-from grpo_practice.store.run_names import eval_name, library_variant
+from grpo_practice.store.run_names import eval_name, library_variant, select_variant
 from grpo_practice.types import Library
 from grpo_practice.verify.resolve import VerifyFunction
 
@@ -261,7 +261,7 @@ def _evaluations(job: PracticeJob, branch: Branch, learning: _Learning) -> list[
         baseline = {eval_name(job.config.exp_id): Library()} if due else {}
         left += _on_the_way(store, job.tests, baseline, wanted, (), learning)
     if job.selects is not None:
-        variant = practice_run.select_variant(settings.select_dataset or "")
+        variant = select_variant(settings.select_dataset or "")
         start = job.start or Library()
         name = eval_name(job.config.exp_id, library_variant(start), variant)
         steps_chosen = practice_run.chosen_among(settings, rows)

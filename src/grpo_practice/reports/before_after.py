@@ -16,7 +16,7 @@ from grpo_practice.store import Store, branches, datasets, steps
 from grpo_practice.store.bound_keys import INSTRUCTIONS
 from grpo_practice.store.queries import references, runs, scores
 from grpo_practice.store.records import Branch, DatasetRow, RunRow
-from grpo_practice.store.run_names import eval_name, library_variant
+from grpo_practice.store.run_names import eval_name, library_variant, selects
 from grpo_practice.types import Library
 
 Attempts = frozenset[tuple[int, int]]
@@ -204,8 +204,7 @@ class _TestSet:
         ids = {i for i, _ in slots}
         own = run.exp_id == self.exp_id
         if self.dataset is None or not self.known:
-            chooses = run.name.rpartition("/")[2].startswith("data=")
-            return frozenset(slots) if own and not chooses else None
+            return frozenset(slots) if own and not selects(run.name) else None
         if ids == {i for i, _ in self.attempts}:
             return frozenset(slots)
         # A run keeps the questions that it was tested on, also after they were uploaded anew.

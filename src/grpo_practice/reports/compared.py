@@ -16,6 +16,7 @@ from grpo_practice.store.bound_keys import agent_of, diff, verify_of
 from grpo_practice.store.queries import arms, rollout_list, runs, scores
 from grpo_practice.store.queries.rollout_list import RolloutRow
 from grpo_practice.store.records import Branch, RunRow
+from grpo_practice.store.run_names import selects
 from grpo_practice.text import brief
 
 MOST_TIMES = 4
@@ -42,6 +43,7 @@ def compare_evaluations(
     detect: float = 0.05,
     required: Verdict | None = None,
     answers: int = 0,
+    texts: bool = True,
 ) -> ComparisonReport:
     """Compare evaluations with the first of them, which is the baseline.
 
@@ -51,6 +53,7 @@ def compare_evaluations(
         detect: Difference, as a share, for which the number of questions is told.
         required: Verdict that each contrast has to have, if any.
         answers: Questions of a contrast, those that moved most first, whose answers are returned.
+        texts: Whether the questions themselves are returned.
 
     Raises:
         ConfigError: They cannot be compared.
@@ -81,7 +84,7 @@ def compare_evaluations(
     return ComparisonReport(
         [side.arm for side in sides],
         contrasts,
-        store.read(arms.question_texts, samples),
+        store.read(arms.question_texts, samples) if texts else {},
         _practice_cost(store, others[-1]),
         detect,
         baseline.run.simulated,
@@ -95,7 +98,7 @@ def sentence_of(store: Store, before: str, after: str) -> str | None:
     if before == after:  # of a run that has learnt nothing
         return None
     try:
-        report = compare_evaluations(store, [before, after])
+        report = compare_evaluations(store, [before, after], texts=False)
     except ConfigError:
         return None
     return report.sentence(report.contrasts[0])
@@ -154,7 +157,8 @@ def _differences(store: Store, baseline: _Side, other: _Side) -> _Pair:
             hint="grpo-practice runs list",
         )
     seen = _known_questions(store, baseline.run.exp_id) | _known_questions(store, other.run.exp_id)
-    texts = store.read(arms.question_texts, {int(q.key) for q in found.questions})
+    asked = {int(q.key) for q in found.questions} if seen else ()
+    texts = store.read(arms.question_texts, asked)
     known = {str(sample) for sample, text in texts.items() if folded(text) in seen}
     if not known:
         return _Pair(found, 0, None)
@@ -183,8 +187,7 @@ def _known_questions(store: Store, exp_id: str) -> set[str]:
     line = store.read(branches.load, practice.head_branch).line
     used = {segment.branch_id for segment in line}
     for run in store.read(runs.all_runs):
-        chooses = run.name.rpartition("/")[2].startswith("data=")
-        if run.parent_run == exp_id and chooses and run.head_branch is not None:
+        if run.parent_run == exp_id and selects(run.name) and run.head_branch is not None:
             used.add(run.head_branch)
     samples = store.read(arms.planned_samples, used)
     return {folded(text) for text in store.read(arms.question_texts, samples).values()}

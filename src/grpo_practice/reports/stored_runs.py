@@ -27,7 +27,7 @@ from grpo_practice.store.queries.runs import Played
 from grpo_practice.store.queries.runs import StageCost as StageCost
 from grpo_practice.store.recorded_runs import Traffic
 from grpo_practice.store.records import Branch, DatasetRow, RunRow, StepRow
-from grpo_practice.store.run_names import questions_of
+from grpo_practice.store.run_names import questions_of, selects
 from grpo_practice.text import count
 
 
@@ -298,7 +298,10 @@ def run_report(store: Store, name: str) -> RunReport:
     branch = store.read(branches.load, run.head_branch) if run.head_branch else None
     evals = [r for r in store.read(runs.all_runs) if r.kind == "eval"]
     shown = evals if run.kind == "practice" else [r for r in evals if r.name == name]
-    family = [r.name for r in shown if r.exp_id == run.exp_id]
+    # The score that a library was chosen by is no result: the highest of several is too high.
+    family = [
+        r.name for r in shown if r.exp_id == run.exp_id and (r.name == name or not selects(r.name))
+    ]
     rows = store.read(steps.on_line, branch) if branch else []
     known = {evaluated: known_score(store, evaluated) for evaluated in family}
     difference = None

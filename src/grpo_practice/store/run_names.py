@@ -2,9 +2,12 @@
 
 import re
 import shlex
+from pathlib import Path
 
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.types import Library
+
+_SELECTS = "data="
 
 
 def eval_name(exp_id: str, *variants: str) -> str:
@@ -15,6 +18,17 @@ def eval_name(exp_id: str, *variants: str) -> str:
 def library_variant(library: Library) -> str:
     """Return `L` and 8 digits of the hash: equal text is never evaluated twice."""
     return f"L{library_sha(library).hex()[:8]}"
+
+
+def select_variant(dataset: str) -> str:
+    """Return the part of an evaluation's name that says it chooses among libraries."""
+    return f"{_SELECTS}{Path(dataset).stem if '.' in dataset else dataset}"
+
+
+def selects(run: str) -> str | None:
+    """Return that part of a run's name; None for an evaluation that chooses nothing."""
+    part = run.rpartition("/")[2]
+    return part if part.startswith(_SELECTS) else None
 
 
 def questions_of(run: str) -> str:
