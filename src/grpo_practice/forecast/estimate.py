@@ -9,6 +9,7 @@ from typing_extensions import override
 from grpo_practice.app.clients import endpoint_of
 from grpo_practice.calls import Usage
 from grpo_practice.config.schema.provider import ModelConfig
+from grpo_practice.forecast.power import PlannedPower
 from grpo_practice.forecast.range import ONE, Range, around, total
 from grpo_practice.forecast.requests_per_rollout import RolloutRequests
 from grpo_practice.llm.budget import FLAGS, Account
@@ -105,6 +106,8 @@ class Forecast(Report):
     """Questions to be played first, in a pilot."""
     piloted: Piloted | None = None
     """Totals of the pilot."""
+    power: PlannedPower | None = None
+    """Difference that the evaluation could find; None for a practice without one."""
 
     def total(self, what: str) -> Range:
         """Return the sum over all stages of `calls`, `tokens_in` or `tokens_out`."""
@@ -188,6 +191,7 @@ class Forecast(Report):
             "rollout_requests": None
             if self.turns is None
             else {"each": [round(x, 2) for x in self.turns.each], "rollouts": self.turns.rollouts},
+            "power": self.power.document() if self.power else None,
             "caps": [{"flag": flag, "cap": cap, "reached": yes} for flag, cap, yes in self.caps],
             "exit": 0,
         }

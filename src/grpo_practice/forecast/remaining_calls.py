@@ -20,6 +20,7 @@ from grpo_practice.forecast.estimate import (
     forecast_line,
     transcript_tokens,
 )
+from grpo_practice.forecast.power import PlannedPower, planned_power
 from grpo_practice.forecast.range import ONE, Range
 from grpo_practice.forecast.requests_per_rollout import RolloutRequests, rollout_requests
 from grpo_practice.forecast.shares import reads_of, share_of, summarised_share
@@ -70,6 +71,7 @@ def _of_practice(job: PracticeJob) -> Forecast:
         share=share,
         groups=groups,
         account=job.session.admission.account,
+        power=_power(job.tests) if job.tests else None,
     )
 
 
@@ -92,7 +94,13 @@ def _of_eval(job: EvalJob) -> Forecast:
         lines=_lines(store, job.config, spec, left, turns),
         turns=turns,
         account=job.session.admission.account,
+        power=_power(job),
     )
+
+
+def _power(job: EvalJob) -> PlannedPower:
+    config, k = job.config, job.config.pass_k
+    return planned_power(job.session.store, config.exp_id, _planned(job) // k, k)
 
 
 def _begun(session: Session, spec: RunSpec, plan: Plan) -> Branch:

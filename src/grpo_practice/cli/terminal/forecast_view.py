@@ -39,6 +39,7 @@ def show_forecast(forecast: "Forecast") -> None:
             ("requests of a rollout", _turns(forecast)),
             ("groups that teach", _share(forecast)),
             ("still to be learnt", _learnable(forecast)),
+            ("could find", _power(forecast)),
             *((flag, _reached(cap, reached)) for flag, cap, reached in forecast.caps),
         ]
     )
@@ -48,6 +49,19 @@ def show_forecast(forecast: "Forecast") -> None:
     if hint := _cap_hint(forecast):
         say(hint)
     say(f"next: {goes_on(sys.argv[1:])}{_first(forecast)}")
+
+
+def _power(forecast: "Forecast") -> str:
+    """Return the difference that the evaluation could find, in points."""
+    power = forecast.power
+    if power is None:
+        return ""
+    asked = f"{count(power.questions, 'question')} \u00d7 {power.k}"
+    if power.finds.high > 1:
+        return f"no difference: {asked} are too few"
+    ends = list(dict.fromkeys(f"{100 * x:.1f}" for x in power.finds))
+    basis = "" if power.measured else ", partly assumed"
+    return f"a difference of {' to '.join(ends)} points, in 4 cases of 5 ({asked}{basis})"
 
 
 def goes_on(argv: Sequence[str]) -> str:

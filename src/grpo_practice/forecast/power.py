@@ -1,0 +1,80 @@
+"""The difference that a planned evaluation could find, before it is paid for."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_practice.forecast.range import Range
+from grpo_practice.stats import Question
+from grpo_practice.stats.power import (
+    OMEGA,
+    SIGMA2,
+    Noise,
+    detectable,
+    omega2_between,
+    sigma2_within,
+)
+from grpo_practice.store import Store, branches
+from grpo_practice.store.queries import runs, scores
+from grpo_practice.store.run_names import eval_name, selects
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPower:
+    """Smallest difference that a comparison with as large an evaluation finds in 4 cases of 5."""
+
+    questions: int
+    k: int
+    """Rollouts for each question, in both evaluations."""
+    finds: Range
+    """The difference, as a share; infinite below 10 questions."""
+    measured: bool
+    """Whether it rests on earlier evaluations alone; else on what is usual, in part."""
+
+    def document(self) -> dict[str, Any]:
+        """Return it as part of a document; `finds` is None where no verdict can be had."""
+        known = self.finds.high < 1e9
+        return {
+            "questions": self.questions,
+            "k": self.k,
+            "finds": [round(x, 4) for x in self.finds] if known else None,
+            "measured": self.measured,
+        }
+
+
+def planned_power(store: Store, exp_id: str, questions: int, k: int) -> PlannedPower:
+    """Return the difference that so many questions find, by what the experiment has measured.
+
+    The noise within a question comes from its evaluations, else 0.05 to 0.20; how much the true
+    difference varies between questions from their differences to `EXP/eval`, else 0.05 to 0.15.
+    """
+    known = _evaluations(store, exp_id)
+    within = [found for of in known.values() if (found := sigma2_within(of)) is not None]
+    sigma2 = (min(within), max(within)) if within else SIGMA2
+    omega2 = _between(known, eval_name(exp_id))
+    measured = bool(within) and omega2 is not None
+    low, high = omega2 or (OMEGA[0] ** 2, OMEGA[1] ** 2)
+    ends = (Noise(low, sigma2[0], sigma2[0]), Noise(high, sigma2[1], sigma2[1]))
+    finds = Range(*(detectable(noise, questions, k, k) for noise in ends))
+    return PlannedPower(questions, k, finds, measured)
+
+
+def _evaluations(store: Store, exp_id: str) -> dict[str, list[Question]]:
+    """Return the tallies of the experiment's complete evaluations."""
+    found = dict[str, list[Question]]()
+    for run in store.read(runs.all_runs):
+        mine = run.kind == "eval" and run.exp_id == exp_id and not selects(run.name)
+        if mine and run.head_branch is not None and run.steps_closed >= run.steps:
+            branch = store.read(branches.load, run.head_branch)
+            found[run.name] = store.read(scores.questions, branch)
+    return found
+
+
+def _between(known: dict[str, list[Question]], baseline: str) -> tuple[float, float] | None:
+    """Return the widest range of the variance of true differences to the baseline."""
+    before = {q.key: q for q in known.get(baseline, ())}
+    ranges = list[tuple[float, float]]()
+    for name, questions in known.items():
+        pairs = [(before[q.key], q) for q in questions if q.key in before]
+        if name != baseline and (found := omega2_between(pairs)) is not None:
+            ranges.append(found)
+    return (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None

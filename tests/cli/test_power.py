@@ -1,0 +1,45 @@
+"""The difference that an evaluation could find is said before it is paid for."""
+
+import pytest
+
+from grpo_practice.stats.power import OMEGA, SIGMA2, Noise, detectable
+from tests.cli.conftest import Gp
+
+ASKED = ("--dataset", "test", "--model", "sim", "--verify", "math", "--dry-run")
+
+
+def test_without_any_evaluation_it_rests_on_what_is_usual(demo: Gp) -> None:
+    words = ("eval", *ASKED, "--exp-id", "fresh", "-k", "4")
+    power = demo(*words, "--json").document["power"]
+    ends = [
+        detectable(Noise(omega**2, sigma2, sigma2), 40, 4, 4)
+        for omega, sigma2 in zip(OMEGA, SIGMA2, strict=True)
+    ]
+    assert power["finds"] == pytest.approx(ends, abs=1e-4)
+    assert (power["questions"], power["k"], power["measured"]) == (40, 4, False)
+    low, high = (f"{100 * end:.1f}" for end in ends)
+    said = f"a difference of {low} to {high} points, in 4 cases of 5 (40 questions \u00d7 4, partly"
+    assert said in " ".join(demo(*words).out.split())
+
+
+def test_what_was_measured_is_used(demo: Gp) -> None:
+    practice = ("practice", "--config", "practice.yaml", "--restart-step", "0", "--dry-run")
+    power = demo(*practice, "--json").document["power"]
+    assert (power["questions"], power["k"], power["measured"]) == (40, 2, True)
+    found = demo("runs", "compare", "demo/eval", "demo", "--json").document["contrasts"][0]
+    low, high = power["finds"]
+    assert low < found["could_find"] < high
+    assert "could find" in demo(*practice).out
+
+
+def test_few_questions_find_nothing(demo: Gp) -> None:
+    words = ("eval", *ASKED, "--exp-id", "fresh", "--limit", "9")
+    assert demo(*words, "--json").document["power"]["finds"] is None
+    assert "no difference: 9 questions \u00d7 1 are too few" in demo(*words).out
+
+
+def test_a_practice_without_an_evaluation_has_none(demo: Gp) -> None:
+    words = ("practice", "--config", "practice.yaml", "--exp-id", "other", "--dry-run")
+    off = ("--set", "practice.do_eval=false")
+    assert demo(*words, *off, "--json").document["power"] is None
+    assert "could find" not in demo(*words, *off).out
