@@ -12,12 +12,12 @@ from grpo_practice.reports.comparison import Arm, ComparisonReport, Contrast
 from grpo_practice.stats import Question
 from grpo_practice.stats.paired import FEWEST, Difference, Verdict, difference, holm, verdicts
 from grpo_practice.store import Store, branches, steps
-from grpo_practice.store.bound_keys import agent_of, diff, verify_of
+from grpo_practice.store.bound_keys import INSTRUCTIONS, agent_of, diff, verify_of
 from grpo_practice.store.queries import arms, rollout_list, runs, scores
 from grpo_practice.store.queries.rollout_list import RolloutRow
 from grpo_practice.store.records import Branch, RunRow
 from grpo_practice.store.run_names import selects
-from grpo_practice.text import brief
+from grpo_practice.text import unlike
 
 MOST_TIMES = 4
 """Most times that a question is asked in one evaluation, of which answers are shown."""
@@ -200,8 +200,12 @@ def _notes(store: Store, baseline: _Side, other: _Side) -> list[str]:
         notes.append(apart)
     was, now = (agent_of(side.branch.identity) for side in (baseline, other))
     for change in diff(was, now):
-        values = " → ".join(brief(str(value), SHOWN) for value in (change.was, change.now))
-        notes.append(f"they differ in {change.key}, too: {values}")
+        was_, is_ = str(change.was), str(change.now)
+        # An exported agent has its library there, which is what is compared.
+        if change.key != INSTRUCTIONS or not is_.startswith(was_.rstrip()):
+            notes.append(
+                f"they differ in {change.key}, too: {' → '.join(unlike(was_, is_, SHOWN))}"
+            )
     if chosen := _chosen(store, other):
         notes.append(chosen)
     return notes
