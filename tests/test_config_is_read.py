@@ -20,8 +20,6 @@ from tests.app.project import Project, served
 
 SOURCES = str(Path(__file__).parents[1] / "src/grpo_practice")
 UNREAD = {
-    "PracticeSettings.preset": "has one value until the feature is there",
-    "PracticeSettings.gate": "has one value until the feature is there",
     "PracticeSettings.max_library_tokens": "has one value until the feature is there",
     **{
         f"AgentConfig.{name}": "read where there are tools or an agent of one's own; tested there"
