@@ -91,11 +91,6 @@ def is_measured_without(store: Store, branch_id: int, run: str) -> bool:
     return bool(test.scores(Library()))
 
 
-def tested_on(store: Store, branch_id: int) -> str | None:
-    """Return the name of the dataset that the branch's configuration evaluates on, or its file."""
-    return _evaluation(store, branch_id)[0].get("dataset")
-
-
 def _evaluation(store: Store, branch_id: int) -> tuple[Mapping[str, Any], int, int | None]:
     """Return `evaluation.data` of a branch's config, `pass_k`, and `eval_data_truncate`."""
     config = parse_yaml(store.read(references.record, branch_id).config_text, "the stored config")

@@ -8,9 +8,9 @@ from shlex import quote
 from grpo_practice import stats
 from grpo_practice.data.distinct import folded
 from grpo_practice.errors import ConfigError
-from grpo_practice.reports.comparison import Arm, ComparisonReport, Contrast
+from grpo_practice.reports.comparison import Arm, ComparisonReport, Contrast, judged_of
 from grpo_practice.stats import Question
-from grpo_practice.stats.paired import FEWEST, Difference, Verdict, difference, holm, verdicts
+from grpo_practice.stats.paired import Difference, Verdict, difference, holm, verdicts
 from grpo_practice.store import Store, branches, steps
 from grpo_practice.store.bound_keys import INSTRUCTIONS, agent_of, diff, verify_of
 from grpo_practice.store.queries import arms, rollout_list, runs, scores
@@ -43,7 +43,7 @@ def compare_evaluations(
     detect: float = 0.05,
     required: Verdict | None = None,
     answers: int = 0,
-    texts: bool = True,
+    whole: bool = True,
 ) -> ComparisonReport:
     """Compare evaluations with the first of them, which is the baseline.
 
@@ -53,7 +53,7 @@ def compare_evaluations(
         detect: Difference, as a share, for which the number of questions is told.
         required: Verdict that each contrast has to have, if any.
         answers: Questions of a contrast, those that moved most first, whose answers are returned.
-        texts: Whether the questions themselves are returned.
+        whole: Whether the questions' texts and the notes are returned; the sentence needs neither.
 
     Raises:
         ConfigError: They cannot be compared.
@@ -64,7 +64,7 @@ def compare_evaluations(
     for other in others:
         _refuse(baseline, other)
     pairs = [_differences(store, baseline, other) for other in others]
-    judged = [pair.judged for pair in pairs]
+    judged = [judged_of(pair.all, pair.new) for pair in pairs]
     adjusted = holm([found.p for found in judged])
     contrasts = [
         Contrast(
@@ -74,7 +74,7 @@ def compare_evaluations(
             p,
             pair.known,
             pair.new,
-            _notes(store, baseline, other),
+            _notes(store, baseline, other) if whole else (),
             (baseline.arm.attempts, other.arm.attempts),
             {q.key: q.cluster for q in baseline.questions if q.cluster},
         )
@@ -84,7 +84,7 @@ def compare_evaluations(
     return ComparisonReport(
         [side.arm for side in sides],
         contrasts,
-        store.read(arms.question_texts, samples) if texts else {},
+        store.read(arms.question_texts, samples) if whole else {},
         _practice_cost(store, others[-1]),
         detect,
         baseline.run.simulated,
@@ -98,7 +98,7 @@ def sentence_of(store: Store, before: str, after: str) -> str | None:
     if before == after:  # of a run that has learnt nothing
         return None
     try:
-        report = compare_evaluations(store, [before, after], texts=False)
+        report = compare_evaluations(store, [before, after], whole=False)
     except ConfigError:
         return None
     return report.sentence(report.contrasts[0])
@@ -144,10 +144,6 @@ class _Pair:
     known: int
     new: Difference | None
 
-    @property
-    def judged(self) -> Difference:
-        return self.new if self.new and len(self.new.questions) >= FEWEST else self.all
-
 
 def _differences(store: Store, baseline: _Side, other: _Side) -> _Pair:
     found = difference(baseline.questions, other.questions)
@@ -179,12 +175,20 @@ def _answers(
     return found
 
 
+def _practice_branch(store: Store, exp_id: str) -> Branch | None:
+    """Return the branch of the practice run of that name; None where none was begun."""
+    run = store.read(runs.find, exp_id)
+    if run is None or run.kind != "practice" or run.head_branch is None:
+        return None
+    return store.read(branches.load, run.head_branch)
+
+
 def _known_questions(store: Store, exp_id: str) -> set[str]:
     """Return the questions, folded, that a run of this name practised on or was chosen by."""
-    practice = store.read(runs.find, exp_id)
-    if practice is None or practice.kind != "practice" or practice.head_branch is None:
+    branch = _practice_branch(store, exp_id)
+    if branch is None:
         return set()
-    line = store.read(branches.load, practice.head_branch).line
+    line = branch.line
     used = {segment.branch_id for segment in line}
     for run in store.read(runs.all_runs):
         if run.parent_run == exp_id and selects(run.name) and run.head_branch is not None:
@@ -231,40 +235,37 @@ def _apart(a: Arm, b: Arm) -> str | None:
 
 
 def _time(stored: str) -> datetime:
-    return datetime.fromisoformat(stored.replace("Z", "+00:00")).replace(tzinfo=UTC)
+    return datetime.fromisoformat(stored).replace(tzinfo=UTC)
 
 
 def _chosen(store: Store, side: _Side) -> str | None:
     """Return a warning where other libraries of its run were scored on these questions, too."""
-    practice = store.read(runs.find, side.run.exp_id)
-    library = side.branch.library
-    if practice is None or practice.kind != "practice" or practice.head_branch is None:
+    library, practice = side.branch.library, side.run.exp_id
+    branch = _practice_branch(store, practice)
+    if not library or branch is None:
         return None
-    if not library:
-        return None
-    branch = store.read(branches.load, practice.head_branch)
     outs = [row.library_out for row in store.read(steps.on_line, branch) if row.library_out]
     if not outs or library.id == outs[-1]:
         return None
     asked = {q.key for q in side.questions}
     alike = 0
     for run in store.read(runs.all_runs):
-        if run.exp_id != practice.name or run.kind != "eval" or run.head_branch is None:
+        if run.exp_id != practice or run.kind != "eval" or run.head_branch is None:
             continue
         other = store.read(branches.load, run.head_branch)
         if other.library and {q.key for q in store.read(scores.questions, other)} & asked:
             alike += 1
     return (
-        f"this is not the last library of {practice.name}, and {alike} of them were scored on these"
+        f"this is not the last library of {practice}, and {alike} of them were scored on these"
         " questions: the best of several looks better than it is (use practice.select_dataset)"
     )
 
 
 def _practice_cost(store: Store, side: _Side) -> int | None:
     """Return what the practice behind an arm cost, in micro-dollars; None where that is unknown."""
-    practice = store.read(runs.find, side.run.exp_id)
-    if practice is None or practice.kind != "practice":
+    practice = side.run.exp_id
+    if _practice_branch(store, practice) is None:
         return None
-    usage = store.read(scores.usage, practice.name, children=False)
-    unpriced = store.read(scores.unpriced, practice.name, children=False)
+    usage = store.read(scores.usage, practice, children=False)
+    unpriced = store.read(scores.unpriced, practice, children=False)
     return None if unpriced else usage.cost_micro

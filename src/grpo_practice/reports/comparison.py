@@ -69,6 +69,11 @@ class Arm:
         }
 
 
+def judged_of(found: Difference, new: Difference | None) -> Difference:
+    """Return the difference that a verdict is about: that on new questions, if they are enough."""
+    return new if new and len(new.questions) >= FEWEST else found
+
+
 @dataclass(frozen=True, slots=True)
 class Contrast:
     """One arm less the baseline."""
@@ -93,7 +98,7 @@ class Contrast:
     @property
     def judged(self) -> Difference:
         """Difference that the verdict is about: that on new questions, where they are enough."""
-        return self.new if self.new and len(self.new.questions) >= FEWEST else self.found
+        return judged_of(self.found, self.new)
 
     @property
     def noise(self) -> Noise | None:
