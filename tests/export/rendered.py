@@ -4,6 +4,7 @@ from grpo_practice.app.agent_export import exported
 from grpo_practice.app.library_refs import library_of
 from grpo_practice.export.enhanced_agent import ExportedAgent
 from grpo_practice.export.render import one_text, render_files
+from grpo_practice.reports.before_after import before_after
 from grpo_practice.store import Store
 
 
@@ -14,4 +15,6 @@ def render(agent: ExportedAgent, format: str) -> str:
 
 def export_agent(store: Store, ref: str | None, step: str, format: str) -> str:
     """Return the agent with the library that `ref` and `step` name."""
-    return render(exported(store, library_of(store, ref, step)), format)
+    found = library_of(store, ref, step)
+    known = before_after(store, found.branch, found.run, found.library)
+    return render(exported(store, found, known), format)

@@ -18,7 +18,7 @@ from grpo_practice.errors import ConfigError
 from grpo_practice.export.enhanced_agent import ExportedAgent, Measured, Provenance
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.redact import REDACTED, redactor, url_secrets
-from grpo_practice.reports.before_after import before_after
+from grpo_practice.reports.before_after import BeforeAfter
 from grpo_practice.reports.known_scores import KnownScore
 from grpo_practice.store import Store, libraries
 from grpo_practice.store.queries import references, runs
@@ -26,8 +26,8 @@ from grpo_practice.store.queries import references, runs
 _AGENT = "evaluation.agent."
 
 
-def exported(store: Store, found: LibraryRef) -> ExportedAgent:
-    """Return the agent that played with this library.
+def exported(store: Store, found: LibraryRef, known: BeforeAfter) -> ExportedAgent:
+    """Return the agent that played with this library, and its scores as far as they are known.
 
     The identity of its branch is what is read: every variable is filled in as it was when the agent
     played, and no key or URL is needed to export it.
@@ -54,7 +54,7 @@ def exported(store: Store, found: LibraryRef) -> ExportedAgent:
         max_turns=config.max_turns,
         endpoint=_endpoint(written.at("model_provider").data),
         more=_more(config),
-        provenance=_provenance(store, found, tuple(left_out)),
+        provenance=_provenance(store, found, known, tuple(left_out)),
     )
 
 
@@ -100,9 +100,10 @@ def _more(config: AgentConfig) -> dict[str, Any]:
     return more
 
 
-def _provenance(store: Store, found: LibraryRef, left_out: tuple[str, ...]) -> Provenance:
+def _provenance(
+    store: Store, found: LibraryRef, known: BeforeAfter, left_out: tuple[str, ...]
+) -> Provenance:
     run = store.read(runs.get, found.run)
-    known = before_after(store, found.branch, run.name, found.library)
     return Provenance(
         run=run.name,
         branch=found.branch,

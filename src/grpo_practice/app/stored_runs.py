@@ -228,9 +228,9 @@ class StoredRuns(DatabaseFile):
         format = format or format_by_name(str(output or ""))
         with self._store() as store:
             found = library_of(store, run, str(step))
-            agent = exported(store, found)
-            files = render_files(agent, format)
             scores = before_after(store, found.branch, found.run, found.library)
+            agent = exported(store, found, scores)
+            files = render_files(agent, format)
             if FORMATS[format].loadable:
                 remember_export(store, found, files[""])
         path = None if output is None else Path(output)
