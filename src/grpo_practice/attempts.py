@@ -11,6 +11,15 @@ from grpo_practice.types import Library, Rollout, Verdict
 
 
 @dataclass(frozen=True, slots=True)
+class SystemPrompt:
+    """System prompt of an attempt, and the library whose experiences stand in it."""
+
+    text: str
+    library: Library
+    """One that is not stored has no id, and the rollout's row names none."""
+
+
+@dataclass(frozen=True, slots=True)
 class Attempts:
     """The attempts of a step, or of an evaluation."""
 
@@ -20,22 +29,21 @@ class Attempts:
     limit: FailureLimit
 
     async def play(
-        self, key: AttemptKey, player: Player, system: str, library: Library, weight: float = 1.0
+        self, key: AttemptKey, player: Player, system: SystemPrompt, weight: float = 1.0
     ) -> Rollout:
         """Play and score one attempt with this system prompt, and save it.
 
-        The prompt has the library's experiences in it; the row of a library that is not stored
-        names none. The reward counts `weight` times in a mean.
+        The reward counts `weight` times in a mean.
 
         Raises:
             RunFailedError: Too many attempts have failed.
         """
         with span(self.emit, self._started(key)):
-            rollout = await player.play(key, system)
+            rollout = await player.play(key, system.text)
         # No await between the event and the row's queue: a cancellation there would make the
         # counts of events and rows differ.
         self._finished(key.step, rollout, weight=weight)
-        prompt = RolloutPrompt(player.scope(key).seed(), system, library.id or None)
+        prompt = RolloutPrompt(player.scope(key).seed(), system.text, system.library.id or None)
         await self.store.save_rollout(self.branch, key.step, rollout, prompt)
         # After the row is queued: the error that ends the run must not cost this rollout.
         await self.limit.see(rollout)

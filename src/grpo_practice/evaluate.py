@@ -1,16 +1,18 @@
 """Plays and scores every question of a dataset; a step is only an address here, no barrier."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import accumulate, islice
+from random import Random
+from typing import Self
 
-from grpo_practice.attempts import Attempts
+from grpo_practice.attempts import Attempts, SystemPrompt
 from grpo_practice.events import Emit
 from grpo_practice.failure_limit import FailureLimit, Land
 from grpo_practice.rollout import AttemptKey, GroupJob, Player, play_groups
 from grpo_practice.store import Store, datasets, rollouts
 from grpo_practice.store.records import Branch, StepRow
-from grpo_practice.types import Library, PlannedStep, Rollout
+from grpo_practice.types import PlannedStep, Rollout
 
 
 def plan_eval(sample_ids: Sequence[int], *, batch_size: int, attempts: int) -> list[PlannedStep]:
@@ -31,14 +33,15 @@ def unasked(plan: PlannedStep, samples: Collection[int]) -> PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The parts that an evaluation works with."""
+    """An evaluation, and the parts that it works with."""
 
     branch: Branch
+    rows: Sequence[StepRow]
+    """Steps, in order."""
     player: Player
-    system: str
-    library: Library
-    """The library behind the system prompt; an empty one where there is none."""
-    concurrency: int
+    prompt: Callable[[AttemptKey], SystemPrompt]
+    """Returns the system prompt of an attempt."""
+    emit: Emit
     max_failed_share: float
     land: Land
     pilot: int | None = None
@@ -56,25 +59,49 @@ def unfinished(row: StepRow) -> bool:
     return not row.closed or bool(row.stats and row.stats.get("failed"))
 
 
-async def evaluate(job: Evaluation, store: Store, rows: Sequence[StepRow], emit: Emit) -> None:
-    """Play and score every rollout planned in `rows`, or save why it failed.
+async def evaluate(
+    jobs: Sequence[Evaluation], store: Store, *, concurrency: int, seed: int
+) -> None:
+    """Play and score every rollout that the evaluations plan, or save why it failed.
 
     Settled rollouts are used as they are stored; failed ones are tried again. Steps whose rollouts
-    another branch holds are only scored.
+    another branch holds are only scored. Several evaluations are played together, question by
+    question, so that an endpoint that changes meanwhile changes for all of them.
 
     Raises:
-        RunFailedError: Too many rollouts failed.
+        RunFailedError: Too many rollouts of one failed.
         EndpointRefusedError: The endpoint refuses us.
     """
-    planned = sum([k for row in rows for _, k in row.plan.slots][: job.limit])
-    if job.pilot is not None:
-        sizes = (k for row in rows if unfinished(row) for _, k in row.plan.slots if k)
-        planned = sum(islice(sizes, job.pilot))
-    limit = FailureLimit(job.branch.run, planned, job.max_failed_share, job.land)
-    work = _Work(job, store, Attempts(job.branch, store, emit, limit))
-    left = work.jobs(rows)
-    jobs = left if job.pilot is None else islice((j for j in left if j.attempts), job.pilot)
-    await play_groups(jobs, work.play, concurrency=job.concurrency, on_group=work.finish)
+    works = [_Work.of(job, store) for job in jobs]
+    of_branch = dict[int, _Work]()
+
+    def groups() -> Iterator[GroupJob]:
+        for work, group in _in_turns(works, seed):
+            of_branch[group.branch_id] = work
+            yield group
+
+    await play_groups(
+        groups(),
+        lambda key: of_branch[key.branch_id].play(key),
+        concurrency=concurrency,
+        on_group=lambda group: of_branch[group.branch_id].finish(group),
+    )
+
+
+def _in_turns(works: "Sequence[_Work]", seed: int) -> "Iterator[tuple[_Work, GroupJob]]":
+    """Yield the groups that are left, step by step; read as they are needed.
+
+    Those of several evaluations come question by question, questions and evaluations in an order
+    of their own.
+    """
+    for step in sorted({row.plan.step for work in works for row in work.job.rows}):
+        left = [(work, group) for work in works for group in work.groups(step)]
+        if len(works) > 1:
+            order = Random(f"{seed}|{step}")
+            place = {group.sample.sha: order.random() for _, group in left}
+            order.shuffle(left)
+            left.sort(key=lambda pair: place[pair[1].sample.sha])
+        yield from left
 
 
 @dataclass(slots=True)
@@ -91,44 +118,60 @@ class _OpenStep:
 
 @dataclass(slots=True)
 class _Work:
+    """An evaluation under way."""
+
     job: Evaluation
     store: Store
     attempts: Attempts
+    pilot: int | None
+    """Number of the questions that are left to ask in a pilot."""
+    first: dict[int, int]
+    """Step → its first place in the plan."""
     open: dict[int, _OpenStep] = field(default_factory=dict)
 
-    def jobs(self, rows: Sequence[StepRow]) -> Iterator[GroupJob]:
-        """Yield a job per question that has something left to do, read step by step."""
-        end = 0
-        for row in rows:
-            start, end = end, end + len(row.plan.slots)
-            if not unfinished(row):
-                continue
-            samples = self.store.read(datasets.samples_of, row.plan)
-            stored = self.store.read(rollouts.stored, self.job.branch, row, transcripts=False)
-            self.open[row.plan.step] = _OpenStep(row, len(samples), stored)
-            for slot, (_, attempts) in enumerate(row.plan.slots):
-                known = {a: stored[slot, a][1] for a in range(attempts) if (slot, a) in stored}
-                settled = [rollout for rollout in known.values() if rollout.settled]
-                for rollout in settled:
-                    self.attempts.report_stored(row.plan.step, rollout)
-                beyond = self.job.limit is not None and start + slot >= self.job.limit
-                if beyond and len(settled) < attempts:
-                    continue  # one group is left, so its step stays open
-                yield GroupJob(
-                    row.played_by or row.branch_id,
-                    row.plan.step,
-                    row.plan.epoch,
-                    slot,
-                    samples[slot],
-                    attempts,
-                    known,
-                )
+    @classmethod
+    def of(cls, job: Evaluation, store: Store) -> Self:
+        """Return the work of an evaluation of which nothing is played yet."""
+        sizes = [k for row in job.rows for _, k in row.plan.slots][: job.limit]
+        if job.pilot is not None:
+            left = (k for row in job.rows if unfinished(row) for _, k in row.plan.slots if k)
+            sizes = list(islice(left, job.pilot))
+        limit = FailureLimit(job.branch.run, sum(sizes), job.max_failed_share, job.land)
+        ends = accumulate(len(row.plan.slots) for row in job.rows)
+        first = {
+            row.plan.step: end - len(row.plan.slots)
+            for row, end in zip(job.rows, ends, strict=True)
+        }
+        return cls(job, store, Attempts(job.branch, store, job.emit, limit), job.pilot, first)
+
+    def groups(self, step: int) -> Iterator[GroupJob]:
+        """Yield a job per question of the step that has something left to do."""
+        row = next((row for row in self.job.rows if row.plan.step == step), None)
+        if row is None or not unfinished(row):
+            return
+        samples = self.store.read(datasets.samples_of, row.plan)
+        stored = self.store.read(rollouts.stored, self.job.branch, row, transcripts=False)
+        self.open[step] = _OpenStep(row, len(samples), stored)
+        for slot, (_, attempts) in enumerate(row.plan.slots):
+            known = {a: stored[slot, a][1] for a in range(attempts) if (slot, a) in stored}
+            settled = [rollout for rollout in known.values() if rollout.settled]
+            for rollout in settled:
+                self.attempts.report_stored(step, rollout)
+            beyond = self.job.limit is not None and self.first[step] + slot >= self.job.limit
+            if beyond and len(settled) < attempts:
+                continue  # one group is left, so its step stays open
+            if self.pilot is not None:
+                if self.pilot == 0:
+                    return
+                self.pilot -= bool(attempts)
+            branch_id, epoch = row.played_by or row.branch_id, row.plan.epoch
+            yield GroupJob(branch_id, step, epoch, slot, samples[slot], attempts, known)
 
     async def play(self, key: AttemptKey) -> Rollout:
         """Play and score one attempt, or only score it where another branch played it."""
         step, player = self.open[key.step], self.job.player
         if step.row.played_by is None:
-            return await self.attempts.play(key, player, self.job.system, self.job.library)
+            return await self.attempts.play(key, player, self.job.prompt(key))
         rollout_id, rollout = step.stored[key.slot, key.attempt]
         return await self.attempts.score_again(key, player, rollout_id, rollout)
 

@@ -49,6 +49,8 @@ class RunStarted(_Timed):
     done: int
     """Rollouts among these that are stored already, and not played again."""
     simulated: bool = False
+    beside: bool = False
+    """Whether it is worked on together with the run that the command began before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,10 @@ class Part:
 
 @dataclass(slots=True)
 class Tally:
-    """State of a display. A run that starts inside another one is an evaluation on its way."""
+    """State of a display. A run that starts inside another one is an evaluation on its way.
+
+    Runs that are worked on together count as one.
+    """
 
     clock: Callable[[], float] = monotonic
     run: Part | None = None
@@ -82,6 +85,8 @@ class Tally:
     """Part that is played now: a step, an evaluation on the way, or the run itself."""
     inside: bool = False
     """True while an evaluation on the way plays."""
+    beside: int = 0
+    """Number of the other runs that are worked on together with it."""
     simulated: bool = False
     steps: int = 0
     steps_closed: int = 0
@@ -152,6 +157,11 @@ class Tally:
         self.new += 1
 
     def _run_started(self, event: RunStarted) -> None:
+        if event.beside and self.run is not None:
+            self.beside += 1
+            self.run.planned += event.rollouts
+            self.run.done += event.done
+            return
         part = Part(event.run, event.rollouts, done=event.done, started=self.clock())
         self.inside = self.run is not None
         if self.run is None:

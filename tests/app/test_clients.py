@@ -5,7 +5,7 @@ import asyncio
 import httpx
 import pytest
 
-from grpo_practice.app.clients import Models, endpoint_of
+from grpo_practice.app.clients import Connections, Models, endpoint_of
 from grpo_practice.calls import Address, Entry, Reply, Request, Scope
 from grpo_practice.config import load_eval
 from grpo_practice.errors import EndpointError, EndpointRefusedError
@@ -59,11 +59,12 @@ async def test_agents_that_name_the_most_tokens_differently_are_asked_each_in_it
     settings = "agent.model.model_settings"
     names = (f"{settings}.extra_body={{max_completion_tokens: 64}}", f"{settings}.max_tokens=64")
     configs = [load_eval(None, [*needed, name], {}).config.agent.model for name in names]
-    models = Models(Forgetful(), silent, concurrency=(1, 1), admission=Admission(), prices={})
-    async with models:
+    connections = Connections(silent, concurrency=(1, 1), admission=Admission())
+    models = Models(connections, Forgetful(), silent, {})
+    async with connections:
         for config in configs:
             await models.chats(config, "student")
-        assert len(models._clients) == 2
+        assert len(connections._clients) == 2
 
 
 class Forgetful:
@@ -82,8 +83,9 @@ class Forgetful:
 async def test_the_teacher_goes_before_students_and_these_before_what_may_wait() -> None:
     needed = ["data.dataset=D", "verify=math", "agent.model.model_provider.model=sim"]
     model, ended = load_eval(None, needed, {}).config.agent.model, list[str]()
-    models = Models(Forgetful(), silent, concurrency=(1, 1), admission=Admission(), prices={})
-    async with models:
+    connections = Connections(silent, concurrency=(1, 1), admission=Admission())
+    models = Models(connections, Forgetful(), silent, {})
+    async with connections:
         chats = {
             "student": await models.chats(model, "student"),
             "later": await models.chats(model, "student", later=True),

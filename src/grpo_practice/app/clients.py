@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from types import TracebackType
@@ -32,31 +33,20 @@ LISTED = Prices({})
 Caller = Literal["student", "teacher", "judge"]
 
 
-class Models:
-    """The chats of the three roles; an async context that owns the connections.
+class Connections:
+    """The clients of all runs of a command, one per endpoint; an async context that owns them.
 
     Student and teacher share one limit per endpoint, the teacher going first; the judge has its
     own.
 
     Args:
-        ledger: What every call is looked up in, and committed to.
-        emit: Told of calls, and of what a person should know.
+        emit: Told what a person should know.
         concurrency: Calls in flight at once: of student and teacher, and of the judge.
         admission: What every try has to pass.
-        prices: What models cost, where the configuration says it.
     """
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        emit: Emit,
-        *,
-        concurrency: tuple[int, int],
-        admission: Admission,
-        prices: Mapping[str, ModelPrice],
-    ) -> None:
-        self._ledger, self._emit = ledger, emit
-        self._admission, self._prices = admission, Prices(prices)
+    def __init__(self, emit: Emit, *, concurrency: tuple[int, int], admission: Admission) -> None:
+        self._emit, self._admission = emit, admission
         self._most = dict(zip(("play", "judge"), concurrency, strict=True))
         self._limits = dict[tuple[str, tuple[str, ...]], Limit]()
         self._clients = dict[str, "Client"]()
@@ -73,23 +63,8 @@ class Models:
     ) -> None:
         await self._stack.aclose()
 
-    async def chats(
-        self, config: ModelConfig, caller: Caller, *, later: bool = False
-    ) -> Callable[[Scope], AgentChat]:
-        """Return what opens a conversation with this model at a scope, with the ledger behind it.
-
-        `later`: its requests wait for all others.
-
-        Raises:
-            ConfigError: Its settings or its endpoint cannot be used.
-        """
-        params, endpoint = endpoint_of(config, self._prices)
-        client = await self._client(endpoint, config, caller)
-        send = client.sender(LATER if later else STUDENT if caller == "student" else FIRST)
-        model = Model(config.model_provider.model, params, send)
-        return ledgered(model, self._ledger, self._emit)
-
-    async def _client(self, endpoint: Endpoint, config: ModelConfig, caller: Caller) -> "Client":
+    async def client(self, endpoint: Endpoint, config: ModelConfig, caller: Caller) -> "Client":
+        """Return the client of an endpoint, opened once for all that ask it in the same way."""
         pool = "judge" if caller == "judge" else "play"
         # Everything that shapes a request: or one role would ask with what another one is given.
         key = repr((pool, endpoint.base_urls, endpoint.api_key, endpoint.headers, endpoint.query))
@@ -116,6 +91,35 @@ class Models:
             )
             self._clients[key] = await self._stack.enter_async_context(client)
         return self._clients[key]
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The chats of a run's three roles."""
+
+    connections: Connections
+    ledger: Ledger
+    """Ledger that every call is looked up in, and committed to."""
+    emit: Emit
+    """Told of calls."""
+    prices: Mapping[str, ModelPrice]
+    """Prices of models, where the configuration says them."""
+
+    async def chats(
+        self, config: ModelConfig, caller: Caller, *, later: bool = False
+    ) -> Callable[[Scope], AgentChat]:
+        """Return what opens a conversation with this model at a scope, with the ledger behind it.
+
+        `later`: its requests wait for all others.
+
+        Raises:
+            ConfigError: Its settings or its endpoint cannot be used.
+        """
+        params, endpoint = endpoint_of(config, Prices(self.prices))
+        client = await self.connections.client(endpoint, config, caller)
+        send = client.sender(LATER if later else STUDENT if caller == "student" else FIRST)
+        model = Model(config.model_provider.model, params, send)
+        return ledgered(model, self.ledger, self.emit)
 
 
 def load_client() -> None:

@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AsyncExitStack, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 
 from grpo_practice.app.asked_before import asked_before
-from grpo_practice.app.clients import Models
+from grpo_practice.app.clients import Connections, Models
 from grpo_practice.app.configs import eval_config
 from grpo_practice.app.custom_agent import check_own, sha_of
 from grpo_practice.app.player import PlayerSpec, open_player
@@ -23,8 +23,9 @@ from grpo_practice.app.preflight import (
 )
 from grpo_practice.app.python_objects import AgentFunction, PythonObjects, python_objects
 from grpo_practice.app.request import EvalRequest
-from grpo_practice.app.session import OpenRun, PilotOverError, Session, announced, open_run
+from grpo_practice.app.session import OpenRun, PilotOverError, Session, announced, open_runs
 from grpo_practice.app.specs import DEFAULT_LIMITS, EvalTarget, eval_spec
+from grpo_practice.attempts import SystemPrompt
 from grpo_practice.config import Loaded
 from grpo_practice.config.schema.runs import EvalConfig, PracticeSettings
 from grpo_practice.errors import Change, FingerprintError
@@ -141,43 +142,65 @@ def _checked(store: Store, job: EvalJob) -> tuple[int, set[int]]:
 async def run_eval(job: EvalJob) -> EvalReport:
     """Complete the evaluation, as far as the endpoint allows, and return its report.
 
-    Raises:
-        FingerprintError: The run was made under another configuration.
-        EndpointRefusedError: The endpoint refuses us.
-        RunFailedError: Too many rollouts failed.
+    Raises: see `run_evals`.
     """
-    job.loaded.remember()
-    spec, job, reports = lent(job), following(job), list[EvalReport]()
-    store = job.session.store
+    return (await run_evals([job]))[0]
+
+
+async def run_evals(jobs: Sequence[EvalJob]) -> list[EvalReport]:
+    """Complete the evaluations of a command, played together; return their reports.
+
+    Raises:
+        FingerprintError: A run was made under another configuration.
+        LockedError: Another process works on a run.
+        EndpointRefusedError: The endpoint refuses us.
+        RunFailedError: Too many rollouts of a run failed.
+    """
+    for job in jobs:
+        job.loaded.remember()
+    specs, jobs = [lent(job) for job in jobs], [following(job) for job in jobs]
+    session, reports = jobs[0].session, list[EvalReport]()
+    store, pilot = session.store, jobs[0].pilot
     # With a pilot it goes on to `pilot_eval`: there is no report to return.
-    over = suppress(PilotOverError) if job.pilot is None else nullcontext()
-    with over, open_run(job.session, spec, partial(planned, job)) as run:
-        rows = steps_of(job, run.branch)
-        total = sum(row.plan.rollouts for row in rows)
-        done = sum(store.read(scores.settled_counts, run.branch).values())
-        begun = RunStarted(run.branch.run, run.branch.id, len(rows), total, done, spec.simulated)
-        with announced(job.session, begun):
-            left = any(unfinished(row) for row in rows)
-            if left:
-                await _play(job, run, rows)
-            if left and job.pilot is not None:
-                raise PilotOverError
-            # A step that stays open has rows under way, which the report would not read.
-            await store.flushed()
-            # In a thread: it imports numpy and scipy, which takes a while.
-            reports.append(
-                await asyncio.to_thread(
-                    eval_report,
-                    store,
-                    job.config,
-                    run.branch,
-                    run.invocation,
-                    simulated=spec.simulated,
-                )
+    over = suppress(PilotOverError) if pilot is None else nullcontext()
+    wanted = [(spec, partial(planned, job)) for job, spec in zip(jobs, specs, strict=True)]
+    with over, open_runs(session, wanted) as opened, ExitStack() as events:
+        parts = list[_Part]()
+        for job, spec, run in zip(jobs, specs, opened, strict=True):
+            rows = steps_of(job, run.branch)
+            parts.append(_Part(job, run, rows))
+            total = sum(row.plan.rollouts for row in rows)
+            done = sum(store.read(scores.settled_counts, run.branch).values())
+            begun = RunStarted(
+                run.branch.run,
+                run.branch.id,
+                len(rows),
+                total,
+                done,
+                spec.simulated,
+                beside=len(parts) > 1,
             )
-            if job.limit and not all(row.closed for row in steps_of(job, run.branch)):
-                raise PilotOverError  # the other questions that were planned are left
-    return reports[0]
+            events.enter_context(announced(session, begun))
+        left = [part for part in parts if any(unfinished(row) for row in part.rows)]
+        if left:
+            await _play(left)
+        if left and pilot is not None:
+            raise PilotOverError
+        # A step that stays open has rows under way, which the report would not read.
+        await store.flushed()
+        for part, spec in zip(parts, specs, strict=True):
+            branch, invocation = part.run.branch, part.run.invocation
+            # In a thread: it imports numpy and scipy, which takes a while.
+            report = partial(eval_report, simulated=spec.simulated)
+            reports.append(
+                await asyncio.to_thread(report, store, part.job.config, branch, invocation)
+            )
+        if any(
+            part.job.limit and not all(row.closed for row in steps_of(part.job, part.run.branch))
+            for part in parts
+        ):
+            raise PilotOverError  # the other questions that were planned are left
+    return reports
 
 
 async def pilot_eval(job: EvalJob, questions: int) -> None:
@@ -280,16 +303,33 @@ def _to_judge(job: EvalJob, source: Branch) -> list[StepRow]:
     ]
 
 
-async def _play(job: EvalJob, run: OpenRun, rows: Sequence[StepRow]) -> None:
-    job.session.announce()
-    config, library = job.config, job.target.library
-    models = Models(
-        run.ledger,
-        run.emit,
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """An evaluation of a command, opened."""
+
+    job: EvalJob
+    run: OpenRun
+    rows: Sequence[StepRow]
+
+
+async def _play(parts: Sequence[_Part]) -> None:
+    """Play what is left of the evaluations, over the same connections."""
+    first = parts[0].job
+    session, config = first.session, first.config
+    session.announce()
+    connections = Connections(
+        session.emit,
         concurrency=(config.concurrency, config.judge_concurrency),
-        admission=job.session.admission,
-        prices=config.prices,
+        admission=session.admission,
     )
+    async with connections, AsyncExitStack() as stack:
+        evaluations = [await _opened(part, connections, stack) for part in parts]
+        await evaluate(evaluations, session.store, concurrency=config.concurrency, seed=config.seed)
+
+
+async def _opened(part: _Part, connections: Connections, stack: AsyncExitStack) -> Evaluation:
+    """Return an evaluation with its player, which the stack closes."""
+    job, run, config = part.job, part.run, part.job.config
     spec = PlayerSpec(
         agent=config.agent,
         base_dir=job.loaded.base_dir,
@@ -301,16 +341,18 @@ async def _play(job: EvalJob, run: OpenRun, rows: Sequence[StepRow]) -> None:
         only_scores=job.target.rejudge is not None,
         function=job.agent,
     )
-    async with models, open_player(spec, job.session, run, models) as (player, _):
-        evaluation = Evaluation(
-            branch=run.branch,
-            player=player,
-            system=system_prompt(config.agent.agent.instructions, library),
-            library=library,
-            concurrency=config.concurrency,
-            max_failed_share=job.limits.max_failed_share,
-            land=job.session.admission.land,
-            pilot=job.pilot,
-            limit=job.limit,
-        )
-        await evaluate(evaluation, job.session.store, rows, run.emit)
+    models = Models(connections, run.ledger, run.emit, config.prices)
+    player, _ = await stack.enter_async_context(open_player(spec, job.session, run, models))
+    library = job.target.library
+    prompt = SystemPrompt(system_prompt(config.agent.agent.instructions, library), library)
+    return Evaluation(
+        branch=run.branch,
+        rows=part.rows,
+        player=player,
+        prompt=lambda _: prompt,
+        emit=run.emit,
+        max_failed_share=job.limits.max_failed_share,
+        land=job.session.admission.land,
+        pilot=job.pilot,
+        limit=job.limit,
+    )

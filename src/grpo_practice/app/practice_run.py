@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from grpo_practice.app.clients import Models, endpoint_of
+from grpo_practice.app.clients import Connections, Models, endpoint_of
 from grpo_practice.app.configs import practice_config
 from grpo_practice.app.custom_agent import check_own, sha_of
 from grpo_practice.app.evaluation_run import FEWER, EvalJob, eval_job, run_eval
@@ -257,13 +257,12 @@ async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
     # Of a finished run an evaluation may be left, which says it; tools are started here, though.
     if left or agent.toolkits or agent.type != "simple":
         session.announce()
-    models = Models(
-        run.ledger,
+    connections = Connections(
         run.emit,
         concurrency=(settings.rollout_concurrency, config.evaluation.judge_concurrency),
         admission=session.admission,
-        prices=config.evaluation.prices,
     )
+    models = Models(connections, run.ledger, run.emit, config.evaluation.prices)
     spec = PlayerSpec(
         agent=agent,
         base_dir=job.loaded.base_dir,
@@ -274,7 +273,7 @@ async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
         task_timeout_s=settings.task_timeout,
         function=job.agent,
     )
-    async with models, open_player(spec, session, run, models) as (player, later):
+    async with connections, open_player(spec, session, run, models) as (player, later):
         reply = endpoint_of(config.teacher)[0].get("max_tokens")
         teacher = Teacher(
             chat=await models.chats(config.teacher, "teacher"),

@@ -5,7 +5,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from grpo_practice.app.clients import Models
+from grpo_practice.app.clients import Connections, Models
 from grpo_practice.app.request import known
 from grpo_practice.calls import Address, Chat, Entry, Reply, Scope
 from grpo_practice.config import Environment, EvalConfig, Loaded, load_eval
@@ -50,8 +50,9 @@ async def score_answer(
         for text in [*sentences(routes), *loaded.notices]:
             tee(on_event)(Notice(text))
     started = monotonic()
-    models = Models(_NoLedger(), silent, concurrency=(1, 1), admission=Admission(), prices={})
-    async with models, Verifier(resolved) as score:
+    connections = Connections(silent, concurrency=(1, 1), admission=Admission())
+    models = Models(connections, _NoLedger(), silent, {})
+    async with connections, Verifier(resolved) as score:
         chat: Chat | None = None
         if judge is not None:
             scope = Scope(Address(0, 0, 0, 0, "judge"), 0, sample.sha, 0)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from grpo_practice.calls import Chat
@@ -15,6 +15,7 @@ from grpo_practice.rollout import Verify
 from grpo_practice.store import Store
 from grpo_practice.store.ledger import SqlLedger
 from grpo_practice.store.records import Branch, RunSpec, StepRow
+from grpo_practice.store.store import Planner
 from grpo_practice.types import PlannedStep, Sample, Verdict
 
 
@@ -83,45 +84,72 @@ Plan = Callable[[Branch, Sequence[StepRow]], tuple[Sequence[PlannedStep], Sequen
 
 @contextmanager
 def open_run(session: Session, spec: RunSpec, plan: Plan) -> Iterator[OpenRun]:
-    """Lock the run, begin it or go on with it, plan it, and record that it is worked on.
+    """Open one run; see `open_runs`."""
+    with open_runs(session, [(spec, plan)]) as (run,):
+        yield run
 
-    `plan` says which steps the branch should have; it may raise, and then nothing has changed, and
-    may be called twice.
+
+@contextmanager
+def open_runs(session: Session, wanted: Sequence[tuple[RunSpec, Plan]]) -> Iterator[list[OpenRun]]:
+    """Lock the runs, begin each or go on with it, plan it, and record that it is worked on.
+
+    A plan says which steps the branch should have; it may raise, and then nothing has changed in
+    any of the runs, and may be called twice.
 
     Raises:
-        LockedError: Another process works on it.
-        FingerprintError: It was started under another identity.
+        LockedError: Another process works on one of them.
+        FingerprintError: One was started under another identity.
         GrpoPracticeError: Why the command was to stop, where that ended the block.
     """
-    store, meter, notices = session.store, Meter(), list[str]()
+    store, said = session.store, dict[str, Sequence[str]]()
 
-    def steps(branch: Branch, rows: Sequence[StepRow]) -> Sequence[PlannedStep]:
-        # Replaced, not added: the store may call this twice.
-        planned, notices[:] = plan(branch, rows)
-        return planned
+    def planner(plan: Plan) -> Planner:
+        def steps(branch: Branch, rows: Sequence[StepRow]) -> Sequence[PlannedStep]:
+            # By name, not added: the store may call this twice.
+            planned, said[branch.run] = plan(branch, rows)
+            return planned
 
-    with store.lock(spec.name):
-        # Only under the lock: whoever has not ended there is surely dead.
-        for who in store.close_dead(spec.name):
-            session.notice(
-                f"the earlier command on {spec.name} ({who}) did not end in order;"
-                " what it saved is used"
-            )
-        branch = store.begin(spec, steps, restart_step=session.restart_step, again=session.again)
-        for text in [*branch.notices, *notices]:
-            session.notice(text)
-        store.renew_config(branch, spec)
-        with store.invocation(branch, session.command) as invocation_id:
-            ledger = store.ledger(branch, invocation_id)
-            try:
-                yield OpenRun(branch, ledger, invocation_id, meter, tee(meter.see, session.emit))
-            except asyncio.CancelledError:
-                if session.admission.stopped is None:
-                    raise
-                # Inside the invocation's block, so that its row says what stopped it.
-                raise session.admission.stopped from None
-            for why, count in ledger.unused.items():
-                session.notice(f"{spec.name}: {count} stored answers could not be used: {why}")
+        return steps
+
+    with ExitStack() as stack:
+        for spec, _ in wanted:
+            stack.enter_context(store.lock(spec.name))
+        # Only under the locks: whoever has not ended there is surely dead.
+        for spec, _ in wanted:
+            for who in store.close_dead(spec.name):
+                session.notice(
+                    f"the earlier command on {spec.name} ({who}) did not end in order;"
+                    " what it saved is used"
+                )
+        begun = store.begin_all(
+            [(spec, planner(plan)) for spec, plan in wanted],
+            restart_step=session.restart_step,
+            again=session.again,
+        )
+        opened = list[OpenRun]()
+        for (spec, _), branch in zip(wanted, begun, strict=True):
+            for text in [*branch.notices, *said[branch.run]]:
+                session.notice(text)
+            store.renew_config(branch, spec)
+            opened.append(stack.enter_context(_worked_on(session, spec, branch)))
+        yield opened
+
+
+@contextmanager
+def _worked_on(session: Session, spec: RunSpec, branch: Branch) -> Iterator[OpenRun]:
+    """Record that the run is worked on, and how that ended."""
+    meter = Meter()
+    with session.store.invocation(branch, session.command) as invocation_id:
+        ledger = session.store.ledger(branch, invocation_id)
+        try:
+            yield OpenRun(branch, ledger, invocation_id, meter, tee(meter.see, session.emit))
+        except asyncio.CancelledError:
+            if session.admission.stopped is None:
+                raise
+            # Inside the invocation's block, so that its row says what stopped it.
+            raise session.admission.stopped from None
+        for why, count in ledger.unused.items():
+            session.notice(f"{spec.name}: {count} stored answers could not be used: {why}")
 
 
 @contextmanager

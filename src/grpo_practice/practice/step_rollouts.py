@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from grpo_practice.attempts import Attempts
+from grpo_practice.attempts import Attempts, SystemPrompt
 from grpo_practice.events import StepStarted
 from grpo_practice.failure_limit import FailureLimit
 from grpo_practice.practice.context import Practice
@@ -48,7 +48,7 @@ class StepRollouts:
         self._library: Library | None = None
         """Library of all but the early groups; None until the step is opened."""
         self._selection = Selection()
-        self._systems = dict[int, str]()
+        self._systems = dict[int, SystemPrompt]()
         self._jobs = self._group_jobs()
         """Groups to play, those left out included until the step is opened."""
         self._begun = set[int]()
@@ -143,8 +143,9 @@ class StepRollouts:
         system = self._systems.get(library.id)
         if system is None:
             instructions = self._job.teacher.instructions
-            system = self._systems[library.id] = system_prompt(instructions, library)
-        return await self._attempts.play(key, player, system, library, self.weight(key.slot))
+            system = SystemPrompt(system_prompt(instructions, library), library)
+            self._systems[library.id] = system
+        return await self._attempts.play(key, player, system, self.weight(key.slot))
 
     async def _group_ended(self, group: GroupJob) -> None:
         # Before the event: who waits for that reads the groups.

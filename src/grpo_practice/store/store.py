@@ -248,18 +248,31 @@ class Store:
         restart_step: int | None = None,
         again: bool = False,
     ) -> Branch:
-        """Return the branch to work on, its steps planned; when anything raises, nothing is stored.
+        """Return the branch to work on, its steps planned; see `begin_all`."""
+        return self.begin_all([(spec, plan)], restart_step=restart_step, again=again)[0]
 
-        For `spec`, `restart_step` and `again`, see `branches.begin`. From the branch and the steps
-        it has, `plan` returns those it should have; it may look into the store, and may be called
-        twice.
+    def begin_all(
+        self,
+        wanted: Sequence[tuple[RunSpec, Planner | None]],
+        *,
+        restart_step: int | None = None,
+        again: bool = False,
+    ) -> list[Branch]:
+        """Return the branches to work on, steps planned; when anything raises, nothing is stored.
+
+        For the specs, `restart_step` and `again`, see `branches.begin`. From the branch and the
+        steps it has, a planner returns those it should have; it may look into the store, and may be
+        called twice.
         """
 
-        def work(db: sqlite3.Connection) -> Branch:
-            branch = branches.begin(db, spec, restart_step=restart_step, again=again)
-            if plan is not None:
-                steps.plan(db, branch, plan(branch, steps.on_line(db, branch)))
-            return branch
+        def work(db: sqlite3.Connection) -> list[Branch]:
+            begun = list[Branch]()
+            for spec, plan in wanted:
+                branch = branches.begin(db, spec, restart_step=restart_step, again=again)
+                if plan is not None:
+                    steps.plan(db, branch, plan(branch, steps.on_line(db, branch)))
+                begun.append(branch)
+            return begun
 
         return self._write(work)
 

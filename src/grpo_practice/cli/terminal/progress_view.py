@@ -208,6 +208,7 @@ def block(tally: Tally) -> RenderableType:
     if run is None or part is None:
         return Text("")
     title = Text(run.name, style="bold")
+    title.append(f" and {count(tally.beside, 'other run')}" if tally.beside else "")
     title.append(" simulated" if tally.simulated else "", style="magenta")
     if tally.step is not None:
         title.append(f"  step {tally.step.step} (of {tally.steps}, epoch {tally.step.epoch})")
