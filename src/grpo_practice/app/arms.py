@@ -136,10 +136,10 @@ def _check_names(request: ArmsRequest) -> None:
         )
     for name in names:
         if name not in KNOWN and not LIBRARY_NAME.fullmatch(name) and not _is_file(name):
-            close = nearest(name, KNOWN)
+            near, known = nearest(name, KNOWN, most=1), ", ".join(KNOWN)
             raise ConfigError(
-                f"--arms {name}: there is no such arm" + (f" (is it {close}?)" if close else ""),
-                hint=f"arms are {', '.join(KNOWN)}, L12 for a library, and agents' files",
+                f"--arms {name}: there is no such arm",
+                hint=near or f"arms are {known}, L12 for a library, and agents' files",
             )
     if len(names) < 2:
         raise ConfigError("one arm is compared with nothing", hint="--arms none,full")

@@ -215,5 +215,5 @@ def _check_arms(arms: str | None, step: str | None, *, show: bool) -> None:
     if arms is not None and show:
         raise ConfigError(
             "--show prints one evaluation, and --arms plays several",
-            hint="`grpo-practice runs compare A B --show 3` prints the answers of two",
+            hint="`runs compare` with --show 3 prints answers of two",
         )
