@@ -1,8 +1,8 @@
 """A simulated endpoint: a student, a teacher and a judge that answer from the request alone.
 
-Never from order or time: the same messages with the same `seed` get the same reply, unless the
-world drifts; then the number of requests answered before counts, and who serves it says that one.
-Lessons learnt here say nothing about a real model; they show that the machinery works.
+Never from order or time: the same messages with the same `seed` get the same reply. In a world that
+drifts, the number of requests answered before changes it, too; the transports count them. Lessons
+learnt here say nothing about a real model; they show that the machinery works.
 """
 
 from collections.abc import Callable, Mapping
