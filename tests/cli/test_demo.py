@@ -80,7 +80,10 @@ FILES = {
 
 
 @pytest.mark.parametrize("case", NOT_SERVED)
-def test_a_world_that_cannot_be_served_is_an_error_with_a_way_out(gp: Gp, case: str) -> None:
+def test_a_world_that_cannot_be_served_is_an_error_with_a_way_out(
+    gp: Gp, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sim_server, "serve", lambda *_, **__: pytest.fail("it is served"))
     words, error, hint = NOT_SERVED[case]
     if case in FILES:
         Path("w.json").write_text(FILES[case])
