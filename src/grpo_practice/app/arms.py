@@ -129,7 +129,7 @@ def _check_different(jobs: Mapping[str, EvalJob]) -> None:
 
 def _check_names(request: ArmsRequest) -> None:
     names, asked = request.names, request.evaluation
-    if asked.agent is not None or asked.rejudge or asked.library is not None:
+    if isinstance(asked.agent, Path) or asked.rejudge or asked.library is not None:
         raise ConfigError(
             "--arms says who is evaluated: leave --agent, --library and --rejudge out",
             hint="an agent's file is an arm: --arms none,full,agent.yaml",

@@ -1,8 +1,8 @@
 """Libraries to compare a learnt one with: as many experiences, as long, learnt from nothing.
 
 `direct` is what the teacher writes from the objectives alone, in one request; `filler` says nothing
-about the task. What a learnt library gains over these is more than length, and more than what the
-teacher knew before.
+about the task. A learnt library that is better than both helps by more than its length, and by more
+than the teacher knew before.
 """
 
 from collections import Counter
