@@ -95,6 +95,8 @@ class Speaker:
                         for p in first
                     ]
                 }
+            case "direct":
+                said = {"operations": [{"op": "ADD", "text": f"Case {seed}: look twice."}]}
             case _:
                 raise NotImplementedError(f"bench.endpoint does not speak at {stage!r}")
         return json.dumps(said)

@@ -13,7 +13,7 @@ from bench.endpoint import Speaker
 from grpo_practice.practice import METHOD
 from grpo_practice.prompts import FOLDER, OPTIONAL, load_prompt
 from grpo_practice.sim import VOICES
-from grpo_practice.stages import STAGES, Stage, StageSpec
+from grpo_practice.stages import STAGES, Stage, StageSpec, distillation
 from tests.app.project import Project
 from tests.forecast.test_estimate import ahead, calls
 
@@ -55,7 +55,7 @@ def test_no_two_stages_have_a_sign_in_common() -> None:
 def test_another_stage_is_another_method() -> None:
     """A run that was begun without a stage has not its prompt, and must not go on with it."""
     said = "raise practice.METHOD and say in store/bound_keys.py what it does; then correct this"
-    assert (METHOD, TAUGHT) == (2, ["summarise", "compare", "propose", "merge"]), said
+    assert (METHOD, distillation()) == (2, ["summarise", "compare", "propose", "merge"]), said
 
 
 @pytest.mark.parametrize("stage", STAGES)

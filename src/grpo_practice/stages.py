@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Stage = Literal["play", "tool", "judge", "summarise", "compare", "propose", "merge"]
+Stage = Literal["play", "tool", "judge", "summarise", "compare", "propose", "merge", "direct"]
 
 Role = Literal["student", "teacher", "judge", "tool"]
 
@@ -18,8 +18,9 @@ class StageSpec:
     """One stage."""
 
     role: Role
-    per: Literal["rollout", "attempt", "group", "step"]
-    """Unit that makes the call; `attempt` and `group` are those of groups that teach."""
+    per: Literal["rollout", "attempt", "group", "step", "comparison"]
+    """Unit that makes the call; `attempt` and `group` are those of groups that teach, and no
+    practice makes those of a comparison."""
     always: bool = True
     """False where a unit may make no call."""
     tokens_in: tuple[float, float] = (0, 0)
@@ -86,5 +87,19 @@ STAGES: Mapping[Stage, StageSpec] = {
         heading="## The proposals",
         fence="proposal",
     ),
+    "direct": StageSpec(
+        "teacher",
+        "comparison",
+        always=False,
+        tokens_in=(300, 1_000),
+        tokens_out=(200, 4_000),
+        slots=_slots("limit words length"),
+        heading="## The library to write",
+    ),
 }
 """Stages in the order in which tables show them."""
+
+
+def distillation() -> list[Stage]:
+    """Return the stages of a practice run's teacher."""
+    return [s for s, spec in STAGES.items() if spec.role == "teacher" and spec.per != "comparison"]

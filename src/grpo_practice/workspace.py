@@ -1,11 +1,13 @@
 """The public Python API: a database of runs, datasets and experiences, and what is done with it."""
 
-import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
+from grpo_practice.app.served_agents import PORT as PORT
+from grpo_practice.app.served_agents import ServedAgents
 from grpo_practice.app.stored_runs import RolloutOptions as RolloutOptions
 from grpo_practice.app.stored_runs import StoredRuns
 from grpo_practice.events import Emit, Notice, silent, tee
@@ -13,6 +15,7 @@ from grpo_practice.events import Emit, Notice, silent, tee
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from grpo_practice.app.arms import ArmsJob
     from grpo_practice.app.datasets import Datasets
     from grpo_practice.app.evaluation_run import EvalJob
     from grpo_practice.app.options import EvalOptions as EvalOptions
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from grpo_practice.forecast.estimate import Forecast as Forecast
     from grpo_practice.forecast.estimate import Line as Line
     from grpo_practice.forecast.range import Range as Range
+    from grpo_practice.reports.comparison import ComparisonReport
     from grpo_practice.reports.config_report import ConfigReport
     from grpo_practice.reports.run_reports import EvalReport, PracticeReport
     from grpo_practice.reports.scored_answer import ScoredAnswer
@@ -36,9 +40,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Job = TypeVar("Job")
 Options = TypeVar("Options")
-
-PORT = 8400
-"""Port to serve at where none is given."""
 
 
 def environment(
@@ -58,7 +59,7 @@ def environment(
     return known(None, [Path(file) for file in trust], trust_hosts)
 
 
-class Workspace(StoredRuns):
+class Workspace(StoredRuns, ServedAgents):
     """A database, and what is done with it; also a context manager, sync or async.
 
     Each call opens the file and closes it again, so that a workspace may be kept for as long as
@@ -233,6 +234,49 @@ class Workspace(StoredRuns):
         with self._job(eval_job, config, options) as job:
             return await run_eval(job)
 
+    def evaluate_arms(
+        self,
+        arms: Sequence[str],
+        config: "ConfigInput | None" = None,
+        *,
+        step: str = "last",
+        **options: "Unpack[EvalOptions]",
+    ) -> "ComparisonReport":
+        """Evaluate an agent with and without what it learnt, played together, and compare.
+
+        Args:
+            arms: Two or more of `none`, `full` (the library), `aa` (the same under another seed),
+                `direct` (written by the teacher without practice), `filler` (about other things),
+                libraries (`L12`) and agents' files. Each is the evaluation that it would be alone;
+                complete ones are not played again, unless `again` says so.
+            config: As for `evaluate`; None: that of the practice run worked on last.
+            step: Step of the practice run whose library it is about: `last`, `best` or a number.
+            options: See `EvalOptions`; no `agent`, `library` or `rejudge`.
+
+        Raises:
+            GrpoPracticeError: As `evaluate`.
+        """
+        from grpo_practice.app.arms import run_arms
+        from grpo_practice.app.options import arms_job
+
+        with self._job(partial(arms_job, (arms, step)), config, options) as job:
+            return self._wait(job.session, run_arms(job))
+
+    async def evaluate_arms_async(
+        self,
+        arms: Sequence[str],
+        config: "ConfigInput | None" = None,
+        *,
+        step: str = "last",
+        **options: "Unpack[EvalOptions]",
+    ) -> "ComparisonReport":
+        """Evaluate as `evaluate_arms` does, on the loop that is running. Cancel it to stop it."""
+        from grpo_practice.app.arms import run_arms
+        from grpo_practice.app.options import arms_job
+
+        with self._job(partial(arms_job, (arms, step)), config, options) as job:
+            return await run_arms(job)
+
     def practise(
         self, config: "ConfigInput | None" = None, **options: "Unpack[PracticeOptions]"
     ) -> "PracticeReport":
@@ -283,6 +327,26 @@ class Workspace(StoredRuns):
         with self._job(eval_job, config, options, scratch=pilot is None) as job:
             return self._forecast(job, pilot)
 
+    def forecast_arms(
+        self,
+        arms: Sequence[str],
+        config: "ConfigInput | None" = None,
+        *,
+        step: str = "last",
+        pilot: int | None = None,
+        **options: "Unpack[EvalOptions]",
+    ) -> "Forecast":
+        """Return what `evaluate_arms` with these arguments has left to do and to pay.
+
+        With `pilot`, so many questions are asked first in each arm, and kept.
+        """
+        from grpo_practice.app.options import arms_job, check_least
+
+        check_least("pilot", pilot, 1)
+        prepare = partial(arms_job, (arms, step))
+        with self._job(prepare, config, options, scratch=pilot is None) as job:
+            return self._forecast(job, pilot)
+
     def forecast_practice(
         self,
         config: "ConfigInput | None" = None,
@@ -304,14 +368,14 @@ class Workspace(StoredRuns):
         with self._job(practice_job, config, options, scratch=pilot is None) as job:
             return self._forecast(job, pilot)
 
-    def _forecast(self, job: "PracticeJob | EvalJob", pilot: int | None) -> "Forecast":
+    def _forecast(self, job: "PracticeJob | EvalJob | ArmsJob", pilot: int | None) -> "Forecast":
         if pilot is not None:
             from grpo_practice.pilot import run_pilot
 
             return self._wait(job.session, run_pilot(job, pilot))
-        from grpo_practice.forecast.remaining_calls import forecast
+        from grpo_practice.pilot import forecast_of
 
-        return forecast(job)
+        return forecast_of(job)
 
     @contextmanager
     def _job(
@@ -338,56 +402,3 @@ class Workspace(StoredRuns):
         if self._signals:
             return run_until_stopped(session, work)
         return run_blocking(work)
-
-    # Serving
-
-    def serve(
-        self,
-        agent: "str | Path | Mapping[str, Any]",
-        *,
-        port: int = PORT,
-        record: str | None = None,
-        env: "Mapping[str, str] | None" = None,
-        on_ready: "Callable[[Served], None]" = lambda _: None,
-        on_event: Emit = silent,
-    ) -> None:
-        """Serve an agent as `serve_async` does, until Ctrl-C."""
-        work = self.serve_async(
-            agent, port=port, record=record, env=env, on_ready=on_ready, on_event=on_event
-        )
-        with suppress(KeyboardInterrupt):
-            asyncio.run(work)
-
-    async def serve_async(
-        self,
-        agent: "str | Path | Mapping[str, Any]",
-        *,
-        port: int = PORT,
-        record: str | None = None,
-        env: "Mapping[str, str] | None" = None,
-        on_ready: "Callable[[Served], None]" = lambda _: None,
-        on_event: Emit = silent,
-    ) -> None:
-        """Serve an agent's file as an OpenAI-compatible endpoint, until the task is cancelled.
-
-        Args:
-            agent: File, as `export` writes it, or the mapping that one would hold.
-            port: 0 takes any free one.
-            record: Run to keep all that passes in.
-            env: Variables that the agent may name; None: the process's, and those of `.env`.
-            on_ready: Called once requests are answered.
-            on_event: Told what a person should know.
-
-        Raises:
-            ConfigError: The agent, the port, or the name of the run cannot be used.
-        """
-        from grpo_practice.app.request import known
-        from grpo_practice.app.serving import serve_agent
-
-        file = Path(agent) if isinstance(agent, str) else agent
-        shown = repr(str(file)) if isinstance(file, Path) else "agent"
-        command = self._command or f"{self!r}.serve({shown})"
-        with ExitStack() as stack:
-            store = stack.enter_context(self._store(create=True)) if record is not None else None
-            to = None if store is None or record is None else (store, record, command)
-            await serve_agent(file, port, to, known(env), on_ready=on_ready, emit=tee(on_event))

@@ -1,6 +1,6 @@
 """The caps of a command: what its run has spent already, by the prices of today."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from grpo_practice.app.clients import SIM_URL, endpoint_of
 from grpo_practice.calls import Usage
@@ -26,8 +26,10 @@ UNKNOWN = Usage(ASSUMED_OUT, None, ASSUMED_OUT)
 """Usage assumed for a call whose tokens nobody counted, where no other call can stand for it."""
 
 
-def admission(store: Store, run: str, config: RunConfig, caps: Caps, command: str) -> Admission:
-    """Return the gate of a command on this run; with caps, it knows what was spent so far.
+def admission(
+    store: Store, names: Iterable[str], config: RunConfig, caps: Caps, command: str
+) -> Admission:
+    """Return the gate of a command on these runs; with caps, it knows what was spent so far.
 
     Earlier commands count, over all branches, and so do the runs that it made. A call
     that may have been billed without telling its tokens counts as the largest of its stage.
@@ -37,7 +39,10 @@ def admission(store: Store, run: str, config: RunConfig, caps: Caps, command: st
     """
     if not caps:
         return Admission()
-    spent, lost = store.read(spending.spent, run), store.read(spending.lost, run)
+    spent, lost = list[Spent](), list[Lost]()
+    for name in names:
+        spent += store.read(spending.spent, name)
+        lost += store.read(spending.lost, name)
     largest = dict[str, int]()
     for row in spent:
         largest[row.name] = max(largest.get(row.name, 0), row.most_out or 0)

@@ -161,7 +161,7 @@ async def run_evals(jobs: Sequence[EvalJob]) -> list[EvalReport]:
     specs, jobs = [lent(job) for job in jobs], [following(job) for job in jobs]
     session, reports = jobs[0].session, list[EvalReport]()
     store, pilot = session.store, jobs[0].pilot
-    # With a pilot it goes on to `pilot_eval`: there is no report to return.
+    # With a pilot it goes on to `pilot_evals`: there is no report to return.
     over = suppress(PilotOverError) if pilot is None else nullcontext()
     wanted = [(spec, partial(planned, job)) for job, spec in zip(jobs, specs, strict=True)]
     with over, open_runs(session, wanted) as opened, ExitStack() as events:
@@ -203,10 +203,10 @@ async def run_evals(jobs: Sequence[EvalJob]) -> list[EvalReport]:
     return reports
 
 
-async def pilot_eval(job: EvalJob, questions: int) -> None:
-    """Ask and score the first questions that are left, and close no step; see `run_eval`."""
+async def pilot_evals(jobs: Sequence[EvalJob], questions: int) -> None:
+    """Ask and score the first questions that are left, and close no step; see `run_evals`."""
     with suppress(PilotOverError):
-        await run_eval(replace(job, pilot=questions))
+        await run_evals([replace(job, pilot=questions) for job in jobs])
 
 
 def spec_of(job: EvalJob) -> RunSpec:
@@ -283,6 +283,12 @@ def grown(stored: Sequence[PlannedStep], wanted: Sequence[PlannedStep]) -> list[
         slots = tuple(max(pair) for pair in both)  # the same sample, so the more attempts
         steps[step] = replace(have[step], slots=slots)
     return list(steps.values())
+
+
+def wanted_rollouts(job: EvalJob) -> int:
+    """Return how many rollouts the evaluation should have."""
+    questions = min(job.limit or job.dataset.n, job.dataset.n) - len(job.unscorable)
+    return questions * job.config.pass_k
 
 
 def steps_of(job: EvalJob, branch: Branch) -> list[StepRow]:

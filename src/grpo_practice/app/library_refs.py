@@ -26,7 +26,8 @@ StepRef = Literal["last", "best"] | int
 _REF = re.compile(
     r"(?P<run>.+?)(?:@(?P<branch>[0-9]{1,9}))?(?::(?P<step>last|best|[0-9]{1,9}))?", re.DOTALL
 )
-_LIBRARY = re.compile(r"L([0-9]{1,18})")
+LIBRARY_NAME = re.compile(r"L([0-9]{1,18})")
+"""Name of a library: `L12`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ def library_of(store: Store, ref: str | None = None, step: str = "last") -> Libr
         ConfigError: There is no such run, branch, step or library, or the best is not known.
     """
     wanted = parse_step(step)
-    if ref is not None and (named := _LIBRARY.fullmatch(ref)):
+    if ref is not None and (named := LIBRARY_NAME.fullmatch(ref)):
         if wanted != "last":
             raise ConfigError(f"{ref} is one library: it has no steps", hint="leave --step out")
         return _library(store, int(named[1]))

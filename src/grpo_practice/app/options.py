@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict
 
+from grpo_practice.app.arms import ArmsJob, ArmsRequest, prepare_arms
 from grpo_practice.app.evaluation_run import EvalJob, prepare_eval
 from grpo_practice.app.practice_run import PracticeJob, prepare_practice
 from grpo_practice.app.request import ConfigInput, EvalRequest, PracticeRequest
@@ -103,6 +104,29 @@ def eval_job(
     )
     session = replace(session, only_looks=only_looks)
     return prepare_eval(session, EvalRequest(config=config, **fields))
+
+
+def arms_job(
+    arms: tuple[Sequence[str], str],
+    store: Store,
+    config: ConfigInput | None,
+    options: EvalOptions,
+    command: str | None,
+    *,
+    only_looks: bool = False,
+) -> ArmsJob:
+    """Return the evaluations that these options mean; see `eval_job`.
+
+    `arms` are their names, and the step whose library they are about.
+    """
+    session, fields = _taken_apart(
+        store, options, "data.dataset", command or _call(store, "evaluate_arms", config, options)
+    )
+    session = replace(session, only_looks=only_looks)
+    if fields.get("again") and fields.get("restart_step") is None:
+        fields["restart_step"] = 0
+    evaluation = EvalRequest(config=config, **fields)
+    return prepare_arms(session, ArmsRequest(names=arms[0], evaluation=evaluation, step=arms[1]))
 
 
 def practice_job(

@@ -36,9 +36,9 @@ def session_of(
     session: Session,
     request: RunRequest,
     loaded: Loaded[PracticeConfig] | Loaded[EvalConfig],
-    run: str,
+    *names: str,
 ) -> Session:
-    """Return the session of this run: with its caps and its restart; the notices are given.
+    """Return the session of these runs: with caps and a restart; the notices are given.
 
     Raises:
         ConfigError: Money is capped, and a model has no price.
@@ -51,7 +51,7 @@ def session_of(
     config, restart_step = loaded.config, request.restart_step
     if restart_step is None and config.kind == "practice":
         restart_step = config.practice.restart_step
-    gate = admission(session.store, run, config, request.caps, session.command)
+    gate = admission(session.store, names, config, request.caps, session.command)
     return replace(session, restart_step=restart_step, again=request.again, admission=gate)
 
 

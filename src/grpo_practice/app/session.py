@@ -114,13 +114,8 @@ def open_runs(session: Session, wanted: Sequence[tuple[RunSpec, Plan]]) -> Itera
     with ExitStack() as stack:
         for spec, _ in wanted:
             stack.enter_context(store.lock(spec.name))
-        # Only under the locks: whoever has not ended there is surely dead.
         for spec, _ in wanted:
-            for who in store.close_dead(spec.name):
-                session.notice(
-                    f"the earlier command on {spec.name} ({who}) did not end in order;"
-                    " what it saved is used"
-                )
+            end_dead_invocations(session, spec.name)
         begun = store.begin_all(
             [(spec, planner(plan)) for spec, plan in wanted],
             restart_step=session.restart_step,
@@ -133,6 +128,14 @@ def open_runs(session: Session, wanted: Sequence[tuple[RunSpec, Plan]]) -> Itera
             store.renew_config(branch, spec)
             opened.append(stack.enter_context(_worked_on(session, spec, branch)))
         yield opened
+
+
+def end_dead_invocations(session: Session, run: str) -> None:
+    """End the invocations that died with the run open; only for the holder of its lock."""
+    for who in session.store.close_dead(run):
+        session.notice(
+            f"the earlier command on {run} ({who}) did not end in order; what it saved is used"
+        )
 
 
 @contextmanager

@@ -33,7 +33,9 @@ from grpo_practice.cli.terminal.formatting import print_json
 from grpo_practice.errors import ConfigError
 
 if TYPE_CHECKING:
-    from grpo_practice.workspace import EvalOptions
+    from grpo_practice.reports.comparison import ComparisonReport
+    from grpo_practice.reports.run_reports import EvalReport
+    from grpo_practice.workspace import EvalOptions, Forecast, Workspace
 
 SHOWN = 3
 """Questions that `--show` prints without `--limit`."""
@@ -57,6 +59,18 @@ def evaluate(
         int | None, typer.Option(min=1, help="Rollouts in flight at once.")
     ] = None,
     exp_id: Annotated[str | None, typer.Option(help="Name of the experiment.")] = None,
+    arms: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,…",
+            help="Play these together and compare: none, full (the library), aa, direct, filler,"
+            " L12, agent.yaml.",
+        ),
+    ] = None,
+    step: Annotated[
+        str | None,
+        typer.Option(help="With --arms: the library after this step: last, best or a number."),
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Ask so many questions only.")] = None,
     show: Annotated[bool, typer.Option("--show", help="Print what was asked and said.")] = False,
     rejudge: Annotated[
@@ -93,15 +107,7 @@ def evaluate(
 
     Example: grpo-practice eval --model gpt-4o-mini --dataset mine --verify math -k 4
     """
-    from grpo_practice.cli.terminal.forecast_view import show_forecast
     from grpo_practice.cli.terminal.progress_view import progress
-    from grpo_practice.cli.terminal.reports_view import show_eval
-    from grpo_practice.cli.terminal.transcripts_view import (
-        say_how_many,
-        show_transcripts,
-        show_whole,
-    )
-    from grpo_practice.reports.rollout_report import show_command
 
     flags = {
         "exp_id": exp_id,
@@ -112,9 +118,12 @@ def evaluate(
     }
     if show and run is not None and not rejudge:
         _check_only_shows(config, agent, model, base_url, dataset, verify, *(set_ or []))
+        from grpo_practice.cli.terminal.transcripts_view import show_whole
+
         stored = workspace(db).transcripts(run, limit=limit or SHOWN)
         print_json(stored.document()) if json else show_whole(stored, full=True)
         return
+    _check_arms(arms, step, show=show)
     ws, forecast = workspace(db), forecast_only(dry_run=dry_run, pilot=pilot)
     with progress(json=json) as emit:
         options: EvalOptions = {
@@ -135,20 +144,50 @@ def evaluate(
             "verbose": verbose,
             "on_event": emit,
         }
-        if forecast:
-            left = ws.forecast_evaluation(config, pilot=pilot, **options)
+        report: EvalReport | ComparisonReport | Forecast
+        if arms is not None:
+            names, at = [name.strip() for name in arms.split(",")], step or "last"
+            if forecast:
+                report = ws.forecast_arms(names, config, step=at, pilot=pilot, **options)
+            else:
+                report = ws.evaluate_arms(names, config, step=at, **options)
+        elif forecast:
+            report = ws.forecast_evaluation(config, pilot=pilot, **options)
         else:
             report = ws.evaluate(config, **options)
     if json:
-        print_json(left.document() if forecast else report.document())
-    elif forecast:
-        show_forecast(left)
+        print_json(report.document())
     else:
-        if show:
-            most, all_ = limit or SHOWN, report.score.n_questions
-            command = show_command(shlex.quote(report.run), all_)
-            say_how_many(show_transcripts(ws.rollouts(report.run, limit=most), most), all_, command)
-        show_eval(report)
+        _show(ws, report, show=show, limit=limit)
+
+
+def _show(
+    ws: "Workspace",
+    report: "EvalReport | ComparisonReport | Forecast",
+    *,
+    show: bool,
+    limit: int | None,
+) -> None:
+    from grpo_practice.cli.terminal.comparison_view import show_comparison
+    from grpo_practice.cli.terminal.forecast_view import show_forecast
+    from grpo_practice.cli.terminal.reports_view import show_eval
+    from grpo_practice.cli.terminal.transcripts_view import say_how_many, show_transcripts
+    from grpo_practice.reports.comparison import ComparisonReport
+    from grpo_practice.reports.rollout_report import show_command
+    from grpo_practice.reports.run_reports import EvalReport
+
+    match report:
+        case ComparisonReport():
+            show_comparison(report)
+        case EvalReport():
+            if show:
+                most, all_ = limit or SHOWN, report.score.n_questions
+                command = show_command(shlex.quote(report.run), all_)
+                shown = show_transcripts(ws.rollouts(report.run, limit=most), most)
+                say_how_many(shown, all_, command)
+            show_eval(report)
+        case _:
+            show_forecast(report)
 
 
 def _check_only_shows(*typed: object) -> None:
@@ -162,4 +201,19 @@ def _check_only_shows(*typed: object) -> None:
             "--run with --show shows a run that is stored, and evaluates nothing: leave the config,"
             " agent, model, dataset and verify out",
             hint="to evaluate, leave --run out; to score its rollouts again, add --rejudge",
+        )
+
+
+def _check_arms(arms: str | None, step: str | None, *, show: bool) -> None:
+    """Raise for what only several arms have, and what they have not.
+
+    Raises:
+        ConfigError: There is such an option.
+    """
+    if arms is None and step is not None:
+        raise ConfigError("--step says whose library --arms is about", hint="--arms none,full")
+    if arms is not None and show:
+        raise ConfigError(
+            "--show prints one evaluation, and --arms plays several",
+            hint="`grpo-practice runs compare A B --show 3` prints the answers of two",
         )

@@ -27,7 +27,7 @@ from grpo_practice.forecast.shares import reads_of, share_of, summarised_share
 from grpo_practice.llm.prices import Prices
 from grpo_practice.practice.group_policy import group_policy
 from grpo_practice.prompts.system import system_prompt
-from grpo_practice.stages import STAGES
+from grpo_practice.stages import STAGES, distillation
 from grpo_practice.store import Store, branches, datasets, libraries, steps
 from grpo_practice.store.queries import runs, scores, spending
 from grpo_practice.store.records import Branch, RunSpec, StepRow
@@ -100,7 +100,9 @@ def _of_eval(job: EvalJob) -> Forecast:
 
 def _power(job: EvalJob) -> PlannedPower:
     config, k = job.config, job.config.pass_k
-    return planned_power(job.session.store, config.exp_id, _planned(job) // k, k)
+    return planned_power(
+        job.session.store, config.exp_id, evaluation_run.wanted_rollouts(job) // k, k
+    )
 
 
 def _begun(session: Session, spec: RunSpec, plan: Plan) -> Branch:
@@ -211,9 +213,8 @@ def _practice_calls(
     }
     numbers = [row.plan.step for row in rows]
     made = Counter(store.read(spending.calls_at, [branch.id, *branch.reuses], numbers))
-    for stage, spec in STAGES.items():
-        if spec.role != "teacher":
-            continue
+    for stage in distillation():
+        spec = STAGES[stage]
         wanted = units[spec.per] if spec.always else Range(0, units[spec.per].high)
         if stage == "summarise":
             wanted = wanted.times(summarised_share(store, branch, settings))
@@ -304,7 +305,7 @@ def _on_the_way(
     for name, library, most in wanted:
         shown = learning.now if library is None else library
         if library is None:
-            n = _planned(job)
+            n = evaluation_run.wanted_rollouts(job)
             found = known or evaluated
             new = Range(0 if found else n, n)
         else:
@@ -321,14 +322,9 @@ def _of_evaluation(store: Store, job: EvalJob, name: str) -> int:
     """Return how many rollouts the evaluation of this name has still to play."""
     found = store.read(runs.find, name)
     if found is None or found.head_branch is None:
-        return _planned(job)
+        return evaluation_run.wanted_rollouts(job)
     branch = store.read(branches.load, found.head_branch)
     return _missing(store, branch, store.read(steps.on_line, branch))
-
-
-def _planned(job: EvalJob) -> int:
-    questions = min(job.limit or job.dataset.n, job.dataset.n) - len(job.unscorable)
-    return questions * job.config.pass_k
 
 
 def _together(left: Sequence[StageCalls]) -> list[StageCalls]:

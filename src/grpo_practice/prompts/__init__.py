@@ -14,16 +14,18 @@ from grpo_practice.calls import Message
 from grpo_practice.errors import ConfigError
 from grpo_practice.fences import Fences
 from grpo_practice.prompts.template import Template, TemplateEnvironment, TemplateFault
-from grpo_practice.stages import STAGES
+from grpo_practice.stages import STAGES, distillation
 
 DIVIDER = "\n--- user ---\n"
 FOLDER = Path(__file__).parent
 
 SLOTS: Mapping[str, frozenset[str]] = {
-    **{stage: spec.slots for stage, spec in STAGES.items() if spec.slots},
+    **{stage: STAGES[stage].slots for stage in distillation() if STAGES[stage].slots},
     "reask": frozenset(["error"]),
 }
 """The prompts of distillation, and the values the code fills in each."""
+DIRECT = STAGES["direct"].slots
+"""Values of the prompt that no practice has: see `practice/untaught.py`."""
 OPTIONAL = frozenset({"votes", "reward", "words", "instructions"})
 """Values that a prompt need not show: one of the user's own may be older than they are."""
 

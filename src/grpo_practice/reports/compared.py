@@ -1,6 +1,6 @@
 """Compares stored evaluations: pairs their questions, and says what else differs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from shlex import quote
@@ -42,8 +42,8 @@ def compare_evaluations(
     *,
     detect: float = 0.05,
     required: Verdict | None = None,
-    answers: int = 0,
-    whole: bool = True,
+    answers: int | None = 0,
+    contrasts: Sequence[tuple[str, str]] | None = None,
 ) -> ComparisonReport:
     """Compare evaluations with the first of them, which is the baseline.
 
@@ -52,44 +52,52 @@ def compare_evaluations(
         named: Evaluations, or the names that stand for them with their evaluations.
         detect: Difference, as a share, for which the number of questions is told.
         required: Verdict that each contrast has to have, if any.
-        answers: Questions of a contrast, those that moved most first, whose answers are returned.
-        whole: Whether the questions' texts and the notes are returned; the sentence needs neither.
+        answers: Questions of a contrast, those that moved most first, whose answers are returned;
+            None returns neither texts nor notes, which the sentence does not need.
+        contrasts: Pairs of names, the second less the first; None: each other less the first.
 
     Raises:
         ConfigError: They cannot be compared.
     """
     names = named if isinstance(named, Mapping) else {name: name for name in named}
-    sides = [_side(store, name, run) for name, run in names.items()]
-    baseline, *others = sides
-    for other in others:
+    sides = {name: _side(store, name, run) for name, run in names.items()}
+    first, *others = sides
+    wanted = [(sides[a], sides[b]) for a, b in contrasts or [(first, b) for b in others]]
+    for baseline, other in wanted:
         _refuse(baseline, other)
-    pairs = [_differences(store, baseline, other) for other in others]
+    pairs = [_differences(store, baseline, other) for baseline, other in wanted]
     judged = [judged_of(pair.all, pair.new) for pair in pairs]
     adjusted = holm([found.p for found in judged])
-    contrasts = [
+    found = [
         Contrast(
+            baseline.run.name,
             other.run.name,
             pair.all,
             verdict,
             p,
             pair.known,
             pair.new,
-            _notes(store, baseline, other) if whole else (),
+            () if answers is None else _notes(store, baseline, other),
             (baseline.arm.attempts, other.arm.attempts),
             {q.key: q.cluster for q in baseline.questions if q.cluster},
         )
-        for other, pair, verdict, p in zip(others, pairs, verdicts(judged), adjusted, strict=True)
+        for (baseline, other), pair, verdict, p in zip(
+            wanted, pairs, verdicts(judged), adjusted, strict=True
+        )
     ]
     samples = {int(q.key) for pair in pairs for q in pair.all.questions}
     return ComparisonReport(
-        [side.arm for side in sides],
-        contrasts,
-        store.read(arms.question_texts, samples) if whole else {},
-        _practice_cost(store, others[-1]),
+        [side.arm for side in sides.values()],
+        found,
+        {} if answers is None else store.read(arms.question_texts, samples),
+        _practice_cost(store, wanted[-1][1]),
         detect,
-        baseline.run.simulated,
-        required is None or all(contrast.verdict == required for contrast in contrasts),
-        _answers(store, sides, {int(q.key) for c in contrasts for q in c.moved[:answers]}),
+        sides[first].run.simulated,
+        contrasts is not None,
+        required is None or all(contrast.verdict == required for contrast in found),
+        _answers(
+            store, sides.values(), {int(q.key) for c in found for q in c.moved[: answers or 0]}
+        ),
     )
 
 
@@ -98,7 +106,7 @@ def sentence_of(store: Store, before: str, after: str) -> str | None:
     if before == after:  # of a run that has learnt nothing
         return None
     try:
-        report = compare_evaluations(store, [before, after], whole=False)
+        report = compare_evaluations(store, [before, after], answers=None)
     except ConfigError:
         return None
     return report.sentence(report.contrasts[0])
@@ -163,7 +171,7 @@ def _differences(store: Store, baseline: _Side, other: _Side) -> _Pair:
 
 
 def _answers(
-    store: Store, sides: Sequence[_Side], samples: set[int]
+    store: Store, sides: Collection[_Side], samples: set[int]
 ) -> dict[tuple[str, int], list[RolloutRow]]:
     """Return (run, sample) → its rollouts, by attempt."""
     found = dict[tuple[str, int], list[RolloutRow]]()

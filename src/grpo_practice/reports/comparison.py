@@ -76,8 +76,9 @@ def judged_of(found: Difference, new: Difference | None) -> Difference:
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
-    """One arm less the baseline."""
+    """One arm less another."""
 
+    baseline: str
     arm: str
     found: Difference
     """Difference over all questions in common."""
@@ -133,6 +134,7 @@ class Contrast:
     def document(self, texts: Mapping[int, str]) -> dict[str, Any]:
         """Return it as part of a document, with all questions to recompute it from."""
         return {
+            "baseline": self.baseline,
             "run": self.arm,
             "verdict": self.verdict,
             "p_adjusted": self.p_adjusted,
@@ -201,16 +203,33 @@ class ComparisonReport(Report):
     detect: float = 0.05
     """Difference for which the number of questions is told."""
     simulated: bool = False
+    by_arm: bool = False
+    """Whether the arms go by names of their own, `full` and `none`."""
     required: bool = True
     """Whether it found what was required, if something was."""
     answers: Mapping[tuple[str, int], Sequence[RolloutRow]] = field(default_factory=dict)
     """(run, sample) → its rollouts, for the questions whose answers were asked for."""
 
+    def name_of(self, run: str) -> str:
+        """Return what an arm goes by."""
+        named = (arm.named for arm in self.arms if arm.run == run)
+        return next(named, run) if self.by_arm else run
+
     @property
     def next_command(self) -> str:
         """Command to type now: the one that shows what was said to the questions that moved."""
-        arm = self.contrasts[-1].arm
-        return f"grpo-practice rollouts list {quote(arm)} --against {quote(self.arms[0].run)}"
+        a, b = self.contrasts[-1].baseline, self.contrasts[-1].arm
+        return f"grpo-practice rollouts list {quote(b)} --against {quote(a)}"
+
+    def title(self, contrast: Contrast) -> str:
+        """Return which arm is compared with which: `full less none`."""
+        return f"{self.name_of(contrast.arm)} less {self.name_of(contrast.baseline)}"
+
+    def headings(self, contrast: Contrast) -> tuple[str, str]:
+        """Return the headings of a question's two scores."""
+        if not self.by_arm:
+            return "before", "after"
+        return self.name_of(contrast.baseline), self.name_of(contrast.arm)
 
     def sentence(self, contrast: Contrast) -> str:
         """Return what was found, in one sentence."""
@@ -260,7 +279,7 @@ class ComparisonReport(Report):
     def _more(self, contrast: Contrast) -> str:
         """Return what an answer costs, and what the practice cost, as far as they are known."""
         arms = {arm.run: arm for arm in self.arms}
-        was, now = self.arms[0], arms[contrast.arm]
+        was, now = arms[contrast.baseline], arms[contrast.arm]
         parts = []
         if was.cost_usd and now.cost_usd:
             parts += _change("costs", now.cost_usd / was.cost_usd, "")
@@ -293,7 +312,7 @@ class ComparisonReport(Report):
         }
 
     def _answers_document(self, contrast: Contrast) -> list[dict[str, Any]]:
-        runs = {"a": self.arms[0].run, "b": contrast.arm}
+        runs = {"a": contrast.baseline, "b": contrast.arm}
         return [
             {"sample": int(q.key)}
             | {
@@ -311,7 +330,6 @@ class ComparisonReport(Report):
     def summary(self) -> Sequence[Sequence[str]]:
         """Return a row for each arm, and the sentence of each contrast."""
         return [
-            (f"compared with {self.arms[0].run}",),
-            *((arm.run, number(arm.score.mean)) for arm in self.arms),
-            *((contrast.arm, self.sentence(contrast)) for contrast in self.contrasts),
+            *((self.name_of(arm.run), number(arm.score.mean)) for arm in self.arms),
+            *((self.title(contrast), self.sentence(contrast)) for contrast in self.contrasts),
         ]

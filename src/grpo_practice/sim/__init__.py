@@ -7,6 +7,7 @@ learnt here say nothing about a real model; they show that the machinery works.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from grpo_practice.sim.author import write_directly
 from grpo_practice.sim.judge import grade, read_page
 from grpo_practice.sim.librarian import merge, propose
 from grpo_practice.sim.material import stage_of as stage_shown
@@ -30,6 +31,7 @@ VOICES: Mapping[Stage, Callable[[SimRequest, World], str]] = {
     "compare": compare,
     "propose": propose,
     "merge": merge,
+    "direct": write_directly,
     "judge": lambda asked, _world: grade(asked),
     "tool": lambda asked, _world: read_page(asked),
 }

@@ -40,10 +40,14 @@ class Holder:
 
 
 def open_invocation(
-    db: sqlite3.Connection, run: str, branch_id: int, *, version: str, command: str
+    db: sqlite3.Connection, run: str, branch_id: int | None, *, version: str, command: str
 ) -> int:
-    """Insert an invocation of this process as the running run's holder; return its id."""
-    db.execute("UPDATE runs SET status = 'running' WHERE run_id = ?", (run,))
+    """Insert an invocation of this process as the running run's holder; return its id.
+
+    Without a branch it asks something on the side, and the run is not running.
+    """
+    if branch_id is not None:
+        db.execute("UPDATE runs SET status = 'running' WHERE run_id = ?", (run,))
     row = {
         "run_id": run,
         "branch_id": branch_id,
@@ -60,17 +64,17 @@ def close_invocation(
     db: sqlite3.Connection,
     invocation_id: int,
     *,
-    status: str,
+    status: str | None,
     exit_code: int,
     reason: str | None,
     go_on: str | None = None,
 ) -> None:
-    """Store how the invocation ended; its run gets `status`.
+    """Store how the invocation ended; its run gets `status`, if any.
 
     `go_on` takes the place of the command where that would not go on with the run.
     """
     db.execute(
-        """UPDATE runs SET status = ? WHERE run_id =
+        """UPDATE runs SET status = coalesce(?, status) WHERE run_id =
              (SELECT run_id FROM invocations WHERE invocation_id = ?)""",
         (status, invocation_id),
     )

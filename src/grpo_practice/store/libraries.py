@@ -1,7 +1,7 @@
 """Library versions: a tree of immutable rows, made by starting a run or closing a step."""
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from grpo_practice.errors import ConfigError
@@ -60,11 +60,34 @@ def start(db: sqlite3.Connection, run: str, source: Library | None) -> int:
         return add_version(db, run, Library(), cause="empty")
     library_id = add_version(db, run, source, cause="import", parent_id=source.id or None)
     origin = {label: eid for label, eid, _ in items(db, source.id)} if source.id else {}
-    for position, e in enumerate(source.experiences):
+    _add_entries(db, run, library_id, source, origin)
+    return library_id
+
+
+def put(db: sqlite3.Connection, run: str, branch_id: int, library: Library) -> int:
+    """Return the id of a library that no step made; insert it where the run has none of its text.
+
+    The branch tells whose agent it is of.
+    """
+    row = db.execute(
+        "SELECT library_id FROM libraries WHERE run_id = ? AND sha256 = ?",
+        (run, library_sha(library)),
+    ).fetchone()
+    if row is not None:
+        return int(row[0])
+    library_id = add_version(db, run, library, cause="import", made_in=(branch_id, None))
+    _add_entries(db, run, library_id, library, {})
+    return library_id
+
+
+def _add_entries(
+    db: sqlite3.Connection, run: str, library_id: int, library: Library, origin: Mapping[int, int]
+) -> None:
+    """Insert a library's experiences, each as a new one; `origin`: label → what it is a copy of."""
+    for position, e in enumerate(library.experiences):
         born = add_experience(db, run, e.label, library_id, origin_id=origin.get(e.label))
         add_text(db, born, 1, e.text, None)
         add_item(db, library_id, position, born, 1)
-    return library_id
 
 
 def add_version(
@@ -74,9 +97,9 @@ def add_version(
     *,
     cause: str,
     parent_id: int | None = None,
-    made_in: tuple[int, int] | None = None,
+    made_in: tuple[int, int | None] | None = None,
 ) -> int:
-    """Insert a version, without its items. `made_in`: the (branch_id, step) that made it."""
+    """Insert a version, without its items. `made_in`: its branch_id, and the step that made it."""
     branch_id, step = made_in or (None, None)
     row = {
         "run_id": run,

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +24,7 @@ from grpo_practice.store import (
     datasets,
     delete_run,
     invocations,
+    libraries,
     recorded_runs,
     rollouts,
     steps,
@@ -53,7 +55,7 @@ from grpo_practice.store.records import (
     Unscored,
 )
 from grpo_practice.store.writer import Writer
-from grpo_practice.types import PlannedStep, Rollout, Sample, Verdict
+from grpo_practice.types import Library, PlannedStep, Rollout, Sample, Verdict
 
 T = TypeVar("T")
 Planner = Callable[[Branch, Sequence[StepRow]], Sequence[PlannedStep]]
@@ -285,13 +287,16 @@ class Store:
         self._write(lambda db: branches.renew_config(db, branch.id, spec))
 
     @contextmanager
-    def invocation(self, branch: Branch, command: str) -> Iterator[int]:
-        """Record the block as one invocation, with how it ended; the run's status follows."""
+    def invocation(self, branch: Branch, command: str, *, goes_on: bool = True) -> Iterator[int]:
+        """Record the block as one invocation, with how it ended; the run's status follows.
+
+        One that does not go on with the run leaves its status, and is not named to go on with it.
+        """
         invocation_id = self._write(
             partial(
                 invocations.open_invocation,
                 run=branch.run,
-                branch_id=branch.id,
+                branch_id=branch.id if goes_on else None,
                 version=__version__,
                 command=command,
             )
@@ -313,7 +318,11 @@ class Store:
             status, code, reason = "stopped", 130, type(e).__name__
             raise
         finally:
-            end = partial(invocations.close_invocation, invocation_id=invocation_id, status=status)
+            end = partial(
+                invocations.close_invocation,
+                invocation_id=invocation_id,
+                status=status if goes_on else None,
+            )
             self._write(partial(end, exit_code=code, reason=reason, go_on=go_on))
 
     def delete_run(self, run: str) -> list[str]:
@@ -381,6 +390,11 @@ class Store:
     def decide(self, branch: Branch, step: int, held: Iterable[int], *, approve: bool) -> None:
         """Store that held operations are rejected, or go in when the step under way closes."""
         self._write(lambda db: close_step.decide(db, branch, step, held, approve=approve))
+
+    def put_library(self, branch: Branch, library: Library) -> Library:
+        """Return a library of the branch's run that no step made, as it is stored."""
+        library_id = self._write(lambda db: libraries.put(db, branch.run, branch.id, library))
+        return replace(library, id=library_id)
 
     async def close_eval(self, branch: Branch, step: int, stats: Mapping[str, Any]) -> None:
         """Close an evaluation step."""

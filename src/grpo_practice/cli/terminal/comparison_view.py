@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from grpo_practice.reports.comparison import Arm, ComparisonReport, Contrast
 
 SHARES = ("truncated", "empty", "no answer")
+FEW_MOVED = 3
+"""Questions that are shown of each of several contrasts."""
 QUESTION = 200
 """Characters of a question and of an answer that are shown."""
 NUMBERS = 24
@@ -24,6 +26,8 @@ def show_comparison(report: "ComparisonReport") -> None:
         say("")
         _show_contrast(report, contrast)
         _show_answers(report, contrast)
+    if len(report.contrasts) > 1:
+        say(f"\nEach p is adjusted for {len(report.contrasts)} contrasts, no interval is.")
     if report.simulated:
         say("simulated: says nothing about a real model")
     say_next(report.next_command)
@@ -38,9 +42,11 @@ def _show_arms(report: "ComparisonReport") -> None:
         **{name: [_share(arm, name) for arm in report.arms] for name in SHARES},
     }
     told = {name: cells for name, cells in columns.items() if {*cells} - {"-", "0 %"}}
+    names = {"arm": [arm.named for arm in report.arms]} if report.by_arm else {}
+    names["run"] = [arm.run for arm in report.arms]
     table(
-        ["run", *told],
-        zip([arm.run for arm in report.arms], *told.values(), strict=True),
+        [*names, *told],
+        zip(*names.values(), *told.values(), strict=True),
         right=[*told],
         least=[*SHARES, "scored", "cost", "tokens"],
     )
@@ -59,8 +65,8 @@ def _share(arm: "Arm", name: str) -> str:
 
 
 def _show_contrast(report: "ComparisonReport", contrast: "Contrast") -> None:
-    baseline, of = report.arms[0].run, contrast.found
-    say(f"{contrast.arm} less {baseline}", style="bold")
+    of = contrast.found
+    say(report.title(contrast), style="bold")
     say(f"  {report.sentence(contrast)}")
     equal = len(of.questions) - of.up - of.down
     say(f"  {count(of.up, 'question')} up, {of.down} down, {equal} equal")
@@ -82,13 +88,12 @@ def _show_contrast(report: "ComparisonReport", contrast: "Contrast") -> None:
             f" {points(of.worst.mean, signed=True)} to {points(of.best.mean, signed=True)},"
             " however they had ended"
         )
-    if len(report.contrasts) > 1:
-        say(f"  p is adjusted for {len(report.contrasts)} contrasts, the interval is not")
     for note in contrast.notes:
         say(f"  {note}")
-    moved = contrast.moved[:MOST_MOVED]
+    before, after = report.headings(contrast)
+    moved = contrast.moved[: MOST_MOVED if len(report.contrasts) == 1 else FEW_MOVED]
     table(
-        ["moved by", "before", "after", "question"],
+        ["moved by", before, after, "question"],
         [
             (
                 points(q.by, signed=True),
@@ -98,21 +103,21 @@ def _show_contrast(report: "ComparisonReport", contrast: "Contrast") -> None:
             )
             for q in moved
         ],
-        right=["moved by", "before", "after"],
+        right=["moved by", before, after],
     )
     if len(moved) < len(contrast.moved):
         say(f"  {len(moved)} of the {len(contrast.moved)} that moved")
 
 
 def _show_answers(report: "ComparisonReport", contrast: "Contrast") -> None:
-    baseline = report.arms[0].run
+    baseline = contrast.baseline
     for q in contrast.moved:
         sample = int(q.key)
         if (baseline, sample) not in report.answers:
             continue
         say("")
         say(brief(report.texts.get(sample, ""), QUESTION))
-        for name, run in (("before", baseline), ("after", contrast.arm)):
+        for name, run in zip(report.headings(contrast), (baseline, contrast.arm), strict=True):
             for row in report.answers.get((run, sample), ()):
                 said = brief(row.error or row.extracted or row.head, QUESTION)
                 say(f"  {name:6}  {reward(row.reward)}  {said}")

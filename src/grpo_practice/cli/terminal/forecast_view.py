@@ -101,7 +101,7 @@ def _piloted(did: "Piloted") -> str:
 
 
 def _row(line: "Line") -> list[str]:
-    part = "" if line.part == "practice" else "eval "
+    part = {"practice": "", "evaluation": "eval "}.get(line.part, f"{line.part} ")
     return [
         f"{part}{line.stage}",
         _numbers(line.calls),

@@ -206,22 +206,24 @@ def newest_ids(db: sqlite3.Connection) -> tuple[int, int]:
     return int(row[0]), int(row[1])
 
 
-def work_since(db: sqlite3.Connection, run: str, mark: tuple[int, int]) -> Piloted:
-    """Return what a run did after these ids were the newest."""
+def work_since(db: sqlite3.Connection, names: Sequence[str], mark: tuple[int, int]) -> Piloted:
+    """Return what these runs did after these ids were the newest."""
     rollout, call = mark
     questions, rollouts, reward = db.execute(
         """SELECT count(DISTINCT sample_id), count(*), avg(reward)
              FROM v_rollouts
-            WHERE run_id = ? AND rollout_id > ?""",
-        (run, rollout),
+            WHERE run_id IN (SELECT value FROM json_each(?)) AND rollout_id > ?""",
+        (json.dumps(list(names)), rollout),
     ).fetchone()
     sums = ", ".join(
         f"CASE WHEN count({c}) = count(*) THEN coalesce(sum({c}), 0) END AS {c}"
         for c in (*TOKENS, "cost_micro")
     )
     row = db.execute(
-        f"SELECT {sums} FROM calls {OF_RUN} AND call_id > :call",
-        {"run": run, "children": True, "call": call},
+        f"""SELECT {sums} FROM calls JOIN invocations USING (invocation_id)
+              JOIN runs USING (run_id), json_each(:names) AS named
+             WHERE (run_id = named.value OR parent_run_id = named.value) AND call_id > :call""",
+        {"names": json.dumps(list(names)), "call": call},
     ).fetchone()
     return Piloted(questions, rollouts, reward, usage_of(row))
 

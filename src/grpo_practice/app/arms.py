@@ -1,0 +1,265 @@
+"""`eval --arms`: an agent with and without what it learnt, played together, then compared.
+
+Each arm is the evaluation run that it would be alone: its name, its identity, its branch.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Literal, get_args
+
+from grpo_practice.app.configs import eval_config
+from grpo_practice.app.direct_library import DirectJob, prepare_direct, written_directly
+from grpo_practice.app.evaluation_run import EvalJob, eval_job, run_evals, wanted_rollouts
+from grpo_practice.app.library_refs import LIBRARY_NAME, LibraryRef, library_of
+from grpo_practice.app.preflight import session_of
+from grpo_practice.app.python_objects import python_objects
+from grpo_practice.app.request import EvalRequest
+from grpo_practice.app.session import Session
+from grpo_practice.errors import ConfigError
+from grpo_practice.evaluate import unfinished
+from grpo_practice.events import Emit, Event, Notice, silent
+from grpo_practice.practice.untaught import filler
+from grpo_practice.reports.compared import compare_evaluations
+from grpo_practice.reports.comparison import ComparisonReport
+from grpo_practice.store import Store, branches, steps
+from grpo_practice.store.queries import runs
+from grpo_practice.text import nearest
+from grpo_practice.types import Library
+
+Known = Literal["none", "full", "aa", "direct", "filler"]
+"""`none`: no library. `full`: the library. `aa`: the same under another seed, which shows how much
+chance does. `direct` and `filler`: see `practice/untaught.py`."""
+
+KNOWN: tuple[str, ...] = get_args(Known)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmsRequest:
+    """A comparison as it is asked for."""
+
+    names: Sequence[str]
+    """Arms: those of `KNOWN`, libraries (`L12`), agents' files."""
+    evaluation: EvalRequest
+    """The evaluation that each arm is, but for its agent and its library."""
+    step: str = "last"
+    """Step of the practice run whose library it is about: `last`, `best` or a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArmsJob:
+    """Arms with all that they name looked up and checked, ready to play."""
+
+    session: Session
+    request: ArmsRequest
+    evaluations: Mapping[str, EvalJob]
+    """Arm → its evaluation, in the order that was typed. As long as the library of `direct` is not
+    written, it is that of `full`."""
+    direct: DirectJob | None = None
+
+    def within(self, session: Session) -> "ArmsJob":
+        """Return the job as one of another session."""
+        jobs = {name: replace(job, session=session) for name, job in self.evaluations.items()}
+        return replace(self, session=session, evaluations=jobs)
+
+
+def prepare_arms(session: Session, request: ArmsRequest) -> ArmsJob:
+    """Return the job; nothing is paid and no run is recorded yet.
+
+    Raises:
+        ConfigError: An arm is unknown or named twice, or an evaluation cannot be used.
+        DataError: The dataset is missing, or a gold cannot be scored.
+    """
+    _check_names(request)
+    learnt = _learnt(session, request)
+    if learnt is not None and request.evaluation.config is None:
+        evaluation = replace(request.evaluation, run=learnt.run)
+        request = replace(request, evaluation=evaluation)
+    once = replace(session, emit=_each_once(session.emit))
+    jobs = {
+        name: _evaluation(once, name, request, learnt.library if learnt else None)
+        for name in request.names
+        if name != "filler"
+    }
+    _check_different(jobs)
+    direct = None
+    if learnt is not None and "direct" in request.names:
+        environment = request.evaluation.environment()
+        direct = prepare_direct(session.store, learnt, environment)
+    if learnt is not None and "filler" in request.names:
+        # Stored when nothing else is wrong, so that a bad command leaves nothing behind.
+        branch = session.store.read(branches.load, learnt.branch)
+        library = session.store.put_library(branch, filler(learnt.library))
+        jobs["filler"] = _evaluation(once, "filler", request, library)
+    first, targets = next(iter(jobs.values())), [job.target.name for job in jobs.values()]
+    together = session_of(session, request.evaluation, first.loaded, *targets)
+    announced = [job.loaded.announcements for job in jobs.values()]
+    announced += [direct.loaded.announcements] if direct else []
+    # Which key goes where is said once, although each arm says it.
+    together.announcements[:] = dict.fromkeys(chain.from_iterable(announced))
+    ordered = {name: replace(jobs[name], session=together) for name in request.names}
+    return ArmsJob(together, request, ordered, direct)
+
+
+def _each_once(emit: Emit) -> Emit:
+    """Return a sink that passes on each notice once: every arm has the same to say."""
+    known = set[str]()
+
+    def passed(event: Event) -> None:
+        if isinstance(event, Notice):
+            if event.text in known:
+                return
+            known.add(event.text)
+        emit(event)
+
+    return passed
+
+
+def _check_different(jobs: Mapping[str, EvalJob]) -> None:
+    """Raise ConfigError where two arms are one evaluation."""
+    names = dict[str, str]()
+    for arm, job in jobs.items():
+        if arm != "direct" and (other := names.setdefault(job.target.name, arm)) != arm:
+            raise ConfigError(
+                f"{other} and {arm} are the same evaluation, {job.target.name}",
+                hint="leave one of them out",
+            )
+
+
+def _check_names(request: ArmsRequest) -> None:
+    names, asked = request.names, request.evaluation
+    if asked.agent is not None or asked.rejudge or asked.library is not None:
+        raise ConfigError(
+            "--arms says who is evaluated: leave --agent, --library and --rejudge out",
+            hint="an agent's file is an arm: --arms none,full,agent.yaml",
+        )
+    for name in names:
+        if name not in KNOWN and not LIBRARY_NAME.fullmatch(name) and not _is_file(name):
+            close = nearest(name, KNOWN)
+            raise ConfigError(
+                f"--arms {name}: there is no such arm" + (f" (is it {close}?)" if close else ""),
+                hint=f"arms are {', '.join(KNOWN)}, L12 for a library, and agents' files",
+            )
+    if len(names) < 2:
+        raise ConfigError("one arm is compared with nothing", hint="--arms none,full")
+    parts = [Path(name).stem if _is_file(name) else name for name in names]
+    for part in parts:
+        if parts.count(part) > 1:
+            others = [n for n, p in zip(names, parts, strict=True) if p == part]
+            raise ConfigError(
+                f"--arms {','.join(others)}: two arms go by the name {part}",
+                hint="name each once; rename one of two files",
+            )
+
+
+def _is_file(name: str) -> bool:
+    return Path(name).suffix in (".yaml", ".yml", ".json", ".md") or "/" in name
+
+
+def _learnt(session: Session, request: ArmsRequest) -> LibraryRef | None:
+    """Return the library that the arms are about; None where none is needed, and none is there.
+
+    Raises:
+        ConfigError: There is none, or it is empty.
+    """
+    store, named = session.store, request.evaluation.run
+    needed = [name for name in request.names if name in KNOWN and name != "none"]
+    if not needed and (named is None or request.evaluation.config is not None):
+        return None
+    if named is None and request.evaluation.config is not None:
+        objects = python_objects(None, request.evaluation.verify)
+        named = eval_config(store, request.evaluation, objects)[0].config.exp_id
+    if not needed and named is not None and store.read(runs.get, named).kind != "practice":
+        return None
+    learnt = library_of(store, named, request.step)
+    if needed and not learnt.library:
+        raise ConfigError(
+            f"{learnt.run} has no experience in its library, so {needed[0]} is none",
+            hint=f"grpo-practice runs show {learnt.run}",
+        )
+    return learnt
+
+
+def _evaluation(
+    session: Session, name: str, request: ArmsRequest, library: Library | None
+) -> EvalJob:
+    """Return the evaluation that an arm is, with at least the attempts that it has already."""
+    store, asked = session.store, request.evaluation
+    if LIBRARY_NAME.fullmatch(name):
+        asked = replace(asked, library=name)
+    elif name not in KNOWN:
+        asked = replace(asked, agent=Path(name))
+    elif name != "none":
+        asked = replace(asked, library=library)
+    objects = python_objects(asked.agent, asked.verify)
+    loaded, target = eval_config(store, asked, objects)
+    more = dict[str, int]()
+    if name == "aa":
+        more["seed"] = loaded.config.seed + 1
+        target = replace(target, name=f"{target.name}/seed={more['seed']}")
+    if (most := _attempts(store, target.name)) > loaded.config.pass_k:
+        more["pass_k"] = most
+    if more:
+        asked = replace(asked, values={**asked.values, **more})
+        loaded, _ = eval_config(store, asked, objects)
+    return eval_job(session, loaded, target, objects, limit=asked.limit)
+
+
+def _attempts(store: Store, name: str) -> int:
+    """Return the most rollouts that a run has planned for a question; 0 for a new one."""
+    found = store.read(runs.find, name)
+    if found is None or found.head_branch is None:
+        return 0
+    rows = store.read(steps.on_line, store.read(branches.load, found.head_branch))
+    return max((k for row in rows for _, k in row.plan.slots), default=0)
+
+
+async def run_arms(job: ArmsJob) -> ComparisonReport:
+    """Complete the evaluations, played together, and return how they compare.
+
+    Raises: see `run_evals`, and `written_directly`.
+    """
+    job = await with_direct(job)
+    store = job.session.store
+    done = [e.target.name for e in job.evaluations.values() if is_complete(store, e)]
+    if done and not job.session.again:
+        job.session.notice(
+            f"complete, and not played again together with the others: {', '.join(done)}"
+            " (--again plays all anew)"
+        )
+    await run_evals(list(job.evaluations.values()))
+    return compared(job)
+
+
+async def with_direct(job: ArmsJob) -> ArmsJob:
+    """Return the job with the library of `direct`, which is asked for where it is not there."""
+    if job.direct is None:
+        return job
+    return with_library(job, await written_directly(job.direct, job.session))
+
+
+def with_library(job: ArmsJob, library: Library) -> ArmsJob:
+    """Return the job with this library as that of `direct`."""
+    evaluation = _evaluation(replace(job.session, emit=silent), "direct", job.request, library)
+    evaluations = {**job.evaluations, "direct": replace(evaluation, session=job.session)}
+    _check_different(evaluations)
+    return replace(job, evaluations=evaluations, direct=None)
+
+
+def is_complete(store: Store, job: EvalJob) -> bool:
+    """Return whether nothing is left to play of an evaluation."""
+    found = store.read(runs.find, job.target.name)
+    if found is None or found.head_branch is None:
+        return False
+    rows = store.read(steps.on_line, store.read(branches.load, found.head_branch))
+    planned = sum(k for row in rows for _, k in row.plan.slots)
+    return not any(map(unfinished, rows)) and planned >= wanted_rollouts(job)
+
+
+def compared(job: ArmsJob) -> ComparisonReport:
+    """Return how the arms compare: the full library, or else the last arm, less each other one."""
+    named = {name: evaluation.target.name for name, evaluation in job.evaluations.items()}
+    against = "full" if "full" in named else job.request.names[-1]
+    contrasts = [(other, against) for other in named if other != against]
+    return compare_evaluations(job.session.store, named, contrasts=contrasts)

@@ -1,0 +1,116 @@
+"""The library of the arm `direct`: asked for once, in the ledger of the practice run."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from grpo_practice.app.clients import Connections, Models, endpoint_of
+from grpo_practice.app.configs import stored_text
+from grpo_practice.app.library_refs import LibraryRef
+from grpo_practice.app.session import Session, end_dead_invocations
+from grpo_practice.calls import Chat, Reply, Request, Scope
+from grpo_practice.config import Loaded, PracticeConfig, load_practice_text
+from grpo_practice.errors import ConfigError, EndpointError, ReplyError, RunFailedError
+from grpo_practice.events import silent
+from grpo_practice.llm.ledgered import Model, ledgered
+from grpo_practice.practice.teacher import GroupKey, Teacher
+from grpo_practice.practice.untaught import direct_prompts, write_directly
+from grpo_practice.store import Store, branches
+from grpo_practice.store.queries import runs
+from grpo_practice.store.records import Branch
+from grpo_practice.types import Library
+
+
+@dataclass(frozen=True, slots=True)
+class DirectJob:
+    """A library that the teacher is to write from the objectives alone."""
+
+    loaded: Loaded[PracticeConfig]
+    """Configuration of the practice run."""
+    learnt: LibraryRef
+    """Library that it is compared with."""
+    branch: Branch
+    """Branch of the practice run, in whose ledger the request is."""
+
+
+def prepare_direct(store: Store, learnt: LibraryRef, env: Mapping[str, str]) -> DirectJob:
+    """Return the job; nothing is asked yet.
+
+    Raises:
+        ConfigError: The practice run has no objectives, or its configuration cannot be used.
+    """
+    stored = store.read(runs.config, learnt.run)
+    assert stored is not None, "a run with a closed step has a configuration"
+    loaded = load_practice_text(stored_text(store, stored), env)
+    settings = loaded.config.practice
+    if not (settings.agent_objective or settings.learning_objective):
+        raise ConfigError(
+            f"{learnt.run} has no objectives that `direct` could be written from",
+            hint="practise with practice.agent_objective and practice.learning_objective, or leave"
+            " direct out of --arms",
+        )
+    endpoint_of(loaded.config.teacher)
+    return DirectJob(loaded, learnt, store.read(branches.load, learnt.branch))
+
+
+async def written_directly(job: DirectJob, session: Session) -> Library:
+    """Return the library, stored; nothing is asked where it was before.
+
+    Raises:
+        LockedError: Another process works on the practice run.
+        RunFailedError: The teacher cannot be asked, or does not write what is asked for.
+    """
+    store, config = session.store, job.loaded.config
+    with store.lock(job.branch.run):
+        end_dead_invocations(session, job.branch.run)
+        if (known := await written_before(job, store)) is not None:
+            return known
+        session.announce()
+        with store.invocation(job.branch, session.command, goes_on=False) as invocation_id:
+            connections = Connections(session.emit, concurrency=(1, 1), admission=session.admission)
+            ledger = store.ledger(job.branch, invocation_id)
+            models = Models(connections, ledger, session.emit, config.evaluation.prices)
+            async with connections:
+                chat = await models.chats(config.teacher, "teacher")
+                try:
+                    library = await _write(job, chat)
+                except (EndpointError, ReplyError) as e:
+                    raise RunFailedError(
+                        f"the library of the arm `direct` is not there: {e}",
+                        hint="type the command again, or leave direct out of --arms",
+                    ) from e
+    return store.put_library(job.branch, library)
+
+
+async def written_before(job: DirectJob, store: Store) -> Library | None:
+    """Return the library where all of it was asked before; None where a request is left."""
+    params = endpoint_of(job.loaded.config.teacher)[0]
+    model = Model(job.loaded.config.teacher.model_provider.model, params, _refuse)
+    try:
+        library = await _write(job, ledgered(model, store.ledger(job.branch, 0), silent))
+    except (EndpointError, ReplyError):
+        return None
+    return store.put_library(job.branch, library)
+
+
+async def _refuse(request: Request, *, limit_s: float | None = None) -> Reply:
+    """Send nothing.
+
+    Raises:
+        EndpointError: Always.
+    """
+    raise EndpointError("it was not asked before")
+
+
+async def _write(job: DirectJob, chat: Callable[[Scope], Chat]) -> Library:
+    settings = job.loaded.config.practice
+    teacher = Teacher(
+        chat=chat,
+        prompts=direct_prompts(),
+        agent_objective=settings.agent_objective,
+        learning_objective=settings.learning_objective,
+        truth=settings.given_ground_truth,
+        limit=settings.num_experiences_per_query,
+        run_seed=settings.seed,
+    )
+    step = job.learnt.step or 0
+    return await write_directly(teacher, job.learnt.library, GroupKey(job.branch.id, step, 0))

@@ -1,0 +1,43 @@
+"""The forecast of evaluations that are played together."""
+
+from dataclasses import replace
+
+from grpo_practice.app.arms import ArmsJob, with_library
+from grpo_practice.app.blocking import run_blocking
+from grpo_practice.app.direct_library import written_before
+from grpo_practice.forecast.estimate import Forecast, StageCalls, forecast_line
+from grpo_practice.forecast.range import ONE
+from grpo_practice.forecast.remaining_calls import forecast
+from grpo_practice.llm.prices import Prices
+
+
+def forecast_arms(job: ArmsJob) -> Forecast:
+    """Return what is left of all arms, each line under its arm's name.
+
+    Each run, its branch and its plan are there afterwards; see `forecast`.
+    """
+    store, direct = job.session.store, job.direct
+    if direct is not None and (known := run_blocking(written_before(direct, store))) is not None:
+        job, direct = with_library(job, known), None
+    if direct is not None:
+        # Its library is not there, and will be as long as that of `full`.
+        stand_in = job.evaluations["direct"]
+        target = replace(stand_in.target, name=f"{stand_in.target.name}/direct")
+        evaluations = {**job.evaluations, "direct": replace(stand_in, target=target)}
+        job = replace(job, evaluations=evaluations)
+    parts = {arm: forecast(evaluation) for arm, evaluation in job.evaluations.items()}
+    lines = [replace(line, part=arm) for arm, part in parts.items() for line in part.lines]
+    if direct is not None:
+        config = direct.loaded.config
+        asked = StageCalls("practice", "direct", config.teacher, ONE, 1)
+        prices = Prices(config.evaluation.prices)
+        lines.append(forecast_line(store, prices, direct.learnt.run, asked))
+    first, *_ = parts.values()
+    several = [part.turns for part in parts.values() if part.turns is not None]
+    return replace(
+        first,
+        run=" ".join(part.run for part in parts.values() if part.lines) or first.run,
+        simulated=any(part.simulated for part in parts.values()),
+        lines=lines,
+        turns=max(several, key=lambda turns: turns.each.high, default=None),
+    )
