@@ -159,6 +159,8 @@ class RolloutPrompt:
     """Seed of the first request."""
     system: str
     library_id: int | None
+    left_out: tuple[str, ...] = ()
+    """Experiences of that library that do not stand in `system`."""
 
 
 @dataclass(frozen=True, slots=True)
