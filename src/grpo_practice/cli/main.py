@@ -19,6 +19,7 @@ from grpo_practice.cli import (
     db,
     demo,
     doctor,
+    effect,
     evaluate,
     experiences,
     export,
@@ -67,6 +68,7 @@ app.add_typer(data.app, name="data")
 runs.app.command()(compare.compare)
 app.add_typer(runs.app, name="runs")
 app.add_typer(rollouts.app, name="rollouts")
+experiences.app.command()(effect.effect)
 app.add_typer(experiences.app, name="experiences")
 app.add_typer(config.app, name="config")
 app.add_typer(db.app, name="db")
