@@ -12,6 +12,8 @@ HEADING = """\
 
 Learnt from earlier attempts at tasks like this one. Follow each entry where it applies."""
 
+BYTES_PER_TOKEN = 4
+
 
 def render_library(library: Library) -> str:
     """Return the library as a block of text; '' when it is empty."""
@@ -23,6 +25,14 @@ def render_library(library: Library) -> str:
 def experience_lines(library: Library) -> str:
     """Return one line per experience, `[E12] Name: sentence`; '' when there are none."""
     return "\n".join(f"[{e.id}] {e.text}" for e in library.experiences)
+
+
+def library_tokens(library: Library) -> int:
+    """Return about how many tokens the rendered block takes: its UTF-8 bytes / 4, rounded up.
+
+    The text alone decides, so that each machine comes to the same number.
+    """
+    return -(-len(render_library(library).encode()) // BYTES_PER_TOKEN)
 
 
 def library_sha(library: Library) -> bytes:

@@ -3,11 +3,12 @@
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
+
+from typing_extensions import override
 
 from grpo_practice import __version__
 from grpo_practice.data.staged_samples import StagedSamples
@@ -24,7 +25,6 @@ from grpo_practice.store import (
     datasets,
     delete_run,
     invocations,
-    libraries,
     recorded_runs,
     rollouts,
     steps,
@@ -40,11 +40,11 @@ from grpo_practice.store.db import (
     prepare,
 )
 from grpo_practice.store.ledger import SqlLedger
+from grpo_practice.store.library_writes import LibraryWrites
 from grpo_practice.store.lock import RunLocks
 from grpo_practice.store.queries import runs
 from grpo_practice.store.reading import is_writable, open_to_look, read_only
 from grpo_practice.store.records import (
-    Approvals,
     Branch,
     DatasetRow,
     JudgeRecord,
@@ -55,7 +55,7 @@ from grpo_practice.store.records import (
     Unscored,
 )
 from grpo_practice.store.writer import Writer
-from grpo_practice.types import Library, PlannedStep, Rollout, Sample, Verdict
+from grpo_practice.types import PlannedStep, Rollout, Sample, Verdict
 
 T = TypeVar("T")
 Planner = Callable[[Branch, Sequence[StepRow]], Sequence[PlannedStep]]
@@ -65,7 +65,7 @@ _STATUS = {PausedError: "paused", StoppedError: "stopped"}
 """Status of a run after an error; after any other one it has failed."""
 
 
-class Store:
+class Store(LibraryWrites):
     """An open database. Reads are plain calls; writes go through the one writer thread.
 
     An awaited write is on disk when it returns, except a rollout: see `save_rollout`.
@@ -164,6 +164,7 @@ class Store:
         with closing(open_to_look(self._file)) as db, explained(self.path):
             yield from question(db, *args, **kwargs)
 
+    @override
     def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return self._writer.submit(work).result()
 
@@ -382,19 +383,6 @@ class Store:
     async def close_practice(self, branch: Branch, step: int, result: StepResult) -> int:
         """Close the step in one transaction; return the id of the next one's library."""
         return await self._write_soon(lambda db: close_step.close(db, branch, step, result))
-
-    def approve(self, branch: Branch, step: int, approvals: Approvals) -> int:
-        """Let held operations into the library of the last closed step; return its new id."""
-        return self._write(lambda db: close_step.approve(db, branch, step, approvals))
-
-    def decide(self, branch: Branch, step: int, held: Iterable[int], *, approve: bool) -> None:
-        """Store that held operations are rejected, or go in when the step under way closes."""
-        self._write(lambda db: close_step.decide(db, branch, step, held, approve=approve))
-
-    def put_library(self, branch: Branch, library: Library) -> Library:
-        """Return a library of the branch's run that no step made, as it is stored."""
-        library_id = self._write(lambda db: libraries.put(db, branch.run, branch.id, library))
-        return replace(library, id=library_id)
 
     async def close_eval(self, branch: Branch, step: int, stats: Mapping[str, Any]) -> None:
         """Close an evaluation step."""
