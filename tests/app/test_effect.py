@@ -38,6 +38,9 @@ HELD = 30
 class Measured(Project):
     """A project that has practised, with a dataset that is neither practised nor evaluated on."""
 
+    name = "toy"
+    """Library that is measured."""
+
     def effect_job(self, store: Store, **request: Any) -> EffectJob:
         given = {"dataset": "held", "env": {}, "caps": self.caps, **request}
         return prepare_effect(self.session(store), EffectRequest(**given))

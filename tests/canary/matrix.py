@@ -28,6 +28,7 @@ LOOKS = (
     ["experiences", "list"],
     ["experiences", "show", "E1"],
     ["experiences", "effect", "--dataset", "train", "--dry-run"],
+    ["experiences", "prune", "--run", "toy"],
     ["experiences", "approve", "--all"],
     ["experiences", "reject", "--all", "--json"],
     ["data", "list"],

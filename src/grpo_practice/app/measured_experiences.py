@@ -7,7 +7,7 @@ from grpo_practice.app.run_calls import RunCalls
 
 if TYPE_CHECKING:
     from grpo_practice.app.options import EffectOptions
-    from grpo_practice.reports.effects import EffectsReport
+    from grpo_practice.reports.effects import EffectsReport, PruneReport
 
 
 class MeasuredExperiences(RunCalls):
@@ -55,3 +55,28 @@ class MeasuredExperiences(RunCalls):
 
         with self._job(partial(effect_job, (step, k)), library, options) as job:
             return await run_effect(job)
+
+    def prune(
+        self,
+        library: str | None = None,
+        *,
+        step: str = "last",
+        max_tokens: int | None = None,
+    ) -> "PruneReport":
+        """Make a library without the experiences that are likely to do harm, as `effects` found.
+
+        It claims no gain: `evaluate_arms` measures one. What the run's `last` means stays.
+
+        Args:
+            library: `RUN[:STEP]` or `L12`; None: that of the latest practice run.
+            step: Step after which it was the library: `last`, `best` or a number.
+            max_tokens: Most tokens of the new library; then the best of those that fit are kept.
+
+        Raises:
+            ConfigError: There is no such library, its experiences are not measured, or none of
+                them fits.
+        """
+        from grpo_practice.app.pruning import prune
+
+        with self._store() as store:
+            return prune(store, library, step, max_tokens)

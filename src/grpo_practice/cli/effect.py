@@ -1,4 +1,4 @@
-"""`experiences effect`: what each experience of a library does."""
+"""`experiences effect` and `experiences prune`: what each experience does, and less harm."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,6 +34,9 @@ RefArgument = Annotated[
         help="Whose: RUN, RUN@BRANCH, RUN:STEP, or L<id> (default: the latest practice run).",
     ),
 ]
+RunOption = Annotated[
+    str | None, typer.Option(metavar="RUN", autocompletion=run_names, help="As REF.")
+]
 StepOption = Annotated[
     str, typer.Option(metavar="last|best|N", help="The library as it was after that step.")
 ]
@@ -52,10 +55,7 @@ def library_named(ref: str | None, run: str | None) -> str | None:
 
 def effect(
     ref: RefArgument = None,
-    run: Annotated[
-        str | None,
-        typer.Option(metavar="RUN", autocompletion=run_names, help="As REF."),
-    ] = None,
+    run: RunOption = None,
     step: StepOption = "last",
     dataset: Annotated[
         str | None,
@@ -120,3 +120,31 @@ def effect(
         from grpo_practice.cli.terminal.effects_view import show_effects
 
         show_effects(report)
+
+
+def prune(
+    ref: RefArgument = None,
+    run: RunOption = None,
+    step: StepOption = "last",
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Keep the best that take so many tokens together."),
+    ] = None,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Make a library without what does harm.
+
+    `experiences effect` has to have measured it. The run's own library stays, and no gain is
+    claimed: the next command measures one.
+
+    Example: grpo-practice experiences prune --run math --max-tokens 400
+    """
+    named = library_named(ref, run)
+    report = workspace(db).prune(named, step=step, max_tokens=max_tokens)
+    if json:
+        print_json(report.document())
+        return
+    from grpo_practice.cli.terminal.effects_view import show_pruned
+
+    show_pruned(report)

@@ -1,4 +1,4 @@
-"""The effects of experiences, as a person reads them."""
+"""The effects of experiences, and pruned libraries, as a person reads them."""
 
 from typing import TYPE_CHECKING
 
@@ -8,7 +8,7 @@ from grpo_practice.reports.comparison import points
 from grpo_practice.text import brief
 
 if TYPE_CHECKING:
-    from grpo_practice.reports.effects import EffectsReport, ExperienceEffect
+    from grpo_practice.reports.effects import EffectsReport, ExperienceEffect, PruneReport
 
 NUMBERS = 44
 """Characters that the columns beside the text take."""
@@ -39,6 +39,32 @@ def show_effects(report: "EffectsReport") -> None:
     note("effects are of an experience among half of the others; one of several intervals in 20")
     note("leaves out the true effect: P(harm) takes the others into account")
     say_next(report.next_command)
+
+
+def show_pruned(report: "PruneReport") -> None:
+    """Print what was taken out, and why; then the new library."""
+    table(
+        ["experience", "effect", "P(harm)", "why", "text"],
+        [
+            (
+                one.of.experience.id,
+                _points(one.of.effect),
+                "-" if one.of.p_harm is None else f"{one.of.p_harm:.2f}",
+                one.reason,
+                brief(one.of.experience.text, max(room() - NUMBERS - 4 * GAP, 20)),
+            )
+            for one in report.gone
+        ],
+        right=["effect", "P(harm)"],
+    )
+    say(report.sentence)
+    if report.library is not None:
+        note(f"{report.run} keeps its own library; whether the new one is better is not measured")
+    say_next(report.next_command)
+
+
+def _points(value: float | None) -> str:
+    return "-" if value is None else points(value, signed=True)
 
 
 def _row(one: "ExperienceEffect") -> tuple[str, str, str, str, str]:
