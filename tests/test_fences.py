@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grpo_practice.fences import CODE, Fences, without_marks
-from grpo_practice.prompts import _TRIAL, FOLDER, SLOTS, load_prompt
+from grpo_practice.prompts import _TRIAL, DIRECT, FOLDER, SLOTS, load_prompt
 from grpo_practice.sim.request import read
 from grpo_practice.verify.judge import load_template
 from tests.fakes import FENCES
@@ -86,7 +86,16 @@ def test_a_label_cannot_leave_its_line() -> None:
 
 
 PLACES = [path.stem for path in sorted(FOLDER.glob("*.md")) if "{{" in path.read_text("utf-8")]
-OURS = {"agent_objective", "learning_objective", "error", "label", "cut", "words", "reward"}
+OURS = {
+    "length",
+    "agent_objective",
+    "learning_objective",
+    "error",
+    "label",
+    "cut",
+    "words",
+    "reward",
+}
 """Values of the user's, and of this program's."""
 
 
@@ -114,12 +123,15 @@ def test_no_value_from_outside_leaves_its_fence_in_any_prompt(name: str) -> None
     elif name == "web_qa":
         slots = dict.fromkeys(("url", "query", "page"), "text") | {"label": "web a.b", "cut": ""}
         prompt = load_prompt(FOLDER / "web_qa.md", slots)
+    elif name == "direct":
+        slots = dict.fromkeys(DIRECT, "1")
+        prompt = load_prompt(FOLDER / "direct.md", slots)
     else:
         slots = {slot: _TRIAL[slot] for slot in SLOTS[name]}  # type: ignore[misc]
         prompt = load_prompt(FOLDER / f"{name}.md", slots)
     slots = {k: v if k in OURS else hostile(v) for k, v in slots.items()}  # type: ignore[misc]
     said = "".join(m["content"] for m in prompt.render(FENCES, **slots))
-    assert PLANTED in said or name == "reask"
+    assert PLANTED in said or name in ("reask", "direct")
     assert PLANTED not in outside(said)
 
 

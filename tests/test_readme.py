@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.cli.main import run
+from grpo_practice.sim import World
 from tests.config.reference import reference_markdown
 from tests.workflows.play import MATH, WEB
 
@@ -126,6 +127,12 @@ def test_the_served_simulation_answers() -> None:
         with socket.create_connection(("127.0.0.1", port)):
             server.terminate()
             server.communicate()
+
+
+def test_the_world_on_the_page_is_one(tmp_path: Path) -> None:
+    (block,) = re.findall(r"```json\n(\{\"seed.*?)```", PAGES[1].read_text("utf-8"), re.DOTALL)
+    (tmp_path / "world.json").write_text(block)
+    assert World.load(tmp_path / "world.json").fail.wrong == json.loads(block)["fail"]["wrong"]
 
 
 def test_the_reference_is_the_generated_one() -> None:

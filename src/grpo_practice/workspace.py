@@ -112,11 +112,9 @@ class Workspace(StoredRuns, ServedAgents, MeasuredExperiences):
     ) -> "TrustReport":
         """Remember that you trust files and folders of others; return all that you trust.
 
-        A file is trusted while its text stays what it is: an agent's, used from the current
-        folder, or a database with the configurations in it. A folder is trusted as a whole.
-
         Args:
-            paths: Files and folders.
+            paths: Files, trusted while their texts stay what they are: an agent's, used from the
+                current folder, or a database with the configurations in it; and whole folders.
             hosts: Hosts that may be sent each of the keys.
             keys: Variables with keys, `UTU_LLM_API_KEY` for instance.
 
@@ -332,10 +330,7 @@ class Workspace(StoredRuns, ServedAgents, MeasuredExperiences):
         pilot: int | None = None,
         **options: "Unpack[EvalOptions]",
     ) -> "Forecast":
-        """Return what `evaluate_arms` with these arguments has left to do and to pay.
-
-        With `pilot`, so many questions are asked first in each arm, and kept.
-        """
+        """Return what `evaluate_arms` has left to do and to pay; see `forecast_evaluation`."""
         from grpo_practice.app.options import arms_job, check_least
 
         check_least("pilot", pilot, 1)

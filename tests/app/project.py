@@ -121,6 +121,9 @@ class Served:
     headers: list[dict[str, str]] = field(default_factory=list)
     queries: list[dict[str, str]] = field(default_factory=list)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+    open: int = 0
+    """Requests under way."""
+    most_open: int = 0
 
     @property
     def by_stage(self) -> dict[str, int]:
@@ -150,7 +153,10 @@ async def served(hook: Hook = lambda n, body: None) -> AsyncIterator[Served]:
             seen.queries.append(dict(request.query))
             seen.changed.notify_all()
             n = len(seen.bodies)
+        seen.open += 1
+        seen.most_open = max(seen.most_open, seen.open)
         await asyncio.sleep(0.001)
+        seen.open -= 1
         said = hook(n, body) or respond("POST", request.path, content)
         return web.json_response(said[1], status=said[0])
 

@@ -202,7 +202,7 @@ def test_a_practice_without_an_evaluation_says_how_to_make_it(demo: Gp) -> None:
     ran = demo("runs", "compare", "demo/eval", "demo")
     assert ran.code == 2
     assert "demo has no complete evaluation of its last library" in ran.err
-    assert "grpo-practice eval --run demo" in ran.err
+    assert "hint: grpo-practice eval --arms none,full --run demo" in ran.err
 
 
 def test_what_the_page_computes_is_what_is_printed(demo: Gp) -> None:

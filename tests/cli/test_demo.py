@@ -5,11 +5,14 @@ import os
 import signal
 import subprocess
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from grpo_practice.chat_server import sim_server
 from grpo_practice.practice import METHOD
+from grpo_practice.sim.world import Failing, World
 from tests.cli.conftest import Gp
 from tests.processes import HANG_S, program
 
@@ -58,6 +61,51 @@ def test_the_demo_overwrites_nothing(gp: Gp) -> None:
     ran = gp("demo", "--keep", "full")
     assert (ran.code, ran.out) == (2, "")
     assert [path.name for path in Path("full").iterdir()] == ["mine"]
+
+
+NOT_SERVED = {
+    "alone": ([], "--world is for the endpoint alone", "add --serve 0"),
+    "no file": (["--serve", "0"], "cannot read the world w.json: No such file", '{"seed": 3}'),
+    "no JSON": (["--serve", "0"], "w.json: not a world: Invalid JSON", "its keys are seed, "),
+    "a key": (["--serve", "0"], "w.json: not a world: jittre: ", "jitter, drift, fail;"),
+    "a value": (["--serve", "0"], "w.json: not a world: fail: right and wrong must", "its keys"),
+}
+"""What is wrong with `--world w.json`, the other words, and what the error and its hint say."""
+FILES = {
+    "alone": "{}",
+    "no JSON": "seed: 3",
+    "a key": '{"jittre": 1}',
+    "a value": '{"fail": {"right": 2}}',
+}
+
+
+@pytest.mark.parametrize("case", NOT_SERVED)
+def test_a_world_that_cannot_be_served_is_an_error_with_a_way_out(
+    gp: Gp, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sim_server, "serve", lambda *_, **__: pytest.fail("it is served"))
+    words, error, hint = NOT_SERVED[case]
+    if case in FILES:
+        Path("w.json").write_text(FILES[case])
+    ran = gp("demo", *words, "--world", "w.json")
+    assert (ran.code, ran.out) == (2, "")
+    said, advice = ran.err.splitlines()
+    assert error in said
+    assert hint in advice
+
+
+def test_the_world_of_a_file_is_served(gp: Gp, monkeypatch: pytest.MonkeyPatch) -> None:
+    worlds = list[World]()
+
+    async def serve(port: int, *, world: World, on_ready: Callable[[int], None]) -> None:
+        worlds.append(world)
+        on_ready(port)
+
+    monkeypatch.setattr(sim_server, "serve", serve)
+    Path("w.json").write_text('{"seed": 3, "drift": -2, "fail": {"wrong": 0.1}}')
+    assert gp("demo", "--serve", "8377", "--world", "w.json").code == 0
+    assert gp("demo", "--serve", "8377").code == 0
+    assert worlds == [World(seed=3, drift=-2.0, fail=Failing(wrong=0.1)), World()]
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """A score before and one after are shown together where both asked the same, as the run does."""
 
 import re
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from tests.cli.test_next_commands import next_words
 PRACTISE = ("practice", "-c", "c.yaml", "--epochs", "1", "--set", "evaluation.pass_k=3")
 EVALUATE = ("eval", "-c", "c.yaml", "--set", "evaluation.pass_k=3")
 QUICK = ("eval", "--model", "sim", "--dataset", "train", "--verify", "contains")
-AGENTS = ((), ("--agent", "enhanced.yaml"))
 EXPORT = ("export-agent", "--run", "toy", "-o", "enhanced.yaml")
 
 
@@ -27,22 +25,24 @@ def toy(gp: Gp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gp:
     return gp
 
 
-def not_measured(text: str) -> dict[str, list[list[str]]]:
-    """The scores that are said to be missing, each with the commands said to measure it."""
-    found = re.findall(
-        r"^(?:  |score )(before|after) +(?:is )?not measured:? \(?(.+?)\)?$", text, re.M
-    )
-    return {when: [shlex.split(c)[1:] for c in said.split(", then ")] for when, said in found}
+def not_measured(text: str) -> list[str]:
+    """The scores that are said to be missing."""
+    return re.findall(r"^(?:the score|) *(before|after) .*not measured$", text, re.M)
+
+
+def measuring(text: str) -> list[str]:
+    """The command that is said to measure them, after `gain` or as what to type next."""
+    return next_words(text, "  gain    ") if "  gain    " in text else next_words(text)
 
 
 def test_an_exported_agent_is_evaluated_as_its_run_was(toy: Gp) -> None:
     ran = toy(*EXPORT)
-    assert next_words(ran.err) == ["eval", "--run", "toy", "--agent", "enhanced.yaml"]
-    scored = toy(*next_words(ran.err), "--json").document
-    assert (scored["run"], scored["dataset"]["name"]) == ("toy/eval/enhanced", "test")
-    assert (scored["k"], scored["rollouts"]["scored"]) == (3, 36)
+    assert next_words(ran.err) == ["eval", "--arms", "none,enhanced.yaml", "--run", "toy"]
+    compared = toy(*next_words(ran.err), "--json").document
+    assert [arm["run"] for arm in compared["arms"]] == ["toy/eval", "toy/eval/enhanced"]
+    assert [arm["k"] for arm in compared["arms"]] == [3, 3]
     shown = toy("runs", "show", "toy/eval/enhanced", "--json").document
-    assert shown["verify"] == "math"
+    assert (shown["verify"], shown["dataset"]) == ("math", "test")
 
 
 def test_a_run_that_is_named_is_evaluated_without_what_it_learnt(toy: Gp) -> None:
@@ -75,19 +75,16 @@ def test_a_score_that_asked_otherwise_is_none_after(
     assert toy(*EXPORT).code == 0
     otherwise(toy)
     ran = toy(*PRACTISE)
-    assert "before  " in ran.out
-    assert list(not_measured(ran.out)) == ["after"]
+    assert not_measured(ran.out) == ["after"]
     again = toy("export-agent", "--run", "toy", "--json").document
     assert (again["before"]["run"], again["after"]) == (before["run"], None)
-    for words in not_measured(ran.out)["after"]:
-        assert toy(*words, *(["--force"] if words[0] == "export-agent" else [])).code == 0
+    assert measuring(ran.out) == ["eval", "--arms", "none,full", "--run", "toy"]
+    compared = toy(*measuring(ran.out), "--json").document
+    assert [arm["k"] for arm in compared["arms"]] == [3, 3]
+    assert [len(c["questions"]) for c in compared["contrasts"]] == [12]
     done = toy(*PRACTISE, "--json").document
-    assert [done[when]["run"] for when in ("before", "after")] == ["toy/eval", "toy/eval/enhanced"]
-    asked = [toy("eval", "--run", "toy", *agent, "--json").document for agent in AGENTS]
-    assert [(a["run"], a["rollouts"]["planned"]) for a in asked] == [
-        ("toy/eval", 36),
-        ("toy/eval/enhanced", 36),
-    ]
+    runs = [arm["run"] for arm in compared["arms"]]
+    assert [done[when]["run"] for when in ("before", "after")] == runs
     assert done["measure"] == {}
 
 
@@ -97,19 +94,31 @@ def test_attempts_that_were_added_to_one_score_are_asked_for_the_other(toy: Gp) 
     assert toy("eval", "--run", "toy", "--agent", "enhanced.yaml").code == 0
     assert toy(*EVALUATE, "-k", "4").code == 0
     ran = toy(*EXPORT, "--force")
-    (words,) = not_measured(ran.err)["after"]
-    assert words == ["eval", "--run", "toy", "--agent", "enhanced.yaml", "-k", "4"]
+    assert not_measured(ran.err) == ["after"]
+    words = ["eval", "--arms", "none,enhanced.yaml", "--run", "toy", "-k", "4"]
+    assert measuring(ran.err) == words
     assert toy(*words).code == 0
-    assert not_measured(toy(*EXPORT, "--force").err) == {}
+    assert not_measured(toy(*EXPORT, "--force").err) == []
 
 
 def test_an_evaluation_that_is_in_the_way_is_begun_anew(toy: Gp) -> None:
     hot = "evaluation.agent.model.model_settings.temperature=0.9"
     assert toy(*EVALUATE, "--set", hot).code == 0
-    (words,) = not_measured(toy(*PRACTISE).out)["before"]
+    words = measuring(toy(*PRACTISE).out)
+    assert words == ["eval", "--arms", "none,full", "--run", "toy", "--restart-step", "0"]
+    assert toy(*words).code == 0
+    assert not_measured(toy(*PRACTISE).out) == []
+
+
+def test_only_the_evaluation_that_is_in_the_way_is_begun_anew(toy: Gp) -> None:
+    assert toy(*EXPORT).code == 0
+    assert toy("eval", "--arms", "none,full", "--run", "toy").code == 0
+    hot = "evaluation.agent.model.model_settings.temperature=0.9"
+    assert toy(*EVALUATE, "--set", hot, "--restart-step", "0").code == 0
+    words = measuring(toy(*PRACTISE).out)
     assert words == ["eval", "--run", "toy", "--restart-step", "0"]
     assert toy(*words).code == 0
-    assert "before" not in not_measured(toy(*PRACTISE).out)
+    assert not_measured(toy(*PRACTISE).out) == []
 
 
 @pytest.mark.parametrize("step", [(), ("--step", "0")])
@@ -117,14 +126,12 @@ def test_what_the_export_says_brings_both_scores_into_the_file(
     toy: Gp, step: tuple[str, ...]
 ) -> None:
     ran = toy(*EXPORT, *step)
-    missing = not_measured(ran.err)
-    assert list(missing) == ["before", "after"]
+    assert not_measured(ran.err) == ["before", "after"]
     text = Path("enhanced.yaml").read_text("utf-8")
     assert "score with" not in text
-    for (words,) in missing.values():
-        assert toy(*words).code == 0
+    assert toy(*measuring(ran.err)).code == 0
     renewed = toy(*next_words(ran.err, "with the scores in the file: "))
-    assert (renewed.code, not_measured(renewed.err)) == (0, {})
+    assert (renewed.code, not_measured(renewed.err)) == (0, [])
     text = Path("enhanced.yaml").read_text("utf-8")
     assert "score without the library" in text
     assert "score with the library" in text

@@ -310,7 +310,7 @@ def test_the_door_of_a_session_is_the_one_the_forecast_looks_at(project: Project
 
 def test_every_stage_that_asks_a_model_is_forecast(project: Project) -> None:
     found = ahead(project, ALWAYS, "evaluation.verify=judge")
-    left_out = {*STAGES} - {"tool"} - {line.stage for line in found.lines}
+    left_out = {*STAGES} - {"tool", "direct"} - {line.stage for line in found.lines}
     assert not left_out, (
         f"{left_out}: say in `_practice_calls` (forecast/remaining_calls.py) how many calls there"
         " are, and in ASSUMED (forecast/estimate.py) what one takes"

@@ -1,4 +1,5 @@
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,9 +15,10 @@ from grpo_practice.errors import EndpointError
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import Endpoint
-from grpo_practice.llm.sim import SimTransport
+from grpo_practice.llm.sim import SimTransport, respond
 from grpo_practice.sim import DEFAULT, World, answer
-from grpo_practice.sim.questions import questions
+from grpo_practice.sim.questions import questions, solve
+from grpo_practice.sim.world import Difficulty, Failing
 from tests.processes import HANG_S
 
 QUESTIONS = [s.question for s in questions(10, seed=0)]
@@ -24,6 +26,11 @@ QUESTIONS = [s.question for s in questions(10, seed=0)]
 
 def body(question: str, seed: int) -> dict[str, Any]:
     return {"model": "sim", "messages": [{"role": "user", "content": question}], "seed": seed}
+
+
+def right(question: str, reply: httpx.Response) -> bool:
+    content = reply.json()["choices"][0]["message"]["content"]
+    return bool(content.endswith(f"\\boxed{{{solve(question)}}}"))
 
 
 def in_process(world: World = DEFAULT) -> httpx.AsyncClient:
@@ -84,6 +91,68 @@ async def test_served_over_http_answers_are_those_of_the_process() -> None:
         replies = [await inside.post("/chat/completions", json=b) for b in bodies]
     assert [r.json() for r in reversed(outside)] == [r.json() for r in replies]
     assert [r.json() for r in replies] == [answer(b, world) for b in bodies]
+
+
+@pytest.mark.parametrize("drift", [20.0, -20.0])
+async def test_drift_moves_the_share_of_right_answers_over_requests(drift: float) -> None:
+    world = World(difficulty=Difficulty(1e9, 1e9), dilution=0.0, drift=drift)
+    bodies = [body(QUESTIONS[0], seed) for seed in range(200)]
+    async with served(world) as address, in_process(world) as inside, httpx.AsyncClient() as http:
+        here, there = "/chat/completions", f"{address}/v1/chat/completions"
+        for client, url in ((inside, here), (http, there)):
+            replies = [await client.post(url, json=b) for b in bodies]
+            shares = [sum(right(QUESTIONS[0], r) for r in replies[i : i + 50]) for i in (0, 150)]
+            early, late = shares if drift > 0 else shares[::-1]
+            assert early + 10 < late
+            again = [await client.post(url, json=b) for b in bodies]
+            assert [r.json() for r in again] == [
+                answer(b, world, 200 + n) for n, b in enumerate(bodies)
+            ]
+
+
+async def test_only_chat_requests_that_are_answered_count_for_drift() -> None:
+    world = World(drift=5_000.0, fail=Failing(wrong=1.0), difficulty=Difficulty(1.0, 1e9))
+    async with served(world) as address, in_process(world) as inside, httpx.AsyncClient() as http:
+        for client, url in ((inside, "/"), (http, f"{address}/v1/")):
+            for _ in range(3):
+                assert (await client.get(f"{url}models")).status_code == 200
+                assert (await client.post(f"{url}chat/completions", json={})).status_code == 400
+                sent = await client.post(f"{url}chat/completions", json=body(QUESTIONS[0], 0))
+                assert sent.status_code == 500, "one more logit is 5 more: nothing was counted"
+
+
+async def test_exactly_the_requests_drawn_fail_and_fail_again() -> None:
+    bodies = [body(q, seed) for q in QUESTIONS for seed in range(40)]
+    plain = [respond("POST", "/chat/completions", json.dumps(b).encode())[1] for b in bodies]
+    world = World(fail=Failing(right=0.1, wrong=0.5))
+    async with served(world) as address, in_process(world) as inside, httpx.AsyncClient() as http:
+        here = [await inside.post("/chat/completions", json=b) for b in bodies]
+        url = f"{address}/v1/chat/completions"
+        again = [await inside.post("/chat/completions", json=b) for b in reversed(bodies)]
+        there = [await http.post(url, json=b) for b in bodies]
+    assert [r.status_code for r in here] == [r.status_code for r in reversed(again)]
+    assert [r.json() for r in here] == [r.json() for r in there]
+    failed = {True: list[bool](), False: list[bool]()}
+    for asked, reply, usual in zip(bodies, here, plain, strict=True):
+        usual_reply = httpx.Response(200, json=usual)
+        failed[right(asked["messages"][0]["content"], usual_reply)].append(reply.is_error)
+        assert reply.status_code == 500 or reply.json() == usual
+    shares = {was_right: sum(of) / len(of) for was_right, of in failed.items()}
+    assert shares[True] == pytest.approx(0.1, abs=0.07)
+    assert shares[False] == pytest.approx(0.5, abs=0.12)
+    assert {r.json()["error"]["type"] for r in here if r.is_error} == {"server_error"}
+
+
+async def test_only_the_first_request_of_an_attempt_fails_and_no_other_question() -> None:
+    world = World(fail=Failing(right=1.0, wrong=1.0))
+    asked = body(QUESTIONS[0], 0)
+    asked["messages"].append({"role": "assistant", "content": "Step 1: I think."})
+    summarise = body(f"{QUESTIONS[0]}\n\n## The attempt", 0)
+    async with in_process(world) as inside:
+        for sent in (asked, body("What is the capital of France?", 0), summarise):
+            assert (await inside.post("/chat/completions", json=sent)).status_code == 200
+        first = await inside.post("/chat/completions", json=body(QUESTIONS[0], 0))
+    assert first.status_code == 500
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,10 @@ def test_leave_one_out_is_the_whole_library_minus_the_rest() -> None:
     assert effects(WORLD, QUESTIONS, KEYS).leave_one_out == pytest.approx(expected)
 
 
+def test_jitter_is_no_effect_of_an_experience() -> None:
+    assert effects(World(jitter=2.0), QUESTIONS, KEYS) == effects(WORLD, QUESTIONS, KEYS)
+
+
 @pytest.mark.parametrize("pi", [0.5, 0.8])
 def test_effects_in_part_are_the_mean_over_all_subsets(pi: float) -> None:
     for j, key in enumerate(KEYS):

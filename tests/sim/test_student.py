@@ -29,6 +29,15 @@ def test_10_000_answers_have_the_chances_of_truth() -> None:
     assert 0.005 < special.chdtrc(len(QUESTIONS), statistic) < 0.995
 
 
+def test_answers_follow_the_jitter_of_truth() -> None:
+    world = World(jitter=3.0, dilution=0.0)
+    p, plain = (w.truth(QUESTIONS, [HELP]) for w in (world, World(dilution=0.0)))
+    for i in (int((p - plain).argmax()), int((p - plain).argmin())):
+        messages: list[Message] = [{"role": "user", "content": f"{QUESTIONS[i]} (#{HELP})"}]
+        assert abs(rewards(QUESTIONS[i], messages, 200, world) - p[i]) < 0.14
+        assert abs(p[i] - plain[i]) > 0.4
+
+
 def test_order_and_repetition_change_no_answer() -> None:
     jobs = [(q, seed) for q in QUESTIONS[:20] for seed in range(5)]
     first = {job: play(job[0], LIBRARY, job[1]) for job in jobs}

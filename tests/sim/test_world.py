@@ -1,12 +1,17 @@
+import json
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from grpo_practice.errors import ConfigError
+from grpo_practice.sim import answer
 from grpo_practice.sim.lore import advice, keys_in, text
 from grpo_practice.sim.questions import TOPICS, questions
-from grpo_practice.sim.world import Difficulty, Item, Rule, Teaching, World, topic_of
+from grpo_practice.sim.world import Difficulty, Failing, Item, Rule, Teaching, World, topic_of
 
 WORLD = World()
 QUESTIONS = [s.question for s in questions(100, seed=0)]
@@ -35,6 +40,59 @@ def test_a_key_shown_twice_counts_once() -> None:
     key = HELPFUL[0]
     assert WORLD.p(QUESTIONS[0], [key, key], 50) == WORLD.p(QUESTIONS[0], [key], 50)
     assert (WORLD.truth(QUESTIONS, [key, key]) == WORLD.truth(QUESTIONS, [key])).all()
+
+
+INERT = [f"percent-{i:02x}f" for i in range(3)]
+JITTERY = World(jitter=0.7, items={key: Item("null", 0, 0, tokens=0) for key in INERT})
+
+
+def added(questions: list[str], keys: list[str], world: World = JITTERY) -> "np.ndarray[Any, Any]":
+    """The logits that jitter adds to each question."""
+    here, without = (w.truth(questions, keys) for w in (world, replace(world, jitter=0.0)))
+    logits: np.ndarray[Any, Any] = np.log(here / (1 - here)) - np.log(without / (1 - without))
+    return logits
+
+
+def test_jitter_has_mean_zero_and_its_standard_deviation_over_questions() -> None:
+    many = [s.question for s in questions(2_000, seed=0)]
+    for keys in ([], INERT):
+        logits = added(many, keys)
+        assert abs(logits.mean()) < 4.5 * 0.7 / np.sqrt(len(many))
+        assert logits.std() == pytest.approx(0.7, rel=0.08)
+    assert abs(np.corrcoef(added(many, []), added(many, INERT))[0, 1]) < 0.1
+
+
+def test_jitter_is_fixed_by_the_question_and_the_set_of_keys() -> None:
+    a, b, c = INERT
+    for keys in ([b, a], [a, b, a]):
+        assert (JITTERY.truth(QUESTIONS, keys) == JITTERY.truth(QUESTIONS, [a, b])).all()
+    for other in ([a], [a, c], [a, b, c], []):
+        assert (added(QUESTIONS, other) != added(QUESTIONS, [a, b])).all()
+    wrapped = [f"Solve this: {question} Thank you." for question in QUESTIONS]
+    assert (JITTERY.truth(wrapped, [a]) == JITTERY.truth(QUESTIONS, [a])).all()
+    rewards = JITTERY.sample(QUESTIONS[:1], [a], 4_000, seed=0)
+    assert rewards.mean() == pytest.approx(JITTERY.truth(QUESTIONS[:1], [a])[0], abs=0.04)
+
+
+def test_drift_adds_logits_by_the_number_of_requests_before() -> None:
+    world = World(drift=-3.0)
+    first, later = (world.p(QUESTIONS[0], HELPFUL, 50, served=n) for n in (0, 500))
+    assert first == WORLD.p(QUESTIONS[0], HELPFUL, 50)
+    assert np.log(later / (1 - later)) == pytest.approx(np.log(first / (1 - first)) - 1.5)
+    assert (world.truth(QUESTIONS, []) == WORLD.truth(QUESTIONS, [])).all()
+
+
+def test_the_default_world_answers_as_it_always_has() -> None:
+    told = f"(#{WORLD.key('percent', 'help')}) (#{WORLD.key('speed', 'harm')})"
+    asked = [
+        {"messages": [{"role": "user", "content": f"{q}\n\n{shown}"}], "seed": seed}
+        for q in QUESTIONS[:20]
+        for shown in ("", told)
+        for seed in range(5)
+    ]
+    assert WORLD.truth(QUESTIONS, HELPFUL).sum() == pytest.approx(82.15133719064673, rel=1e-12)
+    replies = json.dumps([answer(body) for body in asked]).encode()
+    assert sha256(replies).hexdigest().startswith("37a4dd95f69198f0")
 
 
 def test_shares_of_kinds_follow_the_rule() -> None:
@@ -85,13 +143,15 @@ def test_a_world_is_loaded_from_its_file(tmp_path: Path) -> None:
     path.write_text(
         '{"seed": 7, "difficulty": {"a": 2, "b": 3}, "rule": {"size": [1, 2]},'
         ' "items": {"percent-aa": {"kind": "harm", "own": -1, "other": 0}}, "dilution": 1.5,'
-        ' "task": "labels", "teacher": {"noise": 0.3, "forms": "mixed"}}'
+        ' "task": "labels", "teacher": {"noise": 0.3, "forms": "mixed"},'
+        ' "jitter": 0.5, "drift": -2, "fail": {"wrong": 0.1}}'
     )
     loaded = World.load(path)
     assert (loaded.seed, loaded.dilution, loaded.rule.size) == (7, 1.5, (1.0, 2.0))
     assert loaded.difficulty == Difficulty(2, 3)
     assert (loaded.task, loaded.teacher) == ("labels", Teaching(noise=0.3, forms="mixed"))
     assert loaded.item("percent-aa") == Item("harm", -1.0, 0.0)
+    assert (loaded.jitter, loaded.drift, loaded.fail) == (0.5, -2.0, Failing(0.0, 0.1))
 
 
 @pytest.mark.parametrize(
@@ -105,6 +165,15 @@ def test_a_world_is_loaded_from_its_file(tmp_path: Path) -> None:
         ('{"task": "sums"}', "task"),
         ('{"teacher": {"noise": 1.5}}', "noise must be a share"),
         ('{"teacher": {"forms": "yaml"}}', r"teacher\.forms"),
+        ('{"jitter": -1}', "jitter must be a finite number of at least 0"),
+        ('{"jitter": 1e999}', "jitter: .*finite"),
+        ('{"drift": NaN}', "drift: .*finite"),
+        ('{"dilution": -Infinity}', "dilution: .*finite"),
+        ('{"items": {"k": {"kind": "harm", "own": NaN, "other": 0}}}', r"items\.k\.own: .*finite"),
+        ('{"fail": {"right": 1.5}}', "right and wrong must be shares"),
+        ('{"fail": {"wrong": -0.1}}', "right and wrong must be shares"),
+        ('{"fail": 0.5}', "fail"),
+        ('{"fail": {"rihgt": 0.5}}', r"fail\.rihgt"),
         ("[", "JSON"),
     ],
 )
@@ -142,3 +211,9 @@ def test_a_world_without_helpful_experiences_can_still_be_played() -> None:
 
 def test_an_unknown_subject_gets_one_of_the_topics() -> None:
     assert {topic_of(f"word{chr(97 + i)}-0a") for i in range(26)} <= set(TOPICS)
+
+
+@pytest.mark.parametrize("changes", [{"jitter": float("nan")}, {"drift": float("inf")}])
+def test_a_world_of_impossible_numbers_is_not_made(changes: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        replace(WORLD, **changes)  # type: ignore[arg-type]

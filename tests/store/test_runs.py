@@ -198,7 +198,7 @@ async def test_a_library_starts_another_run_under_the_same_labels(tmp_path: Path
         other = store.begin(spec(data, "other", library=given))
         assert other.library.experiences == (Experience(2, "b"),)
         assert other.library.next_label == 3
-        with pytest.raises(ConfigError, match="other started from its library"):
+        with pytest.raises(ConfigError, match="other has its library"):
             store.delete_run("r")
         assert store.delete_run("other") == ["other"]
         assert store.delete_run("r") == ["r"]

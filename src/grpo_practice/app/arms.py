@@ -129,17 +129,17 @@ def _check_different(jobs: Mapping[str, EvalJob]) -> None:
 
 def _check_names(request: ArmsRequest) -> None:
     names, asked = request.names, request.evaluation
-    if asked.agent is not None or asked.rejudge or asked.library is not None:
+    if isinstance(asked.agent, Path) or asked.rejudge or asked.library is not None:
         raise ConfigError(
             "--arms says who is evaluated: leave --agent, --library and --rejudge out",
             hint="an agent's file is an arm: --arms none,full,agent.yaml",
         )
     for name in names:
         if name not in KNOWN and not LIBRARY_NAME.fullmatch(name) and not _is_file(name):
-            close = nearest(name, KNOWN)
+            near, known = nearest(name, KNOWN, most=1), ", ".join(KNOWN)
             raise ConfigError(
-                f"--arms {name}: there is no such arm" + (f" (is it {close}?)" if close else ""),
-                hint=f"arms are {', '.join(KNOWN)}, L12 for a library, and agents' files",
+                f"--arms {name}: there is no such arm",
+                hint=near or f"arms are {known}, L12 for a library, and agents' files",
             )
     if len(names) < 2:
         raise ConfigError("one arm is compared with nothing", hint="--arms none,full")

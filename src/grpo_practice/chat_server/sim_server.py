@@ -30,7 +30,8 @@ async def serve(
 
     async def reply(request: web.Request) -> web.Response:
         content = await request.read()
-        status, body = respond(request.method, request.path, content, world)
+        served = by_stage.total()
+        status, body = respond(request.method, request.path, content, world, served=served)
         if status == 200 and request.method == "POST":
             by_stage[stage_of(json.loads(content))] += 1
             await sleep(latency_s)

@@ -16,6 +16,7 @@ from grpo_practice.errors import ConfigError
 from grpo_practice.export.files import write_file
 
 if TYPE_CHECKING:
+    from grpo_practice.sim import World
     from grpo_practice.workspace import Workspace
 
 EXP_ID = "demo"
@@ -58,6 +59,12 @@ def demo(
             min=0, max=65_535, metavar="PORT", help="Only serve the simulated endpoint (0: any)."
         ),
     ] = None,
+    world: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", dir_okay=False, help="With --serve: answer from the world in this JSON."
+        ),
+    ] = None,
     keep: Annotated[
         Path | None,
         typer.Option(metavar="DIR", file_okay=False, help="Keep config, data and results there."),
@@ -71,8 +78,12 @@ def demo(
     Example: grpo-practice demo --keep my-demo
     """
     if serve is not None:
-        _serve(serve)
+        from grpo_practice.sim import DEFAULT, World
+
+        _serve(serve, DEFAULT if world is None else World.load(world))
         return
+    if world is not None:
+        raise ConfigError("--world is for the endpoint alone", hint="add --serve 0")
     from grpo_practice.workspace import Workspace
 
     with _folder(keep) as folder:
@@ -145,7 +156,7 @@ def _play(ws: "Workspace", folder: Path) -> None:
     ws.export(EXP_ID, output=folder / AGENT)
 
 
-def _serve(port: int) -> None:
+def _serve(port: int, world: "World") -> None:
     import asyncio
 
     from grpo_practice.chat_server.sim_server import serve
@@ -156,7 +167,7 @@ def _serve(port: int) -> None:
         say(f"next: export UTU_LLM_MODEL=sim UTU_LLM_BASE_URL=http://{LOOPBACK}:{bound}/v1")
 
     try:
-        asyncio.run(serve(port, on_ready=ready))
+        asyncio.run(serve(port, world=world, on_ready=ready))
     except OSError as e:
         raise ConfigError(f"cannot listen on port {port}: {e.strerror}") from e
     except KeyboardInterrupt:

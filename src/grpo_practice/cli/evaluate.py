@@ -29,6 +29,7 @@ from grpo_practice.cli.options import (
     trusting,
     workspace,
 )
+from grpo_practice.cli.other_words import OPTIONS
 from grpo_practice.cli.terminal.formatting import print_json
 from grpo_practice.errors import ConfigError
 
@@ -211,9 +212,12 @@ def _check_arms(arms: str | None, step: str | None, *, show: bool) -> None:
         ConfigError: There is such an option.
     """
     if arms is None and step is not None:
-        raise ConfigError("--step says whose library --arms is about", hint="--arms none,full")
+        raise ConfigError(
+            "--step says after which step --arms take the library",
+            hint=f"{OPTIONS['--step']}: see grpo-practice eval --help",
+        )
     if arms is not None and show:
         raise ConfigError(
             "--show prints one evaluation, and --arms plays several",
-            hint="`grpo-practice runs compare A B --show 3` prints the answers of two",
+            hint="`runs compare` with --show 3 prints answers of two",
         )

@@ -57,8 +57,8 @@ def export_agent(
         sys.stdout.write(exported.text)
         return
     note(f"wrote {output}")
-    for when, command in exported.measure.items():
-        note(f"score {when} is not measured: {on_database(command)}")
+    for when in exported.measure:
+        note(f"the score {when} is not measured")
     if exported.measure and exported.renew_command:
         note(f"then, with the scores in the file: {on_database(exported.renew_command)}")
     if exported.call:

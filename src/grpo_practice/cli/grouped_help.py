@@ -13,7 +13,7 @@ _OF_GROUP = {
     "What is played": (
         *("--config", "--set", "--agent", "--model", "--base-url", "--dataset", "--verify"),
         *("--exp-id", "--pass-k", "--limit", "--epochs", "--batch-size", "--grpo-n"),
-        *("--truncate", "--from"),
+        *("--truncate", "--from", "--arms", "--step"),
     ),
     "The rows": (
         *("--from-run", "--map", "--shape", "--format", "--delimiter", "--split", "--revision"),

@@ -53,9 +53,8 @@ class Exported(Report):
             return None
         if self.scores is None:
             return f"grpo-practice eval --agent {shlex.quote(str(self.path))}"
-        if self.before and self.after:
-            return f"grpo-practice runs show {shlex.quote(self.agent.provenance.run)}"
-        return self.scores.measure_after(str(self.path))
+        run = shlex.quote(self.agent.provenance.run)
+        return self.scores.measure(str(self.path)) or f"grpo-practice runs show {run}"
 
     @property
     def measure(self) -> dict[When, str]:

@@ -24,7 +24,10 @@ def forecast_arms(job: ArmsJob) -> Forecast:
         # Its library is not there, and will be as long as that of `full`.
         stand_in = job.evaluations["direct"]
         target = replace(stand_in.target, name=f"{stand_in.target.name}/direct")
-        evaluations = {**job.evaluations, "direct": replace(stand_in, target=target)}
+        # `again`: else the answers with the library of `full` would be counted as there.
+        afresh = replace(job.session, again=True)
+        stand_in = replace(stand_in, target=target, session=afresh)
+        evaluations = {**job.evaluations, "direct": stand_in}
         job = replace(job, evaluations=evaluations)
     parts = {arm: forecast(evaluation) for arm, evaluation in job.evaluations.items()}
     lines = [replace(line, part=arm) for arm, part in parts.items() for line in part.lines]

@@ -18,8 +18,13 @@ PIECE = 32
 JSON, STREAM = "application/json; charset=utf-8", "text/event-stream; charset=utf-8"
 
 
-def respond(method: str, path: str, content: bytes, world: World = DEFAULT) -> StatusAndBody:
-    """Answer a request as an OpenAI-compatible server with this world behind it."""
+def respond(
+    method: str, path: str, content: bytes, world: World = DEFAULT, *, served: int = 0
+) -> StatusAndBody:
+    """Answer a request as an OpenAI-compatible server with this world behind it.
+
+    `served`: the number of chat requests that it has answered before.
+    """
     if method == "GET" and path.endswith("/models"):
         return 200, {"object": "list", "data": [{"id": MODEL, "object": "model", "created": 0}]}
     if not path.endswith("/chat/completions"):
@@ -27,13 +32,15 @@ def respond(method: str, path: str, content: bytes, world: World = DEFAULT) -> S
     if method != "POST":
         return 405, _error(f"{path} takes POST, not {method}")
     try:
-        return 200, sim.answer(json.loads(content), world)
+        body = json.loads(content)
+        if sim.fails(body, world, served):
+            return 500, _error("the simulated world lets this request fail", "server_error")
+        return 200, sim.answer(body, world, served)
     except (ValueError, RecursionError) as e:
         return 400, _error(str(e))
 
 
-def _error(message: str) -> dict[str, Any]:
-    kind = "invalid_request_error"
+def _error(message: str, kind: str = "invalid_request_error") -> dict[str, Any]:
     return {"error": {"message": message, "type": kind, "param": None, "code": None}}
 
 
@@ -56,12 +63,15 @@ class SimTransport(httpx.AsyncBaseTransport):
 
     def __init__(self, world: World = DEFAULT) -> None:
         self.world = world
+        self._served = 0
 
     @override
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Answer, after other tasks had their turn."""
         content = await request.aread()
         await asyncio.sleep(0)  # a reply that never suspends would hide every concurrency bug
-        status, answer = respond(request.method, request.url.path, content, self.world)
+        method, path = request.method, request.url.path
+        status, answer = respond(method, path, content, self.world, served=self._served)
+        self._served += "choices" in answer
         kind, raw = encode(content, answer)
         return httpx.Response(status, headers={"content-type": kind}, content=raw, request=request)

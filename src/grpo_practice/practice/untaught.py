@@ -1,11 +1,13 @@
 """Libraries to compare a learnt one with: as many experiences, as long, learnt from nothing.
 
 `direct` is what the teacher writes from the objectives alone, in one request; `filler` says nothing
-about the task. What a learnt library gains over these is more than length, and more than what the
-teacher knew before.
+about the task. A learnt library that is better than both helps by more than its length, and by more
+than the teacher knew before.
 """
 
+from collections import Counter
 from collections.abc import Sequence
+from itertools import permutations
 from pathlib import Path
 
 from grpo_practice.calls import Reply
@@ -20,10 +22,8 @@ from grpo_practice.types import Experience, Library
 AS_LONG = 0.1
 """Share by which a library written directly may be shorter or longer than the learnt one."""
 
-SEVERAL = 150
-"""Bytes that are left of an experience for another sentence before the one that fits best."""
-FEW = 20
-"""Packaged sentences to choose from, at least."""
+SEVERAL = 170
+"""Bytes of an experience that are more than any two of the packaged sentences."""
 
 
 def size(library: Library) -> int:
@@ -102,31 +102,38 @@ def filler(like: Library) -> Library:
 
     The same library makes the same filler.
     """
-    unused, texts, left = list[str](), list[str](), 0
+    sentences = _sentences()
+    used, made, left = Counter[int](), dict[tuple[int, ...], str](), 0
+    ways: list[tuple[int, ...]] = [(i,) for i in range(len(sentences))]
+    ways += permutations(range(len(sentences)), 2)
+    names = [len(sentence.partition(": ")[0].encode()) for sentence in sentences]
+    lengths = {way: len(_together([sentences[i] for i in way]).encode()) for way in ways}
+    # As they stand after others: a space, and no name.
+    later = {way: length - names[way[0]] - 1 for way, length in lengths.items()}
     for experience in like.experiences:
         # By what one is too short or too long, the next gets longer or shorter.
         left += len(experience.text.encode())
-        text = ""
-        while not text or left > 0:
-            if len(unused) < FEW:
-                unused += _sentences()
-            longer = {s: _after(text, s) for s in unused if _after(text, s) not in texts}
-            room = left + len(text.encode())
-            fits = min(longer, key=lambda s: abs(len(longer[s].encode()) - room))
-            # The first while there is room for several, then the one that fits best.
-            chosen = fits if left < SEVERAL else next(iter(longer))
-            by = len(longer[chosen].encode()) - len(text.encode())
-            if text and abs(by - left) >= left:
-                break
-            unused.remove(chosen)
-            text, left = longer[chosen], left - by
-        texts.append(text)
-    return _labelled(texts, like)
+        way, more = tuple[int, ...](), left
+        while more > SEVERAL:
+            rare = min(range(len(sentences)), key=lambda i: (used[i], i))
+            way, used[rare] = (*way, rare), used[rare] + 1
+            more = left - len(_together([sentences[i] for i in way]).encode())
+        # The one or two that fit best; of equal ones, those that stand elsewhere least often.
+        taken = later if way else lengths
+        best = min(abs(length - more) for w, length in taken.items() if (*way, *w) not in made)
+        fitting = [w for w in ways if abs(taken[w] - more) == best and (*way, *w) not in made]
+        last = min(fitting, key=lambda w: sum(used[i] for i in w))
+        used.update(last)
+        text = _together([sentences[i] for i in (*way, *last)])
+        made[*way, *last] = text
+        left -= len(text.encode())
+    return _labelled(list(made.values()), like)
 
 
-def _after(text: str, sentence: str) -> str:
-    """Return an experience with one sentence more, whose name counts only where it is the first."""
-    return f"{text} {sentence.partition(': ')[2]}" if text else sentence
+def _together(sentences: Sequence[str]) -> str:
+    """Return sentences as one experience, under the name of the first."""
+    first, *others = sentences
+    return " ".join([first, *(other.partition(": ")[2] for other in others)])
 
 
 def _sentences() -> list[str]:

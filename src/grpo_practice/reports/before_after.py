@@ -39,27 +39,33 @@ class BeforeAfter:
     """Option without which the evaluation before goes on as it was begun, on something else."""
     difference: str | None = None
     """Sentence on the difference of the two; None where one is missing."""
+    learnt: bool = True
+    """Whether there is an experience in the library."""
     options: str = ""
     """Options of an evaluation that asks as the known score's did, where the run's config would ask
     otherwise."""
 
-    def measure_after(self, agent: str | None = None) -> str:
-        """Return the command that measures the score after; `agent` is its exported file."""
-        run, file = shlex.quote(self.run), shlex.quote(agent or "enhanced.yaml")
-        command = f"grpo-practice eval --run {run} --agent {file}{self.options}"
-        if agent is None:
-            return f"grpo-practice export-agent --run {run} -o {file}, then {command}"
-        return command
+    def measure(self, agent: str | None = None) -> str | None:
+        """Return the command that measures what is missing; `agent` is its exported file.
+
+        None where nothing is missing, or nobody knows which questions to ask.
+        """
+        if not self.tested or (self.before and self.after):
+            return None
+        if not self.learnt or (self.restart and self.before is None and self.after):
+            return f"grpo-practice eval --run {shlex.quote(self.run)}{self.options}{self.restart}"
+        arms = f"none,{agent or 'full'}"
+        restart = self.restart if self.before is None else ""
+        return (
+            f"grpo-practice eval --arms {shlex.quote(arms)} --run {shlex.quote(self.run)}"
+            f"{self.options}{restart}"
+        )
 
     def missing(self, agent: str | None = None) -> dict[When, str]:
         """Return the scores that are not measured, each with the command that measures it."""
-        found = dict[When, str]()
-        if self.tested and self.before is None:
-            run = shlex.quote(self.run)
-            found["before"] = f"grpo-practice eval --run {run}{self.options}{self.restart}"
-        if self.tested and self.after is None:
-            found["after"] = self.measure_after(agent)
-        return found
+        command = self.measure(agent)
+        known: dict[When, KnownScore | None] = {"before": self.before, "after": self.after}
+        return {when: command for when, score in known.items() if score is None and command}
 
 
 def before_after(store: Store, branch_id: int, run: str, library: Library) -> BeforeAfter:
@@ -81,6 +87,7 @@ def before_after(store: Store, branch_id: int, run: str, library: Library) -> Be
         difference=sentence_of(store, was.run, is_.run) if was and is_ else None,
         tested=bool(test.dataset or known),
         restart=test.restart(),
+        learnt=bool(library),
         options=test.options(asked, known) if known else "",
     )
 

@@ -1,6 +1,7 @@
 """A simulated endpoint: a student, a teacher and a judge that answer from the request alone.
 
-Never from order, time or count: the same messages with the same `seed` get the same reply. Lessons
+Never from order or time: the same messages with the same `seed` get the same reply. In a world that
+drifts, the number of requests answered before changes it, too; the transports count them. Lessons
 learnt here say nothing about a real model; they show that the machinery works.
 """
 
@@ -12,7 +13,7 @@ from grpo_practice.sim.judge import grade, read_page
 from grpo_practice.sim.librarian import merge, propose
 from grpo_practice.sim.material import stage_of as stage_shown
 from grpo_practice.sim.request import SimRequest, read
-from grpo_practice.sim.student import play
+from grpo_practice.sim.student import play, request_fails
 from grpo_practice.sim.teacher import compare, summarise
 from grpo_practice.sim.tool_student import plays_with_tools, turn
 from grpo_practice.sim.work import SimTurn
@@ -20,7 +21,7 @@ from grpo_practice.sim.world import World
 from grpo_practice.stages import Stage
 from grpo_practice.text import CHARS_PER_TOKEN
 
-__all__ = ["DEFAULT", "MODEL", "World", "answer", "stage_of"]
+__all__ = ["DEFAULT", "MODEL", "World", "answer", "fails", "stage_of"]
 
 MODEL = "sim"
 DEFAULT = World()
@@ -38,13 +39,15 @@ VOICES: Mapping[Stage, Callable[[SimRequest, World], str]] = {
 """Function that answers at each stage."""
 
 
-def answer(body: Any, world: World = DEFAULT) -> dict[str, Any]:
+def answer(body: Any, world: World = DEFAULT, served: int = 0) -> dict[str, Any]:
     """Return the chat completion object that answers the JSON body of a request.
+
+    `served`: the number of requests answered before.
 
     Raises:
         ValueError: The body is not a chat request; the message says why.
     """
-    asked = read(body)
+    asked = read(body, served)
     said = _reply(asked, world)
     most = None if asked.max_tokens is None else 4 * asked.max_tokens
     calls = sum(len(call.name) + len(call.arguments) for call in said.calls)
@@ -94,6 +97,16 @@ def _message(said: SimTurn, asked: SimRequest) -> dict[str, Any]:
             for n, call in enumerate(said.calls)
         ]
     return message
+
+
+def fails(body: Any, world: World, served: int = 0) -> bool:
+    """Return whether the world answers a request by an error, which repeats when it is sent again.
+
+    Raises:
+        ValueError: The body is not a chat request.
+    """
+    asked = read(body, served)
+    return stage_shown(asked) == "play" and request_fails(asked, world)
 
 
 def stage_of(body: Any) -> Stage:

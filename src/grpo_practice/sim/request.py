@@ -55,11 +55,15 @@ class SimRequest:
     seed: int | None = None
     opening: tuple[Message, ...] = ()
     """The messages before the assistant's first turn."""
+    served: int = 0
+    """Number of requests that the endpoint had answered before."""
 
     @property
     def first(self) -> "SimRequest":
         """The request that the assistant's first turn answered."""
-        return read({"messages": list(self.opening), "seed": self.seed}) if self.turns else self
+        if not self.turns:
+            return self
+        return read({"messages": list(self.opening), "seed": self.seed}, self.served)
 
     @property
     def fences(self) -> list[Fence]:
@@ -80,8 +84,8 @@ class SimRequest:
         return [fence.body for fence in self.fences if fence.name == name]
 
 
-def read(body: Any) -> SimRequest:
-    """Read the request in the JSON body of a chat completion.
+def read(body: Any, served: int = 0) -> SimRequest:
+    """Read the request in the JSON body of a chat completion, one after `served` others.
 
     Raises:
         ValueError: It is not one; the message names the key.
@@ -110,6 +114,7 @@ def read(body: Any) -> SimRequest:
         turns=sum(role == "assistant" for role, _ in texts),
         seed=_whole(body, "seed"),
         opening=tuple(takewhile(lambda m: m["role"] != "assistant", messages)),
+        served=served,
     )
 
 

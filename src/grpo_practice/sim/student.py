@@ -7,7 +7,7 @@ from grpo_practice.sim.options import letter_for
 from grpo_practice.sim.questions import TOPICS, Question, find
 from grpo_practice.sim.request import SimRequest, labels
 from grpo_practice.sim.topics import LORE, SUMS
-from grpo_practice.sim.world import EffectKind, World, topic_of, unit
+from grpo_practice.sim.world import EffectKind, Failing, World, topic_of, unit
 from grpo_practice.text import CHARS_PER_TOKEN
 
 
@@ -32,9 +32,8 @@ def way(question: Question, asked: SimRequest, world: World) -> tuple[int | str,
     Right or wrong is drawn with the chance the world gives this question under the experiences
     that stand in the request.
     """
-    draw = unit(world.seed, "play", asked.sha)
     keys = keys_in(asked.told)
-    right = draw < world.p(question.text, keys, tokens(asked.told) - tokens(question.text))
+    right = _solves(question, keys, asked, world)
     followed, key, answer = _way(question, keys, world, right=right, asked=asked)
     lines = [f"Step 1: Here {LORE[question.topic].when}."]
     ids = [label for label, shown in labels(asked.told).items() if shown == followed]
@@ -42,6 +41,22 @@ def way(question: Question, asked: SimRequest, world: World) -> tuple[int | str,
         lines.append(f"Followed {', '.join(ids)}.")
     lines.append(f"Method {key}: {advice(world, key).do}.")
     return answer, lines
+
+
+def _solves(question: Question, keys: Sequence[str], asked: SimRequest, world: World) -> bool:
+    draw = unit(world.seed, "play", asked.sha)
+    read = tokens(asked.told) - tokens(question.text)
+    return draw < world.p(question.text, keys, read, served=asked.served)
+
+
+def request_fails(asked: SimRequest, world: World) -> bool:
+    """Return whether the world lets the request fail: the first one of an attempt, or none."""
+    question = find(asked.asked) if world.fail != Failing() and not asked.turns else None
+    if question is None:
+        return False
+    right = _solves(question, keys_in(asked.told), asked, world)
+    chance = world.fail.right if right else world.fail.wrong
+    return unit(world.seed, "fail", asked.sha) < chance
 
 
 def tokens(text: str) -> float:

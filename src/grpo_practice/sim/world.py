@@ -1,16 +1,17 @@
 """The world behind the simulated endpoint: how hard each question is, what each experience does.
 
     logit p(q, S) = theta_q + sum over j in S of (own_j if topics match else other_j)
-                    - dilution * tokens / 1000
+                    - dilution * tokens / 1000 + jitter(q, S) + drift * served / 1000
 
-Everything is a function of the world's seed and of texts, so that the endpoint and the exact
-values (`truth`) speak of the same thing.
+Everything is a function of the world's seed, of texts and of the number of requests answered
+before, so that the endpoint and the exact values (`truth`, with none before) speak of the same
+thing. The transports count the requests; this package keeps nothing.
 """
 
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from pathlib import Path
 from random import Random
@@ -41,7 +42,8 @@ class _Strict:
     """The fields that a world file may hold, and nothing else."""
 
     __slots__ = ()
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
+    # JSON as Python reads it has NaN, and 1e999 for infinity.
+    __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,17 @@ class Teaching(_Strict):
 
 
 @dataclass(frozen=True, slots=True)
+class Failing(_Strict):
+    """Chances that a request gets HTTP 500, by the answer that it would have got.
+
+    Drawn from the request, so that a request sent again fails again.
+    """
+
+    right: float = 0.0
+    wrong: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class World(_Strict):
     """Questions, experiences and a teacher, all drawn from one seed."""
 
@@ -118,6 +131,12 @@ class World(_Strict):
     teacher: Teaching = Teaching()
     task: Task = "math"
     """Kind of its questions; with `tools`, the student works in many turns with long results."""
+    jitter: float = 0.0
+    """Standard deviation, in logits, of what each set of experiences adds to each question by
+    chance: the score of a library is then not the sum of its experiences."""
+    drift: float = 0.0
+    """Logits by which all answers get better (or worse, below 0) per 1,000 requests answered."""
+    fail: Failing = Failing()
 
     def __post_init__(self) -> None:
         if min(self.difficulty.a, self.difficulty.b) <= 0:
@@ -126,6 +145,12 @@ class World(_Strict):
             raise ValueError("rule: p_help and p_null must be shares that add up to at most 1")
         if not 0 <= self.teacher.noise <= 1:
             raise ValueError("teacher: noise must be a share from 0 to 1")
+        if not 0 <= self.jitter < math.inf:
+            raise ValueError("jitter must be a finite number of at least 0")
+        if not math.isfinite(self.drift):
+            raise ValueError("drift must be a finite number")
+        if not (0 <= self.fail.right <= 1 and 0 <= self.fail.wrong <= 1):
+            raise ValueError("fail: right and wrong must be shares from 0 to 1")
 
     @classmethod
     def load(cls, path: Path) -> "World":
@@ -139,10 +164,15 @@ class World(_Strict):
         try:
             return TypeAdapter(cls).validate_json(path.read_bytes())
         except OSError as e:
-            raise ConfigError(f"cannot read the world {path}: {e}") from e
+            why = f"cannot read the world {path}: {e.strerror}"
+            raise ConfigError(why, hint='a world is a JSON file, such as {"seed": 3}') from e
         except ValidationError as e:
-            wrong = "; ".join(f"{'.'.join(map(str, d['loc']))}: {d['msg']}" for d in e.errors())
-            raise ConfigError(f"{path}: not a world: {wrong}") from e
+            parts = (
+                (*map(str, d["loc"]), d["msg"].removeprefix("Value error, ")) for d in e.errors()
+            )
+            wrong = "; ".join(": ".join(filter(None, (".".join(k), told))) for *k, told in parts)
+            hint = f"its keys are {', '.join(f.name for f in fields(cls))}; all may be left out"
+            raise ConfigError(f"{path}: not a world: {wrong}", hint=hint) from e
 
     def item(self, key: str) -> Item:
         """Return what the experience does."""
@@ -165,22 +195,31 @@ class World(_Strict):
         found = _keys(self, topic, kind)
         return found[nth % len(found)]
 
-    def p(self, question: str, keys: Sequence[str], tokens: float) -> float:
+    def p(self, question: str, keys: Sequence[str], tokens: float, *, served: int = 0) -> float:
         """Return the chance of a right answer; 0 for a question that is not of this world.
 
         One key shown twice counts once; `tokens` is the length of what the student reads besides
-        the question.
+        the question, `served` the number of requests answered before.
         """
         logits = self.logits(question, tuple(dict.fromkeys(keys)))
         if logits is None:
             return 0.0
         against = self.dilution * tokens / 1_000 - sum(logits)
+        against -= self._interaction(question, keys) + self.drift * served / 1_000
         return 1 / (1 + math.exp(min(against, 700.0)))  # exp(710) overflows
+
+    def _interaction(self, question: str, keys: Sequence[str]) -> float:
+        """Draw the logits that the set of these experiences adds to a question by chance."""
+        found = find(question) if self.jitter else None
+        if found is None:
+            return 0.0
+        rng = Random(f"{self.seed}|jitter|{found.text}|{' '.join(sorted(set(keys)))}")
+        return rng.gauss(0.0, self.jitter)
 
     def logits(self, question: str, keys: Sequence[str]) -> list[float] | None:
         """Return the question's own logit, then what each experience adds to it. Shape: [1 + m].
 
-        None for a question that is not of this world.
+        None for a question that is not of this world. Without jitter, which is no experience's.
         """
         base = _base(self, question)
         if base is None:

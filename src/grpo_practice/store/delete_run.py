@@ -1,6 +1,7 @@
 """Removal of a run and of the runs it made."""
 
 import sqlite3
+from shlex import quote
 
 from grpo_practice.errors import ConfigError
 
@@ -11,7 +12,7 @@ def delete(db: sqlite3.Connection, run: str) -> list[str]:
     Calls of a re-judgement about another run's rollouts stay with that run.
 
     Raises:
-        ConfigError: Another run, which stays, took rollouts or experiences from it.
+        ConfigError: Another run, which stays, has rollouts or a library of it.
     """
     gone = [
         row[0]
@@ -26,14 +27,16 @@ def delete(db: sqlite3.Connection, run: str) -> list[str]:
     branches = f"(SELECT branch_id FROM branches WHERE run_id IN ({names}))"
     libraries = f"(SELECT library_id FROM libraries WHERE run_id IN ({names}))"
     users = db.execute(
-        f"""SELECT DISTINCT run_id FROM libraries WHERE run_id NOT IN ({names})
-             AND parent_id IN {libraries}""",
-        (*gone, *gone),
+        f"""SELECT run_id FROM libraries WHERE run_id NOT IN ({names}) AND parent_id IN {libraries}
+             UNION SELECT run_id FROM branches
+             WHERE run_id NOT IN ({names}) AND library_id IN {libraries}""",
+        gone * 4,
     ).fetchall()
     if users:
         raise ConfigError(
-            f"{run} cannot be deleted: {', '.join(u[0] for u in users)} started from its library",
-            hint="delete that run first",
+            f"{run} cannot be deleted: {', '.join(u[0] for u in users)} "
+            f"{'has' if len(users) == 1 else 'have'} its library",
+            hint=f"delete that first: grpo-practice runs delete {quote(users[0][0])}",
         )
     lent = db.execute(
         f"""SELECT DISTINCT run_id FROM branches WHERE run_id NOT IN ({names})

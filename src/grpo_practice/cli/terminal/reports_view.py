@@ -320,15 +320,13 @@ def _before_and_after(report: "PracticeReport") -> None:
     before, after = report.before, report.after
     scores: list[tuple[When, KnownScore | None]] = [("before", before), ("after", after)]
     for when, known in scores:
-        command = report.measure.get(when)
-        if known is None and command is not None:
-            say(f"  {when:6}  not measured ({on_database(command)})")  # in one line, to be copied
-        else:
-            untested = "" if known or report.tested else " (no evaluation dataset)"
-            facts([(f"{when:6}", _known(known) + untested)])
+        untested = "" if known or report.tested else " (no evaluation dataset)"
+        facts([(f"{when:6}", _known(known) + untested)])
     if before and after and not _comparable(before, after):
         say("  before and after are of other questions: their difference says nothing")
     facts([("gain  ", report.difference or "")])
+    for command in dict.fromkeys(report.measure.values()):
+        say(f"  gain    {on_database(command)}")  # in one line, to be copied
 
 
 def _known(known: "KnownScore | None") -> str:

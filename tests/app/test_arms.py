@@ -1,0 +1,66 @@
+"""Arms are played over the same connections, under one limit and one cap."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_practice.app.arms import ArmsRequest, prepare_arms, run_arms
+from grpo_practice.app.request import EvalRequest
+from grpo_practice.errors import LockedError, PausedError
+from grpo_practice.llm.budget import Caps
+from grpo_practice.reports.comparison import ComparisonReport
+from grpo_practice.store import Store
+from tests.app.project import Project, finished, served
+
+OBJECTIVES = ("practice.agent_objective=Add.", "practice.learning_objective=Be exact.")
+
+
+async def play(project: Project, *names: str, sets: tuple[str, ...] = (), **more: Any) -> Any:
+    with Store(project.db) as store:
+        asked = EvalRequest(config=project.config, env={}, sets=sets, **more)
+        job = prepare_arms(project.session(store), ArmsRequest(names=names, evaluation=asked))
+        return await run_arms(job)
+
+
+async def test_all_arms_together_have_no_more_in_flight_than_one(tmp_path: Path) -> None:
+    project = await finished(tmp_path / "p", *OBJECTIVES)
+    async with served() as endpoint:
+        sets = (endpoint.override().removeprefix("evaluation."), "concurrency=3")
+        found = await play(project, "none", "full", "aa", "filler", sets=sets)
+    assert isinstance(found, ComparisonReport)
+    assert len(endpoint.bodies) == 4 * 12
+    assert 1 < endpoint.most_open <= 3
+
+
+async def test_a_cap_is_one_for_all_arms(tmp_path: Path) -> None:
+    project = await finished(tmp_path / "p", *OBJECTIVES)
+    ((before,),) = project.query("SELECT count(*) FROM calls")
+    with pytest.raises(PausedError, match="20 requests spent so far"):
+        await play(project, "none", "full", "direct", "filler", caps=Caps(requests=20))
+    assert project.query("SELECT count(*) FROM calls") == [(before + 20,)]
+    assert isinstance(await play(project, "none", "full", "direct", "filler"), ComparisonReport)
+    assert project.query("SELECT count(*) FROM calls WHERE stage = 'direct'") == [(1,)]
+
+
+async def test_an_arm_that_is_held_frees_the_others_and_leaves_nothing(tmp_path: Path) -> None:
+    project = await finished(tmp_path / "p", *OBJECTIVES)
+    runs = project.query("SELECT count(*) FROM runs")
+    names = ("none", "full", "aa")
+    with Store(project.db) as store:
+        asked = EvalRequest(config=project.config, env={})
+        job = prepare_arms(project.session(store), ArmsRequest(names=names, evaluation=asked))
+        targets = [evaluation.target.name for evaluation in job.evaluations.values()]
+        with store.lock(targets[-1]):
+            with pytest.raises(LockedError, match="seed=1"):
+                await run_arms(job)
+            assert not any(store.is_worked_on(name) for name in targets[:-1])
+    assert project.query("SELECT count(*) FROM runs") == runs
+
+
+async def test_a_practice_run_under_way_elsewhere_is_not_written(tmp_path: Path) -> None:
+    project = await finished(tmp_path / "p", *OBJECTIVES)
+    with Store(project.db) as store, store.lock("toy"):
+        with pytest.raises(LockedError):
+            await play(project, "none", "direct")
+        assert isinstance(await play(project, "none", "full"), ComparisonReport)

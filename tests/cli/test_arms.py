@@ -1,0 +1,315 @@
+"""`eval --arms`: evaluations that are played together, and how they compare."""
+
+import json
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_practice import Workspace
+from grpo_practice.practice.untaught import AS_LONG, size
+from grpo_practice.store import Store, libraries
+from tests.cli.conftest import Gp
+from tests.cli.test_next_commands import next_words
+from tests.cli.test_run_commands import SERVER, Shell, shell
+from tests.processes import until
+
+__all__ = ["shell"]
+
+ALL = ("eval", "--arms", "none,full,aa,direct,filler")
+
+
+def query(sql: str, *values: object) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect("grpo-practice.db")) as db:
+        return db.execute(sql, values).fetchall()
+
+
+def asked() -> int:
+    """Requests so far."""
+    return int(query("SELECT count(*) FROM calls")[0][0])
+
+
+def arms(gp: Gp, *words: str) -> dict[str, Any]:
+    """The runs that arms are, by arm."""
+    ran = gp(*words, "--json")
+    assert ran.code == 0, ran.err
+    return {arm["named"]: arm["run"] for arm in ran.document["arms"]}
+
+
+def results(document: dict[str, Any]) -> list[Any]:
+    """What is found, without the times at which it was played."""
+    kept = ("baseline", "run", "verdict", "difference", "questions")
+    return [[contrast[key] for key in kept] for contrast in document["contrasts"]]
+
+
+def test_arms_end_in_how_they_compare(demo: Gp) -> None:
+    before = asked()
+    ran = demo(*ALL)
+    assert ran.code == 0, ran.err
+    titles = [line for line in ran.out.splitlines() if line.startswith("full less ")]
+    assert titles == [f"full less {arm}" for arm in ("none", "aa", "direct", "filler")]
+    assert "complete, and not played again together with the others: demo/eval, demo/ev" in ran.err
+    assert asked() - before == 3 * 80 + 1
+    assert demo(*next_words(ran.out)).code == 0
+    again = demo(*ALL, "--json")
+    assert asked() - before == 3 * 80 + 1
+    found = again.document
+    assert found["schema"] == "grpo-practice.compare/1"
+    named = {arm["named"]: arm["run"] for arm in found["arms"]}
+    assert list(named) == ["none", "full", "aa", "direct", "filler"]
+    assert named["none"] == "demo/eval"
+    assert named["aa"] == f"{named['full']}/seed=1"
+    by_run = {c["baseline"]: c for c in found["contrasts"]}
+    assert {c["run"] for c in found["contrasts"]} == {named["full"]}
+    assert by_run[named["none"]]["verdict"] == by_run[named["filler"]]["verdict"] == "better"
+    assert by_run[named["aa"]]["verdict"] == "none found"
+
+
+def test_each_arm_is_the_evaluation_that_it_would_be_alone(demo: Gp) -> None:
+    assert demo("runs", "delete", "demo/eval", "--yes").code == 0
+    runs = arms(demo, "eval", "--arms", "none,full")
+    before = asked()
+    assert demo("eval", "--run", "demo", "--json").document["run"] == runs["none"]
+    ran = demo("practice", "--config", "practice.yaml", "--json").document
+    assert [ran[when]["run"] for when in ("before", "after")] == [runs["none"], runs["full"]]
+    assert asked() == before
+
+
+def test_a_question_is_played_by_all_arms_before_many_others_are(demo: Gp) -> None:
+    runs = arms(demo, *ALL, "--again", "--set", "concurrency=4")
+    rows = query(
+        """SELECT r.step, r.sample_id, b.run_id FROM rollouts r JOIN branches b USING (branch_id)
+            JOIN runs USING (run_id) WHERE b.branch_id = runs.head_branch AND run_id IN
+              (SELECT value FROM json_each(?)) ORDER BY rollout_id""",
+        json.dumps(list(runs.values())),
+    )
+    assert len(rows) == 5 * 80
+    places = dict[tuple[int, int], list[int]]()
+    firsts = dict[tuple[int, int], str]()
+    for place, (step, sample, run) in enumerate(rows):
+        places.setdefault((step, sample), []).append(place)
+        firsts.setdefault((step, sample), run)
+    # Five arms of two attempts, and as many of others between them as are under way at once.
+    assert max(of[-1] - of[0] for of in places.values()) < 5 * 2 + 2 * 4
+    assert len(set(firsts.values())) == 5, "the arms take turns at being first"
+    in_order = [sample for step, sample in places if step == 0]
+    assert in_order != sorted(in_order), "questions come in an order of their own"
+
+
+def test_nothing_is_said_of_time_where_arms_were_played_together(demo: Gp) -> None:
+    apart = "they were not played together"
+    assert apart in demo("eval", "--arms", "none,full,filler").out
+    before = asked()
+    ran = demo("eval", "--arms", "none,full,filler", "--again")
+    assert asked() - before == 3 * 80
+    assert apart not in ran.out
+    assert "not played again" not in ran.err
+
+
+def test_a_pause_changes_nothing_but_when_it_is_asked(demo: Gp) -> None:
+    whole = demo(*ALL, "--again", "--json").document
+    start = asked()
+    paused = demo(*ALL, "--again", "--max-requests", "40000", "--set", "concurrency=2")
+    assert paused.code == 0
+    assert asked() - start == 5 * 80
+    spent = asked()
+    first = demo(*ALL, "--again", "--max-requests", str(40))
+    assert first.code == 6, first.err
+    assert asked() == spent, "what the arms cost before counts"
+    so_far = re.search(r"(\d+) requests spent so far", first.err)
+    assert so_far
+    third = demo(*ALL, "--max-requests", str(int(so_far[1]) + 90), "--json")
+    assert third.code == 6, third.out
+    left = demo(*ALL, "--dry-run", "--json").document["total"]["calls"]
+    done = demo(*ALL, "--json")
+    assert asked() - spent == 5 * 80
+    # Some of what was answered is not scored yet: it is counted, and not asked again.
+    assert 5 * 80 - 90 <= left[0] == left[1] < 5 * 80 - 60
+    assert results(done.document) == results(whole)
+
+
+def test_what_a_dry_run_says_is_asked_then(demo: Gp) -> None:
+    before, tables = asked(), query("SELECT count(*) FROM libraries")
+    ahead = demo(*ALL, "--dry-run", "--json").document
+    assert (asked(), query("SELECT count(*) FROM libraries")) == (before, tables)
+    assert {line["part"]: line["calls"] for line in ahead["stages"] if line["stage"] == "play"} == {
+        arm: [80, 80] for arm in ("aa", "direct", "filler")
+    }
+    assert ahead["total"]["calls"] == [241, 241]
+    assert demo(*ALL).code == 0
+    assert asked() - before == 241
+    assert demo(*ALL, "--dry-run", "--json").document["total"]["calls"] == [0, 0]
+
+
+def test_a_pilot_asks_a_little_in_each_arm(demo: Gp) -> None:
+    before = asked()
+    ran = demo(*ALL, "--pilot", "2", "--json")
+    assert ran.code == 0, ran.err
+    assert ran.document["piloted"]["rollouts"] == 3 * 2 * 2
+    assert ran.document["total"]["calls"] == [3 * 76, 3 * 76]
+    assert demo(*ALL).code == 0
+    assert asked() - before == 241
+
+
+def test_libraries_that_teach_nothing_are_as_many_and_as_long(demo: Gp) -> None:
+    assert demo(*ALL).code == 0
+    with Store(Path("grpo-practice.db")) as store:
+        named = {
+            text: store.read(libraries.load, of)
+            for text, of in query(
+                """SELECT run_id, library_id FROM branches WHERE library_id IS NOT NULL
+                     AND run_id LIKE 'demo/eval/L%'"""
+            )
+        }
+        texts = {name: [e.text for e in found.experiences] for name, found in named.items()}
+    runs = arms(demo, *ALL)
+    full, direct, filler = (named[runs[arm]] for arm in ("full", "direct", "filler"))
+    assert len(direct) == len(filler) == len(full)
+    assert abs(size(filler) / size(full) - 1) < 0.05
+    assert abs(size(direct) / size(full) - 1) < AS_LONG
+    assert not {*texts[runs["full"]]} & {*texts[runs["filler"]]}
+    listed = demo("experiences", "list", f"--run=L{filler.id}", "--json").document
+    assert [e["text"] for e in listed["experiences"]] == texts[runs["filler"]]
+
+
+def test_what_the_teacher_writes_directly_leaves_the_practice_run_as_it_is(demo: Gp) -> None:
+    before = demo("runs", "show", "demo", "--json").document
+    assert demo("eval", "--arms", "full,direct").code == 0
+    after = demo("runs", "show", "demo", "--json").document
+    assert after["status"] == before["status"] == "done"
+    assert after["steps"] == before["steps"]
+    last = demo("runs", "show", "demo").out.splitlines()[-1]
+    assert last.startswith("next: ")
+    assert "--arms" not in last
+    assert query("SELECT stage, count(*) FROM calls WHERE stage = 'direct'") == [("direct", 1)]
+    library = query("SELECT tip_library FROM branches WHERE run_id = 'demo'")
+    assert f"L{library[0][0]}" == before["steps"][-1]["library"]
+    assert demo("db", "check").code == 0
+    while (ran := demo("runs", "delete", "demo", "--yes")).code:
+        assert "its library" in ran.err
+        assert demo(*next_words(ran.err, "first: "), "--yes").code == 0
+    assert demo("db", "check").code == 0
+
+
+def test_an_arm_with_more_attempts_keeps_them(demo: Gp) -> None:
+    assert demo("eval", "--run", "demo", "-k", "4").code == 0
+    found = demo("eval", "--arms", "none,full", "--json").document
+    assert [arm["k"] for arm in found["arms"]] == [4, 2]
+
+
+def test_arms_are_agents_files_and_libraries_too(demo: Gp) -> None:
+    first = query("SELECT library_out FROM v_steps WHERE run_id = 'demo' AND step = 0")[0][0]
+    text = Path("agent.yaml").read_text("utf-8")
+    Path("by_hand.yaml").write_text(text.replace("[E1]", "[E1] Attention:"), "utf-8")
+    runs = arms(demo, "eval", "--arms", f"L{first},by_hand.yaml,none")
+    assert list(runs) == [f"L{first}", "by_hand.yaml", "none"]
+    assert runs["by_hand.yaml"] == "demo/eval/by_hand"
+    document = demo("eval", "--arms", f"L{first},by_hand.yaml,none", "--json").document
+    assert [c["run"] for c in document["contrasts"]] == ["demo/eval", "demo/eval"]
+    step = arms(demo, "eval", "--arms", "none,full", "--step", "0")
+    assert step["full"] == runs[f"L{first}"]
+
+
+def test_arms_need_no_practice_where_none_is_meant(gp: Gp) -> None:
+    Path("q.jsonl").write_text('{"question": "1+1?", "answer": "2"}\n', "utf-8")
+    for name in ("a", "b"):
+        agent = f"type: simple\nagent: {{name: {name}, instructions: 'Be {name}.'}}\n"
+        Path(f"{name}.yaml").write_text(agent, "utf-8")
+    words = ("--model", "sim", "--dataset", "q.jsonl", "--verify", "exact", "--json")
+    found = gp("eval", "--arms", "none,a.yaml,b.yaml", *words)
+    assert found.code == 0, found.err
+    assert [arm["named"] for arm in found.document["arms"]] == ["none", "a.yaml", "b.yaml"]
+    assert {c["verdict"] for c in found.document["contrasts"]} == {"too few"}
+
+
+REFUSED = [
+    ("none", "one arm is compared with nothing"),
+    ("none,ful", "hint: did you mean full?"),
+    ("none,none", "two arms go by the name none"),
+    ("a/x.yaml,b/x.yaml", "two arms go by the name x"),
+    ("none,L99", "there is no library L99"),
+    ("none,nowhere.yaml", "nowhere.yaml"),
+    ("none,", "there is no such arm"),
+    ("full,aa --agent agent.yaml", "leave --agent, --library and --rejudge out"),
+    ("none,full --rejudge --verify exact", "leave --agent, --library and --rejudge out"),
+    ("none,full --show", "--show prints one evaluation"),
+    ("none,full --run nope", "nope"),
+    ("none,full --run demo/eval", "demo/eval is an evaluation: it makes no library"),
+    ("none,full --step 9", "demo has not closed a step 9"),
+    ("none,full --dataset nope", "nope"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), REFUSED)
+def test_what_cannot_be_compared_is_refused_and_leaves_nothing(
+    demo: Gp, words: str, said: str
+) -> None:
+    counts = "SELECT (SELECT count(*) FROM runs), (SELECT count(*) FROM libraries)"
+    before = query(counts)
+    ran = demo("eval", "--arms", *words.split())
+    assert ran.code == (4 if "dataset" in words else 2), ran.err
+    assert said in ran.err
+    assert query(counts) == before
+
+
+def test_the_same_library_twice_is_refused(demo: Gp) -> None:
+    last = demo("runs", "show", "demo", "--json").document["steps"][-1]["library"]
+    ran = demo("eval", "--arms", f"none,full,{last}")
+    assert (ran.code, f"full and {last} are the same evaluation" in ran.err) == (2, True)
+
+
+def test_direct_without_objectives_is_refused(shell: Shell) -> None:
+    shell.type("practice", "--config", "math.yaml")
+    ran = shell.gp("eval", "--arms", "none,direct,filler")
+    assert ran.code == 2
+    assert "toy has no objectives that `direct` could be written from" in ran.err
+    assert shell.query("SELECT count(*) FROM libraries WHERE cause = 'import'") == [(0,)]
+
+
+def test_an_arm_that_somebody_works_on_keeps_none_of_the_others(demo: Gp) -> None:
+    runs = arms(demo, "eval", "--arms", "none,full")
+    held = Workspace("grpo-practice.db")
+    with Store(held.path) as store, store.lock(runs["full"]):
+        ran = demo("eval", "--arms", "none,full", "--again")
+        assert ran.code == 5
+        assert runs["full"] in ran.err
+        assert demo("eval", "--run", "demo", "--restart-step", "0").code == 0
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    """The simulated endpoint, as a process of its own."""
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None
+        yield f"http://127.0.0.1:{server.stdout.readline().strip()}/v1"
+        server.kill()
+
+
+@pytest.mark.long
+def test_killed_arms_ask_only_what_was_under_way(shell: Shell, url: str) -> None:
+    endpoint = f"evaluation.agent.model.model_provider.base_url={url}"
+    shell.type("practice", "--config", "math.yaml", "--set", endpoint)
+    words = ["eval", "--arms", "none,full,aa,filler", "-k", "4"]
+    calls = (
+        "SELECT count(*) FROM calls JOIN branches USING (branch_id) WHERE run_id LIKE 'toy/eval%'"
+    )
+    with shell.start(*words, "--set", "concurrency=4") as process:
+        sql = "SELECT count(*) >= 60 FROM rollouts JOIN branches USING (branch_id)"
+        until(lambda: shell.query(f"{sql} WHERE run_id LIKE 'toy/eval%'")[0][0], process)
+        process.send_signal(signal.SIGKILL)
+    ((answered,),) = shell.query(calls)
+    ahead = shell.json(*words, "--dry-run")["total"]["calls"][0]
+    done = shell.json(*words)
+    ((in_all,),) = shell.query(calls)
+    assert 60 <= answered < in_all == 4 * 12 * 4
+    assert in_all - answered <= ahead <= in_all - answered + 4
+    assert results(done) == results(shell.json(*words, "--again"))
