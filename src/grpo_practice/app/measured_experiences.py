@@ -65,7 +65,7 @@ class MeasuredExperiences(RunCalls):
     ) -> "PruneReport":
         """Make a library without the experiences that are likely to do harm, as `effects` found.
 
-        It claims no gain: `evaluate_arms` measures one. What the run's `last` means stays.
+        No gain is claimed: `evaluate_arms` measures one. The run keeps its own library.
 
         Args:
             library: `RUN[:STEP]` or `L12`; None: that of the latest practice run.

@@ -5,7 +5,6 @@ from shlex import quote
 from grpo_practice.app.library_refs import LibraryRef, library_of
 from grpo_practice.errors import ConfigError
 from grpo_practice.prompts.system import (
-    BYTES_PER_TOKEN,
     experience_lines,
     library_tokens,
     render_library,
@@ -22,7 +21,7 @@ from grpo_practice.stats.paired import FEWEST
 from grpo_practice.store import Store, branches
 from grpo_practice.store.queries import runs
 from grpo_practice.store.run_names import effect_name
-from grpo_practice.text import count
+from grpo_practice.text import BYTES_PER_TOKEN, count
 from grpo_practice.types import Edit, Experience, Library, Operation
 
 

@@ -5,14 +5,13 @@ measured one. Texts are concatenated: instructions may contain `{{`, `%s` or any
 """
 
 from grpo_practice.canonical import text_sha
+from grpo_practice.text import BYTES_PER_TOKEN
 from grpo_practice.types import Library
 
 HEADING = """\
 ## Experience from practice
 
 Learnt from earlier attempts at tasks like this one. Follow each entry where it applies."""
-
-BYTES_PER_TOKEN = 4
 
 
 def render_library(library: Library) -> str:

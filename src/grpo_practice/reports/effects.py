@@ -289,7 +289,7 @@ class Pruned:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PruneReport(Report):
-    """A library without some of its experiences. It claims no gain: nothing has measured one."""
+    """A library without some of its experiences; no gain is claimed, since none is measured."""
 
     run: str
     """Practice run of the library."""
