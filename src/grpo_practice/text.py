@@ -10,8 +10,6 @@ from itertools import islice
 from pathlib import Path
 from urllib.parse import quote_from_bytes, unquote_to_bytes, urlsplit
 
-BYTES_PER_TOKEN = 4
-"""UTF-8 bytes of a library that count as a token; what stored runs decided by rests on it."""
 CHARS_PER_TOKEN = 4
 """Ratio for common English text; also UTF-8 bytes per token of most languages."""
 DENSE_CHARS_PER_TOKEN = 3

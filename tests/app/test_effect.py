@@ -1,6 +1,9 @@
 """A run that measures experiences: what it plays, what it does not say, and how it goes on."""
 
+import asyncio
 import json
+import signal
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -30,7 +33,7 @@ from grpo_practice.sim.questions import questions
 from grpo_practice.store import Store, branches
 from grpo_practice.store.queries import runs
 from grpo_practice.types import Experience, Library
-from tests.app.project import Project, finished
+from tests.app.project import Project, finished, served
 
 HELD = 30
 
@@ -175,6 +178,30 @@ async def test_after_a_stop_only_what_was_in_flight_is_asked(
     before = len(project.query("SELECT 1 FROM calls"))
     assert (await project.measure()).document() == report.document()
     assert len(project.query("SELECT 1 FROM calls")) == before
+
+
+@pytest.mark.parametrize(("place", "n"), [("rollouts", 5), ("rollouts", 620)])
+async def test_after_a_kill_only_what_was_in_flight_is_asked(
+    project: Measured, place: str, n: int
+) -> None:
+    async with served() as seen:
+        words = ["experiences", "effect", "--dataset", "held", "--set", seen.override()]
+        killed = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.endurance.victim", place, str(n), "-"),
+            *(*words, "--db", str(project.db)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        said, _ = await killed.communicate()
+        assert killed.returncode == -signal.SIGKILL, said.decode()
+        made = "SELECT count(*) FROM calls JOIN branches USING (branch_id) WHERE run_id <> 'toy'"
+        ((answered,),) = project.query(made)
+        before = len(seen.bodies)
+        report = await project.measure(sets=[seen.override()])
+        assert len(seen.bodies) - before == HELD * 10 - answered
+        assert (await project.measure(sets=[seen.override()])).document() == report.document()
+        assert len(seen.bodies) - before == HELD * 10 - answered
+    assert report.found.scored == HELD * 8
 
 
 async def test_its_mean_is_no_score(project: Measured) -> None:

@@ -21,7 +21,7 @@ from grpo_practice.stats.paired import FEWEST
 from grpo_practice.store import Store, branches
 from grpo_practice.store.queries import runs
 from grpo_practice.store.run_names import effect_name
-from grpo_practice.text import BYTES_PER_TOKEN, count
+from grpo_practice.text import CHARS_PER_TOKEN, count
 from grpo_practice.types import Edit, Experience, Library, Operation
 
 
@@ -97,7 +97,7 @@ def _within(stay: list[ExperienceEffect], max_tokens: int) -> list[ExperienceEff
     sizes = [_size(one.experience) for one in stay]
     # The heading, and the line break that the last entry has not.
     rest = len(render_library(library).encode()) - sum(sizes)
-    room = BYTES_PER_TOKEN * max_tokens - rest
+    room = CHARS_PER_TOKEN * max_tokens - rest
     places = best_within([one.expected or 0.0 for one in stay], sizes, room)
     return [stay[place] for place in places]
 

@@ -5,7 +5,7 @@ measured one. Texts are concatenated: instructions may contain `{{`, `%s` or any
 """
 
 from grpo_practice.canonical import text_sha
-from grpo_practice.text import BYTES_PER_TOKEN
+from grpo_practice.text import CHARS_PER_TOKEN
 from grpo_practice.types import Library
 
 HEADING = """\
@@ -31,7 +31,7 @@ def library_tokens(library: Library) -> int:
 
     The text alone decides, so that each machine comes to the same number.
     """
-    return -(-len(render_library(library).encode()) // BYTES_PER_TOKEN)
+    return -(-len(render_library(library).encode()) // CHARS_PER_TOKEN)
 
 
 def library_sha(library: Library) -> bytes:
