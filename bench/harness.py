@@ -71,6 +71,20 @@ def at_most(most: float) -> Callable[[float], bool]:
     return lambda value: value <= most
 
 
+def share(name: str, hits: int, seeds: int, target: tuple[float, float]) -> Row:
+    """Return a row for a share in percent, reached where its Clopper-Pearson interval is."""
+    from scipy import special
+
+    low = 100 * float(special.betaincinv(hits, seeds - hits + 1, 0.025)) if hits else 0.0
+    high = 100 * float(special.betaincinv(hits + 1, seeds - hits, 0.975)) if hits < seeds else 100.0
+    least, most = target
+    reached: Callable[[float], bool] = lambda _: least <= low and high <= most  # noqa: E731
+    bounds = f"≤ {most:g} %" if not least else f"{least:.4g} to {most:.4g} %"
+    row = Row(name, bounds, [100 * hits / seeds], reached)
+    row.notes["seeds, interval"] = f"{seeds:,}, {low:.2f} to {high:.2f} %"
+    return row
+
+
 def stalls(name: str, runs: Sequence[Run]) -> list[Row]:
     """Summarise how long the event loop stood still in these runs."""
     p999 = [run.stall_p999_ms for run in runs]

@@ -5,15 +5,15 @@ when the whole interval does.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
-from bench.harness import Row
+from bench.effect_proof import effect_rows
+from bench.harness import Row, share
 from grpo_practice.stats import Question
 from grpo_practice.stats.paired import Tested, beats, difference, holm, paired_t, verdicts
 from grpo_practice.stats.power import Noise, power_of
@@ -110,6 +110,7 @@ def rows(runs: int, *, tiny: bool) -> list[Row]:
         _failing_arm(100 if tiny else 10_000),
         *(_power(n, seeds) for n in (15, 30, 100, 300)),
         *(_best(mean, sd, points, 500 if tiny else 20_000) for mean, sd, points in GAINS),
+        *effect_rows(tiny=tiny),
     ]
 
 
@@ -165,7 +166,7 @@ def _four_contrasts(seeds: int) -> Row:
         ps = np.stack([paired_t(arm - base, np.arange(n)).p for arm in arms], axis=1)
         false += sum(min(holm(of)) < LEVEL for of in ps.tolist())
         done += part
-    return _share("four null contrasts with one baseline: any false", false, seeds, (0, 5.6))
+    return share("four null contrasts with one baseline: any false", false, seeds, (0, 5.6))
 
 
 def _failing_arm(seeds: int) -> Row:
@@ -179,7 +180,7 @@ def _failing_arm(seeds: int) -> Row:
         assert found is not None
         false += verdicts([found])[0] in ("better", "worse")
         unmended += found.p < LEVEL
-    row = _share("an arm fails on 10 % of its wrong answers: false", false, seeds, (0, 5))
+    row = share("an arm fails on 10 % of its wrong answers: false", false, seeds, (0, 5))
     row.notes["without the bounds, %"] = round(100 * unmended / seeds, 2)
     return row
 
@@ -213,7 +214,7 @@ def _power(n: int, seeds: int) -> Row:
         found += int((paired_t(d, np.arange(n)).p < LEVEL).sum())
         done += part
     promised = 100 * power_of(noise, gain, n, k, k)
-    row = _share(f"real less promised power, n = {n}", found, seeds, (promised - 3, promised + 3))
+    row = share(f"real less promised power, n = {n}", found, seeds, (promised - 3, promised + 3))
     row.notes["promised, %"] = round(promised, 2)
     return row
 
@@ -256,7 +257,7 @@ def _ends(
     (low, few), (high, many) = (pick(found, key=lambda one: one[1]) for pick in (min, max))
     made = []
     for end, cell, hits in (("lowest", low, few), ("highest", high, many)):
-        row = _share(f"{name}: the {end} of {len(found)}", hits, seeds, target)
+        row = share(f"{name}: the {end} of {len(found)}", hits, seeds, target)
         row.notes["cell"] = f"n {cell.n}, k {cell.k_a} v {cell.k_b}, effect {cell.effect}, mean "
         row.notes["cell"] += f"{cell.mean}" + (
             f", families of {cell.families}" * (cell.families > 1)
@@ -266,15 +267,3 @@ def _ends(
     beyond = sum(not least <= 100 * hits / seeds <= most for _, hits in found)
     made[-1].notes["cells outside the target"] = f"{beyond} of {len(found)}"
     return made
-
-
-def _share(name: str, hits: int, seeds: int, target: tuple[float, float]) -> Row:
-    """Return a row for a share in percent, reached where its Clopper-Pearson interval is."""
-    low = 100 * float(special.betaincinv(hits, seeds - hits + 1, 0.025)) if hits else 0.0
-    high = 100 * float(special.betaincinv(hits + 1, seeds - hits, 0.975)) if hits < seeds else 100.0
-    least, most = target
-    reached: Callable[[float], bool] = lambda _: least <= low and high <= most  # noqa: E731
-    bounds = f"≤ {most:g} %" if not least else f"{least:.4g} to {most:.4g} %"
-    row = Row(name, bounds, [100 * hits / seeds], reached)
-    row.notes["seeds, interval"] = f"{seeds:,}, {low:.2f} to {high:.2f} %"
-    return row

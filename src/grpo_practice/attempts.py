@@ -17,6 +17,8 @@ class SystemPrompt:
     text: str
     library: Library
     """One that is not stored has no id, and the rollout's row names none."""
+    left_out: tuple[str, ...] = ()
+    """Experiences of it that do not stand in the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,9 @@ class Attempts:
         # No await between the event and the row's queue: a cancellation there would make the
         # counts of events and rows differ.
         self._finished(key.step, rollout, weight=weight)
-        prompt = RolloutPrompt(player.scope(key).seed(), system.text, system.library.id or None)
+        prompt = RolloutPrompt(
+            player.scope(key).seed(), system.text, system.library.id or None, system.left_out
+        )
         await self.store.save_rollout(self.branch, key.step, rollout, prompt)
         # After the row is queued: the error that ends the run must not cost this rollout.
         await self.limit.see(rollout)

@@ -4,10 +4,12 @@ from dataclasses import replace
 
 from grpo_practice.app import evaluation_run, practice_run
 from grpo_practice.app.arms import ArmsJob, with_direct
+from grpo_practice.app.effect_run import EffectJob
 from grpo_practice.app.evaluation_run import EvalJob
 from grpo_practice.app.practice_run import PracticeJob
 from grpo_practice.app.session import Session
 from grpo_practice.forecast.arms import forecast_arms
+from grpo_practice.forecast.effect import forecast_effect
 from grpo_practice.forecast.estimate import Forecast
 from grpo_practice.forecast.remaining_calls import forecast
 from grpo_practice.store.queries import spending
@@ -36,9 +38,15 @@ async def run_pilot(job: PracticeJob | EvalJob | ArmsJob, n: int) -> Forecast:
     return replace(forecast_of(_within(job, begun)), pilot=n, piloted=did)
 
 
-def forecast_of(job: PracticeJob | EvalJob | ArmsJob) -> Forecast:
-    """Return what is left of a job; see `forecast` and `forecast_arms`."""
-    return forecast_arms(job) if isinstance(job, ArmsJob) else forecast(job)
+def forecast_of(job: PracticeJob | EvalJob | ArmsJob | EffectJob) -> Forecast:
+    """Return what is left of a job; see `forecast`, `forecast_arms` and `forecast_effect`."""
+    match job:
+        case ArmsJob():
+            return forecast_arms(job)
+        case EffectJob():
+            return forecast_effect(job)
+        case _:
+            return forecast(job)
 
 
 def _within(

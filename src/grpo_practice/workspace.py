@@ -1,11 +1,11 @@
 """The public Python API: a database of runs, datasets and experiences, and what is done with it."""
 
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack
 
+from grpo_practice.app.measured_experiences import MeasuredExperiences
 from grpo_practice.app.served_agents import PORT as PORT
 from grpo_practice.app.served_agents import ServedAgents
 from grpo_practice.app.stored_runs import RolloutOptions as RolloutOptions
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from grpo_practice.app.arms import ArmsJob
     from grpo_practice.app.datasets import Datasets
     from grpo_practice.app.evaluation_run import EvalJob
+    from grpo_practice.app.options import EffectOptions as EffectOptions
     from grpo_practice.app.options import EvalOptions as EvalOptions
     from grpo_practice.app.options import PracticeOptions as PracticeOptions
     from grpo_practice.app.practice_run import PracticeJob
     from grpo_practice.app.request import ConfigInput
     from grpo_practice.app.serving import Served as Served
-    from grpo_practice.app.session import Session
     from grpo_practice.config import Environment as Environment
     from grpo_practice.doctor.diagnosis import Diagnosis as Diagnosis
     from grpo_practice.forecast.estimate import Forecast as Forecast
@@ -36,10 +36,6 @@ if TYPE_CHECKING:
     from grpo_practice.reports.trust_report import TrustReport
     from grpo_practice.store.queries.spending import Piloted as Piloted
     from grpo_practice.types import Sample
-
-T = TypeVar("T")
-Job = TypeVar("Job")
-Options = TypeVar("Options")
 
 
 def environment(
@@ -59,7 +55,7 @@ def environment(
     return known(None, [Path(file) for file in trust], trust_hosts)
 
 
-class Workspace(StoredRuns, ServedAgents):
+class Workspace(StoredRuns, ServedAgents, MeasuredExperiences):
     """A database, and what is done with it; also a context manager, sync or async.
 
     Each call opens the file and closes it again, so that a workspace may be kept for as long as
@@ -363,6 +359,21 @@ class Workspace(StoredRuns, ServedAgents):
         with self._job(practice_job, config, options, scratch=pilot is None) as job:
             return self._forecast(job, pilot)
 
+    def forecast_effects(
+        self,
+        library: str | None = None,
+        *,
+        step: str = "last",
+        k: int | None = None,
+        **options: "Unpack[EffectOptions]",
+    ) -> "Forecast":
+        """Return what `effects` with these arguments has left to do, and how exact it will be."""
+        from grpo_practice.app.options import effect_job
+        from grpo_practice.pilot import forecast_of
+
+        with self._job(partial(effect_job, (step, k)), library, options, scratch=True) as job:
+            return forecast_of(job)
+
     def _forecast(self, job: "PracticeJob | EvalJob | ArmsJob", pilot: int | None) -> "Forecast":
         if pilot is not None:
             from grpo_practice.pilot import run_pilot
@@ -371,29 +382,3 @@ class Workspace(StoredRuns, ServedAgents):
         from grpo_practice.pilot import forecast_of
 
         return forecast_of(job)
-
-    @contextmanager
-    def _job(
-        self,
-        prepare: "Callable[..., Job]",
-        config: "ConfigInput | None",
-        options: Options,
-        *,
-        scratch: bool = False,
-    ) -> Iterator[Job]:
-        if not (scratch or self.path.exists()):
-            # A request that cannot be prepared leaves no empty database behind.
-            quiet = cast("Options", {**cast("Mapping[str, Any]", options), "on_event": silent})
-            with self._store(scratch=True) as store:
-                prepare(store, config, quiet, self._command, only_looks=True)
-        with self._store(create=True, scratch=scratch) as store:
-            yield prepare(store, config, options, self._command, only_looks=scratch)
-
-    def _wait(self, session: "Session", work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of the work, wherever this is called."""
-        from grpo_practice.app.blocking import run_blocking
-        from grpo_practice.app.shutdown import run_until_stopped
-
-        if self._signals:
-            return run_until_stopped(session, work)
-        return run_blocking(work)

@@ -27,6 +27,8 @@ LOOKS = (
     ["rollouts", "show", "toy/eval", "--question", "1", "--json"],
     ["experiences", "list"],
     ["experiences", "show", "E1"],
+    ["experiences", "effect", "--dataset", "train", "--dry-run"],
+    ["experiences", "prune", "--run", "toy"],
     ["experiences", "approve", "--all"],
     ["experiences", "reject", "--all", "--json"],
     ["data", "list"],

@@ -33,6 +33,7 @@ def test_all_commands_are_there() -> None:
         *("runs list", "runs show", "runs delete", "runs compare", "runs diagnose"),
         *("rollouts list", "rollouts show"),
         *("experiences list", "experiences show", "experiences approve", "experiences reject"),
+        *("experiences effect", "experiences prune"),
         *("config show", "config validate"),
         *("db backup", "db check"),
     }

@@ -173,3 +173,19 @@ def test_the_fields_of_a_group_are_its_columns(tmp_path: Path) -> None:
     with Store(tmp_path / "s.db") as store:
         own = {field.name for field in fields(GroupRow)}
         assert own | {"branch_id", "step"} == columns(store, "groups"), DICT
+
+
+@pytest.mark.parametrize(("left_out", "column"), [((), None), (("E1", "E12"), '["E1", "E12"]')])
+async def test_what_a_rollout_was_not_shown_is_stored(
+    tmp_path: Path, left_out: tuple[str, ...], column: str | None
+) -> None:
+    with Store(tmp_path / "s.db") as store:
+        data, ids = upload(store)
+        branch = store.begin(spec(data), plan=planned(plans(ids, 1)))
+        row = store.read(steps.on_line, branch)[0]
+        sample = store.read(datasets.samples_of, row.plan)[0]
+        rollout = Rollout(0, 0, sample, Trajectory("ok", "four", []), Verdict(1.0))
+        await store.save_rollout(branch, 0, rollout, RolloutPrompt(7, "s", None, left_out))
+        await store.flushed()
+        found = store.read(lambda db: db.execute("SELECT left_out FROM rollouts").fetchone())
+    assert found["left_out"] == column

@@ -36,6 +36,7 @@ RESULTS = {
     "v5": VOTED,
     "v6": VOTED,
     "v7": VOTED,
+    "v8": VOTED,
 }
 """`Project.results()` of each, by the code that made it."""
 EARLIER_METHOD = ("v1", "v2", "v3", "v4")

@@ -198,7 +198,7 @@ def _evaluation(
     if name == "aa":
         more["seed"] = loaded.config.seed + 1
         target = replace(target, name=f"{target.name}/seed={more['seed']}")
-    if (most := _attempts(store, target.name)) > loaded.config.pass_k:
+    if (most := planned_attempts(store, target.name)) > loaded.config.pass_k:
         more["pass_k"] = most
     if more:
         asked = replace(asked, values={**asked.values, **more})
@@ -206,7 +206,7 @@ def _evaluation(
     return eval_job(session, loaded, target, objects, limit=asked.limit)
 
 
-def _attempts(store: Store, name: str) -> int:
+def planned_attempts(store: Store, name: str) -> int:
     """Return the most rollouts that a run has planned for a question; 0 for a new one."""
     found = store.read(runs.find, name)
     if found is None or found.head_branch is None:

@@ -32,7 +32,7 @@ from grpo_practice.errors import ConfigError
 from grpo_practice.store import Store, branches, libraries, steps
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.queries.runs import StoredConfig
-from grpo_practice.store.records import Branch, RunRow
+from grpo_practice.store.records import EFFECT, Branch, RunRow
 from grpo_practice.store.run_names import eval_name, library_variant, questions_of
 from grpo_practice.text import count
 from grpo_practice.types import Library
@@ -251,6 +251,11 @@ def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> Eva
         raise ConfigError(
             f"{found.name} is a recorded run: it has no rollouts to score",
             hint=questions_of(found.name),
+        )
+    if found.role == EFFECT:
+        raise ConfigError(
+            f"{found.name} shows each rollout half of a library: its rollouts have no score",
+            hint=f"name an evaluation of that library: grpo-practice runs show {found.exp_id}",
         )
     branch = store.read(branches.load, found.head_branch)
     n = _check_complete(store, found, branch)

@@ -1,7 +1,7 @@
 """An evaluation from its configuration: dataset, plan, models, rollouts, report."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,6 +11,7 @@ from grpo_practice.app.asked_before import asked_before
 from grpo_practice.app.clients import Connections, Models
 from grpo_practice.app.configs import eval_config
 from grpo_practice.app.custom_agent import check_own, sha_of
+from grpo_practice.app.half_prompts import half_prompts
 from grpo_practice.app.player import PlayerSpec, open_player
 from grpo_practice.app.preflight import (
     check_models,
@@ -33,9 +34,10 @@ from grpo_practice.evaluate import Evaluation, evaluate, plan_eval, unasked, unf
 from grpo_practice.events import RunStarted
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.reports.run_reports import EvalReport, eval_report
+from grpo_practice.rollout import AttemptKey
 from grpo_practice.store import Store, branches, datasets, steps
 from grpo_practice.store.queries import runs, scores
-from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
+from grpo_practice.store.records import EFFECT, Branch, DatasetRow, RunSpec, StepRow
 from grpo_practice.types import PlannedStep
 from grpo_practice.verify.resolve import VerifyFunction
 
@@ -219,10 +221,13 @@ def lent(job: EvalJob) -> RunSpec:
     """Return the run that the job is; a new one uses the answers of one that asked the same.
 
     One that scores rollouts again has its answers already, and they are those of the run it names.
+    One that measures experiences is compared with the library's own evaluation: with its answers, a
+    part of the one would be the other.
     """
     spec, store = spec_of(job), job.session.store
     known = store.read(runs.find, spec.name) is not None
-    if known or job.session.again or job.target.rejudge is not None:
+    own = job.target.rejudge is not None or job.target.role == EFFECT
+    if known or job.session.again or own:
         return spec
     lender = asked_before(store, spec, job.config, job.dataset, job.target.library)
     return replace(spec, reuses=lender)
@@ -349,16 +354,24 @@ async def _opened(part: _Part, connections: Connections, stack: AsyncExitStack) 
     )
     models = Models(connections, run.ledger, run.emit, config.prices)
     player, _ = await stack.enter_async_context(open_player(spec, job.session, run, models))
-    library = job.target.library
-    prompt = SystemPrompt(system_prompt(config.agent.agent.instructions, library), library)
     return Evaluation(
         branch=run.branch,
         rows=part.rows,
         player=player,
-        prompt=lambda _: prompt,
+        prompt=_prompts(part),
         emit=run.emit,
         max_failed_share=job.limits.max_failed_share,
         land=job.session.admission.land,
         pilot=job.pilot,
         limit=job.limit,
     )
+
+
+def _prompts(part: _Part) -> Callable[[AttemptKey], SystemPrompt]:
+    """Return what tells the system prompt of an attempt."""
+    job, instructions = part.job, part.job.config.agent.agent.instructions
+    library = job.target.library
+    if job.target.role == EFFECT:
+        return half_prompts(instructions, library, part.rows, job.config.seed)
+    prompt = SystemPrompt(system_prompt(instructions, library), library)
+    return lambda _: prompt

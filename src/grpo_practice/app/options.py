@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from grpo_practice.app.arms import ArmsJob, ArmsRequest, prepare_arms
+from grpo_practice.app.effect_run import EffectJob, EffectRequest, prepare_effect
 from grpo_practice.app.evaluation_run import EvalJob, prepare_eval
 from grpo_practice.app.practice_run import PracticeJob, prepare_practice
 from grpo_practice.app.request import ConfigInput, EvalRequest, PracticeRequest
@@ -86,6 +87,13 @@ class PracticeOptions(RunOptions, total=False):
     else an empty one."""
 
 
+class EffectOptions(RunOptions, total=False):
+    """Options of a measurement of experiences; `dataset` is the one to ask."""
+
+    agent: Callable[..., Any] | None
+    """Python function that plays, where one has practised."""
+
+
 def eval_job(
     store: Store,
     config: ConfigInput | None,
@@ -127,6 +135,30 @@ def arms_job(
         fields["restart_step"] = 0
     evaluation = EvalRequest(config=config, **fields)
     return prepare_arms(session, ArmsRequest(names=arms[0], evaluation=evaluation, step=arms[1]))
+
+
+def effect_job(
+    asked: tuple[str, int | None],
+    store: Store,
+    library: str | None,
+    options: EffectOptions,
+    command: str | None,
+    *,
+    only_looks: bool = False,
+) -> EffectJob:
+    """Return the measurement that these options mean; see `eval_job`.
+
+    `asked` is the step of the library, and the rollouts of a question.
+    """
+    step, k = asked
+    call = command or _call(store, "effects", library, options)
+    session, fields = _taken_apart(store, options, "dataset", call)
+    session = replace(session, only_looks=only_looks)
+    dataset = fields["values"].pop("dataset", None)
+    if fields.get("again") and fields.get("restart_step") is None:
+        fields["restart_step"] = 0
+    request = EffectRequest(library=library, step=step, dataset=dataset, k=k, **fields)
+    return prepare_effect(session, request)
 
 
 def practice_job(

@@ -20,6 +20,7 @@ from grpo_practice.cli import (
     demo,
     diagnose,
     doctor,
+    effect,
     evaluate,
     experiences,
     export,
@@ -69,6 +70,8 @@ runs.app.command()(compare.compare)
 runs.app.command()(diagnose.diagnose)
 app.add_typer(runs.app, name="runs")
 app.add_typer(rollouts.app, name="rollouts")
+experiences.app.command()(effect.effect)
+experiences.app.command()(effect.prune)
 app.add_typer(experiences.app, name="experiences")
 app.add_typer(config.app, name="config")
 app.add_typer(db.app, name="db")

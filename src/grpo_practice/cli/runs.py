@@ -63,7 +63,7 @@ def list_(db: DbOption = None, json: JsonOption = False) -> None:
     names = [run.name + (mark if run.simulated else "") for run in report.runs]
     played = [report.played_by(run.name) for run in report.runs]
     columns = {
-        "kind": [run.kind for run in report.runs],
+        "kind": [run.shown_kind for run in report.runs],
         "status": [run.status for run in report.runs],
         "steps": [
             "-" if run.kind == "recorded" else f"{run.steps_closed} of {run.steps}"
@@ -159,7 +159,7 @@ def _show(report: "RunReport") -> None:
         passed += f" in {count(traffic.conversations, 'conversation')}{failed}"
     facts(
         [
-            ("status", f"{run.kind}, {run.status}, begun {_time(run.created_at)}"),
+            ("status", f"{run.shown_kind}, {run.status}, begun {_time(run.created_at)}"),
             ("dataset", _asked(report)),
             ("model", report.model or ""),
             ("verify", report.verify or ""),

@@ -1,11 +1,12 @@
 """The forecast of evaluations that are played together."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from grpo_practice.app.arms import ArmsJob, with_library
 from grpo_practice.app.blocking import run_blocking
 from grpo_practice.app.direct_library import written_before
-from grpo_practice.forecast.estimate import Forecast, StageCalls, forecast_line
+from grpo_practice.forecast.estimate import Forecast, Line, StageCalls, forecast_line
 from grpo_practice.forecast.range import ONE
 from grpo_practice.forecast.remaining_calls import forecast
 from grpo_practice.llm.prices import Prices
@@ -35,6 +36,11 @@ def forecast_arms(job: ArmsJob) -> Forecast:
         asked = StageCalls("practice", "direct", config.teacher, ONE, 1)
         prices = Prices(config.evaluation.prices)
         lines.append(forecast_line(store, prices, direct.learnt.run, asked))
+    return together(parts, lines)
+
+
+def together(parts: Mapping[str, Forecast], lines: Sequence[Line]) -> Forecast:
+    """Return the forecast of runs that are played together, with these lines."""
     first, *_ = parts.values()
     several = [part.turns for part in parts.values() if part.turns is not None]
     return replace(

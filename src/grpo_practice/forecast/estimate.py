@@ -9,7 +9,7 @@ from typing_extensions import override
 from grpo_practice.app.clients import endpoint_of
 from grpo_practice.calls import Usage
 from grpo_practice.config.schema.provider import ModelConfig
-from grpo_practice.forecast.power import PlannedPower
+from grpo_practice.forecast.power import PlannedEffect, PlannedPower
 from grpo_practice.forecast.range import ONE, Range, around, total
 from grpo_practice.forecast.requests_per_rollout import RolloutRequests
 from grpo_practice.llm.budget import FLAGS, Account
@@ -108,6 +108,8 @@ class Forecast(Report):
     """Totals of the pilot."""
     power: PlannedPower | None = None
     """Difference that the evaluation could find; None for a practice without one."""
+    effect: PlannedEffect | None = None
+    """Standard error of an experience's effect; None for a run that measures none."""
 
     def total(self, what: str) -> Range:
         """Return the sum over all stages of `calls`, `tokens_in` or `tokens_out`."""
@@ -192,6 +194,7 @@ class Forecast(Report):
             if self.turns is None
             else {"each": [round(x, 2) for x in self.turns.each], "rollouts": self.turns.rollouts},
             "power": self.power.document() if self.power else None,
+            **({"effect": self.effect.document()} if self.effect else {}),
             "caps": [{"flag": flag, "cap": cap, "reached": yes} for flag, cap, yes in self.caps],
             "exit": 0,
         }

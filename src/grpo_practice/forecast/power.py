@@ -5,6 +5,7 @@ from typing import Any
 
 from grpo_practice.forecast.range import Range
 from grpo_practice.stats import Question
+from grpo_practice.stats.effects import planned_se
 from grpo_practice.stats.power import (
     OMEGA,
     SIGMA2,
@@ -48,21 +49,54 @@ def planned_power(store: Store, exp_id: str, questions: int, k: int) -> PlannedP
     difference varies between questions from their differences to `EXP/eval`, else 0.05 to 0.15.
     """
     known = _evaluations(store, exp_id)
-    within = [found for of in known.values() if (found := sigma2_within(of)) is not None]
-    sigma2 = (min(within), max(within)) if within else SIGMA2
+    within = _within(known)
+    sigma2 = within or SIGMA2
     omega2 = _between(known, eval_name(exp_id))
-    measured = bool(within) and omega2 is not None
+    measured = within is not None and omega2 is not None
     low, high = omega2 or (OMEGA[0] ** 2, OMEGA[1] ** 2)
     ends = (Noise(low, sigma2[0], sigma2[0]), Noise(high, sigma2[1], sigma2[1]))
     finds = Range(*(detectable(noise, questions, k, k) for noise in ends))
     return PlannedPower(questions, k, finds, measured)
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedEffect:
+    """Standard error that the effect of one experience will have."""
+
+    se: Range
+    """The standard error, as a share; the larger where effects differ between questions."""
+    rollouts: int
+    measured: bool
+    """Whether the noise is that of earlier evaluations; else what is usual."""
+
+    def document(self) -> dict[str, Any]:
+        """Return it as part of a document."""
+        return {
+            "se": [round(x, 4) for x in self.se],
+            "rollouts": self.rollouts,
+            "measured": self.measured,
+        }
+
+
+def planned_effect(store: Store, exp_id: str, rollouts: int) -> PlannedEffect:
+    """Return how exact so many rollouts measure an effect, by what the experiment has measured."""
+    within = _within(_evaluations(store, exp_id))
+    low, high = within or SIGMA2
+    se = Range(planned_se(low, rollouts)[0], planned_se(high, rollouts)[1])
+    return PlannedEffect(se, rollouts, within is not None)
+
+
+def _within(known: dict[str, list[Question]]) -> tuple[float, float] | None:
+    """Return the range of the variance within a question, where an evaluation tells it."""
+    found = [s for of in known.values() if (s := sigma2_within(of)) is not None]
+    return (min(found), max(found)) if found else None
+
+
 def _evaluations(store: Store, exp_id: str) -> dict[str, list[Question]]:
     """Return the tallies of the experiment's complete evaluations."""
     found = dict[str, list[Question]]()
     for run in store.read(runs.all_runs):
-        mine = run.kind == "eval" and run.exp_id == exp_id and not selects(run.name)
+        mine = run.has_score and run.exp_id == exp_id and not selects(run.name)
         if mine and run.head_branch is not None and run.steps_closed >= run.steps:
             branch = store.read(branches.load, run.head_branch)
             found[run.name] = store.read(scores.questions, branch)

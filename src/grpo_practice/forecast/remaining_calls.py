@@ -30,7 +30,7 @@ from grpo_practice.prompts.system import system_prompt
 from grpo_practice.stages import STAGES, distillation
 from grpo_practice.store import Store, branches, datasets, libraries, steps
 from grpo_practice.store.queries import runs, scores, spending
-from grpo_practice.store.records import Branch, RunSpec, StepRow
+from grpo_practice.store.records import EFFECT, Branch, RunSpec, StepRow
 from grpo_practice.store.run_names import eval_name, library_variant, select_variant
 from grpo_practice.types import Library
 from grpo_practice.verify.resolve import VerifyFunction
@@ -86,6 +86,8 @@ def _of_eval(job: EvalJob) -> Forecast:
     to_play = 0 if played else missing - _lent(store, branch, rows)
     left = _scored(job.config, job.verify, Range(to_play, to_play), Range(missing, missing))
     library = job.target.library
+    if job.target.role == EFFECT:  # about as long as the half that an attempt is shown
+        library = replace(library, experiences=library.experiences[::2])
     left = _prompts(store, job.dataset.id, job.config, library, len(library), left)
     turns = rollout_requests(store, spec, job.config.agent, _plays(left))
     return Forecast(

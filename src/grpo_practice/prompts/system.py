@@ -5,6 +5,7 @@ measured one. Texts are concatenated: instructions may contain `{{`, `%s` or any
 """
 
 from grpo_practice.canonical import text_sha
+from grpo_practice.text import CHARS_PER_TOKEN
 from grpo_practice.types import Library
 
 HEADING = """\
@@ -23,6 +24,14 @@ def render_library(library: Library) -> str:
 def experience_lines(library: Library) -> str:
     """Return one line per experience, `[E12] Name: sentence`; '' when there are none."""
     return "\n".join(f"[{e.id}] {e.text}" for e in library.experiences)
+
+
+def library_tokens(library: Library) -> int:
+    """Return about how many tokens the rendered block takes: its UTF-8 bytes / 4, rounded up.
+
+    The text alone decides, so that each machine comes to the same number.
+    """
+    return -(-len(render_library(library).encode()) // CHARS_PER_TOKEN)
 
 
 def library_sha(library: Library) -> bytes:

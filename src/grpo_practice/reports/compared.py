@@ -15,7 +15,7 @@ from grpo_practice.store import Store, branches, steps
 from grpo_practice.store.bound_keys import INSTRUCTIONS, agent_of, diff, verify_of
 from grpo_practice.store.queries import arms, rollout_list, runs, scores
 from grpo_practice.store.queries.rollout_list import RolloutRow
-from grpo_practice.store.records import Branch, RunRow
+from grpo_practice.store.records import EFFECT, Branch, RunRow
 from grpo_practice.store.run_names import selects
 from grpo_practice.text import unlike
 
@@ -114,8 +114,9 @@ def sentence_of(store: Store, before: str, after: str) -> str | None:
 
 def _side(store: Store, named: str, name: str) -> _Side:
     run = store.read(runs.get, name)
-    if run.kind != "eval":
-        what = f"{name} is a {run.kind} run: it has no score"
+    if not run.has_score:
+        article = "an" if run.role == EFFECT else "a"
+        what = f"{name} is {article} {run.shown_kind} run: it has no score"
         raise ConfigError(what, hint="grpo-practice runs list")
     if run.head_branch is None:
         raise ConfigError(f"{name} was never begun", hint=f"grpo-practice runs show {quote(name)}")
@@ -199,7 +200,10 @@ def _known_questions(store: Store, exp_id: str) -> set[str]:
     line = branch.line
     used = {segment.branch_id for segment in line}
     for run in store.read(runs.all_runs):
-        if run.parent_run == exp_id and selects(run.name) and run.head_branch is not None:
+        chosen = run.parent_run == exp_id and selects(run.name)
+        # A library that was pruned is chosen by these questions, too.
+        pruned = run.exp_id == exp_id and run.role == EFFECT
+        if (chosen or pruned) and run.head_branch is not None:
             used.add(run.head_branch)
     samples = store.read(arms.planned_samples, used)
     return {folded(text) for text in store.read(arms.question_texts, samples).values()}
@@ -258,7 +262,7 @@ def _chosen(store: Store, side: _Side) -> str | None:
     asked = {q.key for q in side.questions}
     alike = 0
     for run in store.read(runs.all_runs):
-        if run.exp_id != practice or run.kind != "eval" or run.head_branch is None:
+        if run.exp_id != practice or not run.has_score or run.head_branch is None:
             continue
         other = store.read(branches.load, run.head_branch)
         if other.library and {q.key for q in store.read(scores.questions, other)} & asked:

@@ -29,6 +29,8 @@ def known_score(store: Store, run: str) -> KnownScore | None:
     found = store.read(runs.find, run)
     if found is None or found.head_branch is None or found.steps_closed < found.steps:
         return None
+    if not found.has_score:
+        return None
     branch = store.read(branches.load, found.head_branch)
     questions = store.read(scores.questions, branch)
     k = max((q.planned for q in questions), default=1)

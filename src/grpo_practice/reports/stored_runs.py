@@ -26,7 +26,7 @@ from grpo_practice.store.queries.run_health import Health
 from grpo_practice.store.queries.runs import Played
 from grpo_practice.store.queries.runs import StageCost as StageCost
 from grpo_practice.store.recorded_runs import Traffic
-from grpo_practice.store.records import Branch, DatasetRow, RunRow, StepRow
+from grpo_practice.store.records import EFFECT, Branch, DatasetRow, RunRow, StepRow
 from grpo_practice.store.run_names import questions_of, selects
 from grpo_practice.text import count
 
@@ -109,7 +109,7 @@ def runs_report(store: Store) -> RunsReport:
     heads = {
         row.name: row.head_branch
         for row in rows
-        if row.kind == "eval" and row.head_branch and row.steps_closed >= row.steps
+        if row.has_score and row.head_branch and row.steps_closed >= row.steps
     }
     means = {
         name: store.read(scores.mean_score, store.read(branches.load, head))
@@ -199,14 +199,16 @@ class RunReport(Report):
             if short.total:
                 return short.next_command(run.name, self.practise)
         if run.kind == "eval":
-            return self._score_again
+            return self._after_evaluation
         if not self.held and self.steps and (self.steps[-1].stats or {}).get("experiences") == 0:
             return f"grpo-practice rollouts show {quote(run.name)}"
         return f"grpo-practice experiences list --run {quote(run.name)}"
 
     @property
-    def _score_again(self) -> str:
-        """Command that scores a complete evaluation with another function."""
+    def _after_evaluation(self) -> str:
+        """Command that scores a complete evaluation with another function, where one can."""
+        if self.run.role == EFFECT:
+            return f"grpo-practice experiences list --run {quote(self.run.exp_id)}"
         # What a judge scores may have no gold, which the others compare with.
         if self.run.role == "rejudge" or self.verify == "judge":
             return "grpo-practice runs list"
@@ -296,7 +298,7 @@ def run_report(store: Store, name: str) -> RunReport:
     """Return the report of a stored run; raise ConfigError where there is none of this name."""
     run, stages = _as_it_stands(store, store.read(runs.get, name)), list[str](STAGES)
     branch = store.read(branches.load, run.head_branch) if run.head_branch else None
-    evals = [r for r in store.read(runs.all_runs) if r.kind == "eval"]
+    evals = [r for r in store.read(runs.all_runs) if r.has_score]
     shown = evals if run.kind == "practice" else [r for r in evals if r.name == name]
     # The score that a library was chosen by is no result: the highest of several is too high.
     family = [

@@ -180,10 +180,14 @@ def _libraries(db: sqlite3.Connection) -> Iterator[str | None]:
         name = f"library L{row['library_id']}"
         if len(library) != row["n"] or library_sha(library) != row["sha256"]:
             yield f"{name} is not the one that was made"
-        elif row["cause"] in ("merge", "prune", "approve") and not _follows(db, row):
-            yield f"{name} does not follow from the operations of step {row['step']}"
+        elif row["cause"] in ("merge", "prune", "approve", "edit") and not _follows(db, row):
+            yield f"{name} does not follow from the operations {_made_by(row)}"
         else:
             yield None
+
+
+def _made_by(library: sqlite3.Row) -> str:
+    return "behind it" if library["step"] is None else f"of step {library['step']}"
 
 
 def _follows(db: sqlite3.Connection, library: sqlite3.Row) -> bool:
@@ -192,10 +196,11 @@ def _follows(db: sqlite3.Connection, library: sqlite3.Row) -> bool:
     operations = db.execute(
         """SELECT o.op, o.target_id, o.result_id, t.version FROM operations o
              LEFT JOIN experience_texts t ON t.op_id = o.op_id
-            WHERE o.branch_id = ? AND o.step = ? AND o.status = 'applied'
-              AND CASE o.source WHEN 'human' THEN o.library_id = ? ELSE ? <> 'approve' END
+            WHERE o.branch_id = :branch_id AND o.step IS :step AND o.status = 'applied'
+              AND CASE WHEN o.source = 'human' OR o.step IS NULL THEN o.library_id = :library_id
+                    ELSE :cause <> 'approve' END
             ORDER BY o.op_id""",
-        (library["branch_id"], library["step"], library["library_id"], library["cause"]),
+        {name: library[name] for name in ("branch_id", "step", "library_id", "cause")},
     )
     for op in operations:
         if op["op"] == "DELETE":

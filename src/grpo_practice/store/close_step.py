@@ -33,7 +33,7 @@ def close(db: sqlite3.Connection, branch: Branch, step: int, result: StepResult)
     insert_all(
         db, "groups", [{"branch_id": branch.id, "step": step, **asdict(g)} for g in result.groups]
     )
-    writing = _Writing(db, branch, step, library_in)
+    writing = Writing(db, branch, step, library_in)
     # Before the edits, whose rows name the op_ids of the proposals behind them.
     proposals = writing.put_proposals(result)
     rows: list[tuple[Edit, Row]] = [
@@ -119,7 +119,7 @@ def _put_approvals(
         ).fetchone()
         row: Row = {"source": "human", "from_ops": from_ops, "decides": approval.held}
         rows.append((approval.edit, row))
-    writing = _Writing(db, branch, step, library_in)
+    writing = Writing(db, branch, step, library_in)
     return writing.put_edits(rows, approvals.library, "approve")
 
 
@@ -139,10 +139,15 @@ def _check_library(before: Library, edits: Iterable[Edit], after: Library, step:
         )
 
 
-class _Writing:
-    """The operations of one step, as they become rows, and the library that they edit."""
+class Writing:
+    """The operations of one step, as they become rows, and the library that they edit.
 
-    def __init__(self, db: sqlite3.Connection, branch: Branch, step: int, library_in: int) -> None:
+    Without a step, those of a library that no step makes.
+    """
+
+    def __init__(
+        self, db: sqlite3.Connection, branch: Branch, step: int | None, library_in: int
+    ) -> None:
         self.db, self.branch, self.step, self._library = db, branch, step, library_in
         items = libraries.items(db, library_in)
         self._held = {label: (eid, version) for label, eid, version in items}
@@ -165,7 +170,7 @@ class _Writing:
         self,
         edits: Sequence[tuple[Edit, Row]],
         library: Library,
-        cause: Literal["merge", "prune", "approve"],
+        cause: Literal["merge", "prune", "approve", "edit"],
     ) -> int:
         """Insert the edits, each with columns of its own, and the library that they make.
 
@@ -196,6 +201,8 @@ class _Writing:
         op, label, held = edit.operation, edit.label, self._held
         if label is not None:
             row = {**row, "status": "applied"}
+        if self.step is None:  # only the library tells which operations made it
+            row = {**row, "library_id": library_out}
         if label is None or op.op == "DELETE":
             self._insert(op, (MERGED, n), row)
             return

@@ -17,7 +17,17 @@ from grpo_practice.redact import redactor
 
 APPLICATION_ID = 0x47525043
 """`GRPC`: says whose file it is."""
-MIGRATIONS = ("initial", "prices", "waves", "domains", "votes", "kinds", "fences", "approvals")
+MIGRATIONS = (
+    "initial",
+    "prices",
+    "waves",
+    "domains",
+    "votes",
+    "kinds",
+    "fences",
+    "approvals",
+    "halves",
+)
 """Names of the schema's versions: `schema/1.sql` is the first one's."""
 VERSION = len(MIGRATIONS)
 

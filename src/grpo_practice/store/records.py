@@ -10,6 +10,8 @@ from grpo_practice.types import Distilled, Edit, Library, MeanOver, PlannedStep
 RunKind = Literal["practice", "eval"]
 Cause = Literal["start", "restart", "rejudge"]
 
+EFFECT = "effect"
+"""Role of an evaluation whose rollouts are each shown half of a library: its mean is no score."""
 STOPPED = 2
 """Attempts of a group that `group_policy: adaptive` stopped, since their rewards differed."""
 
@@ -159,6 +161,8 @@ class RolloutPrompt:
     """Seed of the first request."""
     system: str
     library_id: int | None
+    left_out: tuple[str, ...] = ()
+    """Experiences of that library that do not stand in `system`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,3 +287,13 @@ class RunRow:
     steps: int
     steps_closed: int
     branches: int
+
+    @property
+    def shown_kind(self) -> str:
+        """Kind as a person reads it: a run of role `effect` is no evaluation to them."""
+        return EFFECT if self.role == EFFECT else self.kind
+
+    @property
+    def has_score(self) -> bool:
+        """True for an evaluation of one agent: the mean of its rewards says how good that is."""
+        return self.kind == "eval" and self.role != EFFECT

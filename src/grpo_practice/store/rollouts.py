@@ -101,6 +101,7 @@ def _columns(save: Save, system_sha: bytes, finished_at: str) -> Row:
         "sample_id": rollout.sample.id,
         "seed": save.prompt.seed,
         "library_id": save.prompt.library_id,
+        "left_out": json.dumps(save.prompt.left_out) if save.prompt.left_out else None,
         "system_sha": system_sha,
         "outcome": played.outcome,
         "reason": played.reason,

@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 from grpo_practice.prompts.system import library_sha
+from grpo_practice.store.records import EFFECT
 from grpo_practice.types import Library
 
 _SELECTS = "data="
@@ -18,6 +19,11 @@ def eval_name(exp_id: str, *variants: str) -> str:
 def library_variant(library: Library) -> str:
     """Return `L` and 8 digits of the hash: equal text is never evaluated twice."""
     return f"L{library_sha(library).hex()[:8]}"
+
+
+def effect_name(exp_id: str, library: Library) -> str:
+    """Return `EXP/effect/L1a2b3c4d`: the run that measures the experiences of a library."""
+    return "/".join([exp_id, EFFECT, library_variant(library)])
 
 
 def select_variant(dataset: str) -> str:

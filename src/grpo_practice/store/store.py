@@ -20,6 +20,7 @@ from grpo_practice.store import (
     close_step,
     datasets,
     delete_run,
+    derived_libraries,
     invocations,
     libraries,
     recorded_runs,
@@ -29,6 +30,7 @@ from grpo_practice.store import (
 from grpo_practice.store.db import (
     explained,
 )
+from grpo_practice.store.derived_libraries import DerivedCause, Source
 from grpo_practice.store.ledger import SqlLedger
 from grpo_practice.store.open_store import OpenStore
 from grpo_practice.store.queries import runs
@@ -44,7 +46,7 @@ from grpo_practice.store.records import (
     StepRow,
     Unscored,
 )
-from grpo_practice.types import Library, PlannedStep, Rollout, Sample, Verdict
+from grpo_practice.types import Edit, Library, PlannedStep, Rollout, Sample, Verdict
 
 T = TypeVar("T")
 Planner = Callable[[Branch, Sequence[StepRow]], Sequence[PlannedStep]]
@@ -277,6 +279,19 @@ class Store(OpenStore):
         """Return a library of the branch's run that no step made, as it is stored."""
         library_id = self._write(lambda db: libraries.put(db, branch.run, branch.id, library))
         return replace(library, id=library_id)
+
+    def derive_library(
+        self,
+        branch: Branch,
+        parent: Library,
+        edits: Sequence[Edit],
+        *,
+        cause: DerivedCause,
+        source: Source,
+    ) -> Library:
+        """Return the library that edits make of a stored one; see `derived_libraries.derive`."""
+        derive = partial(derived_libraries.derive, cause=cause, source=source)
+        return self._write(lambda db: derive(db, branch, parent, edits))
 
     async def close_eval(self, branch: Branch, step: int, stats: Mapping[str, Any]) -> None:
         """Close an evaluation step."""

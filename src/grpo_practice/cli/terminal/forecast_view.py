@@ -40,6 +40,7 @@ def show_forecast(forecast: "Forecast") -> None:
             ("groups that teach", _share(forecast)),
             ("still to be learnt", _learnable(forecast)),
             ("could find", _power(forecast)),
+            ("standard error", _standard_error(forecast)),
             *((flag, _reached(cap, reached)) for flag, cap, reached in forecast.caps),
         ]
     )
@@ -62,6 +63,19 @@ def _power(forecast: "Forecast") -> str:
     ends = list(dict.fromkeys(f"{100 * x:.1f}" for x in power.finds))
     basis = "" if power.measured else ", partly assumed"
     return f"a difference of {' to '.join(ends)} points, in 4 cases of 5 ({asked}{basis})"
+
+
+def _standard_error(forecast: "Forecast") -> str:
+    """Return how exactly an experience's effect will be known."""
+    planned = forecast.effect
+    if planned is None:
+        return ""
+    ends = " to ".join(dict.fromkeys(f"{100 * x:.1f}" for x in planned.se))
+    basis = "" if planned.measured else ", assumed"
+    return (
+        f"{ends} points for each effect ({count(planned.rollouts, 'rollout')}{basis}); most effects"
+        " are smaller than the 1.9 points of 1,600 rollouts"
+    )
 
 
 def goes_on(argv: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from grpo_practice.calls import Usage
 from grpo_practice.stats import Question
 from grpo_practice.store import branches, step_totals
 from grpo_practice.store.queries.spending import OF_RUN, TOKENS
-from grpo_practice.store.records import Branch
+from grpo_practice.store.records import EFFECT, Branch
 from grpo_practice.store.rollouts import JUDGED, usage_of
 from grpo_practice.store.step_totals import TALLY, UNSUMMED
 from grpo_practice.types import STRIKES
@@ -147,10 +147,10 @@ def evaluations_with_prompt(
     All rollouts of such a branch were asked with the same one.
     """
     rows = db.execute(
-        """SELECT run_id, exp_id, head_branch FROM runs u WHERE kind = 'eval' AND ? =
+        """SELECT run_id, exp_id, head_branch FROM runs u WHERE kind = 'eval' AND role <> ? AND ? =
              (SELECT r.system_sha FROM rollouts r WHERE r.branch_id = u.head_branch LIMIT 1)
             ORDER BY u.created_at DESC""",
-        (system_sha,),
+        (EFFECT, system_sha),
     )
     return [(run, exp_id, branch) for run, exp_id, branch in rows]
 
@@ -163,7 +163,8 @@ def evaluations_without_rollouts(db: sqlite3.Connection) -> list[tuple[str, int]
     rows = db.execute(
         """SELECT run_id, head_branch FROM runs u WHERE kind = 'eval' AND head_branch NOTNULL
               AND NOT EXISTS (SELECT 1 FROM rollouts r WHERE r.branch_id = u.head_branch)
-            ORDER BY u.created_at DESC"""
+              AND role <> ? ORDER BY u.created_at DESC""",
+        (EFFECT,),
     )
     return [(run, branch) for run, branch in rows]
 

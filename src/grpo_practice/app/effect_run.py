@@ -1,0 +1,212 @@
+"""`experiences effect`: what each experience of a library does, measured on held-out questions.
+
+The run is an evaluation whose attempts are each shown half of the library. Played together with
+it are the evaluations of the whole library and of none, each the run that it would be alone.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from shlex import quote
+from typing import Any
+
+from grpo_practice.app.arms import is_complete, planned_attempts
+from grpo_practice.app.configs import stored_text
+from grpo_practice.app.evaluation_run import EvalJob, eval_job, run_evals
+from grpo_practice.app.library_refs import LibraryRef, library_of
+from grpo_practice.app.preflight import session_of
+from grpo_practice.app.python_objects import python_objects
+from grpo_practice.app.request import RunRequest
+from grpo_practice.app.session import Session
+from grpo_practice.app.specs import EvalTarget
+from grpo_practice.config import EvalConfig, Loaded, PracticeConfig, load_practice_text
+from grpo_practice.data.distinct import folded
+from grpo_practice.errors import ConfigError, DataError
+from grpo_practice.reports.effects import EffectsReport, effects_report
+from grpo_practice.stats.effects import FEWEST, MOST
+from grpo_practice.store import Store, branches, datasets
+from grpo_practice.store.queries import arms, runs
+from grpo_practice.store.records import EFFECT, DatasetRow
+from grpo_practice.store.run_names import (
+    effect_name,
+    eval_name,
+    library_variant,
+    select_variant,
+    selects,
+)
+from grpo_practice.text import count
+from grpo_practice.types import Library
+
+ATTEMPTS = 8
+"""Rollouts of a question, each with half of the library."""
+WHOLE = 8
+"""Rollouts with a half for one with the whole library, and for one with none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectRequest(RunRequest):
+    """A measurement of experiences as it is asked for."""
+
+    library: str | None = None
+    """`RUN[:STEP]` or `L12`; None: the latest practice run's."""
+    step: str = "last"
+    """Step after which it was the library: `last`, `best` or a number."""
+    dataset: str | None = None
+    """Dataset to ask; None: that of `practice.select_dataset`."""
+    k: int | None = None
+    """Rollouts of a question; None: 8, or as many as are planned already."""
+    agent: Callable[..., Any] | None = None
+    """Python function that plays, as one of `type: python`."""
+
+
+@dataclass(frozen=True, slots=True)
+class EffectJob:
+    """A measurement with all that it names looked up and checked, ready to play."""
+
+    session: Session
+    found: LibraryRef
+    evaluations: Mapping[str, EvalJob]
+    """`effect`, `full` and `none`, each with its run."""
+
+    @property
+    def run(self) -> str:
+        """Name of the run that measures."""
+        return self.evaluations[EFFECT].target.name
+
+
+def prepare_effect(session: Session, request: EffectRequest) -> EffectJob:
+    """Return the job; nothing is paid and no run is recorded yet.
+
+    Raises:
+        ConfigError: The library, the number of rollouts or the configuration cannot be used.
+        DataError: The dataset is missing, or is the one that is evaluated on, or has no question
+            that was not practised on.
+    """
+    store = session.store
+    found = library_of(store, request.library, request.step)
+    _check_size(found, request.k)
+    objects = python_objects(request.agent, request.verify)
+    stored = store.read(runs.config, found.run)
+    if stored is None or store.read(runs.get, found.run).kind != "practice":
+        raise ConfigError(
+            f"L{found.library.id} is of {found.run}, which is no practice run: nothing says how to"
+            " evaluate it",
+            hint="grpo-practice runs list",
+        )
+    overrides = [*request.overrides, *objects.overrides]
+    loaded = load_practice_text(stored_text(store, stored), request.environment(), overrides)
+    name = _dataset_name(loaded.config, request.dataset)
+    variant, library = select_variant(name), found.library
+    exp_id = loaded.config.exp_id
+    targets = {
+        EFFECT: EvalTarget(effect_name(exp_id, library), library, EFFECT),
+        "full": EvalTarget(eval_name(exp_id, library_variant(library), variant), library, "in_run"),
+        "none": EvalTarget(
+            eval_name(exp_id, library_variant(Library()), variant), Library(), "in_run"
+        ),
+    }
+    k = request.k or max(ATTEMPTS, planned_attempts(store, targets[EFFECT].name))
+    within = session_of(session, request, loaded, *(target.name for target in targets.values()))
+    evaluations = dict[str, EvalJob]()
+    for part, target in targets.items():
+        least = k if part == EFFECT else max(k // WHOLE, 1, planned_attempts(store, target.name))
+        evaluation = _as_evaluation(loaded, name, least)
+        evaluations[part] = eval_job(
+            within, evaluation, target, objects, limits=loaded.config.practice
+        )
+    measured = evaluations[EFFECT]
+    _check_unused(store, loaded.config, measured.dataset)
+    left_out = measured.unscorable | _practised(store, found.branch, measured.dataset)
+    if len(left_out) >= measured.dataset.n:
+        raise DataError(
+            f"{found.run} has practised on all questions of {measured.dataset.name}: they say"
+            " nothing of what it learnt",
+            hint="--dataset names another one; `grpo-practice data split` makes one",
+        )
+    evaluations[EFFECT] = replace(measured, unscorable=left_out)
+    return EffectJob(within, found, evaluations)
+
+
+def _check_size(found: LibraryRef, k: int | None) -> None:
+    size = len(found.library)
+    if k is not None and (k < 2 or k % 2):
+        raise ConfigError(
+            f"-k {k}: a question's rollouts are pairs of a half and the other half",
+            hint=f"an even number, {ATTEMPTS} for instance",
+        )
+    if not FEWEST <= size <= MOST:
+        raise ConfigError(
+            f"L{found.library.id} of {found.run} has {count(size, 'experience')}: effects are"
+            f" measured of {FEWEST} to {MOST} together",
+            hint=f"grpo-practice experiences list --run {quote(found.run)}",
+        )
+
+
+def _dataset_name(config: PracticeConfig, named: str | None) -> str:
+    """Return the dataset to ask: the one named, else the one that libraries are chosen by."""
+    name = named or config.practice.select_dataset
+    if name is None:
+        raise ConfigError(
+            f"{config.exp_id} has no practice.select_dataset, and no other dataset is named",
+            hint="--dataset D: neither practised nor evaluated on; `grpo-practice data split` makes"
+            " one",
+        )
+    if name == config.evaluation.data.dataset:
+        raise _evaluated_on(name, config.exp_id)
+    return name
+
+
+def _evaluated_on(dataset: str, exp_id: str) -> ConfigError:
+    return ConfigError(
+        f"{exp_id} is evaluated on {dataset}: a library that was pruned by these questions would"
+        " look better on them than it is",
+        hint="--dataset names another one; `grpo-practice data split` makes one",
+    )
+
+
+def _check_unused(store: Store, config: PracticeConfig, dataset: DatasetRow) -> None:
+    """Raise ConfigError where evaluations of the experiment asked these very questions."""
+    named = config.evaluation.data.dataset
+    tested = store.read(datasets.find, named) if named else None
+    used = [tested] if tested else []
+    for run in store.read(runs.all_runs):
+        mine = run.exp_id == config.exp_id and run.has_score and not selects(run.name)
+        if mine and run.head_branch is not None:
+            branch = store.read(branches.load, run.head_branch)
+            used.append(store.read(datasets.by_id, branch.dataset_id))
+    for row in used:
+        if row.sha == dataset.sha:
+            raise _evaluated_on(dataset.name, config.exp_id)
+
+
+def _practised(store: Store, branch_id: int, dataset: DatasetRow) -> frozenset[int]:
+    """Return the samples of a dataset whose question was practised on, on the branch's line."""
+    branch = store.read(branches.load, branch_id)
+    planned = store.read(arms.planned_samples, {segment.branch_id for segment in branch.line})
+    texts = {folded(text) for text in store.read(arms.question_texts, planned).values()}
+    asked = store.read(arms.question_texts, store.read(datasets.sample_ids, dataset.id))
+    return frozenset(sample for sample, text in asked.items() if folded(text) in texts)
+
+
+def _as_evaluation(loaded: Loaded[PracticeConfig], dataset: str, k: int) -> Loaded[EvalConfig]:
+    """Return the evaluation that the practice run would make on a dataset, with k rollouts."""
+    config = loaded.config
+    data = config.evaluation.data.model_copy(update={"dataset": dataset})
+    changed = {"exp_id": config.exp_id, "data": data, "pass_k": k}
+    return loaded.as_evaluation(config.evaluation.model_copy(update=changed))
+
+
+async def run_effect(job: EffectJob) -> EffectsReport:
+    """Complete the measurement, as far as the endpoint allows, and return the effects.
+
+    Raises: see `run_evals`.
+    """
+    session, evaluations = job.session, job.evaluations
+    done = [e.target.name for part, e in evaluations.items() if is_complete(session.store, e)]
+    if done and len(done) < len(evaluations) and not session.again:
+        session.notice(
+            f"complete, and not played again together with the others: {', '.join(done)}"
+            " (--again plays all anew)"
+        )
+    await run_evals(list(evaluations.values()))
+    names = {part: e.target.name for part, e in evaluations.items()}
+    return effects_report(session.store, names[EFFECT], whole=names["full"], none=names["none"])

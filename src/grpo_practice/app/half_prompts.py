@@ -1,0 +1,36 @@
+"""The system prompts of a run that measures experiences: an attempt is shown half of them."""
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+
+from grpo_practice.attempts import SystemPrompt
+from grpo_practice.prompts.system import system_prompt
+from grpo_practice.rollout import AttemptKey
+from grpo_practice.stats.effects import design
+from grpo_practice.store.records import StepRow
+from grpo_practice.types import Library
+
+
+def half_prompts(
+    instructions: str, library: Library, rows: Sequence[StepRow], seed: int
+) -> Callable[[AttemptKey], SystemPrompt]:
+    """Return what tells the prompt of an attempt: by its place in the plan, so always the same."""
+    sizes = [len(row.plan.slots) for row in rows]
+    ends = accumulate(sizes)
+    first = {row.plan.step: end - size for row, end, size in zip(rows, ends, sizes, strict=True)}
+    k = max((k for row in rows for _, k in row.plan.slots), default=0)
+    shown = design(len(library), sum(sizes), k, seed)
+    prompts = dict[bytes, SystemPrompt]()
+
+    def prompt(key: AttemptKey) -> SystemPrompt:
+        half = shown[first[key.step] + key.slot, key.attempt]
+        known = prompts.get(half.tobytes())
+        if known is None:
+            pairs = list(zip(library.experiences, half, strict=True))
+            part = Library(tuple(e for e, is_shown in pairs if is_shown), library.next_label)
+            left_out = tuple(e.id for e, is_shown in pairs if not is_shown)
+            known = SystemPrompt(system_prompt(instructions, part), library, left_out)
+            prompts[half.tobytes()] = known
+        return known
+
+    return prompt

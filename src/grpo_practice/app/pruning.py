@@ -1,0 +1,115 @@
+"""`experiences prune`: a library without what is likely to do harm, or is worth least."""
+
+from shlex import quote
+
+from grpo_practice.app.library_refs import LibraryRef, library_of
+from grpo_practice.errors import ConfigError
+from grpo_practice.prompts.system import (
+    experience_lines,
+    library_tokens,
+    render_library,
+)
+from grpo_practice.reports.effects import (
+    ExperienceEffect,
+    Measurement,
+    Pruned,
+    PruneReport,
+    measurement,
+)
+from grpo_practice.stats.effects import HARMFUL, best_within
+from grpo_practice.stats.paired import FEWEST
+from grpo_practice.store import Store, branches
+from grpo_practice.store.queries import runs
+from grpo_practice.store.run_names import effect_name
+from grpo_practice.text import CHARS_PER_TOKEN, count
+from grpo_practice.types import Edit, Experience, Library, Operation
+
+
+def prune(
+    store: Store, ref: str | None, step: str = "last", max_tokens: int | None = None
+) -> PruneReport:
+    """Store a library without the experiences that are likely to do harm; see `Workspace.prune`.
+
+    Raises:
+        ConfigError: There is no such library, its experiences are not measured, or none of them
+            fits into so many tokens.
+    """
+    found = library_of(store, ref, step)
+    measured = _measured(store, found)
+    stay = list[ExperienceEffect]()
+    gone = list[Pruned]()
+    for one in measured.experiences:
+        if one.p_harm is not None and one.p_harm > HARMFUL:
+            gone.append(Pruned(one, "harm"))
+        else:
+            stay.append(one)
+    if max_tokens is not None:
+        _check_room(found.library, max_tokens)
+        chosen = _within(stay, max_tokens)
+        gone += [Pruned(one, "room") for one in stay if one not in chosen]
+        stay = chosen
+    made = None
+    if gone and stay:
+        edits = [_removal(one, measured.run) for one in gone]
+        branch = store.read(branches.load, found.branch)
+        made = store.derive_library(branch, found.library, edits, cause="prune", source="prune")
+    return PruneReport(found.run, measured, gone, made)
+
+
+def _measured(store: Store, found: LibraryRef) -> Measurement:
+    """Return the effects of the library's experiences.
+
+    Raises:
+        ConfigError: They are not measured, or by too few questions to say anything.
+    """
+    name = effect_name(found.run, found.library)
+    library = f"L{found.library.id}"
+    if store.read(runs.find, name) is None:
+        raise ConfigError(
+            f"the experiences of {library} ({found.run}) are not measured",
+            hint=f"grpo-practice experiences effect --run {library}",
+        )
+    measured = measurement(store, name)
+    if not measured.enough or all(one.effect is None for one in measured.experiences):
+        raise ConfigError(
+            f"{name} has too few questions to say which experience does harm:"
+            f" {count(measured.questions, 'question')}, and {FEWEST} are needed",
+            hint="more questions, or a larger -k:"
+            f" grpo-practice experiences effect --run {library}",
+        )
+    return measured
+
+
+def _check_room(library: Library, max_tokens: int) -> None:
+    least = min((library_tokens(Library((e,))) for e in library.experiences), default=0)
+    if max_tokens < least:
+        raise ConfigError(
+            f"--max-tokens {max_tokens}: with its heading, the shortest experience takes {least}",
+            hint=f"all of them take {library_tokens(library)}",
+        )
+
+
+def _within(stay: list[ExperienceEffect], max_tokens: int) -> list[ExperienceEffect]:
+    """Return those that are together worth most, of those that fit; all where all do."""
+    library = Library(tuple(one.experience for one in stay))
+    if not stay or library_tokens(library) <= max_tokens:
+        return stay
+    sizes = [_size(one.experience) for one in stay]
+    # The heading, and the line break that the last entry has not.
+    rest = len(render_library(library).encode()) - sum(sizes)
+    room = CHARS_PER_TOKEN * max_tokens - rest
+    places = best_within([one.expected or 0.0 for one in stay], sizes, room)
+    return [stay[place] for place in places]
+
+
+def _size(experience: Experience) -> int:
+    """Return the bytes of an experience's line, with its line break."""
+    return len(experience_lines(Library((experience,))).encode()) + 1
+
+
+def _removal(one: Pruned, run: str) -> Edit:
+    experience, p_harm = one.of.experience, one.of.p_harm
+    why = f"no room for it: measured by {run}"
+    if one.reason == "harm":
+        why = f"likely to do harm (P = {p_harm:.2f}): measured by {quote(run)}"
+    return Edit(Operation("DELETE", experience.id, why=why), experience.label, pruned=True)

@@ -1,0 +1,48 @@
+"""Calls that open a run on a database: prepared, then waited for."""
+
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from grpo_practice.app.database_file import DatabaseFile
+from grpo_practice.events import silent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from grpo_practice.app.session import Session
+
+T = TypeVar("T")
+Job = TypeVar("Job")
+Options = TypeVar("Options")
+Given = TypeVar("Given")
+
+
+class RunCalls(DatabaseFile):
+    """How `Workspace` prepares a run, and waits for it; a base of it."""
+
+    @contextmanager
+    def _job(
+        self,
+        prepare: "Callable[..., Job]",
+        given: Given,
+        options: Options,
+        *,
+        scratch: bool = False,
+    ) -> Iterator[Job]:
+        if not (scratch or self.path.exists()):
+            # A request that cannot be prepared leaves no empty database behind.
+            quiet = cast("Options", {**cast("Mapping[str, Any]", options), "on_event": silent})
+            with self._store(scratch=True) as store:
+                prepare(store, given, quiet, self._command, only_looks=True)
+        with self._store(create=True, scratch=scratch) as store:
+            yield prepare(store, given, options, self._command, only_looks=scratch)
+
+    def _wait(self, session: "Session", work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of the work, wherever this is called."""
+        from grpo_practice.app.blocking import run_blocking
+        from grpo_practice.app.shutdown import run_until_stopped
+
+        if self._signals:
+            return run_until_stopped(session, work)
+        return run_blocking(work)

@@ -1,0 +1,150 @@
+"""`experiences effect` and `experiences prune`: what each experience does, and less harm."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from grpo_practice.cli.cap_options import (
+    DryRunOption,
+    MaxCostOption,
+    MaxRequestsOption,
+    MaxTokensOption,
+)
+from grpo_practice.cli.completion import dataset_names, run_names
+from grpo_practice.cli.options import (
+    DbOption,
+    JsonOption,
+    SetOption,
+    TrustHostOption,
+    TrustOption,
+    trusting,
+    workspace,
+)
+from grpo_practice.cli.terminal.formatting import print_json
+from grpo_practice.errors import ConfigError
+
+if TYPE_CHECKING:
+    from grpo_practice.workspace import EffectOptions
+
+RefArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="REF",
+        autocompletion=run_names,
+        help="Whose: RUN, RUN@BRANCH, RUN:STEP, or L<id> (default: the latest practice run).",
+    ),
+]
+RunOption = Annotated[
+    str | None, typer.Option(metavar="RUN", autocompletion=run_names, help="As REF.")
+]
+StepOption = Annotated[
+    str, typer.Option(metavar="last|best|N", help="The library as it was after that step.")
+]
+
+
+def library_named(ref: str | None, run: str | None) -> str | None:
+    """Return the library that was named, as an argument or as an option.
+
+    Raises:
+        ConfigError: Both are there, and differ.
+    """
+    if ref is not None and run is not None and ref != run:
+        raise ConfigError(f"{ref} and --run {run} name two libraries", hint="keep one of them")
+    return ref if run is None else run
+
+
+def effect(
+    ref: RefArgument = None,
+    run: RunOption = None,
+    step: StepOption = "last",
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            autocompletion=dataset_names,
+            help="Dataset to ask: neither practised nor evaluated on (default:"
+            " practice.select_dataset).",
+        ),
+    ] = None,
+    k: Annotated[
+        int | None,
+        typer.Option(
+            "-k", metavar="K", help="Rollouts of a question; an even number (default: 8)."
+        ),
+    ] = None,
+    max_cost: MaxCostOption = None,
+    max_tokens: MaxTokensOption = None,
+    max_requests: MaxRequestsOption = None,
+    dry_run: DryRunOption = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Play all anew, also what is complete.")
+    ] = False,
+    trust: TrustOption = None,
+    trust_host: TrustHostOption = None,
+    set_: SetOption = None,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Measure what each experience does.
+
+    Each rollout is shown half of the library, so that all experiences are measured at once, beside
+    the whole library and none. Running the command again asks only what is missing.
+
+    Example: grpo-practice experiences effect --run math --dataset held-out -k 8
+    """
+    from grpo_practice.cli.terminal.progress_view import progress
+
+    ws, library = workspace(db), library_named(ref, run)
+    with progress(json=json) as emit:
+        options: EffectOptions = {
+            "sets": set_ or [],
+            "max_cost": max_cost,
+            "max_tokens": max_tokens,
+            "max_requests": max_requests,
+            "again": again,
+            "env": trusting(trust, trust_host),
+            "on_event": emit,
+        }
+        if dataset:
+            options["dataset"] = dataset
+        if dry_run:
+            forecast = ws.forecast_effects(library, step=step, k=k, **options)
+        else:
+            report = ws.effects(library, step=step, k=k, **options)
+    if json:
+        print_json(forecast.document() if dry_run else report.document())
+    elif dry_run:
+        from grpo_practice.cli.terminal.forecast_view import show_forecast
+
+        show_forecast(forecast)
+    else:
+        from grpo_practice.cli.terminal.effects_view import show_effects
+
+        show_effects(report)
+
+
+def prune(
+    ref: RefArgument = None,
+    run: RunOption = None,
+    step: StepOption = "last",
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Keep the best that take so many tokens together."),
+    ] = None,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Make a library without what does harm.
+
+    `experiences effect` has to have measured it. The run's own library stays, and no gain is
+    claimed: the next command measures one.
+
+    Example: grpo-practice experiences prune --run math --max-tokens 400
+    """
+    named = library_named(ref, run)
+    report = workspace(db).prune(named, step=step, max_tokens=max_tokens)
+    if json:
+        print_json(report.document())
+        return
+    from grpo_practice.cli.terminal.effects_view import show_pruned
+
+    show_pruned(report)

@@ -1,0 +1,84 @@
+"""The effects of experiences, and pruned libraries, as a person reads them."""
+
+from typing import TYPE_CHECKING
+
+from grpo_practice.cli.terminal.formatting import count, note, say, say_next
+from grpo_practice.cli.terminal.tables import GAP, facts, room, table
+from grpo_practice.reports.comparison import points
+from grpo_practice.text import brief
+
+if TYPE_CHECKING:
+    from grpo_practice.reports.effects import EffectsReport, ExperienceEffect, PruneReport
+
+NUMBERS = 44
+"""Characters that the columns beside the text take."""
+
+
+def show_effects(report: "EffectsReport") -> None:
+    """Print a row for each experience, the best first, then what the whole library does."""
+    found = report.found
+    mark = " (simulated)" if found.simulated else ""
+    say(f"L{found.library.id}{mark}: what each experience does, in points", style="bold")
+    known = [one for one in found.experiences if one.effect is not None]
+    rows = sorted(known, key=lambda one: -(one.effect or 0))
+    rows += [one for one in found.experiences if one.effect is None]
+    table(
+        ["experience", "effect", "95 % interval", "P(harm)", "text"],
+        map(_row, rows),
+        right=["effect", "P(harm)"],
+    )
+    facts(
+        [
+            ("measured", _measured(report)),
+            ("run", found.run),
+        ]
+    )
+    say(report.sentence)
+    for text in report.notes:
+        say(f"  {text}")
+    note("effects are of an experience among half of the others; one of several intervals in 20")
+    note("leaves out the true effect: P(harm) takes the others into account")
+    say_next(report.next_command)
+
+
+def show_pruned(report: "PruneReport") -> None:
+    """Print what was taken out, and why; then the new library."""
+    table(
+        ["experience", "effect", "P(harm)", "why", "text"],
+        [
+            (
+                one.of.experience.id,
+                _points(one.of.effect),
+                "-" if one.of.p_harm is None else f"{one.of.p_harm:.2f}",
+                one.reason,
+                brief(one.of.experience.text, max(room() - NUMBERS - 4 * GAP, 20)),
+            )
+            for one in report.gone
+        ],
+        right=["effect", "P(harm)"],
+    )
+    say(report.sentence)
+    if report.library is not None:
+        note(f"{report.run} keeps its own library; whether the new one is better is not measured")
+    say_next(report.next_command)
+
+
+def _points(value: float | None) -> str:
+    return "-" if value is None else points(value, signed=True)
+
+
+def _row(one: "ExperienceEffect") -> tuple[str, str, str, str, str]:
+    text = brief(one.experience.text, max(room() - NUMBERS - 4 * GAP, 20))
+    if one.effect is None or one.ci95 is None or one.p_harm is None:
+        return one.experience.id, "-", "-", "-", text
+    low, high = (points(end, signed=True) for end in one.ci95)
+    effect = points(one.effect, signed=True)
+    return one.experience.id, effect, f"{low} to {high}", f"{one.p_harm:.2f}", text
+
+
+def _measured(report: "EffectsReport") -> str:
+    found = report.found
+    return (
+        f"{count(found.questions, 'question')} of {found.dataset} \u00d7 {found.k},"
+        f" {count(found.scored, 'rollout')} scored"
+    )

@@ -1,0 +1,20 @@
+"""The forecast of a measurement of experiences: its calls, and how exact it will be."""
+
+from dataclasses import replace
+
+from grpo_practice.app.effect_run import EffectJob
+from grpo_practice.app.evaluation_run import wanted_rollouts
+from grpo_practice.forecast.arms import together
+from grpo_practice.forecast.estimate import Forecast
+from grpo_practice.forecast.power import planned_effect
+from grpo_practice.forecast.remaining_calls import forecast
+from grpo_practice.store.records import EFFECT
+
+
+def forecast_effect(job: EffectJob) -> Forecast:
+    """Return what is left of a measurement, and the standard error that it will have."""
+    parts = {part: forecast(evaluation) for part, evaluation in job.evaluations.items()}
+    lines = [replace(line, part=part) for part, of in parts.items() for line in of.lines]
+    measured = job.evaluations[EFFECT]
+    planned = planned_effect(job.session.store, measured.config.exp_id, wanted_rollouts(measured))
+    return replace(together(parts, lines), power=None, effect=planned)

@@ -1,0 +1,271 @@
+"""Effect of each experience of a library, from rollouts that were shown half of it each.
+
+Each experience is in half of the rollouts, so that one run measures all of them as exactly as a run
+of its own would measure one. Questions differ far more than experiences do: what counts is how a
+question's rollouts with an experience differ from its rollouts without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+from grpo_practice.stats.intervals import TAIL
+from grpo_practice.stats.paired import effective_clusters
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+    Bools = NDArray[np.bool_]
+
+FEWEST, MOST = 2, 63
+"""Numbers of experiences whose effects can be measured together."""
+LEAST_ROWS = 16
+"""Rows of the smallest design: with fewer, halves would be the same ones again and again."""
+HARMFUL = 0.8
+"""Probability of harm above which an experience is taken out."""
+LEAST_TAU = 0.002
+"""Smallest standard deviation that true effects are taken to have."""
+CLUSTERING = 1.2
+"""Most by which effects that differ between questions raise the standard error."""
+
+_ALONE = 1 - 1e-6
+"""Share of a parameter that the data have to determine for it to be estimated."""
+_SAME = 1e-9
+"""Standard error that is rounding: where no question's rewards differ, nothing is told."""
+
+
+def halves(experiences: int) -> Bools:
+    """Return which experiences each half of the library shows; the complements are the others.
+
+    In rows and complements together, no main effect is mixed up with an effect of a pair. Shape:
+    [2^j, m].
+    """
+    import numpy as np
+    from scipy.linalg import hadamard
+
+    rows = LEAST_ROWS
+    while rows <= experiences:
+        rows *= 2
+    shown: Bools = hadamard(rows, dtype=np.int8)[:, 1 : experiences + 1] > 0
+    return shown
+
+
+def design(experiences: int, questions: int, k: int, seed: int) -> Bools:
+    """Return which experiences each attempt at each question is shown. Shape: [questions, k, m].
+
+    A question's attempts are k / 2 rows of `halves`, each followed by its complement. Rows are
+    dealt from shuffled decks, so that each half is shown about equally often. More questions, or a
+    larger k, leave what is dealt already as it is.
+
+    Raises:
+        ValueError: k is odd, or there are under 2 or over 63 experiences.
+    """
+    import numpy as np
+
+    if not FEWEST <= experiences <= MOST or k % 2 or k < 2:
+        raise ValueError(f"{experiences} experiences and {k} attempts have no design")
+    rows = halves(experiences)
+    shown = np.empty((questions, k, experiences), np.bool_)
+    for pair in range(k // 2):
+        # Python's generator: its shuffle is the same in each version, and a run is gone on with.
+        rng, dealt = Random(f"{seed}|{pair}"), list[int]()
+        while len(dealt) < questions:
+            deck = [*range(len(rows))]
+            rng.shuffle(deck)
+            dealt += deck
+        shown[:, 2 * pair] = rows[dealt[:questions]]
+    shown[:, 1::2] = ~shown[:, ::2]
+    return shown
+
+
+def planned_se(sigma2: float, rollouts: int) -> tuple[float, float]:
+    """Return the range of the standard error of an effect, for this variance within a question.
+
+    The larger is where effects differ between questions.
+    """
+    se = 2 * (sigma2 / rollouts) ** 0.5
+    return se, CLUSTERING * se
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """Effect of each experience on the score, where about half of the others are shown.
+
+    Arrays have nan for an experience that the rollouts do not tell from others. Shape: [m].
+    """
+
+    effect: Floats
+    """Score with it less score without it, unshrunk: shrunk ones have no honest interval."""
+    se: Floats
+    low: Floats
+    high: Floats
+    """Ends of the 95 % interval of each effect alone."""
+    p_harm: Floats
+    """Probability that the effect is below 0, given those of the others."""
+    expected: Floats
+    """Mean of the effect, given those of the others."""
+    total: float
+    """Sum of the effects; nan where it is not determined."""
+    total_se: float
+    rollouts: int
+    """Scored rollouts that tell something: a question with one tells nothing."""
+    clusters: int
+    effective_clusters: float
+
+    @property
+    def known(self) -> Bools:
+        """Whether the rollouts tell the effect, for each experience."""
+        import numpy as np
+
+        known: Bools = ~np.isnan(self.effect)
+        return known
+
+
+def effects(rewards: Floats, shown: Bools, question: Ints, cluster: Ints) -> Effects:
+    """Estimate by least squares within the question, with errors clustered.
+
+    Rollouts may be missing, and any experiences may have been shown together; what cannot be told
+    apart is nan.
+
+    Args:
+        rewards: One for each scored rollout. Shape: [N].
+        shown: Which experiences it was shown. Shape: [N, m].
+        question: Its question. Shape: [N].
+        cluster: The cluster of its question. Shape: [N].
+    """
+    import numpy as np
+    from scipy import special
+
+    y, x, of, asked = _within(rewards, shown, question, cluster)
+    m, sizes = x.shape[1], np.bincount(of)
+    groups, effective = len(sizes), effective_clusters(sizes) if len(of) else 0.0
+    inverse = np.linalg.pinv(x.T @ x, hermitian=True)
+    effect, determined = inverse @ (x.T @ y), inverse @ (x.T @ x)
+    # Means of questions are fitted, too: with one pair each, half of the rollouts.
+    free = len(y) - asked - round(float(np.trace(determined)))
+    if effective <= 1 or free < 1:
+        return _nothing(m, len(y), groups, effective)
+    scores = np.zeros((groups, m))
+    np.add.at(scores, of, x * (y - x @ effect)[:, None])
+    correction = groups / (groups - 1) * (len(y) - asked) / free
+    covariance = correction * inverse @ (scores.T @ scores) @ inverse
+    se = np.sqrt(np.maximum(covariance.diagonal(), 0))
+    told = (determined.diagonal() > _ALONE) & (se > _SAME)
+    one = np.ones(m)
+    summed = bool(told.any()) and np.allclose(determined @ one, one)
+    total, total_se = float(effect.sum()), float(np.sqrt(one @ covariance @ one))
+    effect, se = np.where(told, effect, np.nan), np.where(told, se, np.nan)
+    half = float(special.stdtrit(effective - 1, 1 - TAIL)) * se
+    expected, p_harm = _given_others(effect, covariance, told)
+    return Effects(
+        effect=effect,
+        se=se,
+        low=effect - half,
+        high=effect + half,
+        p_harm=p_harm,
+        expected=expected,
+        total=total if summed else np.nan,
+        total_se=total_se if summed else np.nan,
+        rollouts=len(y),
+        clusters=groups,
+        effective_clusters=effective,
+    )
+
+
+def _within(
+    rewards: Floats, shown: Bools, question: Ints, cluster: Ints
+) -> tuple[Floats, Floats, Ints, int]:
+    """Return what differs from the question's mean, of rewards and of what was shown.
+
+    Questions with one rollout are left out; then follow the number of each rollout's cluster,
+    counted from 0, and the number of questions. Shapes: [N], [N, m], [N].
+    """
+    import numpy as np
+
+    _, number, size = np.unique(question, return_inverse=True, return_counts=True)
+    kept = size[number] > 1
+    if not kept.any():
+        return np.zeros(0), np.zeros((0, shown.shape[1])), np.zeros(0, np.int64), 0
+    _, of, size = np.unique(question[kept], return_inverse=True, return_counts=True)
+    both = np.column_stack([rewards[kept], shown[kept]]).astype(np.float64)
+    means = np.zeros((len(size), both.shape[1]))
+    np.add.at(means, of, both)
+    both -= (means / size[:, None])[of]
+    _, family = np.unique(cluster[kept], return_inverse=True)
+    return both[:, 0], both[:, 1:], family, len(size)
+
+
+def _given_others(effect: Floats, covariance: Floats, told: Bools) -> tuple[Floats, Floats]:
+    """Return the mean of each effect and the probability that it is below 0.
+
+    Normal-normal: true effects have a mean and a variance, by moments of those that are estimated.
+    The mean is uncertain, too: taken as known, it condemned all experiences of a library without
+    any effect. Shapes: [m], [m, m], [m].
+    """
+    import numpy as np
+    from scipy import special
+
+    expected, p_harm = np.full((2, len(effect)), np.nan)
+    if not told.any():
+        return expected, p_harm
+    b, v = effect[told], covariance[np.ix_(told, told)]
+    m, s2 = len(b), v.diagonal()
+    between = b.var(ddof=1) - (s2.sum() - v.sum() / m) / (m - 1) if m > 1 else np.inf
+    tau2 = max(between, LEAST_TAU**2)
+    if not np.isfinite(tau2):
+        mean, spread = b, np.sqrt(s2)
+    else:
+        weight = 1 / (tau2 + s2)
+        weight /= weight.sum()
+        away = s2 / (tau2 + s2)
+        mean = b + away * (weight @ b - b)
+        of_mean = weight @ v @ weight + tau2 * (weight**2).sum()
+        spread = np.sqrt(tau2 * away + away**2 * of_mean)
+    expected[told], p_harm[told] = mean, special.ndtr(-mean / spread)
+    return expected, p_harm
+
+
+def _nothing(m: int, rollouts: int, clusters: int, effective: float) -> Effects:
+    import numpy as np
+
+    unknown, nan = np.full(m, np.nan), float("nan")
+    six = (unknown, unknown, unknown, unknown, unknown, unknown)
+    return Effects(*six, nan, nan, rollouts, clusters, effective)
+
+
+def kept(found: Effects) -> list[int]:
+    """Return the places of the experiences that are not likely to do harm, in order."""
+    import numpy as np
+
+    return [int(j) for j in np.flatnonzero(~(found.p_harm > HARMFUL))]
+
+
+def best_within(worth: Sequence[float], sizes: Sequence[int], most: int) -> list[int]:
+    """Return the places of the entries with the largest sum of worth that fit, at least one.
+
+    All where all fit: an effect that is not known to be good need not be bad.
+
+    Raises:
+        ValueError: Even the smallest does not fit.
+    """
+    if sum(sizes) <= most:
+        return [*range(len(sizes))]
+    if min(sizes) > most:
+        raise ValueError(f"the smallest takes {min(sizes)}, and there is room for {most}")
+    import numpy as np
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    size = np.asarray(sizes, np.float64)
+    room = [LinearConstraint(size[None], 0, most), LinearConstraint(np.ones((1, len(size))), 1)]
+    whole = np.ones(len(size), np.int64)
+    gain = np.nan_to_num(np.asarray(worth, np.float64))
+    found = milp(-gain, constraints=room, bounds=Bounds(0, 1), integrality=whole)
+    if not found.success:
+        raise ValueError(f"no choice was found: {found.message}")
+    return [int(j) for j in np.flatnonzero(found.x > 0.5)]
