@@ -41,6 +41,9 @@ ATTEMPTS = 8
 WHOLE = 8
 """Rollouts with a half for one with the whole library, and for one with none."""
 
+ANOTHER = "--dataset names one with questions that were neither practised nor evaluated on"
+"""Hint where the dataset cannot be taken."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectRequest(RunRequest):
@@ -120,7 +123,7 @@ def prepare_effect(session: Session, request: EffectRequest) -> EffectJob:
         raise DataError(
             f"{found.run} has practised on all questions of {measured.dataset.name}: they say"
             " nothing of what it learnt",
-            hint="--dataset names another one; `grpo-practice data split` makes one",
+            hint=ANOTHER,
         )
     evaluations[EFFECT] = replace(measured, unscorable=left_out)
     return EffectJob(within, found, evaluations)
@@ -147,8 +150,7 @@ def _dataset_name(config: PracticeConfig, named: str | None) -> str:
     if name is None:
         raise ConfigError(
             f"{config.exp_id} has no practice.select_dataset, and no other dataset is named",
-            hint="--dataset D: neither practised nor evaluated on; `grpo-practice data split` makes"
-            " one",
+            hint=ANOTHER,
         )
     if name == config.evaluation.data.dataset:
         raise _evaluated_on(name, config.exp_id)
@@ -159,7 +161,7 @@ def _evaluated_on(dataset: str, exp_id: str) -> ConfigError:
     return ConfigError(
         f"{exp_id} is evaluated on {dataset}: a library that was pruned by these questions would"
         " look better on them than it is",
-        hint="--dataset names another one; `grpo-practice data split` makes one",
+        hint=ANOTHER,
     )
 
 

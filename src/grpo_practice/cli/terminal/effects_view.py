@@ -49,7 +49,7 @@ def show_pruned(report: "PruneReport") -> None:
             (
                 one.of.experience.id,
                 _points(one.of.effect),
-                "-" if one.of.p_harm is None else f"{one.of.p_harm:.2f}",
+                "-" if one.of.p_harm is None else _probability(one.of.p_harm),
                 one.reason,
                 brief(one.of.experience.text, max(room() - NUMBERS - 4 * GAP, 20)),
             )
@@ -63,6 +63,11 @@ def show_pruned(report: "PruneReport") -> None:
     say_next(report.next_command)
 
 
+def _probability(p: float) -> str:
+    """Format a probability that is never quite 0 or 1."""
+    return "< .01" if p < 0.01 else "> .99" if p > 0.99 else f"{p:.2f}".removeprefix("0")
+
+
 def _points(value: float | None) -> str:
     return "-" if value is None else points(value, signed=True)
 
@@ -73,7 +78,7 @@ def _row(one: "ExperienceEffect") -> tuple[str, str, str, str, str]:
         return one.experience.id, "-", "-", "-", text
     low, high = (points(end, signed=True) for end in one.ci95)
     effect = points(one.effect, signed=True)
-    return one.experience.id, effect, f"{low} to {high}", f"{one.p_harm:.2f}", text
+    return one.experience.id, effect, f"{low} to {high}", _probability(one.p_harm), text
 
 
 def _measured(report: "EffectsReport") -> str:
