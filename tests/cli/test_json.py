@@ -41,6 +41,7 @@ WORDS = {
     "data delete": ("data", "delete", "test", "--yes"),
     "rollouts list": ("rollouts", "list", "demo", "--flipped"),
     "rollouts show": ("rollouts", "show", "demo:0", "--failed", "--limit", "1"),
+    "runs diagnose": ("runs", "diagnose", "demo"),
     "runs compare": ("runs", "compare", "demo/eval", "demo"),
     "runs delete": ("runs", "delete", "demo", "--yes"),
 }

@@ -356,4 +356,4 @@ def test_an_error_that_came_once_came_once(capsys: pytest.CaptureFixture[str]) -
 def test_a_run_that_learnt_nothing_is_not_exported(capsys: pytest.CaptureFixture[str]) -> None:
     show_practice(replace(PRACTICE, library=Library((), 1, id=9)))
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last == "next: grpo-practice rollouts show math"
+    assert last == "next: grpo-practice runs diagnose math"

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         RolloutsReport,
         TranscriptsReport,
     )
+    from grpo_practice.reports.run_diagnosis import RunDiagnosis
     from grpo_practice.reports.stored_runs import DeletedRuns, RunReport, RunsReport
     from grpo_practice.stats.paired import Verdict
 
@@ -111,6 +112,17 @@ class StoredRuns(DatabaseFile):
 
         with self._store() as store:
             return compare(store, runs, detect=detect, required=require, answers=answers)
+
+    def diagnose(self, name: str) -> "RunDiagnosis":
+        """Return what stands in the way of a run, from what is stored; nothing is asked.
+
+        Raises:
+            ConfigError: There is no such run, or nothing of it is stored.
+        """
+        from grpo_practice.reports.run_diagnosis import diagnose
+
+        with self._store() as store:
+            return diagnose(store, name)
 
     def delete_run(self, name: str) -> "DeletedRuns":
         """Delete a run and the evaluations that it made.

@@ -18,6 +18,7 @@ from grpo_practice.cli import (
     data,
     db,
     demo,
+    diagnose,
     doctor,
     effect,
     evaluate,
@@ -66,6 +67,7 @@ app.command("serve", short_help="Serve an agent as an endpoint for any program."
 app.command("trust", short_help="Trust files of others that you have read.")(trust.trust)
 app.add_typer(data.app, name="data")
 runs.app.command()(compare.compare)
+runs.app.command()(diagnose.diagnose)
 app.add_typer(runs.app, name="runs")
 app.add_typer(rollouts.app, name="rollouts")
 experiences.app.command()(effect.effect)

@@ -268,7 +268,7 @@ class PracticeReport(Report):
         if self.held:
             return f"grpo-practice experiences list --run {quote(self.run)}"
         if not self.library.experiences:
-            return f"grpo-practice rollouts show {quote(self.run)}"
+            return f"grpo-practice runs diagnose {quote(self.run)}"
         return f"grpo-practice export-agent --run {quote(self.run)}"
 
     @override

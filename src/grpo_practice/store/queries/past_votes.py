@@ -162,18 +162,22 @@ def _imported(db: sqlite3.Connection, line: _Line) -> dict[str, Votes]:
     library_id = db.execute(
         "SELECT library_id FROM branches WHERE branch_id = ?", (line.branch.line[-1].branch_id,)
     ).fetchone()[0]
+    held = library_id
     while library_id is not None:
         row = db.execute(
-            "SELECT parent_id, branch_id, step, cause FROM libraries WHERE library_id = ?",
-            (library_id,),
+            "SELECT parent_id, branch_id, step FROM libraries WHERE library_id = ?", (library_id,)
         ).fetchone()
         if row["branch_id"] is not None:
-            held = db.execute(  # also by steps that only confirmed what it holds
+            last = db.execute(  # also by steps that only confirmed what it holds
                 "SELECT max(step) FROM steps WHERE branch_id = ? AND library_out = ?",
                 (row["branch_id"], library_id),
             ).fetchone()[0]
-            last = row["step"] if held is None else held
-            source = _Line(branches.load(db, row["branch_id"]), last + 1)
-            return _votes(db, source, libraries.load(db, library_id), defaultdict(set))
-        library_id = row["parent_id"] if row["cause"] == "import" else None
+            last = row["step"] if last is None else last
+            if last is not None:
+                source = _Line(branches.load(db, row["branch_id"]), last + 1)
+                return _votes(db, source, libraries.load(db, held), defaultdict(set))
+        else:
+            held = row["parent_id"]
+        # A library that no step made has the votes of the one that it was made of.
+        library_id = row["parent_id"]
     return {}

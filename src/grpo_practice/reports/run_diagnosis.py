@@ -1,0 +1,342 @@
+"""The obstacles of a run, counted from its stored rows: `runs diagnose`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from shlex import quote
+from typing import Any, Literal
+
+from typing_extensions import override
+
+from grpo_practice.data.distinct import folded
+from grpo_practice.errors import ConfigError
+from grpo_practice.reports.base import Report
+from grpo_practice.reports.shortfalls import counted_steps, shortfalls, spoken
+from grpo_practice.store import Store, branches, steps
+from grpo_practice.store.distillation import HARMLESS, Distillation
+from grpo_practice.store.queries import arms, obstacles, run_health, runs
+from grpo_practice.store.records import Branch, RunRow, StepRow
+from grpo_practice.store.run_names import questions_of, selects
+from grpo_practice.text import count
+
+FEW = 10
+"""Groups, answers or texts below which a share says nothing."""
+HALF = 0.5
+"""Share of groups that teach nothing, or of texts that did not stay, from which it stands out."""
+SOME = 0.05
+"""Share of answers that ended badly, or were scored otherwise, from which it stands out."""
+TENTH = 0.1
+"""Share of groups that are smaller than planned from which it stands out."""
+LONGER = 1.5
+"""Times the first step's answers that the last step's take, from which it stands out."""
+LARGE = 63
+"""Experiences that their effects can be measured of, at most; a prompt with more is rarely read."""
+
+_UNFIT = "choose another teacher (practice.teacher_model), or correct practice.prompts_dir"
+
+Kind = Literal[
+    "all right",
+    "all wrong",
+    "shrunk",
+    "truncated",
+    "empty",
+    "no answer read",
+    "longer",
+    "scored otherwise",
+    "comparisons",
+    "proposals",
+    "quarantined",
+    "refused",
+    "size",
+    "churn",
+    "overlap",
+    "duplicates",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at: a number of so many, and what to do about it."""
+
+    kind: Kind
+    n: float
+    of: float
+    """The number that `n` is a part of, or is compared with."""
+    sentence: str
+    advice: str
+    command: str | None
+    """Command that shows it, or changes it; None where the advice is all."""
+    stands_out: bool
+
+    def document(self) -> dict[str, Any]:
+        """Return it as part of a document."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RunDiagnosis(Report):
+    """All that was looked at in a run, what costs most first."""
+
+    run: str
+    simulated: bool
+    looked_at: Sequence[Finding]
+    """Every finding, also those that do not stand out."""
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Findings that stand out."""
+        return [finding for finding in self.looked_at if finding.stands_out]
+
+    @property
+    def next_command(self) -> str:
+        """Command to type now: that of the first finding that has one."""
+        named = (finding.command for finding in self.findings if finding.command)
+        return next(named, f"grpo-practice runs show {quote(self.run)}")
+
+    @override
+    def document(self) -> dict[str, Any]:
+        """Return `grpo-practice.diagnosis/1`."""
+        return {
+            "schema": "grpo-practice.diagnosis/1",
+            "run": self.run,
+            "simulated": self.simulated,
+            "findings": [finding.document() for finding in self.findings],
+            "looked_at": [finding.document() for finding in self.looked_at],
+            "next": self.next_command,
+            "exit": 0,
+        }
+
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return a row for each finding that stands out."""
+        rows = [(finding.sentence, finding.advice) for finding in self.findings]
+        return [(f"{self.run}: what stands out",), *(rows or [("nothing", "")])]
+
+
+def diagnose(store: Store, name: str) -> RunDiagnosis:
+    """Return what stands in the way of a practice run, or of what an evaluation tells.
+
+    Raises:
+        ConfigError: There is no such run, or nothing of it is stored.
+    """
+    run = store.read(runs.get, name)
+    if run.kind == "recorded":
+        raise ConfigError(
+            f"{name} is a recorded run: nothing was practised or scored", hint=questions_of(name)
+        )
+    if run.head_branch is None:
+        raise ConfigError(
+            f"{name} was never begun: there is nothing to look at", hint="grpo-practice runs list"
+        )
+    branch = store.read(branches.load, run.head_branch)
+    rows = store.read(steps.on_line, branch)
+    found = [*_answers(store, run, branch), *_disagreements(store, run, branch)]
+    if run.kind == "practice":
+        found = [
+            *_groups(store, run, branch),
+            *found,
+            *_texts(run, rows),
+            *_library(store, run, rows),
+        ]
+    found += _questions(store, run, branch)
+    return RunDiagnosis(name, run.simulated, found)
+
+
+def _share(n: float, of: float) -> str:
+    return f"{n:,.0f} of {of:,.0f}"
+
+
+def _groups(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
+    """Yield the groups that taught nothing, and those that are smaller than planned."""
+    of, name = store.read(obstacles.groups, branch), quote(run.name)
+    alike = of.right + of.wrong
+    many = of.all >= FEW and alike > HALF * of.all
+    yield Finding(
+        "all right",
+        of.right,
+        of.all,
+        f"{_share(of.right, of.all)} groups taught nothing: all of their attempts are right",
+        "practise on harder questions, or with a smaller model: what is always right has nothing"
+        " to compare",
+        f"grpo-practice rollouts list {name}",
+        many and of.right >= of.wrong,
+    )
+    yield Finding(
+        "all wrong",
+        of.wrong,
+        of.all,
+        f"{_share(of.wrong, of.all)} groups taught nothing: all of their attempts are wrong",
+        "see whether the answers are read as they are meant; then raise practice.grpo_n, or"
+        " practise on easier questions",
+        f"grpo-practice rollouts list {name} --failed",
+        many and of.wrong > of.right,
+    )
+    health = store.read(run_health.health_of, branch)
+    smaller = sum(step.groups for step in health.shrunk)
+    kinds = ", ".join(f"{n} {kind}" for kind, n in health.unanswered.items())
+    yield Finding(
+        "shrunk",
+        smaller,
+        of.all,
+        f"{_share(smaller, of.all)} groups have fewer scored attempts than planned"
+        + (f" (requests that were given up: {kinds})" if kinds else ""),
+        "a failed call is no wrong answer, and compares nothing: see why they failed",
+        f"grpo-practice rollouts list {name} --failed",
+        of.all > 0 and smaller > TENTH * of.all,
+    )
+
+
+def _answers(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
+    """Yield how answers ended, and how they grew."""
+    totals, name = store.read(arms.arm_totals, branch), quote(run.name)
+    failed = f"grpo-practice rollouts list {name} --failed"
+    limit = "raise model_settings.max_tokens of the agent's model"
+    ended: list[tuple[Kind, int, str, str]] = [
+        ("truncated", totals.truncated, "answers were cut by the token limit", limit),
+        ("empty", totals.empty, "answers are empty", f"{limit}, where it thinks first"),
+    ]
+    if totals.unread < totals.scored:  # else the verify function reads none out of any
+        ask = "say in the agent's instructions in which form the answer is to stand"
+        ended.append(("no answer read", totals.unread, "answers could not be read", ask))
+    for kind, n, what, advice in ended:
+        bad = totals.scored >= FEW and n > SOME * totals.scored
+        yield Finding(
+            kind, n, totals.scored, f"{_share(n, totals.scored)} {what}", advice, failed, bad
+        )
+    lengths = store.read(obstacles.answer_tokens, branch) if run.kind == "practice" else []
+    if len(lengths) > 1 and min(lengths[0][2], lengths[-1][2]) >= FEW:
+        (first, was, _), (last, now, _) = lengths[0], lengths[-1]
+        yield Finding(
+            "longer",
+            round(now, 1),
+            round(was, 1),
+            f"an answer takes {now:,.0f} tokens in step {last}, {was:,.0f} in step {first}",
+            "look at what the experiences ask for: longer answers cost more, and are cut oftener",
+            f"grpo-practice experiences list --run {name}",
+            now > LONGER * was,
+        )
+
+
+def _disagreements(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
+    """Yield how often another verify function gave another reward."""
+    for of in store.read(obstacles.disagreements, run.name, branch):
+        yield Finding(
+            "scored otherwise",
+            of.differ,
+            of.rollouts,
+            f"{_share(of.differ, of.rollouts)} rollouts have another reward by {of.verify}",
+            "look at some of them: one of the two verify functions is wrong there",
+            f"grpo-practice rollouts list {quote(of.run)} --against {quote(run.name)} --flipped",
+            of.rollouts >= FEW and of.differ > SOME * of.rollouts,
+        )
+
+
+def _questions(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
+    """Yield questions that stand in more than one of practice, selection and test; and twice."""
+    asked = _asked(store, run.exp_id)
+    for one, other in (("practice", "test"), ("selection", "test"), ("practice", "selection")):
+        a, b = asked.get(one, frozenset()), asked.get(other, frozenset())
+        if a and b:
+            yield Finding(
+                "overlap",
+                len(a & b),
+                len(b),
+                f"{_share(len(a & b), len(b))} questions of the {other} are in the {one}, too",
+                "a score on these says less: make datasets apart, and evaluate on the new ones",
+                "grpo-practice data split --help",
+                bool(a & b),
+            )
+    if run.kind == "practice":
+        samples = store.read(arms.planned_samples, {segment.branch_id for segment in branch.line})
+        texts = store.read(arms.question_texts, samples).values()
+        twice = len(texts) - len({folded(text) for text in texts})
+        yield Finding(
+            "duplicates",
+            twice,
+            len(texts),
+            f"{_share(twice, len(texts))} practice questions stand there twice",
+            "a question that is asked twice teaches once, and counts twice",
+            "grpo-practice data upload --help",
+            twice > SOME * len(texts),
+        )
+
+
+def _asked(store: Store, exp_id: str) -> dict[str, frozenset[str]]:
+    """Return the folded questions of an experiment, by what they were asked for."""
+    of = dict[str, set[int]]()
+    for run in store.read(runs.all_runs):
+        if run.exp_id == exp_id and run.head_branch is not None and run.kind != "recorded":
+            chosen = "selection" if selects(run.name) else "test"
+            part = "practice" if run.kind == "practice" else chosen
+            line = store.read(branches.load, run.head_branch).line
+            of.setdefault(part, set()).update(segment.branch_id for segment in line)
+    texts = {
+        part: store.read(arms.question_texts, store.read(arms.planned_samples, ids)).values()
+        for part, ids in of.items()
+    }
+    return {part: frozenset(map(folded, found)) for part, found in texts.items()}
+
+
+def _texts(run: RunRow, rows: Sequence[StepRow]) -> Iterator[Finding]:
+    """Yield comparisons and proposals that came to nothing, and the rules behind it."""
+    for short in shortfalls(rows):
+        yield Finding(
+            short.of,
+            short.lost,
+            short.all,
+            short.sentence,
+            short.advice,
+            short.next_command(run.name),
+            stands_out=True,
+        )
+    sums = Distillation.total(list(counted_steps(rows).values()))
+    refused = {rule: n for rule, n in sums.refused.items() if rule not in HARMLESS}
+    quarantined = f"grpo-practice experiences list --quarantined --run {quote(run.name)}"
+    kinds: list[tuple[Kind, Mapping[Any, int], str | None]] = [
+        ("quarantined", sums.quarantined, quarantined),
+        ("refused", refused, None),
+    ]
+    for kind, rules, command in kinds:
+        n, named = (
+            sum(rules.values()),
+            ", ".join(f"{n} {spoken(rule)}" for rule, n in rules.items()),
+        )
+        yield Finding(
+            kind,
+            n,
+            sums.proposals,
+            f"{_share(n, sums.proposals)} proposals were {kind}" + (f": {named}" if named else ""),
+            "look at the texts, and at what is wrong with each"
+            if command
+            else "see docs/learning.md",
+            command,
+            sums.proposals >= FEW and n > TENTH * sums.proposals,
+        )
+
+
+def _library(store: Store, run: RunRow, rows: Sequence[StepRow]) -> Iterator[Finding]:
+    """Yield the size of the library, and how much of what was learnt stayed in it."""
+    of = store.read(obstacles.growth, rows)
+    if not of.sizes:
+        return
+    name = quote(run.name)
+    yield Finding(
+        "size",
+        of.sizes[-1],
+        LARGE,
+        f"the library has {count(of.sizes[-1], 'experience')}"
+        f" (after each step: {', '.join(map(str, of.sizes))})",
+        "each is paid for in every request: leave out what does not help",
+        f"grpo-practice experiences list --run {name}",
+        of.sizes[-1] > LARGE,
+    )
+    gone = of.texts - of.kept
+    yield Finding(
+        "churn",
+        gone,
+        of.texts,
+        f"{_share(gone, of.texts)} texts that were learnt are not in the last library",
+        "what one step learns the next one rewrites: larger steps (practice.batch_size) see more"
+        " before they decide",
+        f"grpo-practice experiences list --run {name}",
+        of.texts >= FEW and gone > HALF * of.texts,
+    )

@@ -1,0 +1,118 @@
+"""Counts of what keeps a practice run from learning, and an evaluation from telling."""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from grpo_practice.store import libraries
+from grpo_practice.store.branches import rows_on_line
+from grpo_practice.store.records import Branch, StepRow
+
+AGREE = 1e-9
+"""Difference of two rewards that is rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Groups of a practice run that were played to their end."""
+
+    all: int = 0
+    right: int = 0
+    """Groups that taught nothing since all of their attempts are right."""
+    wrong: int = 0
+    """Groups that taught nothing since all of their attempts are wrong."""
+
+
+def groups(db: sqlite3.Connection, branch: Branch) -> Groups:
+    """Count the groups on a branch's line, and those whose attempts were all judged alike."""
+    found = [0, 0, 0]
+    for row in rows_on_line(db, branch, _GROUPS):
+        found = [known + new for known, new in zip(found, row, strict=True)]
+    return Groups(*found)
+
+
+_GROUPS = """
+SELECT count(*), coalesce(sum(status = 'uniform' AND mean_reward >= 1), 0),
+       coalesce(sum(status = 'uniform' AND mean_reward <= 0), 0)
+  FROM groups WHERE branch_id = ? AND step >= ? AND step < ? AND scored > 0"""
+
+
+def answer_tokens(db: sqlite3.Connection, branch: Branch) -> list[tuple[int, float, int]]:
+    """Return (step, mean tokens of an answer, answers) of each step whose answers tell them."""
+    rows = rows_on_line(
+        db,
+        branch,
+        """SELECT step, avg(tokens_out), count(tokens_out) FROM rollouts
+            WHERE branch_id = ? AND step >= ? AND step < ? AND tokens_out IS NOT NULL
+            GROUP BY step""",
+    )
+    return sorted((step, mean, n) for step, mean, n in rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """Rollouts of a run that another verify function scored, too."""
+
+    run: str
+    """The run that scored them again."""
+    verify: str
+    """Name of its verify function."""
+    rollouts: int
+    differ: int
+    """Rollouts with another reward."""
+
+
+def disagreements(db: sqlite3.Connection, run: str, branch: Branch) -> list[Disagreement]:
+    """Return where the rollouts of a branch's line were scored again, and how often differently."""
+    again = db.execute(
+        """SELECT r.run_id, j.name, b.judge_id FROM runs r
+             JOIN branches b ON b.branch_id = r.head_branch JOIN judges j USING (judge_id)
+            WHERE r.role = 'rejudge' AND r.parent_run_id = ? ORDER BY r.run_id""",
+        (run,),
+    ).fetchall()
+    found = list[Disagreement]()
+    for name, verify, judge_id in again:
+        both = differ = 0
+        for segment in branch.line:
+            n, other = db.execute(
+                """SELECT count(*), coalesce(sum(abs(a.reward - b.reward) > ?), 0) FROM rollouts r
+                     JOIN verdicts a ON a.rollout_id = r.rollout_id AND a.judge_id = ?
+                     JOIN verdicts b ON b.rollout_id = r.rollout_id AND b.judge_id = ?
+                    WHERE r.branch_id = ? AND r.step >= ? AND r.step < ?
+                      AND a.reward IS NOT NULL AND b.reward IS NOT NULL""",
+                (
+                    AGREE,
+                    branch.judge_id,
+                    judge_id,
+                    segment.branch_id,
+                    segment.first,
+                    segment.end,
+                ),
+            ).fetchone()
+            both, differ = both + n, differ + other
+        if both and judge_id != branch.judge_id:
+            found.append(Disagreement(name, verify, both, differ))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Texts that the libraries of a run held, from step to step."""
+
+    sizes: Sequence[int]
+    """Experiences after each closed step."""
+    texts: int
+    """Texts that were in any of these libraries."""
+    kept: int
+    """Texts among them that are in the last one."""
+
+
+def growth(db: sqlite3.Connection, rows: Sequence[StepRow]) -> Growth:
+    """Return how the library of a run grew, and how much of it stayed."""
+    held = [
+        {(eid, version) for _, eid, version in libraries.items(db, row.library_out)}
+        for row in rows
+        if row.closed and row.library_out
+    ]
+    ever = set[tuple[int, int]]().union(*held)
+    return Growth([len(of) for of in held], len(ever), len(held[-1]) if held else 0)

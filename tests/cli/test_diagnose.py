@@ -1,0 +1,166 @@
+"""`runs diagnose`: what stands in the way of a run, from what is stored."""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_practice.reports import run_diagnosis
+from grpo_practice.sim.questions import questions
+from tests.cli.conftest import Gp
+from tests.cli.test_next_commands import next_words
+from tests.cli.test_rollouts import change
+from tests.cli.test_run_commands import Shell, shell
+
+__all__ = ["shell"]
+
+KINDS = ("all right", "all wrong", "shrunk", "truncated", "empty", "overlap", "duplicates", "churn")
+
+
+def findings(gp: Gp, run: str) -> dict[str, dict[str, Any]]:
+    """What stands out, by kind."""
+    found = gp("runs", "diagnose", run, "--json")
+    assert found.code == 0, found.err
+    return {finding["kind"]: finding for finding in found.document["findings"]}
+
+
+def looked_at(gp: Gp, run: str, kind: str) -> dict[str, Any]:
+    document = gp("runs", "diagnose", run, "--json").document
+    (found,) = [of for of in document["looked_at"] if of["kind"] == kind]
+    return dict(found)
+
+
+def query(sql: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect("grpo-practice.db")) as db:
+        return db.execute(sql).fetchall()
+
+
+def test_each_finding_has_its_number_and_what_to_do(demo: Gp) -> None:
+    ran = demo("runs", "diagnose", "demo")
+    assert ran.code == 0
+    alike = query(
+        "SELECT sum(mean_reward = 1), sum(mean_reward = 0), count(*) FROM groups WHERE scored > 0"
+    )[0]
+    right, wrong = (looked_at(demo, "demo", f"all {kind}") for kind in ("right", "wrong"))
+    assert (right["n"], wrong["n"], right["of"]) == alike
+    assert f"{right['n']} of {right['of']} groups taught nothing: all of" in ran.out
+    assert demo(*next_words(ran.out)).code == 0
+    assert {*KINDS} <= {
+        of["kind"] for of in demo("runs", "diagnose", "demo", "--json").document["looked_at"]
+    }
+    for of in findings(demo, "demo").values():
+        words = of["command"].split()[1:]
+        assert demo(*words).code == 0
+
+
+def test_nothing_stands_out_where_nothing_does(demo: Gp) -> None:
+    ran = demo("runs", "diagnose", "demo/eval")
+    assert "nothing stands out: looked at truncated, empty" in ran.out
+    assert demo(*next_words(ran.out)).code == 0
+
+
+@pytest.mark.parametrize(
+    ("reward", "kind", "advice"),
+    [
+        (1.0, "all right", "practise on harder questions"),
+        (0.0, "all wrong", "raise practice.grpo_n"),
+    ],
+)
+def test_a_run_whose_groups_end_alike_says_so(
+    demo: Gp, reward: float, kind: str, advice: str
+) -> None:
+    change(
+        f"UPDATE groups SET status = 'uniform', informative = 0, mean_reward = {reward}"
+        " WHERE slot < 10"
+    )
+    found = findings(demo, "demo")
+    assert [k for k in found if k.startswith("all ")] == [kind]
+    assert advice in found[kind]["advice"]
+
+
+def test_answers_that_are_cut_or_cannot_be_read_stand_out(demo: Gp) -> None:
+    change("UPDATE rollouts SET outcome = 'truncated' WHERE attempt = 0 AND slot < 5")
+    change("UPDATE verdicts SET extracted = NULL WHERE rollout_id % 3 = 0")
+    change("UPDATE rollouts SET tokens_out = tokens_out * 3 WHERE step = 3")
+    found = findings(demo, "demo")
+    assert {"truncated", "no answer read", "longer"} <= found.keys()
+    assert "max_tokens" in found["truncated"]["advice"]
+    cut = query(
+        "SELECT count(*) FROM rollouts JOIN branches USING (branch_id)"
+        " WHERE run_id = 'demo' AND outcome = 'truncated'"
+    )[0][0]
+    assert found["truncated"]["n"] == cut
+    assert found["longer"]["n"] > 2 * found["longer"]["of"]
+
+
+def test_groups_that_lost_attempts_stand_out_with_what_failed(demo: Gp) -> None:
+    change("UPDATE groups SET scored = planned - 1 WHERE slot < 4")
+    found = findings(demo, "demo")["shrunk"]
+    assert (found["n"], found["of"]) == (16, 48)
+    assert demo(*found["command"].split()[1:]).code == 0
+
+
+def test_rollouts_that_another_function_scores_otherwise_stand_out(demo: Gp) -> None:
+    words = ("--rejudge", "--verify", "regex", "--set", "verify={name: regex, pattern: '7'}")
+    assert demo("eval", *words, "--run", "demo/eval").code == 0
+    found = findings(demo, "demo/eval")["scored otherwise"]
+    differ = query(
+        """SELECT count(*) FROM verdicts a JOIN verdicts b USING (rollout_id)
+            WHERE a.judge_id < b.judge_id AND a.reward <> b.reward"""
+    )[0][0]
+    assert (found["n"], found["of"]) == (differ, 80)
+    assert demo(*found["command"].split()[1:]).code == 0
+
+
+def upload(gp: Gp, name: str, rows: Sequence[tuple[str, str]]) -> None:
+    lines = [json.dumps({"question": q, "answer": a}) for q, a in rows]
+    Path(f"{name}.jsonl").write_text("\n".join(lines), "utf-8")
+    assert gp("data", "upload", f"{name}.jsonl", "--name", name, "--replace").code == 0
+
+
+def test_questions_that_stand_in_two_parts_or_twice_stand_out(shell: Shell) -> None:
+    samples = questions(16, 0)
+    rows = [(s.question, str(s.answer)) for s in samples]
+    upload(shell.gp, "train", [*rows[:12], *((q.upper(), a) for q, a in rows[:2])])
+    upload(shell.gp, "test", rows[8:])
+    shell.type("practice", "--config", "math.yaml", "--epochs", "1")
+    shell.type("eval", "--run", "toy")
+    found = findings(shell.gp, "toy")
+    assert (found["overlap"]["n"], found["overlap"]["of"]) == (4, 8)
+    assert (found["duplicates"]["n"], found["duplicates"]["of"]) == (2, 14)
+    assert "overlap" in findings(shell.gp, "toy/eval")
+
+
+def test_a_library_that_is_rewritten_all_the_time_stands_out(
+    demo: Gp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size, churn = (looked_at(demo, "demo", kind) for kind in ("size", "churn"))
+    sizes = query(
+        "SELECT n FROM v_steps s JOIN libraries l ON l.library_id = s.library_out"
+        " WHERE s.run_id = 'demo' ORDER BY s.step"
+    )
+    assert f"after each step: {', '.join(str(n) for (n,) in sizes)}" in size["sentence"]
+    assert churn["of"] >= size["n"]
+    assert churn["of"] - churn["n"] == size["n"]
+    monkeypatch.setattr(run_diagnosis, "HALF", -1.0)
+    monkeypatch.setattr(run_diagnosis, "LARGE", 3)
+    assert {"size", "churn"} <= findings(demo, "demo").keys()
+
+
+def test_a_practice_that_learnt_nothing_leads_here(shell: Shell) -> None:
+    shell.type("practice", "--config", "math.yaml", "--set", "practice.grpo_n=2")
+    change("UPDATE groups SET status = 'uniform', informative = 0, mean_reward = 1")
+    ran = shell.gp("runs", "diagnose", "toy")
+    assert "24 of 24 groups taught nothing: all of their attempts are right" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("run", "said"), [("nope", "there is no run"), ("dem", "did you mean demo?")]
+)
+def test_a_run_that_is_not_there_is_refused(demo: Gp, run: str, said: str) -> None:
+    ran = demo("runs", "diagnose", run)
+    assert (ran.code, said in ran.err) == (2, True), ran.err
