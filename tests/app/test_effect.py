@@ -32,7 +32,7 @@ from grpo_practice.reports.stored_runs import run_report, runs_report
 from grpo_practice.sim.questions import questions
 from grpo_practice.store import Store, branches
 from grpo_practice.store.queries import runs
-from grpo_practice.types import Experience, Library
+from grpo_practice.types import Experience, Library, Sample
 from tests.app.project import Project, finished, served
 
 HELD = 30
@@ -347,3 +347,18 @@ async def test_a_forecast_says_how_exact_it_will_be(project: Measured) -> None:
     assert high == pytest.approx(1.2 * 2 * (0.2 / (HELD * 4)) ** 0.5)
     assert forecast.document()["effect"]["rollouts"] == HELD * 4
     assert spec_of(job.evaluations["effect"]).role == "effect"
+
+
+async def test_a_question_that_cannot_be_scored_is_said_once_and_left_out(
+    project: Measured,
+) -> None:
+    rows = questions(24 + HELD, 0)[24:]
+    with Store(project.db) as store:
+        store.add_dataset("odd", [*rows, Sample("Which one?")], origin="x", replace=False)
+    report = await project.measure(dataset="odd")
+    assert (report.found.questions, report.found.left_out) == (HELD, 1)
+    assert report.measured is not None
+    assert len(report.measured.questions) == HELD
+    notices = [e.text for e in project.events if isinstance(e, Notice) and "cannot be" in e.text]
+    assert len(notices) == 1
+    assert (await project.measure(dataset="odd")).document() == report.document()

@@ -101,3 +101,12 @@ async def test_a_run_goes_on_as_if_there_were_none(project: Project, tmp_path: P
     for it in (plain, project):
         await it.practise("practice.epochs=3")
     assert project.results() == plain.results()
+
+
+async def test_it_goes_with_its_run(project: Project) -> None:
+    with Store(project.db) as store:
+        branch, parent = tip(store)
+        edits = delete(parent.experiences[0].label)
+        store.derive_library(branch, parent, edits, cause="prune", source="prune")
+        assert store.delete_run("toy") == ["toy"]
+    assert tables(project) == [0] * 5

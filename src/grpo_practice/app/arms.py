@@ -76,7 +76,7 @@ def prepare_arms(session: Session, request: ArmsRequest) -> ArmsJob:
     if learnt is not None and request.evaluation.config is None:
         evaluation = replace(request.evaluation, run=learnt.run)
         request = replace(request, evaluation=evaluation)
-    once = replace(session, emit=_each_once(session.emit))
+    once = replace(session, emit=each_once(session.emit))
     jobs = {
         name: _evaluation(once, name, request, learnt.library if learnt else None)
         for name in request.names
@@ -102,7 +102,7 @@ def prepare_arms(session: Session, request: ArmsRequest) -> ArmsJob:
     return ArmsJob(together, request, ordered, direct)
 
 
-def _each_once(emit: Emit) -> Emit:
+def each_once(emit: Emit) -> Emit:
     """Return a sink that passes on each notice once: every arm has the same to say."""
     known = set[str]()
 

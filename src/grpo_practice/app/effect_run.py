@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from shlex import quote
 from typing import Any
 
-from grpo_practice.app.arms import is_complete, planned_attempts
+from grpo_practice.app.arms import each_once, is_complete, planned_attempts
 from grpo_practice.app.configs import stored_text
 from grpo_practice.app.evaluation_run import EvalJob, eval_job, run_evals
 from grpo_practice.app.library_refs import LibraryRef, library_of
@@ -109,13 +109,13 @@ def prepare_effect(session: Session, request: EffectRequest) -> EffectJob:
     }
     k = request.k or max(ATTEMPTS, planned_attempts(store, targets[EFFECT].name))
     within = session_of(session, request, loaded, *(target.name for target in targets.values()))
-    evaluations = dict[str, EvalJob]()
+    # Each of the three has the same to say of the dataset.
+    once, evaluations = replace(within, emit=each_once(within.emit)), dict[str, EvalJob]()
     for part, target in targets.items():
         least = k if part == EFFECT else max(k // WHOLE, 1, planned_attempts(store, target.name))
         evaluation = _as_evaluation(loaded, name, least)
-        evaluations[part] = eval_job(
-            within, evaluation, target, objects, limits=loaded.config.practice
-        )
+        job = eval_job(once, evaluation, target, objects, limits=loaded.config.practice)
+        evaluations[part] = replace(job, session=within)
     measured = evaluations[EFFECT]
     _check_unused(store, loaded.config, measured.dataset)
     left_out = measured.unscorable | _practised(store, found.branch, measured.dataset)

@@ -198,6 +198,11 @@ class EffectsReport(Report):
                 f"too few questions: {count(found.questions, 'question')}, and {FEWEST} are needed"
                 " for intervals to hold"
             )
+        elif found.effective_clusters < len(found.library):
+            notes.append(
+                "with fewer questions than experiences, about one interval in ten leaves out the"
+                " true effect"
+            )
         unknown = [one.experience.id for one in found.experiences if one.effect is None]
         if unknown:
             notes.append(

@@ -265,7 +265,8 @@ def _asked(store: Store, exp_id: str) -> dict[str, frozenset[str]]:
     of = dict[str, set[int]]()
     for run in store.read(runs.all_runs):
         if run.exp_id == exp_id and run.head_branch is not None and run.kind != "recorded":
-            chosen = "selection" if selects(run.name) else "test"
+            # Those of an `effect` run choose what stays in a library.
+            chosen = "selection" if selects(run.name) or not run.has_score else "test"
             part = "practice" if run.kind == "practice" else chosen
             line = store.read(branches.load, run.head_branch).line
             of.setdefault(part, set()).update(segment.branch_id for segment in line)

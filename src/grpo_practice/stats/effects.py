@@ -159,7 +159,7 @@ def effects(rewards: Floats, shown: Bools, question: Ints, cluster: Ints) -> Eff
     told = (determined.diagonal() > _ALONE) & (se > _SAME)
     one = np.ones(m)
     summed = bool(told.any()) and np.allclose(determined @ one, one)
-    total, total_se = float(effect.sum()), float(np.sqrt(one @ covariance @ one))
+    total, total_se = float(effect.sum()), float(np.sqrt(max(float(one @ covariance @ one), 0)))
     effect, se = np.where(told, effect, np.nan), np.where(told, se, np.nan)
     half = float(special.stdtrit(effective - 1, 1 - TAIL)) * se
     expected, p_harm = _given_others(effect, covariance, told)
