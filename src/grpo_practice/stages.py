@@ -83,7 +83,7 @@ STAGES: Mapping[Stage, StageSpec] = {
         always=False,  # no merge is asked for where nothing may pass
         tokens_in=(800, 8_000),
         tokens_out=(100, 2_000),
-        slots=_slots("experiences proposals votes"),
+        slots=_slots("experiences proposals votes size"),
         heading="## The proposals",
         fence="proposal",
     ),

@@ -181,7 +181,7 @@ def test_ignored(tmp_path: Path) -> None:
 REFUSED = {
     "practice.preset": ("paper-math", "names settings of the reference"),
     "practice.gate": ("paired", "--step best"),
-    "practice.max_library_tokens": ("500", "comes in a later version"),
+    "practice.max_library_tokens": ("50", "greater than or equal to 100"),
     "practice.group_policy": ("sequential", "should be 'fixed' or 'skip_uniform'"),
     "practice.overlap": ("1.5", "less than or equal to 1"),
     "practice.summaries": ("sometimes", "should be 'auto', 'always' or 'never'"),

@@ -285,6 +285,7 @@ async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
             run_seed=settings.seed,
             instructions=config.evaluation.agent.agent.instructions,
             summaries=settings.summaries,
+            most_library_tokens=settings.max_library_tokens,
             room=room_of(teacher_context(config), reply),
             fences=Fences(run.branch.fence_key),
         )

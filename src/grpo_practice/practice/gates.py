@@ -14,7 +14,7 @@ from grpo_practice.practice.approval import held_back
 from grpo_practice.practice.context import Practice
 from grpo_practice.practice.evidence import Evidence
 from grpo_practice.practice.lint import quarantine
-from grpo_practice.practice.merge import Proposal, fitting, pruned, without_outvoted
+from grpo_practice.practice.merge import Proposal, fitting, pruned, within, without_outvoted
 from grpo_practice.practice.web_provenance import Source, read_in, supported
 from grpo_practice.store.queries.held import texts_outside
 from grpo_practice.types import Group, Library, Operation, Quarantine
@@ -110,6 +110,17 @@ async def refuse_without_room(step: Merge, change: Change) -> Change:
     return replace(change, merged=fitting(step.library, change.merged, change.removed))
 
 
+async def keep_within_tokens(step: Merge, change: Change) -> Change:
+    """Refuse and remove what the fewest questions support, where the library gets too long."""
+    most = step.job.settings.max_library_tokens
+    if most is None:
+        return change
+    merged, removed = within(
+        most, step.library, change.merged, change.removed, step.proposed, step.evidence
+    )
+    return Change(merged, removed)
+
+
 # The order is part of the method: a quarantined text must not win a vote, nobody is asked about
 # what is refused anyway, what is held neither saves an experience that goes nor takes its room,
 # removals make room for additions, and what one gate has refused the next ones leave refused.
@@ -120,4 +131,5 @@ GATES: Sequence[Gate] = (
     hold_for_approval,
     remove_disproved,
     refuse_without_room,
+    keep_within_tokens,
 )

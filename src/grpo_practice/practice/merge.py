@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from grpo_practice.practice.evidence import Evidence, evidence_text
 from grpo_practice.practice.replies import FULL, LIBRARY_SIZE, read_operations
 from grpo_practice.practice.teacher import GroupKey, Teacher
-from grpo_practice.prompts.system import experience_lines
+from grpo_practice.prompts.system import experience_lines, library_tokens
 from grpo_practice.store.libraries import edited
 from grpo_practice.text import count
-from grpo_practice.types import HOLDS, Distilled, Edit, Library, Operation, sharpens
+from grpo_practice.types import HOLDS, Distilled, Edit, Experience, Library, Operation, sharpens
 
 NEW = "New experiences"
 NO_EVIDENCE = Evidence()
@@ -72,12 +72,17 @@ async def merge(
         experiences=experience_lines(library),
         proposals=_by_experience(library, proposed, evidence),
         votes={name: _evidence_slots(of) for name, of in evidence.items()},
+        size=_size_slot(library, teacher.most_library_tokens),
     )
     chat = teacher.open(at, "merge", None)
     limit = len(proposed) + len(library)  # a model may well say NONE of what is to stay
     return await teacher.ask(
         chat, messages, lambda r: read_operations(r, library, limit=limit, proposals=len(proposed))
     )
+
+
+def _size_slot(library: Library, most: int | None) -> dict[str, int] | None:
+    return None if most is None else {"now": library_tokens(library), "most": most}
 
 
 def _may_pass(op: Operation, evidence: Mapping[str, Evidence]) -> bool:
@@ -199,6 +204,41 @@ def fitting(
                 op = replace(op, refused=FULL, rule="library_full")
         made.append(op)
     return tuple(made)
+
+
+def within(
+    most: int,
+    library: Library,
+    merged: Sequence[Operation],
+    removed: Sequence[Operation],
+    proposed: Sequence[Proposal],
+    evidence: Mapping[str, Evidence],
+) -> tuple[tuple[Operation, ...], tuple[Operation, ...]]:
+    """Return the operations such that the library takes at most so many tokens.
+
+    First goes what the fewest questions support, of these the youngest. What is new is refused
+    then, and an experience of the library removed.
+    """
+    merged, made = list(merged), edits(library, merged, removed, proposed)
+    added = {e.label: i for i, e in enumerate(made) if e.operation.op == "ADD" and e.label}
+    after, removed = edited(library, made), list(removed)
+
+    def support(one: Experience) -> tuple[int, int]:
+        if one.label not in added:
+            return evidence[one.id].supporting, -one.label
+        behind = _with_sources(merged[added[one.label]], proposed).from_ops
+        return len({proposed[i].sample_id for i in behind}), -one.label
+
+    left = sorted(after.experiences, key=support)
+    while left and library_tokens(replace(after, experiences=tuple(left))) > most:
+        one = left.pop(0)
+        why = f"no room in {most:,} tokens: {count(support(one)[0], 'question')} for it"
+        if one.label in added:
+            place = added[one.label]
+            merged[place] = replace(merged[place], refused=why, rule="outvoted")
+        else:
+            removed.append(Operation("DELETE", one.id, why=why))
+    return tuple(merged), tuple(removed)
 
 
 def edits(

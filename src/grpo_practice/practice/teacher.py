@@ -52,6 +52,8 @@ class Teacher:
     """Whether attempts are summarised before they are compared."""
     room: int = room_of(ASSUMED_CONTEXT, None)
     """UTF-8 bytes of the longest prompt that shows attempts."""
+    most_library_tokens: int | None = None
+    """Most tokens of the library in a prompt; None for no limit."""
     fences: Fences = field(default_factory=Fences.with_new_key)
     """Fences of the run, for what students, judges and models before it wrote."""
 

@@ -26,7 +26,7 @@ SLOTS: Mapping[str, frozenset[str]] = {
 """The prompts of distillation, and the values the code fills in each."""
 DIRECT = STAGES["direct"].slots
 """Values of the prompt that no practice has: see `practice/untaught.py`."""
-OPTIONAL = frozenset({"votes", "reward", "words", "instructions"})
+OPTIONAL = frozenset({"votes", "size", "reward", "words", "instructions"})
 """Values that a prompt need not show: one of the user's own may be older than they are."""
 
 STORED_HINT = (
@@ -54,6 +54,7 @@ _TRIAL: Mapping[str, object] = {
     "truth": True,
     "limit": 1,
     "lessons": ["text"],
+    "size": {"now": 1, "most": 1},
     "proposals": [("E1", [{"id": "P1", "op": "UPDATE", "finding": "unclear", "text": "text"}])],
     "votes": {
         "E1": {

@@ -68,7 +68,6 @@ def _if_verified(value: Any, section: Mapping[str, Any]) -> KeyDecision:
     return "ignore" if verified or value is None else "refuse"
 
 
-_LATER = "comes in a later version; leave it out"
 _MANY_AGENTS = "belongs to agents made of several, which are not played here"
 _RESPONSES = "belongs to the responses API, which is not used"
 
@@ -76,7 +75,6 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
     "practice": (
         Rule("preset", _empty, "names settings of the reference; write them out"),
         Rule("gate", _unless("none"), "is none: practice.select_dataset and --step best choose"),
-        Rule("max_library_tokens", _neutral(None), _LATER),
         Rule(
             "group_policy",
             _refuse("adaptive"),

@@ -249,8 +249,10 @@ class PracticeSettings(Model):
     """Dataset on which `--step best` is chosen; never the one evaluated on."""
     max_failed_share: Operational[float] = Field(0.2, ge=0, le=1)
     """Share of a step's rollouts that may fail before the run stops."""
-    max_library_tokens: None = None
-    """Size limit of the library; comes in a later version."""
+    max_library_tokens: int | None = Field(None, ge=100)
+    """Most tokens that the library takes in a prompt (a token is 4 bytes of UTF-8). The merge is
+    told, and what is beyond goes: what the fewest questions support first, of these the youngest.
+    """
     group_policy: Literal["fixed", "skip_uniform"] = "fixed"
     """`skip_uniform`: from the second epoch on, a question is left out with probability ½ where its
     last group was not informative: with three epochs about a fifth fewer rollouts. This cost no

@@ -1,0 +1,107 @@
+"""`practice.max_library_tokens`: the library stays as short, and keeps what most questions support."""
+
+from pathlib import Path
+
+import pytest
+
+from grpo_practice.app.library_refs import library_of
+from grpo_practice.errors import FingerprintError, PausedError
+from grpo_practice.llm.budget import Caps
+from grpo_practice.practice.evidence import Evidence
+from grpo_practice.practice.merge import Proposal, edits, within
+from grpo_practice.prompts.system import library_tokens
+from grpo_practice.store import Store
+from grpo_practice.store.libraries import edited
+from grpo_practice.types import Experience, Library, Operation
+from tests.app.project import Project, finished, served
+
+MOST = 150
+LIMIT = f"practice.max_library_tokens={MOST}"
+LIBRARY = Library(tuple(Experience(i, f"Name {i}: {'x' * 60}.") for i in (1, 2, 5)), 6)
+ON = {
+    "E1": Evidence({1: 1, 2: 1}),
+    "E2": Evidence({1: 1}),
+    "E5": Evidence({3: 1}),
+}
+
+
+def add(n: int, *from_ops: int) -> Operation:
+    return Operation("ADD", text=f"New {n}: {'y' * 60}.", from_ops=from_ops)
+
+
+PROPOSED = [Proposal(add(i, i), i, 10 + i // 2, 0) for i in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("most", "stay"),
+    [
+        (1_000, ["E1", "E2", "E5", "E6", "E7"]),
+        (120, ["E1", "E2", "E5", "E6"]),
+        (100, ["E1", "E2", "E6"]),
+        (80, ["E1", "E6"]),
+        (60, ["E1"]),
+        (30, []),
+    ],
+)
+def test_what_the_fewest_questions_support_goes_first_then_the_youngest(
+    most: int, stay: list[str]
+) -> None:
+    # Two questions stand behind the first new one, one behind the second.
+    merged = [add(0, 0, 1, 2), add(3, 3)]
+    kept, removed = within(most, LIBRARY, merged, (), PROPOSED, ON)
+    made = edits(LIBRARY, kept, removed, PROPOSED)
+    after = edited(LIBRARY, made)
+    assert [e.id for e in after.experiences] == stay
+    assert library_tokens(after) <= most
+    assert all(op.op == "DELETE" and op.why and "no room in" in op.why for op in removed)
+    assert {op.rule for op in kept} <= {None, "outvoted"}
+
+
+def test_what_goes_anyway_makes_room() -> None:
+    merged = [Operation("DELETE", "E1"), add(0, 0)]
+    size = library_tokens(LIBRARY)
+    assert within(size, LIBRARY, merged, (), PROPOSED, ON) == (tuple(merged), ())
+
+
+async def test_no_library_of_the_run_is_longer_than_it_may_be(tmp_path: Path) -> None:
+    whole = await finished(tmp_path / "whole")
+    short = Project(tmp_path / "short")
+    await short.practise(LIMIT)
+    for project, fits in ((whole, False), (short, True)):
+        with Store(project.db) as store:
+            sizes = [library_tokens(library_of(store, f"toy:{n}").library) for n in range(4)]
+        assert (max(sizes) <= MOST) == fits, sizes
+    rows = short.query("SELECT source, op, reason FROM operations WHERE source = 'prune'")
+    assert rows
+    assert all(row[1] == "DELETE" for row in rows)
+    assert any(f"no room in {MOST} tokens" in row[2] for row in rows)
+
+
+async def test_a_run_that_is_gone_on_with_decides_alike(tmp_path: Path) -> None:
+    whole, paused = Project(tmp_path / "whole"), Project(tmp_path / "paused")
+    await whole.practise(LIMIT)
+    for most in (40, 90):
+        paused.caps = Caps(requests=most)
+        with pytest.raises(PausedError):
+            await paused.practise(LIMIT)
+    paused.caps = Caps()
+    await paused.practise(LIMIT)
+    assert paused.results() == whole.results()
+
+
+async def test_the_merge_is_told_only_where_there_is_a_limit(tmp_path: Path) -> None:
+    for n, override in enumerate((LIMIT, "practice.max_library_tokens=null")):
+        async with served() as endpoint:
+            project = Project(tmp_path / str(n))
+            await project.practise(override, endpoint.override(), "practice.epochs=1")
+        prompts = [str(body["messages"][-1]["content"]) for body in endpoint.bodies]
+        told = [p for p in prompts if f"tokens, and may take {MOST}." in p]
+        assert bool(told) == (n == 0)
+        assert all("## The proposals" in p for p in told)
+
+
+async def test_a_run_is_bound_to_its_limit_and_one_without_goes_on(tmp_path: Path) -> None:
+    project = await finished(tmp_path / "p")
+    assert (await project.practise()).invocation.new == 0
+    with pytest.raises(FingerprintError, match="another configuration"):
+        await project.practise(LIMIT, "practice.epochs=3")
