@@ -34,6 +34,7 @@ def test_all_commands_are_there() -> None:
         *("rollouts list", "rollouts show"),
         *("experiences list", "experiences show", "experiences approve", "experiences reject"),
         *("experiences effect", "experiences prune"),
+        *("experiences diff", "experiences remove", "experiences edit"),
         *("config show", "config validate"),
         *("db backup", "db check"),
     }

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.errors import ConfigError
-from grpo_practice.store import Store
+from grpo_practice.store import Store, branches, steps
 from grpo_practice.store.queries import history
 from grpo_practice.store.queries.history import ExperienceHistory
 from grpo_practice.types import Operation
@@ -18,7 +18,10 @@ def run(tmp_path: Path) -> Run:
 
 
 def of(run: Run, branch: int, until: int = 3, label: int = 1) -> ExperienceHistory:
-    return run.store.read(history.experience, "r", label, branch=branch, until=until)
+    rows = run.store.read(steps.on_line, run.store.read(branches.load, branch))
+    library = max((row.library_out or 0 for row in rows if row.plan.step <= until), default=0)
+    at = {"branch": branch, "until": until, "library": library}
+    return run.store.read(history.experience, "r", label, **at)
 
 
 async def test_votes_before_the_last_change_of_meaning_are_on_an_earlier_text(run: Run) -> None:

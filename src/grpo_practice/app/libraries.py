@@ -14,14 +14,15 @@ from grpo_practice.reports.experience_reports import (
     LibraryReport,
 )
 from grpo_practice.store import Store, branches
-from grpo_practice.store.queries import history, past_votes
+from grpo_practice.store.queries import history, past_votes, references
 from grpo_practice.store.queries.held import held
 
 
 def library_report(store: Store, ref: str | None, step: str, *, quarantined: bool) -> LibraryReport:
     """Return the library that `ref` and `step` name; see `library_of`."""
     found = library_of(store, ref, step)
-    evidence, at = _evidence(store, found), {"branch": found.branch, "until": _last_step(found)}
+    evidence = _evidence(store, found)
+    at = {"branch": found.branch, "until": _last_step(store, found)}
     waiting = store.read(held, **at)
     outside = store.read(history.quarantined, **at) if quarantined else None
     return LibraryReport(found.run, found.step, found.library, evidence, waiting, outside)
@@ -35,20 +36,26 @@ def experience_report(store: Store, name: str, ref: str | None) -> ExperienceRep
         hint = f"they are called E1, E2, …: grpo-practice experiences list{of_run}"
         raise ConfigError(f"{name!r} is not an experience", hint=hint)
     found = library_of(store, ref)
-    at = {"branch": found.branch, "until": _last_step(found)}
+    at = {"branch": found.branch, "until": _last_step(store, found), "library": found.library.id}
     origin = store.read(history.experience, found.run, int(label[1]), **at)
     shown = replace(origin, changes=Changes(origin.changes))
     return ExperienceReport(shown, _evidence(store, found).get(origin.id))
 
 
-def _last_step(found: LibraryRef) -> int:
-    return -1 if found.step is None else found.step
+def _last_step(store: Store, found: LibraryRef) -> int:
+    """Return the step up to which evidence on a library is there; -1 for none.
+
+    A library that was made beside a run has that on the one it was made of.
+    """
+    if found.step is not None:
+        return found.step
+    return store.read(references.step_before, found.library.id)
 
 
 def _evidence(store: Store, found: LibraryRef) -> dict[str, EvidenceSummary]:
     """Return the evidence on the library's experiences as it was when that was made, by id."""
     branch = store.read(branches.load, found.branch)
-    past = store.read(past_votes.past, branch, found.library, (), end=_last_step(found) + 1)
+    past = store.read(past_votes.past, branch, found.library, (), end=_last_step(store, found) + 1)
     truth = branch.identity.get("practice.given_ground_truth", True)
     evidence = evidence_on(found.library, past, rewards=bool(truth))
     return {

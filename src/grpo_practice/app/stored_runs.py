@@ -3,7 +3,7 @@
 The half of `Workspace` that asks nobody.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from grpo_practice.export.report import Exported
     from grpo_practice.reports.comparison import ComparisonReport
     from grpo_practice.reports.database import DatabaseCheck, DatabaseCopy
+    from grpo_practice.reports.edited_library import EditedLibrary, LibraryDifference
     from grpo_practice.reports.experience_reports import (
         DecisionReport,
         ExperienceReport,
@@ -251,6 +252,45 @@ class StoredRuns(DatabaseFile):
         call = call_of_program(agent, repr(self))
         named = f" --run {quote(run or found.run)}" + (f" --step {step}" if step != "last" else "")
         return Exported(agent, files, format, path, call, scores, named)
+
+    def edit_library(
+        self,
+        run: str | None = None,
+        step: str | int = "last",
+        *,
+        remove: Sequence[str] = (),
+        rewrite: "Mapping[str, str] | None" = None,
+        approve: Sequence[str] = (),
+    ) -> "EditedLibrary":
+        """Make a library of another one by hand; the run keeps its own.
+
+        Args:
+            run: As for `experiences`.
+            step: `last`, `best`, or the number of a closed step.
+            remove: `E12` …, experiences that it is without.
+            rewrite: `E12` → text that it has then.
+            approve: `Q12` …, quarantined texts that it has, whatever was wrong with them.
+
+        Raises:
+            ConfigError: There is no such library, experience or text, or a text may not be there.
+        """
+        from grpo_practice.app.hand_edits import edit_library
+
+        with self._store() as store:
+            return edit_library(
+                store, run, str(step), remove=remove, rewrite=rewrite, approve=approve
+            )
+
+    def diff_libraries(self, a: str, b: str) -> "LibraryDifference":
+        """Return what differs between two libraries: `RUN`, `RUN:STEP`, `L12`.
+
+        Raises:
+            ConfigError: There is no such library.
+        """
+        from grpo_practice.app.hand_edits import diff_libraries
+
+        with self._store() as store:
+            return diff_libraries(store, a, b)
 
     def approve(
         self, held: Sequence[str] | None = None, run: str | None = None

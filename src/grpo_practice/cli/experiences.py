@@ -111,6 +111,10 @@ HeldArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar="H12", help="As `experiences list` names them."),
 ]
+HeldOrQuarantined = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="H12|Q12", help="As `experiences list` names them; Q is quarantined."),
+]
 HeldRunOption = Annotated[
     str | None,
     typer.Option(
@@ -124,7 +128,7 @@ HeldRunOption = Annotated[
 
 @app.command()
 def approve(
-    held: HeldArgument = None,
+    held: HeldOrQuarantined = None,
     all_: Annotated[bool, typer.Option("--all", help="All that are held.")] = False,
     run: HeldRunOption = None,
     db: DbOption = None,
@@ -133,11 +137,23 @@ def approve(
     """Let held experiences into the library.
 
     A run with practice.approve holds what it learns. Texts that are approved while a step is under
-    way go into the library that this step makes.
+    way go into the library that this step makes. One that was quarantined (Q12) makes a library
+    beside the run's, whatever was wrong with it: read it first.
 
     Example: grpo-practice experiences approve H12 H15 --run math
     """
     names = _names(held, "approve", all_=all_)
+    quarantined = [name for name in names or () if name[:1] in "Qq"]
+    if quarantined:
+        from grpo_practice.cli.hand import show_edited
+
+        if quarantined != names:
+            raise ConfigError(
+                "held texts go into the run's library, and quarantined ones make one beside it",
+                hint="approve them one after the other",
+            )
+        show_edited(workspace(db).edit_library(run, approve=quarantined), json=json)
+        return
     _show_decision(workspace(db).approve(names, run), json=json)
 
 
@@ -235,7 +251,8 @@ def _show_quarantined(found: "Sequence[Quarantined]") -> None:
     say(f"{count(len(found), 'text')} kept out of the library:" if found else "nothing quarantined")
     for one in found:
         came = "the merge" if one.slot is None else f"question {one.number or '?'}"
-        say(f"step {one.step}, from {came}: {one.op} {one.target or ''}".rstrip(), style="bold")
+        place = f"{one.id}, step {one.step}, from {came}: {one.op} {one.target or ''}"
+        say(place.rstrip(), style="bold")
         facts(
             [
                 ("text", one.text),
@@ -271,7 +288,8 @@ def _show(report: "ExperienceReport") -> None:
 
 def _show_change(change: "LibraryChange") -> None:
     say("")
-    say(f"step {change.step}: {change.op}", style="bold")
+    made = "beside the run" if change.step is None else f"step {change.step}"
+    say(f"{made}: {change.op}", style="bold")
     sites, since = ", ".join(change.domains), change.held_since
     facts(
         [

@@ -24,6 +24,7 @@ from grpo_practice.cli import (
     evaluate,
     experiences,
     export,
+    hand,
     init,
     practice,
     rollouts,
@@ -70,6 +71,9 @@ runs.app.command()(compare.compare)
 runs.app.command()(diagnose.diagnose)
 app.add_typer(runs.app, name="runs")
 app.add_typer(rollouts.app, name="rollouts")
+experiences.app.command()(hand.diff)
+experiences.app.command()(hand.remove)
+experiences.app.command()(hand.edit)
 experiences.app.command()(effect.effect)
 experiences.app.command()(effect.prune)
 app.add_typer(experiences.app, name="experiences")

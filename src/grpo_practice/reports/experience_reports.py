@@ -140,6 +140,10 @@ class DecisionReport(Report):
         ]
 
 
+def _made(change: LibraryChange) -> str:
+    return "beside the run" if change.step is None else f"step {change.step}"
+
+
 class Changes(Shown, tuple[LibraryChange, ...]):
     """Changes of an experience, oldest first."""
 
@@ -150,7 +154,7 @@ class Changes(Shown, tuple[LibraryChange, ...]):
         """Return a row for each change: its step, operation and text."""
         return [
             (count(len(self), "change"),),
-            *((f"step {c.step}", c.op, c.text or "(removed)") for c in self),
+            *((_made(c), c.op, c.text or "(removed)") for c in self),
         ]
 
 
@@ -182,5 +186,5 @@ class ExperienceReport(Report):
             (f"{found.id} of {found.run}",),
             ("text", found.text or "(removed)"),
             ("evidence", self.evidence.sentence if self.evidence else ""),
-            *((f"step {c.step}", f"{c.op} {c.text or ''}") for c in found.changes),
+            *((_made(c), f"{c.op} {c.text or ''}") for c in found.changes),
         ]

@@ -49,6 +49,8 @@ class Proposal:
 class Quarantined:
     """A text that was kept out of the library."""
 
+    id: str
+    """`Q12`, for `experiences approve`."""
     step: int
     source: str
     """`propose`: one group's idea; `merge`: what became of several."""
@@ -69,7 +71,8 @@ class LibraryChange:
     """A merged operation that made, rewrote or removed an experience."""
 
     op: OpKind
-    step: int
+    step: int | None
+    """Step that it was made in; None for a library that was made beside the run."""
     branch_id: int
     text: str | None
     """The experience afterwards; None when it was removed."""
@@ -131,6 +134,13 @@ _NUMBER = """(SELECT min(d.position) + 1 FROM dataset_rows d
 """Number of the question of a group `g` of an operation `o`, as lists of rollouts have it."""
 
 
+_MADE_OF = """(WITH RECURSIVE up(library_id) AS (
+    SELECT :library UNION
+    SELECT l.parent_id FROM libraries l JOIN up USING (library_id) WHERE l.parent_id IS NOT NULL)
+  SELECT library_id FROM up)"""
+"""`:library`, and the libraries that it was made of."""
+
+
 def branches_of(db: sqlite3.Connection, run: str) -> list[BranchRow]:
     """Return the branches of a run, oldest first."""
     rows = db.execute(
@@ -145,22 +155,23 @@ def branches_of(db: sqlite3.Connection, run: str) -> list[BranchRow]:
 
 
 def experience(
-    db: sqlite3.Connection, run: str, label: int, *, branch: int, until: int
+    db: sqlite3.Connection, run: str, label: int, *, branch: int, until: int, library: int
 ) -> ExperienceHistory:
-    """Return where the experience `E<label>` of a run comes from.
+    """Return where the experience `E<label>` of a run's library comes from.
 
     `until` is the last step that is read; -1 stands for the library that the run started with.
+    Libraries that were made beside the library, by a person or for a comparison, have labels of
+    their own.
 
     Raises:
         ConfigError: There never was one of that label there.
     """
-    at = {"run": run, "label": label, "line": line_json(db, branch, until)}
+    at = {"run": run, "label": label, "line": line_json(db, branch, until), "library": library}
     row = db.execute(
         f"""SELECT e.experience_id, CASE WHEN l.cause = 'import' THEN t.text END
               FROM experiences e JOIN libraries l ON l.library_id = e.born_in
               JOIN experience_texts t ON t.experience_id = e.experience_id AND t.version = 1
-             WHERE e.run_id = :run AND e.label = :label
-               AND (l.step IS NULL OR {ON_LINE.format(row="l")})
+             WHERE e.run_id = :run AND e.label = :label AND e.born_in IN {_MADE_OF}
              ORDER BY e.experience_id DESC LIMIT 1""",
         at,
     ).fetchone()
@@ -176,12 +187,14 @@ def experience(
               LEFT JOIN experience_texts t ON t.op_id = o.op_id
               LEFT JOIN operations h ON h.op_id = o.decides
              WHERE :id IN (o.result_id, o.target_id) AND o.status = 'applied'
-               AND {ON_LINE.format(row="o")}
-             ORDER BY o.step, o.op_id""",
+               AND ({ON_LINE.format(row="o")}
+                    OR o.step IS NULL AND o.library_id IN {_MADE_OF})
+             ORDER BY o.step IS NULL, o.step, o.op_id""",
         at,
     )
     made = [_change(db, f"E{label}", *change) for change in changes.fetchall()]
-    since = max((c.step for c in made if not c.reworded and c.text is not None), default=-1)
+    meant = [c.step for c in made if not c.reworded and c.text is not None]
+    since = max((step for step in meant if step is not None), default=-1)
     votes = db.execute(
         f"""SELECT o.step, o.slot, {_NUMBER}, s.question, o.op, o.finding, o.step <= :since
               FROM operations o
@@ -203,7 +216,9 @@ def line_json(db: sqlite3.Connection, branch: int, until: int) -> str:
     return json.dumps([[s.branch_id, s.first, min(s.end, until + 1)] for s in segments])
 
 
-def _change(db: sqlite3.Connection, name: str, op: OpKind, step: int, *told: Any) -> LibraryChange:
+def _change(
+    db: sqlite3.Connection, name: str, op: OpKind, step: int | None, *told: Any
+) -> LibraryChange:
     branch_id, text, from_ops, domains, why, held_since = told
     proposals = _proposals(db, json.loads(from_ops))
     behind = [Operation(p.op, p.target, finding=p.finding) for p in proposals]
@@ -215,8 +230,8 @@ def _change(db: sqlite3.Connection, name: str, op: OpKind, step: int, *told: Any
 def quarantined(db: sqlite3.Connection, branch: int, *, until: int) -> list[Quarantined]:
     """Return what was kept out of the libraries of a branch's line, up to the step `until`."""
     rows = db.execute(
-        f"""SELECT o.step, o.source, nullif(o.slot, -1) AS slot, {_NUMBER}, s.question, o.op,
-                  'E' || e.label AS target, o.text, o.reason
+        f"""SELECT 'Q' || o.op_id AS id, o.step, o.source, nullif(o.slot, -1) AS slot, {_NUMBER},
+                  s.question, o.op, 'E' || e.label AS target, o.text, o.reason
              FROM operations o
              LEFT JOIN groups g USING (branch_id, step, slot)
              LEFT JOIN samples s ON s.sample_id = g.sample_id

@@ -61,6 +61,21 @@ def origin(db: sqlite3.Connection, library_id: int) -> Origin | None:
     return Origin(row["run_id"], row["branch_id"], row["step"]) if row else None
 
 
+def step_before(db: sqlite3.Connection, library_id: int) -> int:
+    """Return the step whose library this one was made of; -1 where it was none's."""
+    row = db.execute(
+        """WITH RECURSIVE up(library_id, run_id, step, parent_id, height) AS (
+             SELECT library_id, run_id, step, parent_id, 0 FROM libraries WHERE library_id = ?
+             UNION ALL
+             SELECT l.library_id, l.run_id, l.step, l.parent_id, height + 1
+               FROM libraries l JOIN up ON l.library_id = up.parent_id AND l.run_id = up.run_id
+              WHERE up.step IS NULL)
+           SELECT step FROM up WHERE step IS NOT NULL ORDER BY height LIMIT 1""",
+        (library_id,),
+    ).fetchone()
+    return -1 if row is None else int(row[0])
+
+
 def any_system_prompt(db: sqlite3.Connection, branch_id: int) -> tuple[str, int | None] | None:
     """Return the system prompt of one rollout of a branch, with its library; None without one.
 
