@@ -73,7 +73,8 @@ def design(experiences: int, questions: int, k: int, seed: int) -> Bools:
     rows = halves(experiences)
     shown = np.empty((questions, k, experiences), np.bool_)
     for pair in range(k // 2):
-        # Python's generator: its shuffle is the same in each version, and a run is gone on with.
+        # Never to be dealt otherwise: a run that goes on would get halves that are no complements
+        # of those it has. So Python's generator, whose shuffle is the same in each version.
         rng, dealt = Random(f"{seed}|{pair}"), list[int]()
         while len(dealt) < questions:
             deck = [*range(len(rows))]
