@@ -20,7 +20,6 @@ from tests.app.project import Project, served
 
 SOURCES = str(Path(__file__).parents[1] / "src/grpo_practice")
 UNREAD = {
-    "PracticeSettings.max_library_tokens": "has one value until the feature is there",
     **{
         f"AgentConfig.{name}": "read where there are tools or an agent of one's own; tested there"
         for name in ("max_turns", "stop_at_tool_names")

@@ -1,4 +1,4 @@
-"""`practice.max_library_tokens`: the library stays as short, and keeps what most questions support."""
+"""`practice.max_library_tokens`: the library stays short, and keeps what most questions support."""
 
 from pathlib import Path
 
@@ -71,16 +71,27 @@ async def test_no_library_of_the_run_is_longer_than_it_may_be(tmp_path: Path) ->
         with Store(project.db) as store:
             sizes = [library_tokens(library_of(store, f"toy:{n}").library) for n in range(4)]
         assert (max(sizes) <= MOST) == fits, sizes
-    rows = short.query("SELECT source, op, reason FROM operations WHERE source = 'prune'")
+    refused = short.query("SELECT reason FROM operations WHERE reason LIKE 'no room in%'")
+    assert refused
+
+
+async def test_what_a_run_begins_with_is_removed_where_it_is_too_long(tmp_path: Path) -> None:
+    project = await finished(tmp_path / "p")
+    await project.practise("exp_id=again", LIMIT, start="toy")
+    with Store(project.db) as store:
+        assert library_tokens(library_of(store, "again:0").library) <= MOST
+    rows = project.query(
+        """SELECT source, op, reason FROM operations JOIN branches USING (branch_id)
+            WHERE run_id = 'again' AND step = 0 AND source = 'prune'"""
+    )
     assert rows
-    assert all(row[1] == "DELETE" for row in rows)
-    assert any(f"no room in {MOST} tokens" in row[2] for row in rows)
+    assert all(op == "DELETE" and f"no room in {MOST} tokens" in why for _, op, why in rows)
 
 
 async def test_a_run_that_is_gone_on_with_decides_alike(tmp_path: Path) -> None:
     whole, paused = Project(tmp_path / "whole"), Project(tmp_path / "paused")
     await whole.practise(LIMIT)
-    for most in (40, 90):
+    for most in (30, 60):
         paused.caps = Caps(requests=most)
         with pytest.raises(PausedError):
             await paused.practise(LIMIT)
@@ -102,6 +113,8 @@ async def test_the_merge_is_told_only_where_there_is_a_limit(tmp_path: Path) -> 
 
 async def test_a_run_is_bound_to_its_limit_and_one_without_goes_on(tmp_path: Path) -> None:
     project = await finished(tmp_path / "p")
-    assert (await project.practise()).invocation.new == 0
+    before = project.query("SELECT count(*) FROM calls")
+    await project.practise("practice.max_library_tokens=null")
+    assert project.query("SELECT count(*) FROM calls") == before
     with pytest.raises(FingerprintError, match="another configuration"):
         await project.practise(LIMIT, "practice.epochs=3")

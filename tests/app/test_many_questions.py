@@ -19,7 +19,7 @@ from grpo_practice.errors import DataError
 from grpo_practice.sim import stage_of
 from grpo_practice.sim.questions import questions
 from grpo_practice.store import Store, datasets, reading, writer
-from grpo_practice.store import store as store_module
+from grpo_practice.store import open_store as store_module
 from grpo_practice.store.db import connect
 from grpo_practice.store.recorded_runs import RecordedSpec
 from grpo_practice.types import Sample

@@ -216,7 +216,7 @@ def within(
 ) -> tuple[tuple[Operation, ...], tuple[Operation, ...]]:
     """Return the operations such that the library takes at most so many tokens.
 
-    First goes what the fewest questions support, of these the youngest. What is new is refused
+    The fewest questions decide what goes first, then the youngest label. A new text is refused
     then, and an experience of the library removed.
     """
     merged, made = list(merged), edits(library, merged, removed, proposed)

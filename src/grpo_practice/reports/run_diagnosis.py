@@ -31,8 +31,6 @@ LONGER = 1.5
 LARGE = 63
 """Experiences that their effects can be measured of, at most; a prompt with more is rarely read."""
 
-_UNFIT = "choose another teacher (practice.teacher_model), or correct practice.prompts_dir"
-
 Kind = Literal[
     "all right",
     "all wrong",

@@ -44,11 +44,12 @@ _FAILED: Mapping[str, tuple[str, str]] = {
 }
 """`TeacherFailure` → what it means, and what to change."""
 _QUARANTINED = "look at the texts, and at what is wrong with each"
-_UNFIT = f"choose another model ({_TEACHER}), or correct practice.prompts_dir"
+UNFIT = f"choose another model ({_TEACHER}), or correct practice.prompts_dir"
+"""Advice where the teacher does not keep to what is asked for."""
 _REFUSED: Mapping[str, str] = {
-    "unknown_id": _UNFIT,
-    "second_operation": _UNFIT,
-    "no_text": _UNFIT,
+    "unknown_id": UNFIT,
+    "second_operation": UNFIT,
+    "no_text": UNFIT,
     "too_long": "ask for shorter texts in practice.learning_objective or practice.prompts_dir",
     "beyond_limit": "raise practice.num_experiences_per_query",
     "library_full": "export the library as it is, or begin anew with another exp_id",
