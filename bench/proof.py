@@ -12,6 +12,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.drift import DRIFT, outcomes
 from bench.effect_proof import effect_rows
 from bench.harness import Row, share
 from grpo_practice.stats import Question
@@ -111,6 +112,21 @@ def rows(runs: int, *, tiny: bool) -> list[Row]:
         *(_power(n, seeds) for n in (15, 30, 100, 300)),
         *(_best(mean, sd, points, 500 if tiny else 20_000) for mean, sd, points in GAINS),
         *effect_rows(tiny=tiny),
+        *_drift(2 if tiny else 200),
+    ]
+
+
+def _drift(seeds: int) -> list[Row]:
+    """Return how often an endpoint that gets better by itself makes a false verdict."""
+    targets = {"in turn": (50.0, 100.0), "together": (0.0, 9.0)}
+    return [
+        share(
+            f"drift {DRIFT:g} per 1,000 requests, arms {order}: false verdicts",
+            sum(outcome.false for outcome in found),
+            len(found),
+            targets[order],
+        )
+        for order, found in outcomes(seeds).items()
     ]
 
 
