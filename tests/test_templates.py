@@ -231,10 +231,11 @@ FILLED: dict[str, Any] = {
         name: {"supporting": "2", "opposing": "0", "change": change, "asked": "3", "stays": stays}
         for name, change, stays in [("E1", "+0.10", True), ("E2", None, False)]
     },
+    "size": {"now": 90, "most": 100},
 }
 BARE = (
     FILLED
-    | dict.fromkeys(["answer", "critique", "reward", "criteria"])
+    | dict.fromkeys(["answer", "critique", "reward", "criteria", "size"])
     | {
         "truth": False,
         "experiences": "",

@@ -138,6 +138,7 @@ def merge(
         "experiences": experience_lines(library),
         "proposals": list(by_target.items()),
         "votes": {},
+        "size": None,
     }
     merged = ending(ask(PROMPTS["merge"].render(FENCES, **slots), seed))["operations"]
     assert isinstance(merged, list)

@@ -30,6 +30,7 @@ SLOTS: dict[str, Any] = {
     "lessons": ["When A, do B."],
     "proposals": [],
     "votes": {},
+    "size": None,
 }
 
 

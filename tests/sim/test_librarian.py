@@ -116,6 +116,7 @@ def told_votes(votes: str, world: World = DEFAULT, seed: int = 0) -> list[dict[s
         "experiences": experience_lines(library_of(SPEED, HARM)),
         "proposals": [(f"E2\n\n{votes}", [update])],
         "votes": {},
+        "size": None,
     }
     operations = ending(ask(PROMPTS["merge"].render(FENCES, **slots), seed, world))["operations"]
     assert isinstance(operations, list)
@@ -172,6 +173,7 @@ def test_some_merges_name_no_proposals_and_some_what_stays() -> None:
         "experiences": experience_lines(library),
         "proposals": [("E2", [update])],
         "votes": {},
+        "size": None,
     }
     seen = Counter[tuple[bool, bool]]()
     for seed in range(300):
