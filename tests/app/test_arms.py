@@ -8,7 +8,9 @@ import pytest
 from grpo_practice.app.arms import ArmsRequest, prepare_arms, run_arms
 from grpo_practice.app.request import EvalRequest
 from grpo_practice.errors import LockedError, PausedError
+from grpo_practice.events import RolloutFinished
 from grpo_practice.llm.budget import Caps
+from grpo_practice.progress import Tally
 from grpo_practice.reports.comparison import ComparisonReport
 from grpo_practice.store import Store
 from tests.app.project import Project, finished, served
@@ -64,3 +66,23 @@ async def test_a_practice_run_under_way_elsewhere_is_not_written(tmp_path: Path)
         with pytest.raises(LockedError):
             await play(project, "none", "direct")
         assert isinstance(await play(project, "none", "full"), ComparisonReport)
+
+
+async def test_the_progress_of_all_arms_is_one(tmp_path: Path) -> None:
+    project = await finished(tmp_path / "p", *OBJECTIVES)
+    await play(project, "none", "full", sets=("pass_k=2",))
+    tally = Tally()
+    for event in project.events:
+        tally.see(event)
+    assert tally.run is not None
+    assert tally.run is tally.part
+    assert (tally.run.planned, tally.run.done, tally.beside) == (48, 48, 1)
+    assert not tally.inside
+    rollouts = [event for event in project.events if isinstance(event, RolloutFinished)]
+    assert {event.run for event in rollouts} == {"toy/eval", learnt_run(project)}
+    assert tally.run.mean == pytest.approx(sum(e.reward or 0.0 for e in rollouts) / 48)
+
+
+def learnt_run(project: Project) -> str:
+    ((name,),) = project.query("SELECT run_id FROM runs WHERE run_id LIKE 'toy/eval/L%'")
+    return str(name)

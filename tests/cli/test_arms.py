@@ -217,6 +217,16 @@ def test_arms_are_agents_files_and_libraries_too(demo: Gp) -> None:
     assert step["full"] == runs[f"L{first}"]
 
 
+def test_arms_are_of_the_experiment_whatever_was_done_last(demo: Gp) -> None:
+    text = Path("agent.yaml").read_text("utf-8")
+    Path("by_hand.yaml").write_text(text.replace("[E1]", "[E1] Attention:"), "utf-8")
+    first = arms(demo, "eval", "--arms", "none,filler")
+    again = arms(demo, "eval", "--arms", "by_hand.yaml,none")
+    assert again == {"by_hand.yaml": "demo/eval/by_hand", "none": first["none"]}
+    last = demo("runs", "show", "demo", "--json").document["steps"][-1]["library"]
+    assert arms(demo, "eval", "--arms", f"none,{last}")["none"] == "demo/eval"
+
+
 def test_arms_need_no_practice_where_none_is_meant(gp: Gp) -> None:
     Path("q.jsonl").write_text('{"question": "1+1?", "answer": "2"}\n', "utf-8")
     for name in ("a", "b"):
@@ -227,6 +237,12 @@ def test_arms_need_no_practice_where_none_is_meant(gp: Gp) -> None:
     assert found.code == 0, found.err
     assert [arm["named"] for arm in found.document["arms"]] == ["none", "a.yaml", "b.yaml"]
     assert {c["verdict"] for c in found.document["contrasts"]} == {"too few"}
+    again = gp("eval", "--arms", "a.yaml,none", "--json")
+    runs = [arm["run"] for arm in again.document["arms"]]
+    assert runs == [
+        "q/eval/model=sim/verify=exact/a",
+        *(arm["run"] for arm in found.document["arms"] if arm["named"] == "none"),
+    ]
 
 
 REFUSED = [

@@ -1,6 +1,6 @@
 """The configuration and the run that a request means: a file's, the latest run's, or its own."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
@@ -123,9 +123,7 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
     agent = request.agent if isinstance(request.agent, Path) else None
     library = _library(store, request)
     variants = _variants(request, objects, library)
-    keys = {(o if isinstance(o, str) else o[0]).partition("=")[0] for o in overrides}
-    alone = keys & {"data.dataset", "evaluation.data.dataset"}
-    latest = None
+    alone, latest = names_dataset(overrides), None
     if request.run is not None:
         latest = _named(store, request.run, with_agent=agent is not None)
     elif request.config is None and not alone:
@@ -146,6 +144,12 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
     how = "gone on with" if target == latest.name else f"with the config of {latest.name}"
     said = f"{target}: {how} (agent {config.agent.agent.name}, dataset {config.data.dataset})"
     return replace(loaded, notices=[said, *loaded.notices]), EvalTarget(target, library)
+
+
+def names_dataset(overrides: Sequence[Override]) -> bool:
+    """Return whether a dataset is named: an evaluation of it is not that of the latest run."""
+    keys = {(o if isinstance(o, str) else o[0]).partition("=")[0] for o in overrides}
+    return not keys.isdisjoint(("data.dataset", "evaluation.data.dataset"))
 
 
 def _unnamed(loaded: Loaded[C], here: Path, command: Command) -> Loaded[C]:
