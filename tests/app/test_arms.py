@@ -28,11 +28,23 @@ async def play(project: Project, *names: str, sets: tuple[str, ...] = (), **more
 async def test_all_arms_together_have_no_more_in_flight_than_one(tmp_path: Path) -> None:
     project = await finished(tmp_path / "p", *OBJECTIVES)
     async with served() as endpoint:
-        sets = (endpoint.override().removeprefix("evaluation."), "concurrency=3")
-        found = await play(project, "none", "full", "aa", "filler", sets=sets)
+        at = endpoint.override().removeprefix("evaluation.")
+        found = await play(
+            project,
+            *("none", "full", "aa", "filler"),
+            sets=(
+                at,
+                "verify=judge",
+                "judge.model_provider.model=sim",
+                at.replace("agent.model", "judge"),
+                *("concurrency=6", "judge_concurrency=1"),
+            ),
+        )
     assert isinstance(found, ComparisonReport)
-    assert len(endpoint.bodies) == 4 * 12
-    assert 1 < endpoint.most_open <= 3
+    assert endpoint.by_stage == {"judge": 4 * 12, "play": 4 * 12}
+    # The judge's limit is one for all arms, too.
+    assert 1 < endpoint.most_open["play"] <= 6
+    assert endpoint.most_open["judge"] == 1
 
 
 async def test_a_cap_is_one_for_all_arms(tmp_path: Path) -> None:
@@ -43,6 +55,13 @@ async def test_a_cap_is_one_for_all_arms(tmp_path: Path) -> None:
     assert project.query("SELECT count(*) FROM calls") == [(before + 20,)]
     assert isinstance(await play(project, "none", "full", "direct", "filler"), ComparisonReport)
     assert project.query("SELECT count(*) FROM calls WHERE stage = 'direct'") == [(1,)]
+
+
+async def test_what_each_arm_has_spent_counts(tmp_path: Path) -> None:
+    project = await finished(tmp_path / "p", *OBJECTIVES)
+    await play(project, "none", "full")
+    with pytest.raises(PausedError, match="24 requests spent so far"):
+        await play(project, "none", "full", "filler", caps=Caps(requests=20))
 
 
 async def test_an_arm_that_is_held_frees_the_others_and_leaves_nothing(tmp_path: Path) -> None:

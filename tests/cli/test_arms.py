@@ -58,8 +58,10 @@ def test_arms_end_in_how_they_compare(demo: Gp) -> None:
     assert "complete, and not played again together with the others: demo/eval, demo/ev" in ran.err
     assert asked() - before == 3 * 80 + 1
     assert demo(*next_words(ran.out)).code == 0
+    worked_on = query("SELECT count(*) FROM invocations WHERE run_id = 'demo'")
     again = demo(*ALL, "--json")
     assert asked() - before == 3 * 80 + 1
+    assert query("SELECT count(*) FROM invocations WHERE run_id = 'demo'") == worked_on
     found = again.document
     assert found["schema"] == "grpo-practice.compare/1"
     named = {arm["named"]: arm["run"] for arm in found["arms"]}
