@@ -35,8 +35,8 @@ async def test_all_arms_together_have_no_more_in_flight_than_one(tmp_path: Path)
             sets=(
                 at,
                 "verify=judge",
-                "judge.model_provider.model=sim",
-                at.replace("agent.model", "judge"),
+                "judge_model.model_provider.model=sim",
+                at.replace("agent.model", "judge_model"),
                 *("concurrency=6", "judge_concurrency=1"),
             ),
         )
