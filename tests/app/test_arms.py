@@ -7,7 +7,7 @@ import pytest
 
 from grpo_practice.app.arms import ArmsRequest, prepare_arms, run_arms
 from grpo_practice.app.request import EvalRequest
-from grpo_practice.errors import LockedError, PausedError
+from grpo_practice.errors import FingerprintError, LockedError, PausedError
 from grpo_practice.events import RolloutFinished
 from grpo_practice.llm.budget import Caps
 from grpo_practice.progress import Tally
@@ -105,3 +105,17 @@ async def test_the_progress_of_all_arms_is_one(tmp_path: Path) -> None:
 def learnt_run(project: Project) -> str:
     ((name,),) = project.query("SELECT run_id FROM runs WHERE run_id LIKE 'toy/eval/L%'")
     return str(name)
+
+
+async def test_an_arm_that_was_begun_otherwise_keeps_the_others_from_beginning(
+    tmp_path: Path,
+) -> None:
+    project = await finished(tmp_path / "p", *OBJECTIVES)
+    await play(project, "none", "full")
+    tables = ("runs", "branches", "invocations", "rollouts")
+    before = [project.query(f"SELECT count(*) FROM {table}") for table in tables]
+    with pytest.raises(FingerprintError, match="toy/eval was started with another"):
+        # The first arms are new; the last one was begun with another temperature.
+        hot = ("agent.model.model_settings.temperature=0.9",)
+        await play(project, "aa", "filler", "none", sets=hot)
+    assert [project.query(f"SELECT count(*) FROM {table}") for table in tables] == before
