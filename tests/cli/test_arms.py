@@ -258,6 +258,7 @@ REFUSED = [
     ("full,aa --agent agent.yaml", "leave --agent, --library and --rejudge out"),
     ("none,full --rejudge --verify exact", "leave --agent, --library and --rejudge out"),
     ("none,full --show", "--show prints one evaluation"),
+    ("none,full --run demo --show", "--show prints one evaluation"),
     ("none,full --run nope", "nope"),
     ("none,full --run demo/eval", "demo/eval is an evaluation: it makes no library"),
     ("none,full --step 9", "demo has not closed a step 9"),
