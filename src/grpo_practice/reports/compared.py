@@ -10,6 +10,7 @@ from grpo_practice.data.distinct import folded
 from grpo_practice.errors import ConfigError
 from grpo_practice.prompts.system import block_sha, without_block
 from grpo_practice.reports.comparison import Arm, ComparisonReport, Contrast, judged_of
+from grpo_practice.reports.known_scores import known_score
 from grpo_practice.reports.practice_behind import choice_of, known_questions, practice_cost
 from grpo_practice.stats import Question
 from grpo_practice.stats.paired import Difference, Verdict, difference, holm, verdicts
@@ -18,6 +19,7 @@ from grpo_practice.store.bound_keys import INSTRUCTIONS, agent_of, diff, verify_
 from grpo_practice.store.queries import arms, rollout_list, runs, scores
 from grpo_practice.store.queries.rollout_list import RolloutRow
 from grpo_practice.store.records import EFFECT, Branch, RunRow
+from grpo_practice.store.run_names import eval_name
 from grpo_practice.text import unlike
 
 MOST_TIMES = 4
@@ -112,6 +114,12 @@ def sentence_of(store: Store, before: str, after: str) -> str | None:
     except ConfigError:
         return None
     return report.sentence(report.contrasts[0])
+
+
+def gain_of(store: Store, evaluation: str, exp_id: str) -> str | None:
+    """Return what is found between a complete `EXP/eval` and a complete evaluation of EXP."""
+    ends = (eval_name(exp_id), evaluation)
+    return sentence_of(store, *ends) if all(known_score(store, run) for run in ends) else None
 
 
 def _side(store: Store, named: str, name: str) -> _Side:
