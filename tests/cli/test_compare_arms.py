@@ -1,6 +1,7 @@
 """`runs compare`: what stands behind an arm, and what else it says about the two."""
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -119,3 +120,11 @@ def test_practice_costs_nothing_where_no_library_is_played(demo: Gp) -> None:
     found = document(demo, "demo", "demo/eval")
     assert found["practice_cost_usd"] is None
     assert "practice cost" not in found["contrasts"][0]["sentence"]
+
+
+def test_pass_at_k_has_its_interval(demo: Gp) -> None:
+    for command in (("runs", "show", "demo/eval"), ("eval", "-c", "practice.yaml")):
+        low, high = re.findall(r"@2 \d\.\d+ \((\d\.\d+) to (\d\.\d+)\)", demo(*command).out)[0]
+        score = demo("runs", "show", "demo/eval", "--json").document["scores"]["demo/eval"]
+        assert [f"{x:.3f}" for x in score["pass_at_ci95"]["2"]] == [low, high]
+    assert score["pass_hat_ci95"]["2"][0] < score["pass_hat"]["2"]
