@@ -121,3 +121,13 @@ def hashes_made(db: sqlite3.Connection, run: str) -> set[bytes]:
     """Return the hashes of a run's libraries, those that are empty left out."""
     rows = db.execute("SELECT sha256 FROM libraries WHERE run_id = ? AND n > 0", (run,))
     return {sha for (sha,) in rows}
+
+
+def family_sizes(db: sqlite3.Connection, samples: Iterable[int]) -> list[int]:
+    """Return the number of samples of each family; one without a family is one of its own."""
+    rows = db.execute(
+        """SELECT count(*) FROM samples WHERE sample_id IN (SELECT value FROM json_each(?))
+            GROUP BY cluster, CASE WHEN coalesce(cluster, '') = '' THEN sample_id END""",
+        (json.dumps(sorted(samples)),),
+    )
+    return [size for (size,) in rows]
