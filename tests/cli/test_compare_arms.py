@@ -5,6 +5,7 @@ import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,6 +74,25 @@ def test_an_exported_agent_may_have_been_chosen_among_several(demo: Gp) -> None:
         notes = " ".join(document(demo, one, other)["contrasts"][0]["notes"])
         assert f"{early} is not the last library" in notes
         assert "they differ in" not in notes
+
+
+def names_of(contrasts: list[dict[str, Any]]) -> set[str]:
+    return {one[side] for one in contrasts for side in ("baseline", "run")}
+
+
+def every_evaluation(gp: Gp) -> list[str]:
+    runs = gp("runs", "list", "--json").document["runs"]
+    return [run["run"] for run in runs if run["kind"] == "eval"]
+
+
+def test_arms_that_are_no_result_of_practice_were_chosen_among_nothing(demo: Gp) -> None:
+    names = "none,full,direct,filler"
+    contrasts = demo("eval", "--arms", names, "--run", "demo", "--json").document["contrasts"]
+    assert len(contrasts) == 3
+    assert "last library" not in " ".join(note for one in contrasts for note in one["notes"])
+    earlier = next(run for run in every_evaluation(demo) if run not in names_of(contrasts))
+    (contrast,) = document(demo, "demo/eval", earlier)["contrasts"]
+    assert "and 2 of them were scored on these questions" in " ".join(contrast["notes"])
 
 
 def test_instructions_that_go_on_are_another_difference(demo: Gp) -> None:
