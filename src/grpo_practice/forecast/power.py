@@ -63,9 +63,7 @@ def planned_power(
         k: Rollouts for each.
         family_sizes: Questions of each family; empty where each is one of its own. Shape: [C].
     """
-    import numpy as np
-
-    families = effective_clusters(np.asarray(family_sizes)) if family_sizes else float(questions)
+    families = effective_clusters(family_sizes) if family_sizes else float(questions)
     known = _evaluations(store, exp_id)
     within = _within(known)
     sigma2 = within or SIGMA2

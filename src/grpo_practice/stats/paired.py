@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, SupportsInt
 
 from grpo_practice.stats.intervals import TAIL, Interval
 from grpo_practice.stats.scores import Question
@@ -48,12 +48,13 @@ class Tested:
     """Two-sided, of no difference; below 0.05 just where the interval leaves out 0."""
 
 
-def effective_clusters(sizes: Ints) -> float:
+def effective_clusters(sizes: Iterable[SupportsInt]) -> float:
     """Return (Σ m)² / Σ m², which is the number of the clusters where all are of one size m.
 
     One family of 50 and 9 single questions are not 10 clusters but 1.4. Shape: [C].
     """
-    return float(sizes.sum() ** 2 / (sizes**2).sum())
+    each = [int(size) for size in sizes]
+    return float(sum(each) ** 2 / sum(size * size for size in each))
 
 
 @dataclass(frozen=True, slots=True)
