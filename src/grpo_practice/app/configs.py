@@ -1,6 +1,6 @@
 """The configuration and the run that a request means: a file's, the latest run's, or its own."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
@@ -123,13 +123,14 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
     agent = request.agent if isinstance(request.agent, Path) else None
     library = _library(store, request)
     variants = _variants(request, objects, library)
-    keys = {(o if isinstance(o, str) else o[0]).partition("=")[0] for o in overrides}
-    alone = keys & {"data.dataset", "evaluation.data.dataset"}
+    alone = _names_dataset(overrides)
     latest = None
     if request.run is not None:
         latest = _named(store, request.run, with_agent=agent is not None)
     elif request.config is None and not alone:
         latest = store.read(runs.latest, ["practice", "eval"])
+        if latest is not None and _plays_library(store, latest):
+            latest = _plain_run(store, latest)
     stored = store.read(runs.config, latest.name) if latest else None
     if latest is None or stored is None:
         here = None if alone or request.config is not None else config_here("eval")
@@ -146,6 +147,38 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
     how = "gone on with" if target == latest.name else f"with the config of {latest.name}"
     said = f"{target}: {how} (agent {config.agent.agent.name}, dataset {config.data.dataset})"
     return replace(loaded, notices=[said, *loaded.notices]), EvalTarget(target, library)
+
+
+def _names_dataset(overrides: Sequence[Override]) -> bool:
+    keys = {(o if isinstance(o, str) else o[0]).partition("=")[0] for o in overrides}
+    return bool(keys & {"data.dataset", "evaluation.data.dataset"})
+
+
+def plain_run(store: Store, request: EvalRequest) -> str | None:
+    """Return the run that is configured as the latest one is, without its variants.
+
+    None where the request names a run, a config or a dataset, and where there is no run.
+    """
+    if request.run or request.config is not None or _names_dataset(request.overrides):
+        return None
+    latest = store.read(runs.latest, ["practice", "eval"])
+    return _plain_run(store, latest).name if latest else None
+
+
+def _plain_run(store: Store, run: RunRow) -> RunRow:
+    """Return the practice run of an experiment, or else its evaluation of the agent as it is."""
+    for name in (run.exp_id, eval_name(run.exp_id)):
+        found = store.read(runs.find, name)
+        if found is not None and found.kind != "recorded" and found.head_branch is not None:
+            return found
+    return run
+
+
+def _plays_library(store: Store, run: RunRow) -> bool:
+    """Return whether the run is an evaluation of a library, which its config does not name."""
+    if run.kind != "eval" or run.head_branch is None:
+        return False
+    return bool(store.read(branches.load, run.head_branch).library)
 
 
 def _unnamed(loaded: Loaded[C], here: Path, command: Command) -> Loaded[C]:
@@ -185,8 +218,8 @@ def _named(store: Store, name: str, *, with_agent: bool) -> RunRow:
         raise ConfigError(
             f"{name} was never begun: it has no configuration", hint="name one with --config"
         )
-    made_by_another = run.role == "rejudge" or store.read(branches.load, run.head_branch).library
-    if run.kind == "eval" and made_by_another and not with_agent:
+    made_by_another = run.kind == "eval" and (run.role == "rejudge" or _plays_library(store, run))
+    if made_by_another and not with_agent:
         raise ConfigError(
             f"{name} is no evaluation to be asked for again: to look at it, add --show; to score"
             " its rollouts again, --rejudge; to evaluate an agent as it did, --agent",
