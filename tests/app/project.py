@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -121,9 +122,9 @@ class Served:
     headers: list[dict[str, str]] = field(default_factory=list)
     queries: list[dict[str, str]] = field(default_factory=list)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
-    open: int = 0
-    """Requests under way."""
-    most_open: int = 0
+    open: Counter[str] = field(default_factory=Counter)
+    """Stage → requests under way."""
+    most_open: Counter[str] = field(default_factory=Counter)
 
     @property
     def by_stage(self) -> dict[str, int]:
@@ -153,10 +154,11 @@ async def served(hook: Hook = lambda n, body: None) -> AsyncIterator[Served]:
             seen.queries.append(dict(request.query))
             seen.changed.notify_all()
             n = len(seen.bodies)
-        seen.open += 1
-        seen.most_open = max(seen.most_open, seen.open)
+        stage = stage_of(body)
+        seen.open[stage] += 1
+        seen.most_open |= seen.open
         await asyncio.sleep(0.001)
-        seen.open -= 1
+        seen.open[stage] -= 1
         said = hook(n, body) or respond("POST", request.path, content)
         return web.json_response(said[1], status=said[0])
 

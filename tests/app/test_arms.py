@@ -8,9 +8,17 @@ import pytest
 
 from grpo_practice.app.arms import ArmsRequest, prepare_arms, run_arms
 from grpo_practice.app.request import EvalRequest
-from grpo_practice.errors import ConfigError, LockedError, PausedError, RunFailedError
+from grpo_practice.errors import (
+    ConfigError,
+    FingerprintError,
+    LockedError,
+    PausedError,
+    RunFailedError,
+)
+from grpo_practice.events import RolloutFinished
 from grpo_practice.llm.budget import Caps
 from grpo_practice.llm.sim import respond
+from grpo_practice.progress import Tally
 from grpo_practice.reports.comparison import ComparisonReport
 from grpo_practice.sim import stage_of
 from grpo_practice.store import Store
@@ -29,11 +37,23 @@ async def play(project: Project, *names: str, sets: tuple[str, ...] = (), **more
 async def test_all_arms_together_have_no_more_in_flight_than_one(tmp_path: Path) -> None:
     project = await finished(tmp_path / "p", *OBJECTIVES)
     async with served() as endpoint:
-        sets = (endpoint.override().removeprefix("evaluation."), "concurrency=3")
-        found = await play(project, "none", "full", "aa", "filler", sets=sets)
+        at = endpoint.override().removeprefix("evaluation.")
+        found = await play(
+            project,
+            *("none", "full", "aa", "filler"),
+            sets=(
+                at,
+                "verify=judge",
+                "judge_model.model_provider.model=sim",
+                at.replace("agent.model", "judge_model"),
+                *("concurrency=6", "judge_concurrency=1"),
+            ),
+        )
     assert isinstance(found, ComparisonReport)
-    assert len(endpoint.bodies) == 4 * 12
-    assert 1 < endpoint.most_open <= 3
+    assert endpoint.by_stage == {"judge": 4 * 12, "play": 4 * 12}
+    # The judge's limit is one for all arms, too.
+    assert 1 < endpoint.most_open["play"] <= 6
+    assert endpoint.most_open["judge"] == 1
 
 
 async def test_a_cap_is_one_for_all_arms(tmp_path: Path) -> None:
@@ -44,6 +64,13 @@ async def test_a_cap_is_one_for_all_arms(tmp_path: Path) -> None:
     assert project.query("SELECT count(*) FROM calls") == [(before + 20,)]
     assert isinstance(await play(project, "none", "full", "direct", "filler"), ComparisonReport)
     assert project.query("SELECT count(*) FROM calls WHERE stage = 'direct'") == [(1,)]
+
+
+async def test_what_each_arm_has_spent_counts(tmp_path: Path) -> None:
+    project = await finished(tmp_path / "p", *OBJECTIVES)
+    await play(project, "none", "full")
+    with pytest.raises(PausedError, match="24 requests spent so far"):
+        await play(project, "none", "full", "filler", caps=Caps(requests=20))
 
 
 async def test_an_arm_that_is_held_frees_the_others_and_leaves_nothing(tmp_path: Path) -> None:
@@ -171,3 +198,37 @@ async def test_arms_that_other_models_judge_are_refused_before_they_are_paid(
         names = ("none", agent_of(project.folder, "m"))
         job = prepare_arms(project.session(store), ArmsRequest(names=names, evaluation=asked))
     assert list(job.evaluations) == list(names)
+
+
+async def test_the_progress_of_all_arms_is_one(tmp_path: Path) -> None:
+    project = await finished(tmp_path / "p", *OBJECTIVES)
+    await play(project, "none", "full", sets=("pass_k=2",))
+    tally = Tally()
+    for event in project.events:
+        tally.see(event)
+    assert tally.run is not None
+    assert tally.run is tally.part
+    assert (tally.run.planned, tally.run.done, tally.beside) == (48, 48, 1)
+    assert not tally.inside
+    rollouts = [event for event in project.events if isinstance(event, RolloutFinished)]
+    assert {event.run for event in rollouts} == {"toy/eval", learnt_run(project)}
+    assert tally.run.mean == pytest.approx(sum(e.reward or 0.0 for e in rollouts) / 48)
+
+
+def learnt_run(project: Project) -> str:
+    ((name,),) = project.query("SELECT run_id FROM runs WHERE run_id LIKE 'toy/eval/L%'")
+    return str(name)
+
+
+async def test_an_arm_that_was_begun_otherwise_keeps_the_others_from_beginning(
+    tmp_path: Path,
+) -> None:
+    project = await finished(tmp_path / "p", *OBJECTIVES)
+    await play(project, "none", "full")
+    tables = ("runs", "branches", "invocations", "rollouts")
+    before = [project.query(f"SELECT count(*) FROM {table}") for table in tables]
+    with pytest.raises(FingerprintError, match="toy/eval was started with another"):
+        # The first arms are new; the last one was begun with another temperature.
+        hot = ("agent.model.model_settings.temperature=0.9",)
+        await play(project, "aa", "filler", "none", sets=hot)
+    assert [project.query(f"SELECT count(*) FROM {table}") for table in tables] == before

@@ -1,5 +1,6 @@
 """`practice.max_library_tokens`: the library stays short, and keeps what most questions support."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,12 +9,14 @@ from grpo_practice.app.library_refs import library_of
 from grpo_practice.errors import FingerprintError, PausedError
 from grpo_practice.llm.budget import Caps
 from grpo_practice.practice.evidence import Evidence
-from grpo_practice.practice.merge import Proposal, edits, within
+from grpo_practice.practice.merge import Proposal, edits, merge, within
+from grpo_practice.practice.teacher import GroupKey
 from grpo_practice.prompts.system import library_tokens
 from grpo_practice.store import Store
 from grpo_practice.store.libraries import edited
 from grpo_practice.types import Experience, Library, Operation
 from tests.app.project import Project, finished, served
+from tests.practice.test_distil import GOLDEN, Said, shown, teacher
 
 MOST = 150
 LIMIT = f"practice.max_library_tokens={MOST}"
@@ -118,3 +121,16 @@ async def test_a_run_is_bound_to_its_limit_and_one_without_goes_on(tmp_path: Pat
     assert project.query("SELECT count(*) FROM calls") == before
     with pytest.raises(FingerprintError, match="another configuration"):
         await project.practise(LIMIT, "practice.epochs=3")
+
+
+async def test_the_merge_is_told_how_long_the_library_is_and_may_be() -> None:
+    said = Said(merge='{"operations": []}')
+    proposed = [Proposal(Operation("ADD", text="C: c."), 0, 1)]
+    limited = replace(teacher(said), most_library_tokens=MOST)
+    on = dict.fromkeys(ON, Evidence())
+    await merge(limited, LIBRARY, proposed, on, GroupKey(1, 0, 0))
+    path, text = GOLDEN / "merge_limited.txt", shown(said.asked[0][1])
+    if not path.exists():
+        path.write_text(text, "utf-8")
+        pytest.fail(f"{path.name} was missing and has been written: review it")
+    assert text == path.read_text("utf-8")

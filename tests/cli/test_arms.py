@@ -58,8 +58,10 @@ def test_arms_end_in_how_they_compare(demo: Gp) -> None:
     assert "complete, and not played again together with the others: demo/eval, demo/ev" in ran.err
     assert asked() - before == 3 * 80 + 1
     assert demo(*next_words(ran.out)).code == 0
+    worked_on = query("SELECT count(*) FROM invocations WHERE run_id = 'demo'")
     again = demo(*ALL, "--json")
     assert asked() - before == 3 * 80 + 1
+    assert query("SELECT count(*) FROM invocations WHERE run_id = 'demo'") == worked_on
     found = again.document
     assert found["schema"] == "grpo-practice.compare/1"
     named = {arm["named"]: arm["run"] for arm in found["arms"]}
@@ -217,6 +219,16 @@ def test_arms_are_agents_files_and_libraries_too(demo: Gp) -> None:
     assert step["full"] == runs[f"L{first}"]
 
 
+def test_arms_are_of_the_experiment_whatever_was_done_last(demo: Gp) -> None:
+    text = Path("agent.yaml").read_text("utf-8")
+    Path("by_hand.yaml").write_text(text.replace("[E1]", "[E1] Attention:"), "utf-8")
+    first = arms(demo, "eval", "--arms", "none,filler")
+    again = arms(demo, "eval", "--arms", "by_hand.yaml,none")
+    assert again == {"by_hand.yaml": "demo/eval/by_hand", "none": first["none"]}
+    last = demo("runs", "show", "demo", "--json").document["steps"][-1]["library"]
+    assert arms(demo, "eval", "--arms", f"none,{last}")["none"] == "demo/eval"
+
+
 def test_arms_need_no_practice_where_none_is_meant(gp: Gp) -> None:
     Path("q.jsonl").write_text('{"question": "1+1?", "answer": "2"}\n', "utf-8")
     for name in ("a", "b"):
@@ -227,6 +239,12 @@ def test_arms_need_no_practice_where_none_is_meant(gp: Gp) -> None:
     assert found.code == 0, found.err
     assert [arm["named"] for arm in found.document["arms"]] == ["none", "a.yaml", "b.yaml"]
     assert {c["verdict"] for c in found.document["contrasts"]} == {"too few"}
+    again = gp("eval", "--arms", "a.yaml,none", "--json")
+    runs = [arm["run"] for arm in again.document["arms"]]
+    assert runs == [
+        "q/eval/model=sim/verify=exact/a",
+        *(arm["run"] for arm in found.document["arms"] if arm["named"] == "none"),
+    ]
 
 
 def test_the_arm_none_is_the_experiment_s_agent_whatever_ran_last(demo: Gp) -> None:
@@ -280,6 +298,7 @@ REFUSED = [
     ("full,aa --agent agent.yaml", "leave --agent, --library and --rejudge out"),
     ("none,full --rejudge --verify exact", "leave --agent, --library and --rejudge out"),
     ("none,full --show", "--show prints one evaluation"),
+    ("none,full --run demo --show", "--show prints one evaluation"),
     ("none,full --run nope", "nope"),
     ("none,full --run demo/eval", "demo/eval is an evaluation: it makes no library"),
     ("none,full --step 9", "demo has not closed a step 9"),

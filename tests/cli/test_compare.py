@@ -126,6 +126,23 @@ def test_questions_that_were_practised_are_told_apart(demo: Gp) -> None:
     assert "4 questions of them were practised on, or chose a library; on all 24: " in ran.out
 
 
+def test_questions_that_an_agent_of_another_experiment_practised_on_are_told_apart(
+    demo: Gp,
+) -> None:
+    rows = Path("practice.jsonl").read_text().splitlines()[:4]
+    test = Path("test.jsonl").read_text().splitlines()[:20]
+    Path("mixed.jsonl").write_text("\n".join([*rows, *test]))
+    assert demo("data", "upload", "mixed.jsonl", "--name", "mixed").code == 0
+    assert demo("export-agent", "--run", "demo", "-o", "enhanced.yaml").code == 0
+    words = ("eval", "--dataset", "mixed", "--verify", "math", "--exp-id", "elsewhere", "--json")
+    one, two = (
+        demo(*words, "--agent", agent).document["run"] for agent in ("agent.yaml", "enhanced.yaml")
+    )
+    assert one.startswith("elsewhere/")
+    (contrast,) = document(demo, one, two)["contrasts"]
+    assert contrast["known_questions"] == 4
+
+
 def test_answers_are_shown_where_they_are_asked_for(demo: Gp) -> None:
     ran = demo("runs", "compare", "demo/eval", "demo", "--show", "2")
     assert ran.out.count("\n  before  ") == ran.out.count("\n  after   ") == 4  # two attempts each

@@ -127,3 +127,9 @@ def test_the_served_endpoint_answers_until_it_is_stopped() -> None:
         server.send_signal(signal.SIGINT)
         told, _ = server.communicate(timeout=HANG_S)
     assert (server.returncode, told) == (0, "stopped\n")
+
+
+def test_what_serves_keeps_nothing(gp: Gp) -> None:
+    ran = gp("demo", "--serve", "0", "--keep", "d")
+    assert (ran.code, ran.err.splitlines()[0]) == (2, "error: --serve keeps nothing")
+    assert not Path("d").exists()

@@ -129,6 +129,7 @@ def test_questions_that_stand_in_two_parts_or_twice_stand_out(shell: Shell) -> N
     upload(shell.gp, "test", rows[8:])
     shell.type("practice", "--config", "math.yaml", "--epochs", "1")
     shell.type("eval", "--run", "toy")
+    shell.type("eval", "--run", "toy", "--dataset", "train", "--exp-id", "another")
     found = findings(shell.gp, "toy")
     assert (found["overlap"]["n"], found["overlap"]["of"]) == (4, 8)
     assert (found["duplicates"]["n"], found["duplicates"]["of"]) == (2, 14)

@@ -133,7 +133,7 @@ def merge(
         told = {"id": f"P{number}", "op": operation["op"], "text": operation.get("text")}
         told["finding"] = operation.get("finding")
         by_target.setdefault(operation.get("id") or "New", []).append(told)
-    slots = {
+    slots: dict[str, Any] = {
         **GOALS,
         "experiences": experience_lines(library),
         "proposals": list(by_target.items()),

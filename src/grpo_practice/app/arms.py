@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from shlex import quote
 from typing import Literal, get_args
 
 from grpo_practice.app.blocking import run_blocking
-from grpo_practice.app.configs import eval_config, plain_run
+from grpo_practice.app.configs import eval_config, names_dataset
 from grpo_practice.app.direct_library import (
     DirectJob,
     prepare_direct,
@@ -78,10 +79,10 @@ def prepare_arms(session: Session, request: ArmsRequest) -> ArmsJob:
         DataError: The dataset is missing, or a gold cannot be scored.
     """
     _check_names(request)
-    learnt = _learnt(session, request)
-    run = learnt.run if learnt else plain_run(session.store, request.evaluation)
-    if run is not None and request.evaluation.config is None:
-        request = replace(request, evaluation=replace(request.evaluation, run=run))
+    learnt = _learnt(session.store, request)
+    if request.evaluation.config is None:
+        base = learnt.run if learnt else _base(session.store, request)
+        request = replace(request, evaluation=replace(request.evaluation, run=base))
     once = replace(session, emit=each_once(session.emit))
     jobs = {
         name: _evaluation(once, name, request, learnt.library if learnt else None)
@@ -193,31 +194,49 @@ def _check_names(request: ArmsRequest) -> None:
 
 
 def _is_file(name: str) -> bool:
-    return Path(name).suffix in (".yaml", ".yml", ".json", ".md") or "/" in name
+    return Path(name).suffix in (".yaml", ".yml", ".json") or "/" in name
 
 
-def _learnt(session: Session, request: ArmsRequest) -> LibraryRef | None:
-    """Return the library that the arms are about; None where none is needed, and none is there.
+def _learnt(store: Store, request: ArmsRequest) -> LibraryRef | None:
+    """Return the library that the arms are about; None where no arm needs one.
 
     Raises:
         ConfigError: There is none, or it is empty.
     """
-    store, named = session.store, request.evaluation.run
     needed = [name for name in request.names if name in KNOWN and name != "none"]
-    if not needed and (named is None or request.evaluation.config is not None):
+    if not needed:
         return None
-    if named is None and request.evaluation.config is not None:
+    named = request.evaluation.run
+    if request.evaluation.config is not None:
         objects = python_objects(None, request.evaluation.verify)
         named = eval_config(store, request.evaluation, objects)[0].config.exp_id
-    if not needed and named is not None and store.read(runs.get, named).kind != "practice":
-        return None
     learnt = library_of(store, named, request.step)
-    if needed and not learnt.library:
+    if not learnt.library:
         raise ConfigError(
             f"{learnt.run} has no experience in its library, so {needed[0]} is none",
-            hint=f"grpo-practice runs show {learnt.run}",
+            hint=f"grpo-practice runs diagnose {quote(learnt.run)}",
         )
     return learnt
+
+
+def _base(store: Store, request: ArmsRequest) -> str | None:
+    """Return the run that the arms are configured as, where no config is named.
+
+    Not the run worked on last, as for one evaluation: that may be an arm of these.
+    """
+    asked = request.evaluation
+    if asked.run is not None or names_dataset(asked.overrides):
+        return asked.run
+    if libraries := [name for name in request.names if LIBRARY_NAME.fullmatch(name)]:
+        return library_of(store, libraries[0]).run
+    if (practised := store.read(runs.latest, ["practice"])) is not None:
+        return practised.name
+    latest = store.read(runs.latest, ["eval"])
+    if latest is None:
+        return None
+    # What an agent or a library adds to a name makes it longer.
+    mine = [r for r in store.read(runs.all_runs) if r.exp_id == latest.exp_id and r.kind == "eval"]
+    return min((run.name for run in mine if not run.role), key=len, default=latest.name)
 
 
 def _evaluation(

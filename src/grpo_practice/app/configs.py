@@ -123,8 +123,7 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
     agent = request.agent if isinstance(request.agent, Path) else None
     library = _library(store, request)
     variants = _variants(request, objects, library)
-    alone = _names_dataset(overrides)
-    latest = None
+    alone, latest = names_dataset(overrides), None
     if request.run is not None:
         latest = _named(store, request.run, with_agent=agent is not None)
     elif request.config is None and not alone:
@@ -149,20 +148,10 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
     return replace(loaded, notices=[said, *loaded.notices]), EvalTarget(target, library)
 
 
-def _names_dataset(overrides: Sequence[Override]) -> bool:
+def names_dataset(overrides: Sequence[Override]) -> bool:
+    """Return whether a dataset is named: an evaluation of it is not that of the latest run."""
     keys = {(o if isinstance(o, str) else o[0]).partition("=")[0] for o in overrides}
-    return bool(keys & {"data.dataset", "evaluation.data.dataset"})
-
-
-def plain_run(store: Store, request: EvalRequest) -> str | None:
-    """Return the run that is configured as the latest one is, without its variants.
-
-    None where the request names a run, a config or a dataset, and where there is no run.
-    """
-    if request.run or request.config is not None or _names_dataset(request.overrides):
-        return None
-    latest = store.read(runs.latest, ["practice", "eval"])
-    return _plain_run(store, latest).name if latest else None
+    return not keys.isdisjoint(("data.dataset", "evaluation.data.dataset"))
 
 
 def _plain_run(store: Store, run: RunRow) -> RunRow:

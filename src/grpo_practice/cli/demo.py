@@ -77,6 +77,8 @@ def demo(
 
     Example: grpo-practice demo --keep my-demo
     """
+    if serve is not None and keep is not None:
+        raise ConfigError("--serve keeps nothing", hint="leave --keep or --serve out")
     if serve is not None:
         from grpo_practice.sim import DEFAULT, World
 

@@ -117,6 +117,7 @@ def evaluate(
         "pass_k": pass_k,
         "concurrency": concurrency,
     }
+    _check_arms(arms, step, show=show)
     if show and run is not None and not rejudge:
         _check_only_shows(config, agent, model, base_url, dataset, verify, *(set_ or []))
         from grpo_practice.cli.terminal.transcripts_view import show_whole
@@ -124,7 +125,6 @@ def evaluate(
         stored = workspace(db).transcripts(run, limit=limit or SHOWN)
         print_json(stored.document()) if json else show_whole(stored, full=True)
         return
-    _check_arms(arms, step, show=show)
     ws, forecast = workspace(db), forecast_only(dry_run=dry_run, pilot=pilot)
     with progress(json=json) as emit:
         options: EvalOptions = {

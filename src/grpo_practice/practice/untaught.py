@@ -22,12 +22,10 @@ from grpo_practice.types import Experience, Library
 
 AS_LONG = 0.1
 """Share by which a library written directly may be shorter or longer than the learnt one."""
-
 FIRST = -1
 """Number of the first attempt to have a library written; another one has other seeds."""
-
 SEVERAL = 170
-"""Bytes of an experience that are more than any two of the packaged sentences."""
+"""Bytes of an experience from which more than two of the packaged sentences stand in it."""
 
 
 def size(library: Library) -> int:

@@ -39,6 +39,15 @@ def library_sha(library: Library) -> bytes:
     return text_sha(render_library(library))
 
 
+def block_sha(instructions: str) -> bytes | None:
+    """Hash the library that instructions end with, an exported agent's; None where there is none.
+
+    Equal to `library_sha` of that library.
+    """
+    start = instructions.rfind(HEADING)
+    return text_sha(instructions[start:]) if start >= 0 else None
+
+
 def system_prompt(instructions: str, library: Library) -> str:
     """Join the instructions and the library, where there is one."""
     block = render_library(library)

@@ -8,6 +8,7 @@ from shlex import quote
 from grpo_practice import stats
 from grpo_practice.data.distinct import folded
 from grpo_practice.errors import ConfigError
+from grpo_practice.prompts.system import block_sha, library_sha
 from grpo_practice.reports.comparison import Arm, ComparisonReport, Contrast, judged_of
 from grpo_practice.stats import Question
 from grpo_practice.stats.paired import Difference, Verdict, difference, holm, verdicts
@@ -161,7 +162,8 @@ def _differences(store: Store, baseline: _Side, other: _Side) -> _Pair:
             f"{baseline.run.name} and {other.run.name} have no scored question in common",
             hint="grpo-practice runs list",
         )
-    seen = _known_questions(store, baseline.run.exp_id) | _known_questions(store, other.run.exp_id)
+    practices = _practices(store, baseline) | _practices(store, other)
+    seen = set[str]().union(*(_known_questions(store, name) for name in practices))
     asked = {int(q.key) for q in found.questions} if seen else ()
     texts = store.read(arms.question_texts, asked)
     known = {str(sample) for sample, text in texts.items() if folded(text) in seen}
@@ -190,6 +192,16 @@ def _practice_branch(store: Store, exp_id: str) -> Branch | None:
     if run is None or run.kind != "practice" or run.head_branch is None:
         return None
     return store.read(branches.load, run.head_branch)
+
+
+def _practices(store: Store, side: _Side) -> set[str]:
+    """Return the runs that an arm's library may have been learnt in.
+
+    An exported agent, which may be evaluated under any name, has its library in its instructions.
+    """
+    library, instructions = side.branch.library, str(side.branch.identity.get(INSTRUCTIONS) or "")
+    sha = library_sha(library) if library else block_sha(instructions)
+    return {side.run.exp_id, *(store.read(arms.practices_behind, sha) if sha else ())}
 
 
 def _known_questions(store: Store, exp_id: str) -> set[str]:

@@ -90,3 +90,16 @@ def planned_samples(db: sqlite3.Connection, branch_ids: Collection[int]) -> set[
         (json.dumps(sorted(branch_ids)),),
     )
     return {int(sample) for (sample,) in rows}
+
+
+def practices_behind(db: sqlite3.Connection, sha: bytes) -> set[str]:
+    """Return the runs that a library of this text was learnt in, those it was taken from too."""
+    rows = db.execute(
+        """WITH RECURSIVE up(library_id, run_id, parent_id) AS (
+             SELECT library_id, run_id, parent_id FROM libraries WHERE sha256 = ? AND n > 0
+             UNION SELECT l.library_id, l.run_id, l.parent_id
+               FROM libraries l JOIN up ON l.library_id = up.parent_id)
+           SELECT DISTINCT run_id FROM up""",
+        (sha,),
+    )
+    return {run for (run,) in rows}
