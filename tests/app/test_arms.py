@@ -15,13 +15,14 @@ from grpo_practice.errors import (
     PausedError,
     RunFailedError,
 )
-from grpo_practice.events import RolloutFinished
+from grpo_practice.events import Notice, RolloutFinished
 from grpo_practice.llm.budget import Caps
 from grpo_practice.llm.sim import respond
 from grpo_practice.progress import Tally
 from grpo_practice.reports.comparison import ComparisonReport
 from grpo_practice.sim import stage_of
-from grpo_practice.store import Store
+from grpo_practice.store import Store, branches
+from grpo_practice.types import Experience, Library
 from tests.app.project import CONFIG, Project, finished, served
 
 OBJECTIVES = ("practice.agent_objective=Add.", "practice.learning_objective=Be exact.")
@@ -232,3 +233,19 @@ async def test_an_arm_that_was_begun_otherwise_keeps_the_others_from_beginning(
         hot = ("agent.model.model_settings.temperature=0.9",)
         await play(project, "aa", "filler", "none", sets=hot)
     assert [project.query(f"SELECT count(*) FROM {table}") for table in tables] == before
+
+
+@pytest.mark.parametrize(("text", "said"), [("Add.", True), ("Add the numbers. " * 6, False)])
+async def test_a_filler_that_cannot_be_as_short_is_said_to_be_longer(
+    tmp_path: Path, text: str, said: bool
+) -> None:
+    project = await finished(tmp_path / "p", *OBJECTIVES)
+    ((branch_id,),) = project.query("SELECT head_branch FROM runs WHERE run_id = 'toy'")
+    with Store(project.db) as store:
+        branch = store.read(branches.load, branch_id)
+        library = store.put_library(branch, Library((Experience(1, text),), 2))
+        asked = EvalRequest(run=f"L{library.id}", env={})
+        request = ArmsRequest(names=("none", "filler"), evaluation=asked)
+        prepare_arms(project.session(store), request)
+    texts = [event.text for event in project.events if isinstance(event, Notice)]
+    assert any("longer than the library" in text for text in texts) == said

@@ -160,6 +160,19 @@ def test_a_pilot_asks_a_little_in_each_arm(demo: Gp) -> None:
     assert asked() - before == 241
 
 
+@pytest.mark.parametrize("evaluation", [("--arms", "none,full"), ("--restart-step", "0")])
+def test_what_goes_on_after_a_pilot_of_a_new_beginning_uses_it(
+    demo: Gp, monkeypatch: pytest.MonkeyPatch, evaluation: tuple[str, str]
+) -> None:
+    before, words = asked(), ("eval", *evaluation, "--again", "--pilot", "2")
+    monkeypatch.setattr(sys, "argv", ["grpo-practice", *words])
+    piloted = demo(*words)
+    assert piloted.code == 0, piloted.err
+    assert next_words(piloted.out) == ["eval", *evaluation]
+    assert demo(*next_words(piloted.out)).code == 0
+    assert asked() - before == (160 if "--arms" in evaluation else 80)
+
+
 def test_libraries_that_teach_nothing_are_as_many_and_as_long(demo: Gp) -> None:
     assert demo(*ALL).code == 0
     with Store(Path("grpo-practice.db")) as store:

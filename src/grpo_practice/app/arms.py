@@ -26,7 +26,7 @@ from grpo_practice.app.request import EvalRequest
 from grpo_practice.app.session import Session
 from grpo_practice.errors import ConfigError
 from grpo_practice.events import Emit, Event, Notice, silent
-from grpo_practice.practice.untaught import filler
+from grpo_practice.practice.untaught import FILLER_AS_LONG, filler, size
 from grpo_practice.reports.compared import compare_evaluations
 from grpo_practice.reports.comparison import ComparisonReport
 from grpo_practice.store import Store, branches, steps
@@ -100,6 +100,11 @@ def prepare_arms(session: Session, request: ArmsRequest) -> ArmsJob:
         # Stored when nothing else is wrong, so that a bad command leaves nothing behind.
         branch = session.store.read(branches.load, learnt.branch)
         library = session.store.put_library(branch, filler(learnt.library))
+        if (longer := size(library) / size(learnt.library) - 1) > FILLER_AS_LONG:
+            session.notice(
+                f"filler is {100 * longer:.0f} % longer than the library, of which experiences are"
+                " shorter than any sentence about other things"
+            )
         jobs["filler"] = _evaluation(once, "filler", request, library)
     settled = {name: job for name, job in jobs.items() if name != "direct" or direct is None}
     _check_different(settled)

@@ -22,6 +22,8 @@ from grpo_practice.types import Experience, Library
 
 AS_LONG = 0.1
 """Share by which a library written directly may be shorter or longer than the learnt one."""
+FILLER_AS_LONG = 0.05
+"""Share by which a filler may be longer than the learnt library, unless a notice says so."""
 FIRST = -1
 """Number of the first attempt to have a library written; another one has other seeds."""
 SEVERAL = 170
