@@ -159,7 +159,9 @@ def test_answers_are_shown_where_they_are_asked_for(demo: Gp) -> None:
 def test_the_sentence_stands_where_people_look(demo: Gp) -> None:
     (contrast,) = document(demo, "demo/eval", "demo")["contrasts"]
     found = contrast["sentence"]
-    assert f"gain: {found}" in demo("runs", "show", "demo").out
+    for name in ("demo", contrast["run"]):
+        assert f"gain: {found}" in demo("runs", "show", name).out
+    assert "gain: " not in demo("runs", "show", "demo/eval").out
     assert demo("runs", "show", "demo", "--json").document["difference"] == found
     again = demo("practice", "--config", "practice.yaml", "--json")
     assert again.document["difference"] == found

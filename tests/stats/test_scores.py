@@ -1,5 +1,6 @@
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations, pairwise
 from statistics import fmean
 
@@ -94,6 +95,28 @@ def test_pass_at_counts_only_questions_with_enough_scored() -> None:
 def test_pass_at_is_told_for_powers_of_two_and_k(k: int, keys: list[int]) -> None:
     result = score(tally([1.0] * k), k)
     assert list(result.pass_at) == list(result.pass_hat) == keys
+
+
+def test_each_pass_at_has_an_interval_over_questions() -> None:
+    right = np.arange(24) % 5
+    result = score(binary(right, 4), 4)
+    assert list(result.pass_at_ci95) == list(result.pass_hat_ci95) == [1, 2, 4]
+    # Of binary rewards, Pass@1 is the mean: it has its interval.
+    assert result.pass_at_ci95[1] == result.pass_hat_ci95[1] == pytest.approx(result.ci95)
+    for means, found in (
+        (result.pass_at, result.pass_at_ci95),
+        (result.pass_hat, result.pass_hat_ci95),
+    ):
+        for j, ends in found.items():
+            assert ends
+            assert 0 <= ends[0] < means[j] < ends[1] <= 1
+    # A question is right in 1 of 4 or more: whether any of 4 is, is one draw a question.
+    passes = score(binary(np.minimum(right, 1), 1), 1)
+    assert result.pass_at_ci95[4] == pytest.approx(passes.ci95)
+    families = [replace(q, cluster=str(i // 8)) for i, q in enumerate(binary(right, 4))]
+    wider = score(families, 4).pass_at_ci95[4]
+    assert wider != pytest.approx(result.pass_at_ci95[4])
+    assert score(binary(right[:1], 4), 4).pass_at_ci95 == {1: None, 2: None, 4: None}
 
 
 def test_partial_marks_are_not_passes() -> None:

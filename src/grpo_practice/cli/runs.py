@@ -215,10 +215,14 @@ def _asked(report: "RunReport") -> str:
 
 def _passed(report: "RunReport") -> list[tuple[str, str]]:
     """Return k of an evaluation, and its Pass@k where it is complete."""
+    from grpo_practice.cli.terminal.reports_view import passed
+
     score = report.scores.get(report.run.name)
-    at = "   ".join(f"@{j} {p:.3f}" for j, p in score.pass_at.items()) if score else ""
     each = count(report.attempts or 0, "rollout")
-    return [("k", f"{each} a question" if report.attempts else ""), ("pass", at)]
+    return [
+        ("k", f"{each} a question" if report.attempts else ""),
+        ("pass", passed(score) if score else ""),
+    ]
 
 
 def _group_policy(played: Mapping[str, Any]) -> str:

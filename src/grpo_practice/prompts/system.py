@@ -48,6 +48,11 @@ def block_sha(instructions: str) -> bytes | None:
     return text_sha(instructions[start:]) if start >= 0 else None
 
 
+def without_block(instructions: str) -> str:
+    """Return instructions without the library that they end with, and without space at the end."""
+    return instructions.rsplit(HEADING, 1)[0].rstrip()
+
+
 def system_prompt(instructions: str, library: Library) -> str:
     """Join the instructions and the library, where there is one."""
     block = render_library(library)

@@ -1,23 +1,25 @@
 """Compares stored evaluations: pairs their questions, and says what else differs."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from shlex import quote
 
 from grpo_practice import stats
 from grpo_practice.data.distinct import folded
 from grpo_practice.errors import ConfigError
-from grpo_practice.prompts.system import block_sha, library_sha
+from grpo_practice.prompts.system import block_sha, without_block
 from grpo_practice.reports.comparison import Arm, ComparisonReport, Contrast, judged_of
+from grpo_practice.reports.known_scores import known_score
+from grpo_practice.reports.practice_behind import choice_of, known_questions, practice_cost
 from grpo_practice.stats import Question
 from grpo_practice.stats.paired import Difference, Verdict, difference, holm, verdicts
-from grpo_practice.store import Store, branches, steps
+from grpo_practice.store import Store, branches
 from grpo_practice.store.bound_keys import INSTRUCTIONS, agent_of, diff, verify_of
 from grpo_practice.store.queries import arms, rollout_list, runs, scores
 from grpo_practice.store.queries.rollout_list import RolloutRow
 from grpo_practice.store.records import EFFECT, Branch, RunRow
-from grpo_practice.store.run_names import selects
+from grpo_practice.store.run_names import eval_name
 from grpo_practice.text import unlike
 
 MOST_TIMES = 4
@@ -62,6 +64,7 @@ def compare_evaluations(
     """
     names = named if isinstance(named, Mapping) else {name: name for name in named}
     sides = {name: _side(store, name, run) for name, run in names.items()}
+    reading = {side.branch.judge_id for side in sides.values() if side.arm.extracts}
     first, *others = sides
     wanted = [(sides[a], sides[b]) for a, b in contrasts or [(first, b) for b in others]]
     for baseline, other in wanted:
@@ -88,10 +91,10 @@ def compare_evaluations(
     ]
     samples = {int(q.key) for pair in pairs for q in pair.all.questions}
     return ComparisonReport(
-        [side.arm for side in sides.values()],
+        [replace(side.arm, extracts=side.branch.judge_id in reading) for side in sides.values()],
         found,
         {} if answers is None else store.read(arms.question_texts, samples),
-        _practice_cost(store, wanted[-1][1]),
+        practice_cost(store, wanted[-1][1].run, wanted[-1][1].branch),
         detect,
         sides[first].run.simulated,
         contrasts is not None,
@@ -113,6 +116,12 @@ def sentence_of(store: Store, before: str, after: str) -> str | None:
     return report.sentence(report.contrasts[0])
 
 
+def gain_of(store: Store, evaluation: str, exp_id: str) -> str | None:
+    """Return what is found between a complete `EXP/eval` and a complete evaluation of EXP."""
+    ends = (eval_name(exp_id), evaluation)
+    return sentence_of(store, *ends) if all(known_score(store, run) for run in ends) else None
+
+
 def _side(store: Store, named: str, name: str) -> _Side:
     run = store.read(runs.get, name)
     if not run.has_score:
@@ -125,9 +134,17 @@ def _side(store: Store, named: str, name: str) -> _Side:
     questions = store.read(scores.questions, branch)
     k = max((q.planned for q in questions), default=1)
     totals = store.read(arms.arm_totals, branch)
-    extracts = totals.unread < totals.scored
-    arm = Arm(run.name, named, stats.score(questions, k), totals, k, extracts)
+    arm = Arm(run.name, named, stats.score(questions, k), totals, k, _extracts(branch, totals))
     return _Side(named, run, branch, questions, arm)
+
+
+def _extracts(branch: Branch, totals: arms.ArmTotals) -> bool:
+    """Return whether the verify function reads answers out of responses, wrong ones too."""
+    from grpo_practice.verify.builtin import BUILT_INS
+
+    built_in = BUILT_INS.get(verify_of(branch.identity))
+    # A function of the user's that has read none may still do so in another arm.
+    return built_in.extracts if built_in else totals.unread < totals.scored
 
 
 def _refuse(baseline: _Side, other: _Side) -> None:
@@ -162,8 +179,9 @@ def _differences(store: Store, baseline: _Side, other: _Side) -> _Pair:
             f"{baseline.run.name} and {other.run.name} have no scored question in common",
             hint="grpo-practice runs list",
         )
-    practices = _practices(store, baseline) | _practices(store, other)
-    seen = set[str]().union(*(_known_questions(store, name) for name in practices))
+    seen = set[str]().union(
+        *(known_questions(store, side.run, side.branch) for side in (baseline, other))
+    )
     asked = {int(q.key) for q in found.questions} if seen else ()
     texts = store.read(arms.question_texts, asked)
     known = {str(sample) for sample, text in texts.items() if folded(text) in seen}
@@ -186,41 +204,6 @@ def _answers(
     return found
 
 
-def _practice_branch(store: Store, exp_id: str) -> Branch | None:
-    """Return the branch of the practice run of that name; None where none was begun."""
-    run = store.read(runs.find, exp_id)
-    if run is None or run.kind != "practice" or run.head_branch is None:
-        return None
-    return store.read(branches.load, run.head_branch)
-
-
-def _practices(store: Store, side: _Side) -> set[str]:
-    """Return the runs that an arm's library may have been learnt in.
-
-    An exported agent, which may be evaluated under any name, has its library in its instructions.
-    """
-    library, instructions = side.branch.library, str(side.branch.identity.get(INSTRUCTIONS) or "")
-    sha = library_sha(library) if library else block_sha(instructions)
-    return {side.run.exp_id, *(store.read(arms.practices_behind, sha) if sha else ())}
-
-
-def _known_questions(store: Store, exp_id: str) -> set[str]:
-    """Return the questions, folded, that a run of this name practised on or was chosen by."""
-    branch = _practice_branch(store, exp_id)
-    if branch is None:
-        return set()
-    line = branch.line
-    used = {segment.branch_id for segment in line}
-    for run in store.read(runs.all_runs):
-        chosen = run.parent_run == exp_id and selects(run.name)
-        # A library that was pruned is chosen by these questions, too.
-        pruned = run.exp_id == exp_id and run.role == EFFECT
-        if (chosen or pruned) and run.head_branch is not None:
-            used.add(run.head_branch)
-    samples = store.read(arms.planned_samples, used)
-    return {folded(text) for text in store.read(arms.question_texts, samples).values()}
-
-
 def _notes(store: Store, baseline: _Side, other: _Side) -> list[str]:
     """Return sentences on what else differs between two arms, and what the choice of one costs."""
     notes = list[str]()
@@ -228,15 +211,14 @@ def _notes(store: Store, baseline: _Side, other: _Side) -> list[str]:
         notes.append(apart)
     was, now = (agent_of(side.branch.identity) for side in (baseline, other))
     for change in diff(was, now):
-        was_, is_ = str(change.was), str(change.now)
-        # An exported agent has its library there, which is what is compared.
-        if change.key != INSTRUCTIONS or not is_.startswith(was_.rstrip()):
-            notes.append(
-                f"they differ in {change.key}, too: {' → '.join(unlike(was_, is_, SHOWN))}"
-            )
-    if chosen := _chosen(store, other):
-        notes.append(chosen)
-    return notes
+        values = str(change.was), str(change.now)
+        if change.key == INSTRUCTIONS and block_sha(values[1]):
+            # An exported agent has its library there, which is what is compared.
+            values = without_block(values[0]), without_block(values[1])
+        if values[0] != values[1]:
+            notes.append(f"they differ in {change.key}, too: {' → '.join(unlike(*values, SHOWN))}")
+    chosen = (_chosen(store, side) for side in (baseline, other))
+    return [*notes, *(note for note in chosen if note)]
 
 
 def _apart(a: Arm, b: Arm) -> str | None:
@@ -263,33 +245,14 @@ def _time(stored: str) -> datetime:
 
 
 def _chosen(store: Store, side: _Side) -> str | None:
-    """Return a warning where other libraries of its run were scored on these questions, too."""
-    library, practice = side.branch.library, side.run.exp_id
-    branch = _practice_branch(store, practice)
-    if not library or branch is None:
+    """Return a warning where the library is not the last of the run that made it."""
+    choice = choice_of(store, side.run, side.branch)
+    if choice is None:
         return None
-    outs = [row.library_out for row in store.read(steps.on_line, branch) if row.library_out]
-    if not outs or library.id == outs[-1]:
-        return None
-    asked = {q.key for q in side.questions}
-    alike = 0
-    for run in store.read(runs.all_runs):
-        if run.exp_id != practice or not run.has_score or run.head_branch is None:
-            continue
-        other = store.read(branches.load, run.head_branch)
-        if other.library and {q.key for q in store.read(scores.questions, other)} & asked:
-            alike += 1
+    said = f"{side.run.name} is not the last library of {choice.practice}"
+    if choice.scored < 2:
+        return said
     return (
-        f"this is not the last library of {practice}, and {alike} of them were scored on these"
-        " questions: the best of several looks better than it is (use practice.select_dataset)"
+        f"{said}, and {choice.scored} of them were scored on these questions: the best of several"
+        " looks better than it is (use practice.select_dataset)"
     )
-
-
-def _practice_cost(store: Store, side: _Side) -> int | None:
-    """Return what the practice behind an arm cost, in micro-dollars; None where that is unknown."""
-    practice = side.run.exp_id
-    if _practice_branch(store, practice) is None:
-        return None
-    usage = store.read(scores.usage, practice, children=False)
-    unpriced = store.read(scores.unpriced, practice, children=False)
-    return None if unpriced else usage.cost_micro

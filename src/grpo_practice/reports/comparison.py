@@ -43,7 +43,7 @@ class Arm:
     def cost_usd(self) -> float | None:
         """Dollars per answer; None where one is unknown."""
         totals = self.totals
-        if not totals.priced or totals.priced < totals.rollouts:
+        if not totals.priced or totals.priced < totals.scored:
             return None
         return totals.cost_micro / totals.priced / 1e6
 
@@ -274,7 +274,11 @@ class ComparisonReport(Report):
         n, (k_a, k_b) = len(contrast.judged.questions), contrast.k
         new = " new" if contrast.judged is contrast.new or not contrast.known else ""
         times = f"{k_a}" if k_a == k_b else f"{k_a} and {k_b}"
-        return f"{n:,}{new} {'question' if n == 1 else 'questions'} \u00d7 {times}"
+        asked = f"{n:,}{new} {'question' if n == 1 else 'questions'} \u00d7 {times}"
+        if new:
+            return asked
+        which = "all" if contrast.known == n else f"{contrast.known:,}"
+        return f"{asked}, {which} of which were practised on or chose a library"
 
     def _more(self, contrast: Contrast) -> str:
         """Return what an answer costs, and what the practice cost, as far as they are known."""
@@ -283,7 +287,7 @@ class ComparisonReport(Report):
         parts = []
         if was.cost_usd and now.cost_usd:
             parts += _change("costs", now.cost_usd / was.cost_usd, "")
-        elif was.tokens and now.tokens and not (was.cost_usd or now.cost_usd):
+        elif was.tokens and now.tokens:
             parts += _change("takes", now.tokens / was.tokens, "tokens")
         if self.practice_micro and contrast is self.contrasts[-1]:
             parts.append(f"practice cost ${self.practice_micro / 1e6:,.2f}")

@@ -4,6 +4,7 @@ from typing import Any
 
 from grpo_practice.calls import Usage
 from grpo_practice.stats import Score
+from grpo_practice.stats.intervals import Interval
 from grpo_practice.store.queries.scores import Requests
 from grpo_practice.text import count
 
@@ -13,16 +14,22 @@ def score_document(score: Score) -> dict[str, Any]:
     return {
         "mean": score.mean,
         "se": score.se,
-        "ci95": list(score.ci95) if score.ci95 else None,
+        "ci95": _ends(score.ci95),
         "interval": score.method,
         "pass_at": {str(k): p for k, p in score.pass_at.items()},
         "pass_hat": {str(k): p for k, p in score.pass_hat.items()},
+        "pass_at_ci95": {str(k): _ends(ends) for k, ends in score.pass_at_ci95.items()},
+        "pass_hat_ci95": {str(k): _ends(ends) for k, ends in score.pass_hat_ci95.items()},
         "coverage": score.coverage,
         "questions": score.n_questions,
         "questions_scored": score.n_scored_questions,
         "questions_at_k": score.questions_at_k,
         "questions_unscorable": score.unscorable,
     }
+
+
+def _ends(interval: Interval | None) -> list[float] | None:
+    return list(interval) if interval else None
 
 
 def unscorable_count(score: Score) -> str:

@@ -13,7 +13,7 @@ from grpo_practice.config.schema.runs import EvalConfig
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.reports.base import Report, number
 from grpo_practice.reports.before_after import When, before_after
-from grpo_practice.reports.compared import sentence_of
+from grpo_practice.reports.compared import gain_of
 from grpo_practice.reports.documents import (
     cost_usd,
     requests_document,
@@ -22,7 +22,7 @@ from grpo_practice.reports.documents import (
     usage_document,
     usd,
 )
-from grpo_practice.reports.known_scores import KnownScore, known_score, measured
+from grpo_practice.reports.known_scores import KnownScore, measured
 from grpo_practice.reports.reproducibility import health_document, truncated_share
 from grpo_practice.reports.shortfalls import PRACTISE, Shortfall, counted_steps, shortfalls
 from grpo_practice.stats import Score
@@ -174,15 +174,8 @@ def eval_report(
         seconds=invocation.seconds,
         seconds_per_rollout=store.read(scores.seconds_per_rollout, branch),
         health=store.read(run_health.health_of, branch),
-        difference=_since(store, branch.run, eval_name(config.exp_id)),
+        difference=gain_of(store, branch.run, config.exp_id),
     )
-
-
-def _since(store: Store, run: str, baseline: str) -> str | None:
-    """Return what is found between a complete baseline and an evaluation of its experiment."""
-    if run == baseline or known_score(store, baseline) is None or known_score(store, run) is None:
-        return None
-    return sentence_of(store, baseline, run)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from grpo_practice.reports.base import Report, Shown, number
 from grpo_practice.reports.before_after import BeforeAfter, before_after
+from grpo_practice.reports.compared import gain_of
 from grpo_practice.reports.documents import score_document
 from grpo_practice.reports.known_scores import known_score
 from grpo_practice.reports.reproducibility import health_document
@@ -168,7 +169,8 @@ class RunReport(Report):
     attempts: int | None = None
     """Rollouts planned for a question."""
     difference: str | None = None
-    """Sentence on the difference that practice has made; None where a score is missing."""
+    """Sentence on the difference that practice has made, or since the experiment's evaluation
+    without a library; None where a score is missing."""
 
     @property
     def shortfalls(self) -> list[Shortfall]:
@@ -311,6 +313,8 @@ def run_report(store: Store, name: str) -> RunReport:
         learnt = _before_and_after(store, run, branch, rows)
         known |= {k.run: k for k in (learnt.before, learnt.after) if k}
         difference = learnt.difference
+    elif known.get(name):
+        difference = gain_of(store, name, run.exp_id)
     return RunReport(
         run,
         store.read(history.branches_of, name),

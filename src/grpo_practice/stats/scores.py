@@ -103,6 +103,9 @@ class Score:
     question reaches is left out."""
     pass_hat: dict[int, float]
     """pass^j (all j correct), likewise."""
+    pass_at_ci95: dict[int, Interval | None]
+    """95 % interval of each Pass@j over questions; None below two clusters."""
+    pass_hat_ci95: dict[int, Interval | None]
     questions_at_k: int
     """Questions with at least k scored."""
     unscorable: int = 0
@@ -135,6 +138,7 @@ def score(questions: Iterable[Question], k: int) -> Score:
     noise = None
     if seen and min(q.n for q in seen) >= 2:
         noise = math.sqrt(math.fsum(q.variance / q.n for q in seen)) / len(seen)
+    pass_at = _over(seen, k, pass_at_k)
     return Score(
         mean=mean,
         se=spread.se,
@@ -147,8 +151,10 @@ def score(questions: Iterable[Question], k: int) -> Score:
         scored=scored,
         correct=sum(q.c for q in rows),
         coverage=scored / planned if planned else 0.0,
-        pass_at=_over(seen, k, pass_at_k),
+        pass_at=pass_at,
         pass_hat=_over(seen, k, pass_hat_k),
+        pass_at_ci95={j: pass_interval(seen, j) for j in pass_at},
+        pass_hat_ci95={j: pass_interval(seen, j, pass_hat_k) for j in pass_at},
         questions_at_k=sum(q.n >= k for q in seen),
         unscorable=len(given) - len(rows),
     )

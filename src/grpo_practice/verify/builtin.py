@@ -152,6 +152,8 @@ class BuiltIn:
     """Why these parameters, which have the right types, cannot be used; None: they can."""
     needs_answer: bool = True
     """Whether a sample without a gold cannot be scored."""
+    extracts: bool = True
+    """Whether it reads the answer out of a response, also where that is wrong."""
     own_form: bool = False
     """Whether the config says which form an answer has, so that a bare gold may be none."""
 
@@ -199,7 +201,7 @@ BUILT_INS: Mapping[str, BuiltIn] = {
         unusable_gold=lambda gold, meta: math.unusable(gold),
     ),
     "exact": BuiltIn(exact, "the last box or line is the gold, but for case and spaces"),
-    "contains": BuiltIn(contains, "the gold stands in the response"),
+    "contains": BuiltIn(contains, "the gold stands in the response", extracts=False),
     "regex": BuiltIn(
         regex,
         "what a pattern captures is the gold",
@@ -208,7 +210,11 @@ BUILT_INS: Mapping[str, BuiltIn] = {
         own_form=True,
     ),
     "judge": BuiltIn(
-        judge.rubric_of, "a model finds the answer correct", runs="judge", needs_answer=False
+        judge.rubric_of,
+        "a model finds the answer correct",
+        runs="judge",
+        needs_answer=False,
+        extracts=False,
     ),
 }
 """Name in a config → function; in lists and proposals the strictest about answers comes first."""

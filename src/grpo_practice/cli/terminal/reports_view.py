@@ -78,15 +78,24 @@ def coverage(score: "Score") -> str:
     return f"{100 * score.coverage:.1f} %"
 
 
+def passed(score: "Score") -> str:
+    """Format each Pass@j, the last with its interval: `@1 0.463   @2 0.550 (0.389 to 0.701)`."""
+    found = [f"@{j} {p:.3f}" for j, p in score.pass_at.items()]
+    ends = next(reversed(score.pass_at_ci95.values()), None)
+    return "   ".join(found) + (f" ({ends[0]:.3f} to {ends[1]:.3f})" if ends else "")
+
+
 def _scores(score: "Score", k: int) -> list[tuple[str, str]]:
     from grpo_practice.reports.documents import unscorable_count
 
     mean = f"{reward(score.mean)}   95 % interval {interval(score)}"
-    at = "   ".join(f"@{j} {p:.3f}" for j, p in score.pass_at.items())
     some = score.questions_at_k < score.n_questions
     return [
         ("score", mean),
-        ("pass", f"{at}{f'   (@{k} over {score.questions_at_k} questions)' if some else ''}"),
+        (
+            "pass",
+            f"{passed(score)}{f'   (@{k} over {score.questions_at_k} questions)' if some else ''}",
+        ),
         (
             "rollouts",
             f"{score.correct} correct, {score.scored} scored of {score.planned} planned"

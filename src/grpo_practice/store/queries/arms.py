@@ -8,35 +8,35 @@ from dataclasses import dataclass
 from grpo_practice.store.records import Branch
 from grpo_practice.store.step_totals import ROLLOUTS
 
+_SCORED = "FILTER (WHERE v.reward NOTNULL)"
+
 
 @dataclass(frozen=True, slots=True)
 class ArmTotals:
-    """Totals over the rollouts of an evaluation that have a row."""
+    """Totals over the scored rollouts of an evaluation: what failed is no answer."""
 
-    rollouts: int = 0
     tokens: int = 0
-    """Tokens in and out of the rollouts that tell both."""
+    """Tokens in and out of those that tell both."""
     counted: int = 0
-    """Rollouts that tell their tokens."""
+    """Number of those that tell their tokens."""
     cost_micro: int = 0
-    """Micro-dollars of the rollouts whose cost is known."""
+    """Micro-dollars of those whose cost is known."""
     priced: int = 0
-    """Rollouts whose cost is known."""
+    """Number of those whose cost is known."""
     truncated: int = 0
     empty: int = 0
-    """Scored rollouts without any text."""
+    """Number of those without any text."""
     unread: int = 0
-    """Scored rollouts in which the verify function read no answer."""
+    """Number of those in which the verify function read no answer."""
     scored: int = 0
     begun: str = ""
-    """Time at which the first rollout ended; "" for none."""
+    """Time at which the first rollout ended, whether scored or not; "" for none."""
     ended: str = ""
 
     def plus(self, other: "ArmTotals") -> "ArmTotals":
         """Return the totals of both."""
         times = [at for at in (self.begun, other.begun) if at]
         return ArmTotals(
-            self.rollouts + other.rollouts,
             self.tokens + other.tokens,
             self.counted + other.counted,
             self.cost_micro + other.cost_micro,
@@ -55,13 +55,14 @@ def arm_totals(db: sqlite3.Connection, branch: Branch) -> ArmTotals:
     found = ArmTotals()
     for segment in branch.line:
         row = db.execute(
-            f"""SELECT count(*) AS rollouts,
-                  coalesce(sum(r.tokens_in + r.tokens_out), 0) AS tokens,
-                  count(r.tokens_in + r.tokens_out) AS counted,
-                  coalesce(sum(r.cost_micro), 0) AS cost_micro, count(r.cost_micro) AS priced,
-                  coalesce(sum(r.outcome = 'truncated'), 0) AS truncated,
-                  coalesce(sum(v.reward IS NOT NULL AND trim(r.head) = ''), 0) AS empty,
-                  coalesce(sum(v.reward IS NOT NULL AND v.extracted IS NULL), 0) AS unread,
+            f"""SELECT
+                  coalesce(sum(r.tokens_in + r.tokens_out) {_SCORED}, 0) AS tokens,
+                  count(r.tokens_in + r.tokens_out) {_SCORED} AS counted,
+                  coalesce(sum(r.cost_micro) {_SCORED}, 0) AS cost_micro,
+                  count(r.cost_micro) {_SCORED} AS priced,
+                  coalesce(sum(r.outcome = 'truncated') {_SCORED}, 0) AS truncated,
+                  coalesce(sum(trim(r.head) = '') {_SCORED}, 0) AS empty,
+                  coalesce(sum(v.extracted IS NULL) {_SCORED}, 0) AS unread,
                   count(v.reward) AS scored,
                   coalesce(min(r.finished_at), '') AS begun,
                   coalesce(max(r.finished_at), '') AS ended
@@ -92,14 +93,31 @@ def planned_samples(db: sqlite3.Connection, branch_ids: Collection[int]) -> set[
     return {int(sample) for (sample,) in rows}
 
 
-def practices_behind(db: sqlite3.Connection, sha: bytes) -> set[str]:
-    """Return the runs that a library of this text was learnt in, those it was taken from too."""
+def libraries_behind(db: sqlite3.Connection, sha: bytes) -> set[tuple[str, int]]:
+    """Return (run, branch) of each library that one of this text was made of, itself among them.
+
+    One that was read from a file has no parent on record: its text tells where it is from.
+    """
     rows = db.execute(
-        """WITH RECURSIVE up(library_id, run_id, parent_id) AS (
-             SELECT library_id, run_id, parent_id FROM libraries WHERE sha256 = ? AND n > 0
-             UNION SELECT l.library_id, l.run_id, l.parent_id
-               FROM libraries l JOIN up ON l.library_id = up.parent_id)
-           SELECT DISTINCT run_id FROM up""",
+        """WITH RECURSIVE up(library_id, run_id, branch_id, parent_id, sha256) AS (
+             SELECT library_id, run_id, branch_id, parent_id, sha256 FROM libraries
+              WHERE sha256 = ? AND n > 0
+             UNION SELECT l.library_id, l.run_id, l.branch_id, l.parent_id, l.sha256
+               FROM libraries l
+               JOIN up ON l.library_id = up.parent_id OR (l.sha256 = up.sha256 AND l.n > 0))
+           SELECT DISTINCT run_id, branch_id FROM up WHERE branch_id NOT NULL""",
         (sha,),
     )
+    return {(run, branch_id) for run, branch_id in rows}
+
+
+def runs_with(db: sqlite3.Connection, sha: bytes) -> set[str]:
+    """Return the runs that have a library of this text, which they made or began with."""
+    rows = db.execute("SELECT run_id FROM libraries WHERE sha256 = ? AND n > 0", (sha,))
     return {run for (run,) in rows}
+
+
+def hashes_made(db: sqlite3.Connection, run: str) -> set[bytes]:
+    """Return the hashes of a run's libraries, those that are empty left out."""
+    rows = db.execute("SELECT sha256 FROM libraries WHERE run_id = ? AND n > 0", (run,))
+    return {sha for (sha,) in rows}

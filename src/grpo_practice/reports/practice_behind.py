@@ -1,0 +1,111 @@
+"""Practice behind an evaluation: what its library learnt from, was chosen among, and cost."""
+
+from dataclasses import dataclass
+
+from grpo_practice.data.distinct import folded
+from grpo_practice.prompts.system import block_sha, library_sha
+from grpo_practice.store import Store, branches, libraries, steps
+from grpo_practice.store.bound_keys import INSTRUCTIONS
+from grpo_practice.store.queries import arms, runs, scores
+from grpo_practice.store.records import EFFECT, Branch, RunRow
+from grpo_practice.store.run_names import selects
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Libraries of one practice run that were scored on the same questions."""
+
+    practice: str
+    scored: int
+    """Number of different ones, the evaluated one among them."""
+
+
+def library_hash(branch: Branch) -> bytes | None:
+    """Return the hash of the library that an evaluation was played with; None without one.
+
+    An exported agent, which may be evaluated under any name, has its library in its instructions.
+    """
+    if branch.library:
+        return library_sha(branch.library)
+    return block_sha(str(branch.identity.get(INSTRUCTIONS) or ""))
+
+
+def known_questions(store: Store, evaluation: RunRow, branch: Branch) -> set[str]:
+    """Return the questions, folded, that its library learnt from or was chosen by.
+
+    Those of the experiment's practice run as it stands are among them: its agent may be one in
+    which no library can be told.
+    """
+    sha = library_hash(branch)
+    behind = store.read(arms.libraries_behind, sha) if sha else set[tuple[str, int]]()
+    # A run that was begun anew has learnt elsewhere: each library is of the branch that made it.
+    ends = {branch_id for _, branch_id in behind}
+    if (practice := _practice_branch(store, evaluation.exp_id)) is not None:
+        ends.add(practice.id)
+    used = {segment.branch_id for end in ends for segment in store.read(branches.line, end)}
+    names = {evaluation.exp_id, *(run for run, _ in behind)}
+    for run in store.read(runs.all_runs):
+        chosen = run.parent_run in names and selects(run.name)
+        # A library that was pruned is chosen by these questions, too.
+        pruned = run.exp_id in names and run.role == EFFECT
+        if (chosen or pruned) and run.head_branch is not None:
+            used.add(run.head_branch)
+    samples = store.read(arms.planned_samples, used)
+    return {folded(text) for text in store.read(arms.question_texts, samples).values()}
+
+
+def choice_of(store: Store, evaluation: RunRow, branch: Branch) -> Choice | None:
+    """Return what its library was chosen among; None where it is the last of a practice run."""
+    practices = _makers(store, evaluation, branch)
+    if not practices:
+        return None
+    sha = library_hash(branch)
+    for practice in practices:
+        found = _practice_branch(store, practice)
+        outs = [row.library_out for row in store.read(steps.on_line, found)] if found else []
+        closed = [out for out in outs if out]
+        # By text: a run may come to the same library again.
+        if not closed or library_sha(store.read(libraries.load, closed[-1])) == sha:
+            return None
+    made = store.read(arms.hashes_made, practices[0])
+    asked = _asked(store, branch)
+    scored = set[bytes]()
+    for run in store.read(runs.all_runs):
+        if not run.has_score or run.head_branch is None:
+            continue
+        other = store.read(branches.load, run.head_branch)
+        if (known := library_hash(other)) in made and known and _asked(store, other) & asked:
+            scored.add(known)
+    return Choice(practices[0], len(scored))
+
+
+def practice_cost(store: Store, evaluation: RunRow, branch: Branch) -> int | None:
+    """Return what the practice that made its library cost, in micro-dollars.
+
+    None where that is unknown, or it has no library.
+    """
+    practices = _makers(store, evaluation, branch)
+    if not practices:
+        return None
+    usage = store.read(scores.usage, practices[0], children=False)
+    unpriced = store.read(scores.unpriced, practices[0], children=False)
+    return None if unpriced else usage.cost_micro
+
+
+def _makers(store: Store, evaluation: RunRow, branch: Branch) -> list[str]:
+    """Return the practice runs that have its library, that of its own experiment first."""
+    sha = library_hash(branch)
+    found = store.read(arms.runs_with, sha) if sha else set[str]()
+    return sorted(found, key=lambda run: (run != evaluation.exp_id, run))
+
+
+def _asked(store: Store, branch: Branch) -> set[int]:
+    return store.read(arms.planned_samples, {segment.branch_id for segment in branch.line})
+
+
+def _practice_branch(store: Store, exp_id: str) -> Branch | None:
+    """Return the branch of the practice run of that name; None where none was begun."""
+    run = store.read(runs.find, exp_id)
+    if run is None or run.kind != "practice" or run.head_branch is None:
+        return None
+    return store.read(branches.load, run.head_branch)
