@@ -232,11 +232,6 @@ def test_arms_are_agents_files_and_libraries_too(demo: Gp) -> None:
     assert step["full"] == runs[f"L{first}"]
 
 
-def test_the_library_of_an_exported_agent_is_no_other_difference(demo: Gp) -> None:
-    for names in ("none,agent.yaml", "agent.yaml,none"):
-        assert "they differ in" not in demo("eval", "--arms", names).out
-
-
 def test_arms_are_of_the_experiment_whatever_was_done_last(demo: Gp) -> None:
     text = Path("agent.yaml").read_text("utf-8")
     Path("by_hand.yaml").write_text(text.replace("[E1]", "[E1] Attention:"), "utf-8")

@@ -143,6 +143,11 @@ def test_questions_that_an_agent_of_another_experiment_practised_on_are_told_apa
     assert contrast["known_questions"] == 4
 
 
+def test_the_library_of_an_exported_agent_is_no_other_difference(demo: Gp) -> None:
+    for names in ("none,agent.yaml", "agent.yaml,none"):
+        assert "they differ in" not in demo("eval", "--arms", names).out
+
+
 def test_answers_are_shown_where_they_are_asked_for(demo: Gp) -> None:
     ran = demo("runs", "compare", "demo/eval", "demo", "--show", "2")
     assert ran.out.count("\n  before  ") == ran.out.count("\n  after   ") == 4  # two attempts each
