@@ -4,15 +4,19 @@ import json
 import re
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from grpo_practice import Workspace
 from tests.cli.conftest import Gp
 from tests.cli.test_compare import document
 from tests.cli.test_rollouts import DB, change
 
 ARMS = ("eval", "--arms", "none,full", "--run")
+PAIR = ("demo/eval", "demo")
 EVAL = ("eval", "--dataset", "test", "--verify", "math", "--json")
 
 
@@ -75,6 +79,25 @@ def test_an_exported_agent_may_have_been_chosen_among_several(demo: Gp) -> None:
         assert "they differ in" not in notes
 
 
+def names_of(contrasts: list[dict[str, Any]]) -> set[str]:
+    return {one[side] for one in contrasts for side in ("baseline", "run")}
+
+
+def every_evaluation(gp: Gp) -> list[str]:
+    runs = gp("runs", "list", "--json").document["runs"]
+    return [run["run"] for run in runs if run["kind"] == "eval"]
+
+
+def test_arms_that_are_no_result_of_practice_were_chosen_among_nothing(demo: Gp) -> None:
+    names = "none,full,direct,filler"
+    contrasts = demo("eval", "--arms", names, "--run", "demo", "--json").document["contrasts"]
+    assert len(contrasts) == 3
+    assert "last library" not in " ".join(note for one in contrasts for note in one["notes"])
+    earlier = next(run for run in every_evaluation(demo) if run not in names_of(contrasts))
+    (contrast,) = document(demo, "demo/eval", earlier)["contrasts"]
+    assert "and 2 of them were scored on these questions" in " ".join(contrast["notes"])
+
+
 def test_instructions_that_go_on_are_another_difference(demo: Gp) -> None:
     one, other = evaluate(demo, "Solve.", "one"), evaluate(demo, "Solve. Check it twice.", "other")
     (contrast,) = document(demo, one, other)["contrasts"]
@@ -96,14 +119,15 @@ def test_what_failed_takes_neither_cost_nor_tokens_from_an_answer(demo: Gp) -> N
         f"""UPDATE rollouts SET cost_micro = NULL, tokens_in = NULL, outcome = 'error',
              reason = 'provider', error = 'HTTP 500' WHERE rollout_id IN {failed}"""
     )
-    found = document(demo, "demo/eval", "demo")
+    found = document(demo, *PAIR)
     assert [arm["cost_usd_per_answer"] for arm in found["arms"]] == [0.005, 0.002]
     assert "; an answer costs 60 % less" in found["contrasts"][0]["sentence"]
+    assert "$0.005000" in demo("runs", "compare", *PAIR).out
 
 
 def test_only_where_answers_are_read_one_may_be_missing(demo: Gp) -> None:
     change("UPDATE verdicts SET extracted = NULL")
-    found = document(demo, "demo/eval", "demo")
+    found = document(demo, *PAIR)
     assert [arm["no_answer_read"] for arm in found["arms"]] == [1, 1]  # `math` reads them
     words = (*EVAL[:3], "--verify", "contains", "--model", "sim", "--json", "--exp-id")
     one, other = (demo(*words, name).document["run"] for name in ("one", "other"))
@@ -114,9 +138,11 @@ def test_only_where_answers_are_read_one_may_be_missing(demo: Gp) -> None:
 
 def test_practice_costs_nothing_where_no_library_is_played(demo: Gp) -> None:
     change("UPDATE call_sums SET cost_micro = 1000000, priced = 1 WHERE stage = 'merge'")
-    found = document(demo, "demo/eval", "demo")
+    found = document(demo, *PAIR)
     assert found["practice_cost_usd"] > 0
-    assert "practice cost $" in found["contrasts"][0]["sentence"]
+    assert "practice cost $4.00" in found["contrasts"][0]["sentence"]
+    change("UPDATE call_sums SET cost_micro = 1000 WHERE stage = 'merge'")
+    assert "practice cost $0.004000" in document(demo, *PAIR)["contrasts"][0]["sentence"]
     found = document(demo, "demo", "demo/eval")
     assert found["practice_cost_usd"] is None
     assert "practice cost" not in found["contrasts"][0]["sentence"]
@@ -128,3 +154,32 @@ def test_pass_at_k_has_its_interval(demo: Gp) -> None:
         score = demo("runs", "show", "demo/eval", "--json").document["scores"]["demo/eval"]
         assert [f"{x:.3f}" for x in score["pass_at_ci95"]["2"]] == [low, high]
     assert score["pass_hat_ci95"]["2"][0] < score["pass_hat"]["2"]
+
+
+@pytest.mark.parametrize(
+    ("p", "told"),
+    [(0.0001, "p < .001"), (0.0072, "p .007"), (0.04996, "p .04996"), (0.9, "p .900")],
+)
+def test_a_p_is_told_on_its_side_of_the_limit(demo: Gp, p: float, told: str) -> None:
+    report = Workspace("grpo-practice.db").compare(*PAIR)
+    assert f", {told}) on" in report.sentence(replace(report.contrasts[0], p_adjusted=p))
+
+
+def test_arms_that_share_a_little_of_their_time_say_so(demo: Gp) -> None:
+    times = {"demo/eval": ("09:00", "10:00"), "demo": ("09:40", "10:40")}
+    for run, ends in times.items():
+        name = document(demo, *PAIR)["arms"][1]["run"] if run == "demo" else run
+        for which, at in zip(("min", "max"), ends, strict=True):
+            change(
+                f"""UPDATE rollouts SET finished_at = '2026-01-01T{at}:00.000' WHERE rollout_id IN
+                     (SELECT {which}(rollout_id) FROM rollouts JOIN branches b USING (branch_id)
+                       WHERE b.run_id = '{name}')"""
+            )
+        change(
+            f"""UPDATE rollouts SET finished_at = '2026-01-01T{ends[1]}:00.000'
+                 WHERE finished_at > '2026-01-02' AND branch_id IN
+                  (SELECT branch_id FROM branches WHERE run_id = '{name}')"""
+        )
+    (contrast,) = document(demo, *PAIR)["contrasts"]
+    said = "they were not played together, but shared less than half of their time: "
+    assert contrast["notes"][0].startswith(said)

@@ -1,5 +1,8 @@
 """The difference that an evaluation could find is said before it is paid for."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from grpo_practice.stats.power import OMEGA, SIGMA2, Noise, detectable
@@ -43,3 +46,24 @@ def test_a_practice_without_an_evaluation_has_none(demo: Gp) -> None:
     off = ("--set", "practice.do_eval=false")
     assert demo(*words, *off, "--json").document["power"] is None
     assert "could find" not in demo(*words, *off).out
+
+
+def test_questions_of_a_family_are_fewer_than_they_seem(demo: Gp) -> None:
+    rows = [json.loads(line) for line in Path("test.jsonl").read_text().splitlines()]
+    for families, told in ((20, True), (8, False)):
+        grouped = [row | {"cluster": f"f{i % families}"} for i, row in enumerate(rows)]
+        Path("families.jsonl").write_text("\n".join(map(json.dumps, grouped)))
+        assert demo("data", "upload", "families.jsonl", "--name", "in", "--replace").code == 0
+        words = ("eval", "--dataset", "in", *ASKED[2:], "--exp-id", "fresh", "-k", "4")
+        power = demo(*words, "--json").document["power"]
+        assert (power["questions"], power["effective_clusters"]) == (40, families)
+        asked = f"40 questions \u00d7 4 in families that tell as much as {families}"
+        assert asked in " ".join(demo(*words).out.split())
+        assert (power["finds"] is not None) == told
+        if told:
+            low, high = OMEGA[0] ** 2 / 2, OMEGA[1] ** 2  # two of a family: as any, or alike
+            ends = [
+                detectable(Noise(omega2, sigma2 / 2, sigma2 / 2), families, 4, 4)
+                for omega2, sigma2 in zip((low, high), SIGMA2, strict=True)
+            ]
+            assert power["finds"] == pytest.approx(ends, abs=1e-4)

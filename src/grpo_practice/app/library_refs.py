@@ -244,7 +244,7 @@ def _best(store: Store, run: RunRow, closed: Sequence[StepRow]) -> LibraryRef:
         evaluation = eval_name(run.exp_id, name, variant)
         known = measured(store, found.branch, evaluation)
         if known is not None and known.score.n_scored_questions == known.score.n_questions:
-            asked[name] = _questions(store, evaluation)
+            asked[name] = store.read(scores.questions_of, store.read(runs.get, evaluation))
         elif store.read(runs.find, evaluation) or found.library in (start.library, last.library):
             missing.append(evaluation)
     if missing:
@@ -257,11 +257,6 @@ def _best(store: Store, run: RunRow, closed: Sequence[StepRow]) -> LibraryRef:
     gains = [(name, difference(now, questions)) for name, questions in asked.items()]
     name, top = max(gains, key=lambda gain: gain[1].mean if gain[1] else 0.0)
     return candidates[name] if top is not None and beats(top.mean, top.se) else last
-
-
-def _questions(store: Store, evaluation: str) -> list[Question]:
-    head = store.read(runs.get, evaluation).head_branch
-    return store.read(scores.questions, store.read(branches.load, head)) if head else []
 
 
 def _select_variant(store: Store, run: RunRow) -> str:

@@ -1,11 +1,13 @@
 """The difference that a planned evaluation could find, before it is paid for."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from grpo_practice.forecast.range import Range
 from grpo_practice.stats import Question
 from grpo_practice.stats.effects import planned_se
+from grpo_practice.stats.paired import effective_clusters
 from grpo_practice.stats.power import (
     OMEGA,
     SIGMA2,
@@ -14,7 +16,7 @@ from grpo_practice.stats.power import (
     omega2_between,
     sigma2_within,
 )
-from grpo_practice.store import Store, branches
+from grpo_practice.store import Store
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.run_names import eval_name, selects
 
@@ -30,6 +32,8 @@ class PlannedPower:
     """The difference, as a share; infinite below 10 questions."""
     measured: bool
     """Whether it rests on earlier evaluations alone; else on what is usual, in part."""
+    families: float
+    """Number of families of one size that would tell as much; `questions` where each is its own."""
 
     def document(self) -> dict[str, Any]:
         """Return it as part of a document; `finds` is None where no verdict can be had."""
@@ -39,24 +43,40 @@ class PlannedPower:
             "k": self.k,
             "finds": [round(x, 4) for x in self.finds] if known else None,
             "measured": self.measured,
+            "effective_clusters": round(self.families, 2),
         }
 
 
-def planned_power(store: Store, exp_id: str, questions: int, k: int) -> PlannedPower:
+def planned_power(
+    store: Store, exp_id: str, questions: int, k: int, family_sizes: Sequence[int] = ()
+) -> PlannedPower:
     """Return the difference that so many questions find, by what the experiment has measured.
 
     The noise within a question comes from its evaluations, else 0.05 to 0.20; how much the true
     difference varies between questions from their differences to `EXP/eval`, else 0.05 to 0.15.
+    Questions of a family differ like any others at best, and all of them alike at worst.
+
+    Args:
+        store: The database.
+        exp_id: Experiment.
+        questions: Questions that are asked.
+        k: Rollouts for each.
+        family_sizes: Questions of each family; empty where each is one of its own. Shape: [C].
     """
+    import numpy as np
+
+    families = effective_clusters(np.asarray(family_sizes)) if family_sizes else float(questions)
     known = _evaluations(store, exp_id)
     within = _within(known)
     sigma2 = within or SIGMA2
     omega2 = _between(known, eval_name(exp_id))
     measured = within is not None and omega2 is not None
     low, high = omega2 or (OMEGA[0] ** 2, OMEGA[1] ** 2)
-    ends = (Noise(low, sigma2[0], sigma2[0]), Noise(high, sigma2[1], sigma2[1]))
-    finds = Range(*(detectable(noise, questions, k, k) for noise in ends))
-    return PlannedPower(questions, k, finds, measured)
+    size = questions / families if families else 1.0
+    least, most = (sigma2[0] / size, sigma2[1] / size)
+    ends = (Noise(low / size, least, least), Noise(high, most, most))
+    finds = Range(*(detectable(noise, round(families), k, k) for noise in ends))
+    return PlannedPower(questions, k, finds, measured, families)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +117,8 @@ def _evaluations(store: Store, exp_id: str) -> dict[str, list[Question]]:
     found = dict[str, list[Question]]()
     for run in store.read(runs.all_runs):
         mine = run.has_score and run.exp_id == exp_id and not selects(run.name)
-        if mine and run.head_branch is not None and run.steps_closed >= run.steps:
-            branch = store.read(branches.load, run.head_branch)
-            found[run.name] = store.read(scores.questions, branch)
+        if mine and run.steps_closed >= run.steps:
+            found[run.name] = store.read(scores.questions_of, run)
     return found
 
 

@@ -10,7 +10,7 @@ from typing_extensions import override
 from grpo_practice.reports.base import Report, number
 from grpo_practice.reports.documents import score_document, usd
 from grpo_practice.stats import Score
-from grpo_practice.stats.paired import FEWEST, Bound, Difference, Moved, Verdict
+from grpo_practice.stats.paired import ALPHA, FEWEST, Bound, Difference, Moved, Verdict
 from grpo_practice.stats.power import Noise, detectable, questions_to_find
 from grpo_practice.store.queries.arms import ArmTotals
 from grpo_practice.store.queries.rollout_list import RolloutRow
@@ -183,6 +183,15 @@ def _change(verb: str, ratio: float, unit: str) -> list[str]:
     return [f"an answer {verb} {more}" + (f" {unit}" if unit else "")] if percent else []
 
 
+def _p(value: float) -> str:
+    """Format a p: `p .007`, with more digits where fewer would change its side of the limit."""
+    if value < 0.0005:
+        return "p < .001"
+    told = (f"{value:.{digits}f}" for digits in range(3, 17))
+    side = value < ALPHA
+    return f"p {next((p for p in told if (float(p) < ALPHA) == side), value)}".replace("0.", ".", 1)
+
+
 def points(value: float, *, signed: bool = False) -> str:
     """Format a share as points: `8.1`; with a sign, `+8.1` or `-3.1`."""
     return f"{100 * value:{'+' if signed else ''}.1f}"
@@ -238,7 +247,7 @@ class ComparisonReport(Report):
     def _found(self, contrast: Contrast) -> str:
         of = contrast.judged
         size, ends = points(abs(of.mean)), f"{points(of.ci95[0])} to {points(of.ci95[1])}"
-        p = f"p {contrast.p_adjusted:.3f}".replace("0.000", "< .001").replace("p 0.", "p .")
+        p = _p(contrast.p_adjusted)
         asked = f"on {self._asked(contrast)}"
         match contrast.verdict:
             case "better" | "worse":
@@ -290,7 +299,8 @@ class ComparisonReport(Report):
         elif was.tokens and now.tokens:
             parts += _change("takes", now.tokens / was.tokens, "tokens")
         if self.practice_micro and contrast is self.contrasts[-1]:
-            parts.append(f"practice cost ${self.practice_micro / 1e6:,.2f}")
+            cents = self.practice_micro >= 10_000
+            parts.append(f"practice cost ${self.practice_micro / 1e6:,.{2 if cents else 6}f}")
         return "".join(f"; {part}" for part in parts)
 
     @override

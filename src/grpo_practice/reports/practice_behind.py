@@ -93,9 +93,9 @@ def practice_cost(store: Store, evaluation: RunRow, branch: Branch) -> int | Non
 
 
 def _makers(store: Store, evaluation: RunRow, branch: Branch) -> list[str]:
-    """Return the practice runs that have its library, that of its own experiment first."""
+    """Return the practice runs that made its library, that of its own experiment first."""
     sha = library_hash(branch)
-    found = store.read(arms.runs_with, sha) if sha else set[str]()
+    found = store.read(arms.makers, sha) if sha else set[str]()
     return sorted(found, key=lambda run: (run != evaluation.exp_id, run))
 
 

@@ -38,7 +38,7 @@ def _show_arms(report: "ComparisonReport") -> None:
         "score": [reward(arm.score.mean) for arm in report.arms],
         "scored": [f"{arm.score.scored} of {arm.score.planned}" for arm in report.arms],
         "tokens": [_rounded(arm.tokens) for arm in report.arms],
-        "cost": [f"${arm.cost_usd:.4f}" if arm.cost_usd else "-" for arm in report.arms],
+        "cost": [f"${arm.cost_usd:.6f}" if arm.cost_usd else "-" for arm in report.arms],
         **{name: [_share(arm, name) for arm in report.arms] for name in SHARES},
     }
     told = {name: cells for name, cells in columns.items() if {*cells} - {"-", "0 %"}}

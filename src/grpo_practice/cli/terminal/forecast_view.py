@@ -58,6 +58,8 @@ def _power(forecast: "Forecast") -> str:
     if power is None:
         return ""
     asked = f"{count(power.questions, 'question')} \u00d7 {power.k}"
+    if power.families < power.questions:
+        asked += f" in families that tell as much as {power.families:.0f}"
     if power.finds.high > 1:
         return f"no difference: {asked} are too few"
     ends = list(dict.fromkeys(f"{100 * x:.1f}" for x in power.finds))

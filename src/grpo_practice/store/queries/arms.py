@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from grpo_practice.store.records import Branch
 from grpo_practice.store.step_totals import ROLLOUTS
 
+# Texts from elsewhere, those of the arms `direct` and `filler` too, are of no practice.
+_LEARNT = "n > 0 AND cause <> 'import'"
 _SCORED = "FILTER (WHERE v.reward NOTNULL)"
 
 
@@ -111,13 +113,23 @@ def libraries_behind(db: sqlite3.Connection, sha: bytes) -> set[tuple[str, int]]
     return {(run, branch_id) for run, branch_id in rows}
 
 
-def runs_with(db: sqlite3.Connection, sha: bytes) -> set[str]:
-    """Return the runs that have a library of this text, which they made or began with."""
-    rows = db.execute("SELECT run_id FROM libraries WHERE sha256 = ? AND n > 0", (sha,))
+def makers(db: sqlite3.Connection, sha: bytes) -> set[str]:
+    """Return the runs that made a library of this text by what was learnt."""
+    rows = db.execute(f"SELECT run_id FROM libraries WHERE sha256 = ? AND {_LEARNT}", (sha,))
     return {run for (run,) in rows}
 
 
 def hashes_made(db: sqlite3.Connection, run: str) -> set[bytes]:
-    """Return the hashes of a run's libraries, those that are empty left out."""
-    rows = db.execute("SELECT sha256 FROM libraries WHERE run_id = ? AND n > 0", (run,))
+    """Return the hashes of the libraries that a run made by what was learnt."""
+    rows = db.execute(f"SELECT sha256 FROM libraries WHERE run_id = ? AND {_LEARNT}", (run,))
     return {sha for (sha,) in rows}
+
+
+def family_sizes(db: sqlite3.Connection, samples: Iterable[int]) -> list[int]:
+    """Return the number of samples of each family; one without a family is one of its own."""
+    rows = db.execute(
+        """SELECT count(*) FROM samples WHERE sample_id IN (SELECT value FROM json_each(?))
+            GROUP BY cluster, CASE WHEN coalesce(cluster, '') = '' THEN sample_id END""",
+        (json.dumps(sorted(samples)),),
+    )
+    return [size for (size,) in rows]

@@ -11,7 +11,7 @@ from grpo_practice.calls import Usage
 from grpo_practice.stats import Question
 from grpo_practice.store import branches, step_totals
 from grpo_practice.store.queries.spending import OF_RUN, TOKENS
-from grpo_practice.store.records import EFFECT, Branch
+from grpo_practice.store.records import EFFECT, Branch, RunRow
 from grpo_practice.store.rollouts import JUDGED, usage_of
 from grpo_practice.store.step_totals import TALLY, UNSUMMED
 from grpo_practice.types import STRIKES
@@ -49,6 +49,13 @@ def questions(db: sqlite3.Connection, branch: Branch) -> list[Question]:
         _question(sample, k, tallies.get(place), families[sample])
         for place, (sample, k) in sorted(planned.items())
     ]
+
+
+def questions_of(db: sqlite3.Connection, run: RunRow) -> list[Question]:
+    """Return the tallies of an evaluation as it stands; none where it was never begun."""
+    if run.head_branch is None:
+        return []
+    return questions(db, branches.load(db, run.head_branch))
 
 
 def mean_score(db: sqlite3.Connection, branch: Branch) -> float | None:
