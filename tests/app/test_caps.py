@@ -32,7 +32,7 @@ class Capped(Project):
             config: Any = load_eval(self.config, eval_overrides, env).config
         else:
             config = load_practice(self.config, overrides, env).config
-        return admission(store, [self.run], config, self.caps, f"test --max-requests {self.caps}")
+        return admission(store, [self.run], [config], self.caps, f"test --max-requests {self.caps}")
 
     def spent(self) -> Amount:
         """As the database has it."""
@@ -225,12 +225,12 @@ async def test_money_is_not_capped_where_a_model_has_no_price(project: Capped) -
     config = load_practice(project.config, [url], env).config
     with Store(project.db) as store:
         with pytest.raises(ConfigError, match=r"nobody knows what model 'sim' costs") as caught:
-            admission(store, ["toy"], config, Caps(cost_micro=1), "test")
+            admission(store, ["toy"], [config], Caps(cost_micro=1), "test")
         assert caught.value.exit_code == 2
         assert "evaluation.prices: {'sim': {input: 0.27, output: 1.10}}" in (
             caught.value.hint or ""
         )
-        admission(store, ["toy"], config, Caps(requests=1, tokens=1), "test")
+        admission(store, ["toy"], [config], Caps(requests=1, tokens=1), "test")
 
 
 async def test_money_is_not_capped_where_the_model_that_reads_pages_has_no_price(
@@ -248,7 +248,7 @@ async def test_money_is_not_capped_where_the_model_that_reads_pages_has_no_price
     config = load_practice(project.config, [toolkits, PRICED], env).config
     said = pytest.raises(ConfigError, match="nobody knows what model 'reads' costs")
     with Store(project.db) as store, said:
-        admission(store, ["toy"], config, Caps(cost_micro=1), "test")
+        admission(store, ["toy"], [config], Caps(cost_micro=1), "test")
 
 
 async def test_costs_go_where_they_are_read(project: Capped) -> None:

@@ -160,6 +160,19 @@ def test_a_pilot_asks_a_little_in_each_arm(demo: Gp) -> None:
     assert asked() - before == 241
 
 
+@pytest.mark.parametrize("evaluation", [("--arms", "none,full"), ("--restart-step", "0")])
+def test_what_goes_on_after_a_pilot_of_a_new_beginning_uses_it(
+    demo: Gp, monkeypatch: pytest.MonkeyPatch, evaluation: tuple[str, str]
+) -> None:
+    before, words = asked(), ("eval", *evaluation, "--again", "--pilot", "2")
+    monkeypatch.setattr(sys, "argv", ["grpo-practice", *words])
+    piloted = demo(*words)
+    assert piloted.code == 0, piloted.err
+    assert next_words(piloted.out) == ["eval", *evaluation]
+    assert demo(*next_words(piloted.out)).code == 0
+    assert asked() - before == (160 if "--arms" in evaluation else 80)
+
+
 def test_libraries_that_teach_nothing_are_as_many_and_as_long(demo: Gp) -> None:
     assert demo(*ALL).code == 0
     with Store(Path("grpo-practice.db")) as store:
@@ -247,6 +260,46 @@ def test_arms_need_no_practice_where_none_is_meant(gp: Gp) -> None:
     ]
 
 
+def test_the_arm_none_is_the_experiment_s_agent_whatever_ran_last(demo: Gp) -> None:
+    assert demo("eval", "--arms", "none,filler").code == 0
+    first = arms(demo, "eval", "--arms", "none,agent.yaml")
+    assert first == {"none": "demo/eval", "agent.yaml": "demo/eval/agent"}
+    before = asked()
+    assert arms(demo, "eval", "--arms", "none,agent.yaml") == first
+    assert asked() == before
+    Path("another.yaml").write_text(Path("agent.yaml").read_text("utf-8"), "utf-8")
+    runs = arms(demo, "eval", "--arms", "another.yaml,none")
+    assert runs == {"another.yaml": "demo/eval/another", "none": "demo/eval"}
+
+
+def test_an_evaluation_after_arms_is_that_of_their_experiment(demo: Gp) -> None:
+    assert demo("eval", "--arms", "none,filler").code == 0
+    ran = demo("eval", "--json")
+    assert ran.code == 0, ran.err
+    assert ran.document["run"] == "demo/eval"
+
+
+def test_an_arm_that_cannot_go_on_is_not_said_to_be_complete(demo: Gp) -> None:
+    assert demo("eval", "--run", "demo", "--arms", "none,agent.yaml").code == 0
+    text = Path("agent.yaml").read_text("utf-8")
+    Path("agent.yaml").write_text(text.replace("Solve the", "Solve this"), "utf-8")
+    ran = demo("eval", "--run", "demo", "--arms", "none,full,agent.yaml")
+    assert ran.code == 2
+    assert "demo/eval/agent was started with another configuration" in ran.err
+    assert "not played again" not in ran.err
+
+
+def test_what_is_said_of_an_agent_s_file_is_said_of_an_arm(demo: Gp) -> None:
+    text = Path("agent.yaml").read_text("utf-8")
+    url = "model: sim\n    base_url: http://127.0.0.1:9/v1"
+    Path("far.yaml").write_text(text.replace("model: sim", url), "utf-8")
+    Path(".env").write_text("UTU_LLM_API_KEY=nothing-secret\n", "utf-8")
+    Path(".env").chmod(0o600)
+    ran = demo("eval", "--run", "demo", "--arms", "none,far.yaml", "--dry-run")
+    assert ran.code == 0, ran.err
+    assert ran.err.count("UTU_LLM_API_KEY is not sent to http://127.0.0.1:9/v1") == 1
+
+
 REFUSED = [
     ("none", "one arm is compared with nothing"),
     ("none,ful", "hint: did you mean full?"),
@@ -282,6 +335,15 @@ def test_the_same_library_twice_is_refused(demo: Gp) -> None:
     last = demo("runs", "show", "demo", "--json").document["steps"][-1]["library"]
     ran = demo("eval", "--arms", f"none,full,{last}")
     assert (ran.code, f"full and {last} are the same evaluation" in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize("arm", ["direct", "filler"])
+def test_a_written_library_and_its_own_number_are_one_arm(demo: Gp, arm: str) -> None:
+    run = arms(demo, "eval", "--arms", f"none,{arm}")[arm]
+    played = "SELECT library_id FROM branches WHERE run_id = ?"
+    named = f"L{query(played, run)[0][0]}"
+    ran = demo("eval", "--arms", f"none,{arm},{named}")
+    assert (ran.code, f"are the same evaluation, {run}" in ran.err) == (2, True), ran.err
 
 
 def test_direct_without_objectives_is_refused(shell: Shell) -> None:

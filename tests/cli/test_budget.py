@@ -102,7 +102,7 @@ def test_a_forecast_ends_with_the_command_that_does_it(
     words = ["practice", "--pilot", "1", "-c", "c.yaml"]
     monkeypatch.setattr("sys.argv", ["grpo-practice", *words])
     assert toy(*words).out.splitlines()[-1] == "next: grpo-practice practice -c c.yaml"
-    assert goes_on(["eval", "--pilot=3", "-k", "2"]) == "grpo-practice eval -k 2"
+    assert goes_on(["eval", "--pilot=3", "-k", "2"], begun=True) == "grpo-practice eval -k 2"
 
 
 def test_where_nobody_knows_what_a_rollout_takes_a_dry_run_ends_with_the_pilot(

@@ -10,18 +10,23 @@ from pathlib import Path
 from shlex import quote
 from typing import Literal, get_args
 
+from grpo_practice.app.blocking import run_blocking
 from grpo_practice.app.configs import eval_config, names_dataset
-from grpo_practice.app.direct_library import DirectJob, prepare_direct, written_directly
-from grpo_practice.app.evaluation_run import EvalJob, eval_job, run_evals, wanted_rollouts
+from grpo_practice.app.direct_library import (
+    DirectJob,
+    prepare_direct,
+    written_before,
+    written_directly,
+)
+from grpo_practice.app.evaluation_run import EvalJob, eval_job, run_evals, spec_of
 from grpo_practice.app.library_refs import LIBRARY_NAME, LibraryRef, library_of
-from grpo_practice.app.preflight import session_of
+from grpo_practice.app.preflight import give_notices, session_of
 from grpo_practice.app.python_objects import python_objects
 from grpo_practice.app.request import EvalRequest
 from grpo_practice.app.session import Session
 from grpo_practice.errors import ConfigError
-from grpo_practice.evaluate import unfinished
 from grpo_practice.events import Emit, Event, Notice, silent
-from grpo_practice.practice.untaught import filler
+from grpo_practice.practice.untaught import FILLER_AS_LONG, filler, size
 from grpo_practice.reports.compared import compare_evaluations
 from grpo_practice.reports.comparison import ComparisonReport
 from grpo_practice.store import Store, branches, steps
@@ -58,6 +63,7 @@ class ArmsJob:
     """Arm → its evaluation, in the order that was typed. As long as the library of `direct` is not
     written, it is that of `full`."""
     direct: DirectJob | None = None
+    """Library of `direct`, where it is still to be written."""
 
     def within(self, session: Session) -> "ArmsJob":
         """Return the job as one of another session."""
@@ -83,18 +89,37 @@ def prepare_arms(session: Session, request: ArmsRequest) -> ArmsJob:
         for name in request.names
         if name != "filler"
     }
-    _check_different(jobs)
+    _check_comparable(jobs)
     direct = None
     if learnt is not None and "direct" in request.names:
         environment = request.evaluation.environment()
         direct = prepare_direct(session.store, learnt, environment)
+        if (library := run_blocking(written_before(direct, session.store))) is not None:
+            jobs["direct"], direct = _evaluation(once, "direct", request, library), None
     if learnt is not None and "filler" in request.names:
         # Stored when nothing else is wrong, so that a bad command leaves nothing behind.
         branch = session.store.read(branches.load, learnt.branch)
         library = session.store.put_library(branch, filler(learnt.library))
+        if (longer := size(library) / size(learnt.library) - 1) > FILLER_AS_LONG:
+            session.notice(
+                f"filler is {100 * longer:.0f} % longer than the library, of which experiences are"
+                " shorter than any sentence about other things"
+            )
         jobs["filler"] = _evaluation(once, "filler", request, library)
-    first, targets = next(iter(jobs.values())), [job.target.name for job in jobs.values()]
-    together = session_of(session, request.evaluation, first.loaded, *targets)
+    settled = {name: job for name, job in jobs.items() if name != "direct" or direct is None}
+    _check_different(settled)
+    first, *others = [job.loaded for job in jobs.values()]
+    beside = [loaded.config for loaded in others]
+    together = session_of(
+        once,
+        request.evaluation,
+        first,
+        *(job.target.name for job in settled.values()),
+        beside=[*beside, direct.loaded.config] if direct else beside,
+    )
+    for name in filter(_is_file, request.names):
+        give_notices(once, jobs[name].loaded)
+    together = replace(together, emit=session.emit)
     announced = [job.loaded.announcements for job in jobs.values()]
     announced += [direct.loaded.announcements] if direct else []
     # Which key goes where is said once, although each arm says it.
@@ -121,10 +146,29 @@ def _check_different(jobs: Mapping[str, EvalJob]) -> None:
     """Raise ConfigError where two arms are one evaluation."""
     names = dict[str, str]()
     for arm, job in jobs.items():
-        if arm != "direct" and (other := names.setdefault(job.target.name, arm)) != arm:
+        if (other := names.setdefault(job.target.name, arm)) != arm:
             raise ConfigError(
                 f"{other} and {arm} are the same evaluation, {job.target.name}",
                 hint="leave one of them out",
+            )
+
+
+def _check_comparable(jobs: Mapping[str, EvalJob]) -> None:
+    """Raise ConfigError for arms that `compare_evaluations` would refuse when they are paid."""
+    specs = [(spec_of(job), job.config.judge.model_provider.model) for job in jobs.values()]
+    (first, judge), *others = specs
+    for spec, other in others:
+        if spec.simulated != first.simulated:
+            one, two = sorted((first, spec), key=lambda of: not of.simulated)
+            raise ConfigError(
+                f"{one.name} is simulated, and {two.name} is not: they cannot be compared",
+                hint="--model NAME asks the same model in all arms",
+            )
+        if spec.judge.sha != first.judge.sha:
+            by = f"{judge} and {other}" if judge != other else f"{judge} under two settings"
+            raise ConfigError(
+                f"{first.name} and {spec.name} would be judged by {by}",
+                hint="set judge_model: the same one judges all arms",
             )
 
 
@@ -240,13 +284,6 @@ async def run_arms(job: ArmsJob) -> ComparisonReport:
     Raises: see `run_evals`, and `written_directly`.
     """
     job = await with_direct(job)
-    store = job.session.store
-    done = [e.target.name for e in job.evaluations.values() if is_complete(store, e)]
-    if done and not job.session.again:
-        job.session.notice(
-            f"complete, and not played again together with the others: {', '.join(done)}"
-            " (--again plays all anew)"
-        )
     await run_evals(list(job.evaluations.values()))
     return compared(job)
 
@@ -255,25 +292,11 @@ async def with_direct(job: ArmsJob) -> ArmsJob:
     """Return the job with the library of `direct`, which is asked for where it is not there."""
     if job.direct is None:
         return job
-    return with_library(job, await written_directly(job.direct, job.session))
-
-
-def with_library(job: ArmsJob, library: Library) -> ArmsJob:
-    """Return the job with this library as that of `direct`."""
+    library = await written_directly(job.direct, job.session)
     evaluation = _evaluation(replace(job.session, emit=silent), "direct", job.request, library)
     evaluations = {**job.evaluations, "direct": replace(evaluation, session=job.session)}
     _check_different(evaluations)
     return replace(job, evaluations=evaluations, direct=None)
-
-
-def is_complete(store: Store, job: EvalJob) -> bool:
-    """Return whether nothing is left to play of an evaluation."""
-    found = store.read(runs.find, job.target.name)
-    if found is None or found.head_branch is None:
-        return False
-    rows = store.read(steps.on_line, store.read(branches.load, found.head_branch))
-    planned = sum(k for row in rows for _, k in row.plan.slots)
-    return not any(map(unfinished, rows)) and planned >= wanted_rollouts(job)
 
 
 def compared(job: ArmsJob) -> ComparisonReport:

@@ -1,6 +1,7 @@
 """The caps of a command: what its run has spent already, by the prices of today."""
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from grpo_practice.app.clients import SIM_URL, endpoint_of
 from grpo_practice.calls import Usage
@@ -27,7 +28,11 @@ UNKNOWN = Usage(ASSUMED_OUT, None, ASSUMED_OUT)
 
 
 def admission(
-    store: Store, names: Iterable[str], config: RunConfig, caps: Caps, command: str
+    store: Store,
+    names: Iterable[str],
+    configs: Sequence[RunConfig],
+    caps: Caps,
+    command: str,
 ) -> Admission:
     """Return the gate of a command on these runs; with caps, it knows what was spent so far.
 
@@ -47,7 +52,7 @@ def admission(
     for row in spent:
         largest[row.name] = max(largest.get(row.name, 0), row.most_out or 0)
     largest = {name: most for name, most in largest.items() if most}
-    micro = 0 if caps.cost_micro is None else _micro(_PriceBook(config), spent, lost)
+    micro = 0 if caps.cost_micro is None else _micro(_PriceBook(configs), spent, lost)
     tries = sum(row.tries for row in spent) + sum(row.tries for row in lost)
     already = Amount(tries, _tokens(spent, lost), micro)
     return Admission(Account(caps, already, largest=largest, command=command))
@@ -87,10 +92,12 @@ class _PriceBook:
         ConfigError: A model that it may ask has no price.
     """
 
-    def __init__(self, config: RunConfig) -> None:
-        self._prices = Prices(config.evaluation.prices)
+    def __init__(self, configs: Sequence[RunConfig]) -> None:
+        self._prices = Prices(configs[0].evaluation.prices)
         self._by_place = dict[tuple[str, str], Price]()
-        for model in (*config.models.values(), *config.evaluation.readers):
+        for model in chain.from_iterable(
+            (*config.models.values(), *config.evaluation.readers) for config in configs
+        ):
             _, endpoint = endpoint_of(model, prices=self._prices)
             for url in endpoint.base_urls:
                 name = model.model_provider.model

@@ -128,6 +128,8 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
         latest = _named(store, request.run, with_agent=agent is not None)
     elif request.config is None and not alone:
         latest = store.read(runs.latest, ["practice", "eval"])
+        if latest is not None and _plays_library(store, latest):
+            latest = _plain_run(store, latest)
     stored = store.read(runs.config, latest.name) if latest else None
     if latest is None or stored is None:
         here = None if alone or request.config is not None else config_here("eval")
@@ -150,6 +152,22 @@ def names_dataset(overrides: Sequence[Override]) -> bool:
     """Return whether a dataset is named: an evaluation of it is not that of the latest run."""
     keys = {(o if isinstance(o, str) else o[0]).partition("=")[0] for o in overrides}
     return not keys.isdisjoint(("data.dataset", "evaluation.data.dataset"))
+
+
+def _plain_run(store: Store, run: RunRow) -> RunRow:
+    """Return the practice run of an experiment, or else its evaluation of the agent as it is."""
+    for name in (run.exp_id, eval_name(run.exp_id)):
+        found = store.read(runs.find, name)
+        if found is not None and found.kind != "recorded" and found.head_branch is not None:
+            return found
+    return run
+
+
+def _plays_library(store: Store, run: RunRow) -> bool:
+    """Return whether the run is an evaluation of a library, which its config does not name."""
+    if run.kind != "eval" or run.head_branch is None:
+        return False
+    return bool(store.read(branches.load, run.head_branch).library)
 
 
 def _unnamed(loaded: Loaded[C], here: Path, command: Command) -> Loaded[C]:
@@ -189,8 +207,8 @@ def _named(store: Store, name: str, *, with_agent: bool) -> RunRow:
         raise ConfigError(
             f"{name} was never begun: it has no configuration", hint="name one with --config"
         )
-    made_by_another = run.role == "rejudge" or store.read(branches.load, run.head_branch).library
-    if run.kind == "eval" and made_by_another and not with_agent:
+    made_by_another = run.kind == "eval" and (run.role == "rejudge" or _plays_library(store, run))
+    if made_by_another and not with_agent:
         raise ConfigError(
             f"{name} is no evaluation to be asked for again: to look at it, add --show; to score"
             " its rollouts again, --rejudge; to evaluate an agent as it did, --agent",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import count
 
 from grpo_practice.app.clients import Connections, Models, endpoint_of
 from grpo_practice.app.configs import stored_text
@@ -13,7 +14,7 @@ from grpo_practice.errors import ConfigError, EndpointError, ReplyError, RunFail
 from grpo_practice.events import silent
 from grpo_practice.llm.ledgered import Model, ledgered
 from grpo_practice.practice.teacher import GroupKey, Teacher
-from grpo_practice.practice.untaught import direct_prompts, write_directly
+from grpo_practice.practice.untaught import FIRST, direct_prompts, write_directly
 from grpo_practice.store import Store, branches
 from grpo_practice.store.queries import runs
 from grpo_practice.store.records import Branch
@@ -62,8 +63,9 @@ async def written_directly(job: DirectJob, session: Session) -> Library:
     store, config = session.store, job.loaded.config
     with store.lock(job.branch.run):
         end_dead_invocations(session, job.branch.run)
-        if (known := await written_before(job, store)) is not None:
-            return known
+        library, attempt = await _stored(job, store)
+        if library is not None:
+            return library
         session.announce()
         with store.invocation(job.branch, session.command, goes_on=False) as invocation_id:
             connections = Connections(session.emit, concurrency=(1, 1), admission=session.admission)
@@ -72,24 +74,37 @@ async def written_directly(job: DirectJob, session: Session) -> Library:
             async with connections:
                 chat = await models.chats(config.teacher, "teacher")
                 try:
-                    library = await _write(job, chat)
+                    library = await _write(job, chat, attempt)
                 except (EndpointError, ReplyError) as e:
                     raise RunFailedError(
                         f"the library of the arm `direct` is not there: {e}",
-                        hint="type the command again, or leave direct out of --arms",
+                        hint="type the command again, which asks the teacher anew, or leave direct"
+                        " out of --arms",
                     ) from e
     return store.put_library(job.branch, library)
 
 
 async def written_before(job: DirectJob, store: Store) -> Library | None:
     """Return the library where all of it was asked before; None where a request is left."""
+    return (await _stored(job, store))[0]
+
+
+async def _stored(job: DirectJob, store: Store) -> tuple[Library | None, int]:
+    """Return the library that stored replies make, and the first attempt that is not all stored.
+
+    An attempt whose replies made none stays on record, so another one has to be asked.
+    """
     params = endpoint_of(job.loaded.config.teacher)[0]
     model = Model(job.loaded.config.teacher.model_provider.model, params, _refuse)
-    try:
-        library = await _write(job, ledgered(model, store.ledger(job.branch, 0), silent))
-    except (EndpointError, ReplyError):
-        return None
-    return store.put_library(job.branch, library)
+    chat = ledgered(model, store.ledger(job.branch, 0), silent)
+    for attempt in count(FIRST):
+        try:
+            return store.put_library(job.branch, await _write(job, chat, attempt)), attempt
+        except ReplyError:
+            continue
+        except EndpointError:
+            return None, attempt
+    raise AssertionError("unreachable")
 
 
 async def _refuse(request: Request, *, limit_s: float | None = None) -> Reply:
@@ -101,7 +116,7 @@ async def _refuse(request: Request, *, limit_s: float | None = None) -> Reply:
     raise EndpointError("it was not asked before")
 
 
-async def _write(job: DirectJob, chat: Callable[[Scope], Chat]) -> Library:
+async def _write(job: DirectJob, chat: Callable[[Scope], Chat], attempt: int) -> Library:
     settings = job.loaded.config.practice
     teacher = Teacher(
         chat=chat,
@@ -113,4 +128,6 @@ async def _write(job: DirectJob, chat: Callable[[Scope], Chat]) -> Library:
         run_seed=settings.seed,
     )
     step = job.learnt.step or 0
-    return await write_directly(teacher, job.learnt.library, GroupKey(job.branch.id, step, 0))
+    return await write_directly(
+        teacher, job.learnt.library, GroupKey(job.branch.id, step, 0), attempt
+    )

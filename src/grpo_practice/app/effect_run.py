@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from shlex import quote
 from typing import Any
 
-from grpo_practice.app.arms import each_once, is_complete, planned_attempts
+from grpo_practice.app.arms import each_once, planned_attempts
 from grpo_practice.app.configs import stored_text
 from grpo_practice.app.evaluation_run import EvalJob, eval_job, run_evals
 from grpo_practice.app.library_refs import LibraryRef, library_of
@@ -203,12 +203,6 @@ async def run_effect(job: EffectJob) -> EffectsReport:
     Raises: see `run_evals`.
     """
     session, evaluations = job.session, job.evaluations
-    done = [e.target.name for part, e in evaluations.items() if is_complete(session.store, e)]
-    if done and len(done) < len(evaluations) and not session.again:
-        session.notice(
-            f"complete, and not played again together with the others: {', '.join(done)}"
-            " (--again plays all anew)"
-        )
     await run_evals(list(evaluations.values()))
     names = {part: e.target.name for part, e in evaluations.items()}
     return effects_report(session.store, names[EFFECT], whole=names["full"], none=names["none"])

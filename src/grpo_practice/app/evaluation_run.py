@@ -183,7 +183,12 @@ async def run_evals(jobs: Sequence[EvalJob]) -> list[EvalReport]:
                 beside=len(parts) > 1,
             )
             events.enter_context(announced(session, begun))
-        left = [part for part in parts if any(unfinished(row) for row in part.rows)]
+        left = [part for part in parts if part.is_left]
+        if left and (complete := [part.job.target.name for part in parts if not part.is_left]):
+            session.notice(
+                f"complete, and not played again together with the others: {', '.join(complete)}"
+                " (--again plays all anew)"
+            )
         if left:
             await _play(left)
         if left and pilot is not None:
@@ -321,6 +326,11 @@ class _Part:
     job: EvalJob
     run: OpenRun
     rows: Sequence[StepRow]
+
+    @property
+    def is_left(self) -> bool:
+        """Whether anything is left to play or to score."""
+        return any(unfinished(row) for row in self.rows)
 
 
 async def _play(parts: Sequence[_Part]) -> None:

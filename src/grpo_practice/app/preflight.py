@@ -37,8 +37,11 @@ def session_of(
     request: RunRequest,
     loaded: Loaded[PracticeConfig] | Loaded[EvalConfig],
     *names: str,
+    beside: Sequence[RunConfig] = (),
 ) -> Session:
     """Return the session of these runs: with caps and a restart; the notices are given.
+
+    `beside` are other configurations whose models are asked under the same caps.
 
     Raises:
         ConfigError: Money is capped, and a model has no price.
@@ -46,13 +49,18 @@ def session_of(
     session = replace(session, announcements=loaded.announcements)
     if session.only_looks:
         session.announce()
-    for text in [*loaded.notices, *(loaded.ignored if session.verbose else [])]:
-        session.notice(text)
+    give_notices(session, loaded)
     config, restart_step = loaded.config, request.restart_step
     if restart_step is None and config.kind == "practice":
         restart_step = config.practice.restart_step
-    gate = admission(session.store, names, config, request.caps, session.command)
+    gate = admission(session.store, names, (config, *beside), request.caps, session.command)
     return replace(session, restart_step=restart_step, again=request.again, admission=gate)
+
+
+def give_notices(session: Session, loaded: Loaded[PracticeConfig] | Loaded[EvalConfig]) -> None:
+    """Tell a person what is odd in a configuration."""
+    for text in [*loaded.notices, *(loaded.ignored if session.verbose else [])]:
+        session.notice(text)
 
 
 def verify_function(

@@ -3,9 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from grpo_practice.app.arms import ArmsJob, with_library
-from grpo_practice.app.blocking import run_blocking
-from grpo_practice.app.direct_library import written_before
+from grpo_practice.app.arms import ArmsJob
 from grpo_practice.forecast.estimate import Forecast, Line, StageCalls, forecast_line
 from grpo_practice.forecast.range import ONE
 from grpo_practice.forecast.remaining_calls import forecast
@@ -18,8 +16,6 @@ def forecast_arms(job: ArmsJob) -> Forecast:
     Each run, its branch and its plan are there afterwards; see `forecast`.
     """
     store, direct = job.session.store, job.direct
-    if direct is not None and (known := run_blocking(written_before(direct, store))) is not None:
-        job, direct = with_library(job, known), None
     if direct is not None:
         # Its library is not there, and will be as long as that of `full`.
         stand_in = job.evaluations["direct"]

@@ -17,10 +17,15 @@ from grpo_practice.practice.replies import read_operations
 from grpo_practice.practice.teacher import GroupKey, Teacher
 from grpo_practice.prompts import DIRECT, FOLDER, Prompt, load_prompt, load_prompts
 from grpo_practice.prompts.system import experience_lines
+from grpo_practice.text import count
 from grpo_practice.types import Experience, Library
 
 AS_LONG = 0.1
 """Share by which a library written directly may be shorter or longer than the learnt one."""
+FILLER_AS_LONG = 0.05
+"""Share by which a filler may be longer than the learnt library, unless a notice says so."""
+FIRST = -1
+"""Number of the first attempt to have a library written; another one has other seeds."""
 SEVERAL = 170
 """Bytes of an experience from which more than two of the packaged sentences stand in it."""
 
@@ -30,7 +35,9 @@ def size(library: Library) -> int:
     return len(experience_lines(library).encode())
 
 
-async def write_directly(teacher: Teacher, like: Library, at: GroupKey) -> Library:
+async def write_directly(
+    teacher: Teacher, like: Library, at: GroupKey, attempt: int = FIRST
+) -> Library:
     """Return as many experiences as `like` has, as long in all, written from the objectives alone.
 
     Raises:
@@ -41,7 +48,7 @@ async def write_directly(teacher: Teacher, like: Library, at: GroupKey) -> Libra
     words = round(len(experience_lines(like).split()) / len(like)) - 1  # without the label
     slots = {"limit": len(like), "words": words, "length": f"{chars:,}"}
     return await teacher.ask(
-        teacher.open(at, "direct", None),
+        teacher.open(at, "direct", None, attempt),
         teacher.render("direct", **slots),
         lambda reply: _read(reply, like),
     )
@@ -65,7 +72,9 @@ def _read(reply: Reply, like: Library) -> Library:
     if len(texts) < len(like):
         refused = next((op.refused for op in operations if op.refused), None)
         why = f" ({refused})" if refused else ""
-        raise ReplyError(f"it has {len(texts)} experiences{why}, and {len(like)} are asked for")
+        raise ReplyError(
+            f"it has {count(len(texts), 'experience')}{why}, and {len(like)} are asked for"
+        )
     wanted = size(like)
     found = min(
         (_labelled(part, like) for part in _parts(texts, len(like))),

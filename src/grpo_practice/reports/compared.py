@@ -212,8 +212,8 @@ def _notes(store: Store, baseline: _Side, other: _Side) -> list[str]:
     was, now = (agent_of(side.branch.identity) for side in (baseline, other))
     for change in diff(was, now):
         values = str(change.was), str(change.now)
-        if change.key == INSTRUCTIONS and block_sha(values[1]):
-            # An exported agent has its library there, which is what is compared.
+        if change.key == INSTRUCTIONS and any(map(block_sha, values)):
+            # An exported agent has its library there: that is what is compared.
             values = without_block(values[0]), without_block(values[1])
         if values[0] != values[1]:
             shown = " → ".join(text or "nothing" for text in unlike(*values, SHOWN))

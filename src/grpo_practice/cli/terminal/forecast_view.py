@@ -49,7 +49,7 @@ def show_forecast(forecast: "Forecast") -> None:
         note("nor is what tools themselves take: their prices, models they ask, their time")
     if hint := _cap_hint(forecast):
         say(hint)
-    say(f"next: {goes_on(sys.argv[1:])}{_first(forecast)}")
+    say(f"next: {goes_on(sys.argv[1:], begun=forecast.piloted is not None)}{_first(forecast)}")
 
 
 def _power(forecast: "Forecast") -> str:
@@ -80,13 +80,17 @@ def _standard_error(forecast: "Forecast") -> str:
     )
 
 
-def goes_on(argv: Sequence[str]) -> str:
-    """Return the command without its dry run or pilot: the one that does what was forecast."""
+def goes_on(argv: Sequence[str], *, begun: bool) -> str:
+    """Return the command without its dry run or pilot: the one that does what was forecast.
+
+    Once a pilot has `begun` anew, it goes on with that.
+    """
     words, left = list[str](), iter(argv)
+    dropped = ("--dry-run", "--again") if begun else ("--dry-run",)
     for word in left:
         if word == "--pilot":
             next(left, None)
-        elif word != "--dry-run" and not word.startswith("--pilot="):
+        elif word not in dropped and not word.startswith("--pilot="):
             words.append(word)
     return as_typed(words)
 
