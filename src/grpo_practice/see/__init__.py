@@ -1,0 +1,1 @@
+"""Pages for people: the report of a run as one file, and the local viewer."""
