@@ -37,6 +37,7 @@ RESULTS = {
     "v6": VOTED,
     "v7": VOTED,
     "v8": VOTED,
+    "v9": VOTED,
 }
 """`Project.results()` of each, by the code that made it."""
 EARLIER_METHOD = ("v1", "v2", "v3", "v4")

@@ -27,6 +27,7 @@ MIGRATIONS = (
     "fences",
     "approvals",
     "halves",
+    "pages",
 )
 """Names of the schema's versions: `schema/1.sql` is the first one's."""
 VERSION = len(MIGRATIONS)

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from grpo_practice.store.records import Branch
@@ -12,6 +12,13 @@ from grpo_practice.store.step_totals import ROLLOUTS
 
 QUESTION = 400
 """Characters of a question that a list reads."""
+
+
+COLUMNS = f"""s.step, r.slot, r.attempt, r.sample_id, r.head, r.turns, r.tool_calls,
+  r.tokens_in + r.tokens_out AS tokens, r.model_ms, v.reward, v.extracted, {JUDGED},
+  substr(q.question, 1, {QUESTION}) AS question"""
+"""Columns of a `RolloutRow`, of `ROLLOUTS` with `QUESTIONS`."""
+QUESTIONS = "JOIN samples q ON q.sample_id = r.sample_id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,10 @@ class RolloutRow:
     error: str | None
     turns: int
     tool_calls: int
+    tokens: int | None
+    """Tokens in and out; None where its endpoint did not tell them."""
+    seconds: float
+    """Seconds that the model took."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +86,11 @@ def list_rollouts(
     found, most = list[RolloutRow](), min(most, sys.maxsize)
     for segment, where, values in _segments(branch, wanted):
         rows = db.execute(
-            f"""SELECT s.step, r.slot, r.attempt, r.sample_id, r.head, r.turns, r.tool_calls,
-                  v.reward, v.extracted, {JUDGED}, substr(q.question, 1, {QUESTION}) AS question
-                {ROLLOUTS} JOIN samples q ON q.sample_id = r.sample_id {where}
+            f"""SELECT {COLUMNS} {ROLLOUTS} {QUESTIONS} {where}
                  ORDER BY s.step, r.slot, r.attempt LIMIT ?""",
             (*values, most - len(found)),
         ).fetchall()
-        known = numbers(db, segment, {row["sample_id"] for row in rows})
-        found += [_row(row, known.get(row["sample_id"])) for row in rows]
+        found += numbered(db, segment, rows)
     return found
 
 
@@ -153,6 +161,14 @@ def numbers(db: sqlite3.Connection, branch_id: int, samples: Collection[int]) ->
     return dict(rows.fetchall())
 
 
+def numbered(
+    db: sqlite3.Connection, branch_id: int, rows: Sequence[sqlite3.Row]
+) -> list[RolloutRow]:
+    """Return rows of `COLUMNS` as values, with the numbers of their questions."""
+    known = numbers(db, branch_id, {row["sample_id"] for row in rows})
+    return [_row(row, known.get(row["sample_id"])) for row in rows]
+
+
 def _row(row: sqlite3.Row, number: int | None) -> RolloutRow:
     return RolloutRow(
         step=row["step"],
@@ -169,4 +185,6 @@ def _row(row: sqlite3.Row, number: int | None) -> RolloutRow:
         error=row["judged_error"],
         turns=row["turns"],
         tool_calls=row["tool_calls"],
+        tokens=row["tokens"],
+        seconds=row["model_ms"] / 1000,
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 from grpo_practice.calls import Usage
 from grpo_practice.stats import Question
-from grpo_practice.store import branches, step_totals
+from grpo_practice.store import branches, step_totals, steps
 from grpo_practice.store.queries.spending import OF_RUN, TOKENS
 from grpo_practice.store.records import EFFECT, Branch, RunRow
 from grpo_practice.store.rollouts import JUDGED, usage_of
@@ -30,25 +30,40 @@ def questions(db: sqlite3.Connection, branch: Branch) -> list[Question]:
 
     A sample that is planned twice has two.
     """
-    planned = dict[tuple[int, int], tuple[int, int]]()
-    tallies = dict[tuple[int, int], Sequence[Any]]()
+    planned, tallies = groups_by_place(db, branch)
+    families = _families(db, {sample for sample, _ in planned.values()})
+    return [
+        _question(sample, k, tallies.get(place), families[sample])
+        for place, (sample, k) in sorted(planned.items())
+    ]
+
+
+Group = tuple[int, int]
+"""Step and slot of a group."""
+
+
+def groups_by_place(
+    db: sqlite3.Connection, branch: Branch
+) -> tuple[dict[Group, tuple[int, int]], dict[Group, Sequence[Any]]]:
+    """Return group → its sample and how many attempts it plans, and → the sums of its rewards.
+
+    A group without a row is in the first alone.
+    """
+    planned = {
+        (row.plan.step, slot): (sample, row.attempts(slot))
+        for row in steps.on_line(db, branch)
+        for slot, (sample, _) in enumerate(row.plan.slots)
+    }
+    tallies = dict[Group, Sequence[Any]]()
     for segment in branch.line:
         place = (segment.branch_id, segment.first, segment.end)
-        for step, text in db.execute(
-            "SELECT step, plan FROM steps WHERE branch_id = ? AND step >= ? AND step < ?", place
-        ):
-            planned |= {(step, slot): tuple(pair) for slot, pair in enumerate(json.loads(text))}
         for step, of in step_totals.totals_by_step(db, place, slots=True).items():
             tallies |= {(step, slot): tally for slot, *tally in of.slots}
         for step, slot, *tally in db.execute(
             f"SELECT r.step, r.slot, {TALLY} {UNSUMMED} GROUP BY r.step, r.slot", place
         ):
             tallies[step, slot] = tally
-    families = _families(db, {sample for sample, _ in planned.values()})
-    return [
-        _question(sample, k, tallies.get(place), families[sample])
-        for place, (sample, k) in sorted(planned.items())
-    ]
+    return planned, tallies
 
 
 def questions_of(db: sqlite3.Connection, run: RunRow) -> list[Question]:

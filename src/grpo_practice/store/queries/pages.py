@@ -1,0 +1,348 @@
+"""Rows of a run for one page: so many from a place on, whatever the size of the run.
+
+A page is found by the place of the last row before it, and read by an index in that order. Views
+that join a whole line are never paged through: SQLite would read all of it for each page.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from grpo_practice.store.queries.rollout_list import (
+    COLUMNS,
+    QUESTION,
+    QUESTIONS,
+    RolloutRow,
+    numbered,
+    numbers,
+)
+from grpo_practice.store.queries.scores import groups_by_place
+from grpo_practice.store.queries.spending import OF_RUN
+from grpo_practice.store.records import Branch, Segment
+from grpo_practice.store.step_totals import ROLLOUTS
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Place of a rollout on a branch's line."""
+
+    step: int
+    slot: int
+    attempt: int
+    """Number of the attempt, counted from 0."""
+
+
+FIRST = Place(-1, -1, -1)
+"""Place before all rollouts."""
+
+
+def rollout_page(
+    db: sqlite3.Connection,
+    branch: Branch,
+    after: Place,
+    n: int,
+    *,
+    step: int | None = None,
+    failed: bool = False,
+) -> list[RolloutRow]:
+    """Return the next `n` rollouts on a branch's line, by step, group and attempt.
+
+    `step`: the only step; `failed`: those alone that ended in any other way than with an answer.
+    """
+    found = list[RolloutRow]()
+    more = " AND r.outcome <> 'ok'" if failed else ""
+    for segment, where, values in _stretches(branch, after, step):
+        if len(found) == n:
+            break
+        rows = db.execute(
+            f"""SELECT {COLUMNS} {ROLLOUTS} {QUESTIONS} WHERE {where}{more}
+                 ORDER BY s.step, r.slot, r.attempt LIMIT ?""",
+            (*values, n - len(found)),
+        ).fetchall()
+        found += numbered(db, segment.branch_id, rows)
+    return found
+
+
+def one_rollout(db: sqlite3.Connection, branch: Branch, place: Place) -> RolloutRow | None:
+    """Return the rollout at a place; None where there is none yet."""
+    before = Place(place.step, place.slot, place.attempt - 1)
+    rows = rollout_page(db, branch, before, 1, step=place.step)
+    there = [row for row in rows if (row.slot, row.attempt) == (place.slot, place.attempt)]
+    return there[0] if there else None
+
+
+def _stretches(
+    branch: Branch, after: Place, step: int | None
+) -> Iterator[tuple[Segment, str, list[int]]]:
+    """Yield (segment, WHERE, values) of what is left of a step, and of the steps after it."""
+    # Two statements: `(step, slot, attempt) > …` over the two tables is no range of an index.
+    for segment in _oldest_first(branch):
+        if step in (None, after.step) and segment.first <= after.step < segment.end:
+            where = "s.branch_id = ? AND s.step = ? AND (r.slot, r.attempt) > (?, ?)"
+            yield segment, where, [segment.branch_id, after.step, after.slot, after.attempt]
+        first, end = max(segment.first, after.step + 1), segment.end
+        if step is not None:
+            first, end = max(first, step), min(end, step + 1)
+        if first < end:
+            where = "s.branch_id = ? AND s.step >= ? AND s.step < ?"
+            yield segment, where, [segment.branch_id, first, end]
+
+
+def _oldest_first(branch: Branch) -> list[Segment]:
+    return sorted(branch.line, key=lambda segment: segment.first)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLine:
+    """A group of a closed practice step in a list."""
+
+    step: int
+    slot: int
+    sample_id: int
+    number: int | None
+    """Number of the question in the run's dataset, counted from 1."""
+    question: str
+    planned: int
+    played: int
+    scored: int
+    mean_reward: float | None
+    informative: bool
+    status: str
+    reason: str | None
+    """Reason for a group that failed, or was too small."""
+
+
+def group_page(
+    db: sqlite3.Connection,
+    branch: Branch,
+    after: tuple[int, int],
+    n: int,
+    *,
+    step: int | None = None,
+) -> list[GroupLine]:
+    """Return the next `n` groups of the closed steps on a practice run's line.
+
+    `after`: step and slot of the last group before them, (-1, -1) for the first page.
+    """
+    found = list[GroupLine]()
+    for segment in _oldest_first(branch):
+        if len(found) == n:
+            break
+        where = "g.branch_id = ? AND (g.step, g.slot) > (?, ?) AND g.step < ?"
+        values = [segment.branch_id, *max(after, (segment.first, -1)), segment.end]
+        if step is not None:
+            where, values = f"{where} AND g.step = ?", [*values, step]
+        rows = db.execute(
+            f"""SELECT g.step, g.slot, g.sample_id, substr(q.question, 1, {QUESTION}) AS question,
+                  g.planned, g.played, g.scored, g.mean_reward, g.informative, g.status, g.reason
+                  FROM groups g JOIN samples q ON q.sample_id = g.sample_id
+                 WHERE {where} ORDER BY g.step, g.slot LIMIT ?""",
+            (*values, n - len(found)),
+        ).fetchall()
+        known = numbers(db, segment.branch_id, {row["sample_id"] for row in rows})
+        found += [
+            GroupLine(
+                **{**row, "informative": bool(row["informative"])},
+                number=known.get(row["sample_id"]),
+            )
+            for row in rows
+        ]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One time that a question was asked."""
+
+    sample_id: int
+    visit: int
+    """Number of times that it had been asked before."""
+    step: int
+    slot: int
+    planned: int
+    """Attempts that the group plans."""
+    scored: int
+    """Attempts with a reward."""
+    correct: int
+    mean: float | None
+    """Mean reward; None without one."""
+
+
+def question_visits(db: sqlite3.Connection, branch: Branch) -> list[Visit]:
+    """Return each time that a branch's line asks a question, by step and slot, with its rewards.
+
+    Closed steps are read from their totals; a group that is left out is no visit.
+    """
+    planned, tallies = groups_by_place(db, branch)
+    visits, asked = list[Visit](), dict[int, int]()
+    for (step, slot), (sample, attempts) in sorted(planned.items()):
+        scored, correct, total, _ = tallies.get((step, slot), (0, 0, 0.0, 0.0))
+        if not attempts:
+            continue
+        visit = asked.get(sample, 0)
+        asked[sample] = visit + 1
+        mean = total / scored if scored else None
+        visits.append(Visit(sample, visit, step, slot, attempts, scored, correct, mean))
+    return visits
+
+
+@dataclass(frozen=True, slots=True)
+class StepStageCost:
+    """Calls of one stage in one step, over all branches of a run."""
+
+    step: int
+    stage: str
+    calls: int
+    tokens_in: int | None
+    tokens_out: int | None
+    usd: float | None
+    unpriced: int
+    """Calls of which it is not known what they cost."""
+
+
+def stage_costs(db: sqlite3.Connection, run: str) -> list[StepStageCost]:
+    """Return what the calls of a run add up to, by step and stage: money spent is spent."""
+    rows = db.execute(
+        f"""SELECT step, stage, sum(calls) AS calls, sum(tokens_in) AS tokens_in,
+                  sum(tokens_out) AS tokens_out, sum(cost_micro) / 1e6 AS usd,
+                  sum((NOT priced) * calls) AS unpriced
+             FROM call_sums {OF_RUN} GROUP BY step, stage ORDER BY step, stage""",
+        {"run": run, "children": False},
+    )
+    return [StepStageCost(**row) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class FailureLine:
+    """A request that gave no usable answer."""
+
+    branch_id: int
+    failure_id: int
+    step: int
+    slot: int
+    """Group that it was made for; -1 for none."""
+    attempt: int
+    """Attempt that it was made for; -1 for none."""
+    stage: str
+    kind: str
+    broken: str | None
+    """Kind of a broken connection; None for an HTTP answer."""
+    http_status: int | None
+    message: str
+    tries: int
+    maybe_paid: int
+    """Tries that the endpoint may have billed."""
+    created_at: str
+
+
+def failure_page(
+    db: sqlite3.Connection, run: str, after: tuple[int, int, int] | None, n: int
+) -> list[FailureLine]:
+    """Return the next `n` failures of a run, by branch, step and time.
+
+    `after`: branch, step and number of the last failure before them; None for the first page.
+    """
+    branches = db.execute(
+        "SELECT branch_id FROM branches WHERE run_id = ? ORDER BY branch_id", (run,)
+    ).fetchall()
+    found, (last, *place) = list[FailureLine](), after or (-1, -1, -1)
+    for (branch,) in branches:
+        if branch < last or len(found) == n:
+            continue
+        rows = db.execute(
+            f"""SELECT {", ".join(FailureLine.__slots__)} FROM failures
+                 WHERE branch_id = ? AND (step, failure_id) > (?, ?)
+                 ORDER BY step, failure_id LIMIT ?""",
+            (branch, *(place if branch == last else (-1, -1)), n - len(found)),
+        )
+        found += [FailureLine(**row) for row in rows]
+    return found
+
+
+def lessons_of(db: sqlite3.Connection, branch: Branch, step: int, slot: int) -> list[str]:
+    """Return the lessons that were drawn from a group, in order."""
+    rows = db.execute(
+        """SELECT text FROM lessons WHERE branch_id = ? AND step = ? AND slot = ?
+            ORDER BY ordinal""",
+        (branch.holder(step), step, slot),
+    )
+    return [text for (text,) in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class LifeChange:
+    """An operation that made, rewrote or removed an experience."""
+
+    step: int
+    op: str
+    text: str | None
+    """The experience afterwards; None when it was removed."""
+    source: str
+    """`merge`, `prune` or `human`."""
+    reason: str | None
+    """Reason for a removal that no merge asked for."""
+    proposals: int
+    """Number of the groups' proposals behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """An experience, from the step that added it to the one that removed it."""
+
+    label: int
+    imported: str | None
+    """Text at the start of the run, when it came from another one."""
+    changes: tuple[LifeChange, ...] = ()
+    """Changes on the line, oldest first."""
+
+    @property
+    def id(self) -> str:
+        """Name in the library: `E12`."""
+        return f"E{self.label}"
+
+    @property
+    def born(self) -> int | None:
+        """Step that added it; None for one that was imported."""
+        return self.changes[0].step if self.imported is None else None
+
+    @property
+    def ended(self) -> int | None:
+        """Step that removed it; None while it stands."""
+        last = self.changes[-1] if self.changes else None
+        return last.step if last and last.op == "DELETE" else None
+
+    @property
+    def text(self) -> str | None:
+        """Present text, or the last that it had."""
+        texts = [self.imported, *(change.text for change in self.changes)]
+        return next((text for text in reversed(texts) if text is not None), None)
+
+
+def lives(db: sqlite3.Connection, branch: Branch) -> list[Life]:
+    """Return all experiences that ever stood in a library of a branch's line, by label."""
+    oldest, *_ = segments = _oldest_first(branch)
+    imported = db.execute(
+        """SELECT e.label, t.text FROM branches b
+             JOIN library_items i ON i.library_id = b.library_id
+             JOIN experiences e USING (experience_id)
+             JOIN experience_texts t ON t.experience_id = i.experience_id AND t.version = i.version
+            WHERE b.branch_id = ?""",
+        (oldest.branch_id,),
+    )
+    found = {label: Life(label, text) for label, text in imported}
+    for segment in segments:
+        rows = db.execute(
+            """SELECT e.label, o.step, o.op, t.text, o.source, o.reason,
+                  json_array_length(o.from_ops)
+                 FROM operations o
+                 JOIN experiences e ON e.experience_id = coalesce(o.result_id, o.target_id)
+                 LEFT JOIN experience_texts t
+                   ON t.experience_id = e.experience_id AND t.op_id = o.op_id
+                WHERE o.branch_id = ? AND o.step >= ? AND o.step < ? AND o.status = 'applied'
+                ORDER BY o.step, o.op_id""",
+            (segment.branch_id, segment.first, segment.end),
+        )
+        for label, *change in rows:
+            life = found.get(label, Life(label, None))
+            found[label] = Life(label, life.imported, (*life.changes, LifeChange(*change)))
+    return [found[label] for label in sorted(found)]
