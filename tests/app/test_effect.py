@@ -180,7 +180,9 @@ async def test_after_a_stop_only_what_was_in_flight_is_asked(
     assert len(project.query("SELECT 1 FROM calls")) == before
 
 
-@pytest.mark.parametrize(("place", "n"), [("rollouts", 5), ("rollouts", 620)])
+@pytest.mark.parametrize(
+    ("place", "n"), [("rollouts", 5), pytest.param("rollouts", 620, marks=pytest.mark.long)]
+)
 async def test_after_a_kill_only_what_was_in_flight_is_asked(
     project: Measured, place: str, n: int
 ) -> None:

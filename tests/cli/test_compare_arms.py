@@ -50,7 +50,7 @@ def test_a_library_of_an_earlier_branch_has_practised_on_its_own_questions(demo:
     assert document(demo, "anew/eval", library)["contrasts"][0]["known_questions"] == 40
 
 
-@pytest.mark.parametrize("source", ["first@{}", "first.json"])
+@pytest.mark.parametrize("source", ["first@{}", pytest.param("first.json", marks=pytest.mark.long)])
 def test_a_library_that_was_imported_has_practised_where_it_was_made(demo: Gp, source: str) -> None:
     practise(demo, "first", "test")
     assert demo("export-agent", "--run", "first", "-o", "first.json").code == 0
