@@ -17,7 +17,7 @@ from grpo_practice.reports.rollout_report import (
 from grpo_practice.store import Store, branches, datasets, rollouts, steps
 from grpo_practice.store.queries import rollout_list, runs
 from grpo_practice.store.queries.rollout_list import RolloutRow, Wanted
-from grpo_practice.store.records import Branch, RunRow
+from grpo_practice.store.records import Branch, RunRow, StepRow
 from grpo_practice.store.run_names import eval_name, questions_of
 
 SEARCHED = 2_000
@@ -104,27 +104,58 @@ def rollouts_of(
     """
     choice = Choice(choice) if isinstance(choice, str) else choice
     found = _find(store, choice)
-    branch, name = found.branch, found.run.name
-    rows = {row.plan.step: row for row in store.read(steps.on_line, branch)}
-    groups = store.read(lambda db: [*rollout_list.wanted_groups(db, branch, found.wanted, most)])
-    numbers, numbered = dict[int, int](), None
+    branch, wanted = found.branch, found.wanted
+    groups = store.read(lambda db: [*rollout_list.wanted_groups(db, branch, wanted, most)])
+    reader = RolloutReader(store, branch)
     for step, slot, attempts in groups:
-        row = rows[step]
-        if numbered != step:
-            asked = {sample for sample, _ in row.plan.slots}
-            numbers, numbered = store.read(rollout_list.numbers, row.branch_id, asked), step
-        stored = store.read(rollouts.stored, branch, row, transcripts=True, slot=slot)
-        systems = store.read(rollouts.system_prompts, row, slot)
+        yield from (one for one in reader.group(step, slot) if one.rollout.attempt in attempts)
+
+
+class RolloutReader:
+    """Rollouts of a branch's line, each read back whole."""
+
+    def __init__(self, store: Store, branch: Branch) -> None:
+        self._store, self._branch = store, branch
+        self._rows = {row.plan.step: row for row in store.read(steps.on_line, branch)}
+        self._numbers: tuple[int, dict[int, int]] | None = None
+
+    def group(self, step: int, slot: int, attempt: int | None = None) -> list[RolloutReport]:
+        """Return the rollouts of a group, or one of them, as far as they are stored.
+
+        Raises:
+            StoreError: The run is deleted at this moment.
+        """
+        row = self._rows.get(step)
+        if row is None or not 0 <= slot < len(row.plan.slots):
+            return []
+        read = self._store.read
+        stored = read(
+            rollouts.stored, self._branch, row, transcripts=True, slot=slot, attempt=attempt
+        )
+        systems = read(rollouts.system_prompts, row, slot)
         # After the read: of a run that is deleted meanwhile it finds nothing, and no error.
-        store.read(runs.get, name)
+        read(runs.get, self._branch.run)
         sample, planned = row.plan.slots[slot]
-        for (_, attempt), (_, rollout) in sorted(stored.items()):
-            if attempt in attempts:
-                turns = [(section.heading, section.body) for section in sections(rollout.played)]
-                system = systems.get(attempt, "")
-                yield RolloutReport(
-                    name, step, planned, rollout, turns, system, numbers.get(sample)
-                )
+        return [
+            RolloutReport(
+                self._branch.run,
+                step,
+                planned,
+                rollout,
+                [(section.heading, section.body) for section in sections(rollout.played)],
+                systems.get(number, ""),
+                self._number(row, sample),
+            )
+            for (_, number), (_, rollout) in sorted(stored.items())
+        ]
+
+    def _number(self, row: StepRow, sample: int) -> int | None:
+        """Return the number of a step's question; those of the step last asked for are kept."""
+        if self._numbers is None or self._numbers[0] != row.plan.step:
+            asked = {one for one, _ in row.plan.slots}
+            known = self._store.read(rollout_list.numbers, row.branch_id, asked)
+            self._numbers = (row.plan.step, known)
+        return self._numbers[1].get(sample)
 
 
 def _find(store: Store, choice: Choice) -> Found:

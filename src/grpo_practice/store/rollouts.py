@@ -138,10 +138,11 @@ def stored(
     *,
     transcripts: bool,
     slot: int | None = None,
+    attempt: int | None = None,
 ) -> dict[tuple[int, int], tuple[int, Rollout]]:
     """Return (slot, attempt) → (rollout_id, rollout) for what is already there of a step.
 
-    `slot`: the only group to read; None reads all.
+    `slot`, `attempt`: the only group and the only attempts to read; None reads all.
     """
     held_by, plan = step.played_by or step.branch_id, step.plan
     if slot is not None:
@@ -152,10 +153,11 @@ def stored(
         f"""SELECT r.*, b.response, v.reward, v.critique, v.extracted, {JUDGED} FROM rollouts r
              JOIN rollout_bodies b USING (rollout_id)
              LEFT JOIN verdicts v ON v.rollout_id = r.rollout_id AND v.judge_id = ?
-            WHERE r.branch_id = ? AND r.step = ? AND (? IS NULL OR r.slot = ?)""",
+            WHERE r.branch_id = ? AND r.step = ? AND (? IS NULL OR r.slot = ?)
+              AND (? IS NULL OR r.attempt = ?)""",
         # Of this branch's own verify function: a rollout that was scored
         # again has several verdicts.
-        (branch.judge_id, held_by, step.plan.step, slot, slot),
+        (branch.judge_id, held_by, step.plan.step, slot, slot, attempt, attempt),
     ).fetchall()
     found, own = {}, transcripts and _own_agent(db, held_by)
     for row in rows:
