@@ -39,3 +39,19 @@ def test_a_python_file_is_for_the_sdk(demo: Gp) -> None:
     ran = demo("export-agent", "-o", "agent.py")
     assert (ran.code, ran.err) == (0, "wrote agent.py\n")
     assert "from agents import Agent" in Path("agent.py").read_text()
+
+
+def test_rows_go_to_stdout_or_to_a_file(demo: Gp) -> None:
+    ran = demo("runs", "export", "demo", "--format", "csv")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("run,branch,step,epoch,slot,attempt,number,question,gold,answer,")
+    assert demo("runs", "export", "demo", "--format", "csv", "-o", "-").out == ran.out
+    said = demo("runs", "export", "demo", "-o", "rows.csv")
+    assert (said.code, said.out) == (0, "")
+    lines = demo("runs", "export", "demo").out.splitlines()
+    assert said.err == f"wrote rows.csv: {len(lines)} rollouts\n"
+    assert Path("rows.csv").read_bytes().decode() == ran.out
+    again = demo("runs", "export", "demo", "-o", "rows.csv")
+    assert (again.code, "add --force" in again.err) == (2, True)
+    assert demo("runs", "export", "demo", "--json").code == 2
+    assert demo("runs", "export", "demmo").err.endswith("hint: did you mean demo?\n")

@@ -48,6 +48,7 @@ WORDS = {
     "experiences edit": ("experiences", "edit", "E2", "--text", "Units: name them first."),
     "runs diagnose": ("runs", "diagnose", "demo"),
     "runs compare": ("runs", "compare", "demo/eval", "demo"),
+    "runs export": ("runs", "export", "demo", "-o", "its rows.csv"),
     "runs delete": ("runs", "delete", "demo", "--yes"),
 }
 

@@ -24,6 +24,7 @@ from grpo_practice.cli import (
     evaluate,
     experiences,
     export,
+    exports,
     hand,
     init,
     practice,
@@ -71,6 +72,7 @@ app.command("trust", short_help="Trust files of others that you have read.")(tru
 app.add_typer(data.app, name="data")
 runs.app.command()(compare.compare)
 runs.app.command()(diagnose.diagnose)
+runs.app.command("export")(exports.export_rows)
 app.add_typer(runs.app, name="runs")
 app.add_typer(rollouts.app, name="rollouts")
 experiences.app.command()(hand.diff)
