@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from grpo_practice.app.practice_run import PracticeJob
     from grpo_practice.app.request import ConfigInput
     from grpo_practice.app.serving import Served as Served
+    from grpo_practice.app.training_data import DataOptions as DataOptions
     from grpo_practice.config import Environment as Environment
     from grpo_practice.doctor.diagnosis import Diagnosis as Diagnosis
     from grpo_practice.forecast.estimate import Forecast as Forecast

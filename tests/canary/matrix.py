@@ -56,6 +56,8 @@ LOOKS = (
     ["export-agent", "--run", "toy", "-o", "AGENTS.md"],
     ["export-agent", "--run", "toy", "--format", "skill", "-o", "toy-skill"],
     ["runs", "export", "toy"],
+    ["export-data", "toy", "--format", "sft"],
+    ["export-data", "toy", "--format", "dpo", "-o", "pairs.jsonl", "--json"],
     ["runs", "export", "toy", "-o", "rows.csv", "--json"],
     ["report", "toy", "toy/eval"],
     ["report", "toy", "-o", "-", "--format", "md"],

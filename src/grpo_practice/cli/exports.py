@@ -14,6 +14,8 @@ from grpo_practice.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from grpo_practice.workspace import DataOptions
+
 OutputOption = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Default, and `-`: stdout."),
@@ -51,6 +53,58 @@ def export_rows(
         print_json(written.document())
         return
     note(f"wrote {path}: {count(written.rows, 'rollout')}")
+
+
+def export_data(
+    run: RunArgument,
+    format_: Annotated[
+        Literal["sft", "dpo"],
+        typer.Option("--format", help="sft: good attempts; dpo: pairs of a better and a worse."),
+    ],
+    output: OutputOption = None,
+    without_library: Annotated[
+        bool,
+        typer.Option("--without-library", help="Prompts without the experiences that they had."),
+    ] = False,
+    include_eval: Annotated[
+        bool,
+        typer.Option("--include-eval", help="Also questions that an evaluation asks."),
+    ] = False,
+    min_reward: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="sft: the least reward of an attempt.")
+    ] = 1.0,
+    pairs: Annotated[int, typer.Option(min=1, help="dpo: most pairs of a group.")] = 1,
+    force: ForceOption = False,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Write attempts of a run as training data.
+
+    JSON lines in the conversational shapes of TRL, for its SFTTrainer and its DPOTrainer.
+
+    Example: grpo-practice export-data math --format dpo -o math-dpo.jsonl
+    """
+    path, opened = _file(output, json=json), workspace(db)
+    options: DataOptions = {
+        "without_library": without_library,
+        "include_eval": include_eval,
+        "min_reward": min_reward,
+        "pairs": pairs,
+    }
+    if path is None:
+        from grpo_practice.export.rows import json_line
+
+        _print(map(json_line, opened.training_rows(run, format_, **options)))
+        return
+    written = opened.export_data(run, format_, path, force=force, **options)
+    if json:
+        print_json(written.document())
+        return
+    for why, n in written.left_out.items():
+        note(f"left out: {count(n, 'rollout')} ({why})")
+    if written.simulated:
+        note("simulated: made with a simulated model; a real one learns nothing from it")
+    note(f"wrote {path}: {count(written.rows, 'row')}")
 
 
 def _file(output: Path | None, *, json: bool) -> Path | None:
