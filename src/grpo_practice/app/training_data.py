@@ -174,8 +174,10 @@ class _StepReader:
         data, sft = self._data, self._data.format == "sft"
         if rollout.reward is None:
             return "no reward"
-        # Neither a refusal nor a call that failed says how the question is better worked on.
-        if not rollout.teachable or (sft and rollout.played.outcome != "ok"):
+        # Neither a refusal nor a call that failed says how the question is worked on.
+        played = rollout.played
+        whole = played.outcome == "ok" if sft else played.answered
+        if not whole:
             return "no whole answer"
         if sft and rollout.reward < data.min_reward - EQUAL:
             return "a lower reward"
@@ -202,7 +204,7 @@ class _StepReader:
             attempt=rollout.attempt,
             number=number,
             reward=rollout.reward,
-            finished=rollout.played.outcome == "ok",
+            finished=played.outcome == "ok",
             simulated=self._run.simulated,
             prompt=bare,
             completion=completion,
