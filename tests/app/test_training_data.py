@@ -265,3 +265,47 @@ async def test_tool_calls_come_with_the_tools(tmp_path: Path) -> None:
         assert [m["role"] for m in pair["prompt"]] == ["system", "user"]
         assert pair["chosen"][0]["role"] == pair["rejected"][0]["role"] == "assistant"
         assert "tools" in pair
+
+
+TWICE = """
+import httpx
+
+
+def ask(context, messages):
+    body = {"model": context.model, "messages": messages}
+    reply = httpx.post(f"{context.base_url}/chat/completions", json=body, timeout=None)
+    return reply.json()["choices"][0]["message"]
+
+
+def once(question, system, context):
+    words = f"{system}\\n\\nThe task: {question}"
+    return ask(context, [{"role": "user", "content": words}])["content"]
+
+
+def twice(question, system, context):
+    once(question, "Think of nothing.", context)
+    return once(question, system, context)
+"""
+
+
+@pytest.mark.parametrize("function", ["once", "twice"])
+async def test_a_program_of_ones_own_is_taught_where_it_holds_one_conversation(
+    tmp_path: Path, function: str
+) -> None:
+    project = Project(tmp_path / "p")
+    (project.folder / "own.py").write_text(TWICE)
+    own = f"  agent:\n    type: python\n    function: own.py:{function}\n"
+    project.config.write_text(CONFIG.replace("  agent:\n", own))
+    await project.practise("practice.epochs=2", "practice.batch_size=12")
+    if function == "twice":
+        with pytest.raises(ConfigError, match="left out, 72 for no single conversation"):
+            rows(project, "sft", min_reward=0.0)
+        return
+    shown = rows(project, "sft", min_reward=0.0)
+    bare = rows(project, "sft", min_reward=0.0, without_library=True)
+    assert len(shown) == len(bare) == 72
+    assert [[m["role"] for m in row["messages"]] for row in bare] == [["user", "assistant"]] * 72
+    assert any(HEADING in row["messages"][0]["content"] for row in shown)
+    assert all(
+        row["messages"][0]["content"].startswith(f"{INSTRUCTIONS}\n\nThe task: ") for row in bare
+    )

@@ -71,9 +71,12 @@ def export_data(
         typer.Option("--include-eval", help="Also questions that an evaluation asks."),
     ] = False,
     min_reward: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="sft: the least reward of an attempt.")
+        float,
+        typer.Option(show_default=False, help="sft: the least reward of an attempt (default: 1)."),
     ] = 1.0,
-    pairs: Annotated[int, typer.Option(min=1, help="dpo: most pairs of a group.")] = 1,
+    pairs: Annotated[
+        int, typer.Option(show_default=False, help="dpo: most pairs of a group (default: 1).")
+    ] = 1,
     force: ForceOption = False,
     db: DbOption = None,
     json: JsonOption = False,
