@@ -98,19 +98,22 @@ def test_without_an_address_it_is_asked_where_the_environment_says(tmp_path: Pat
     assert len(bodies) == 1
 
 
-@pytest.mark.parametrize(
-    ("key", "said"),
-    [
-        ({"api_key": "${oc.env:MY_KEY}"}, "os.environ['MY_KEY']"),
-        ({}, 'os.environ.get("AGENT_API_KEY", "none")'),
-    ],
-)
-def test_a_key_comes_from_the_environment_and_only_from_the_one_named(
-    key: dict[str, str], said: str
-) -> None:
+@pytest.mark.parametrize("key", [{}, {"api_key": "${oc.env:MY_KEY}"}])
+def test_no_file_takes_a_key_of_yours_to_an_address_of_its_own(key: dict[str, str]) -> None:
+    """A database of others names any variable and any host; running the file asks nobody."""
     endpoint = {"base_url": "https://llm.example/v1", **key}
     source = render(agent(endpoint=endpoint), "openai-agents")
-    assert f"AsyncOpenAI(base_url='https://llm.example/v1', api_key={said})" in source.replace(
-        "\n", ""
-    )
+    read = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)]
+    assert [node.attr for node in read if node.attr in ("environ", "getenv")] == ["environ"]
+    assert 'os.environ.get("AGENT_API_KEY", "none")' in source
+    named = "# its config has the key in MY_KEY; this file takes it from AGENT_API_KEY\n"
+    assert (named in source) == bool(key)
     assert "OPENAI_API_KEY" not in source
+
+
+def test_the_key_for_its_address_is_sent_there(tmp_path: Path) -> None:
+    with answering(text) as (url, bodies):
+        source = render(agent(model_settings={}, endpoint={"base_url": url}), "openai-agents")
+        env = {"AGENT_API_KEY": "k", "OPENAI_API_KEY": "other"}
+        assert ran(source, tmp_path, "Well?", **env).strip() == ANSWER
+    assert len(bodies) == 1

@@ -22,7 +22,7 @@ from grpo_practice.export.training import (
     without_library,
 )
 from grpo_practice.practice.informative import status_of
-from grpo_practice.store import Store, branches, rollouts, steps
+from grpo_practice.store import Store, branches, rollouts
 from grpo_practice.store.queries import export_rows, runs, training
 from grpo_practice.store.records import Branch, RunRow, StepRow
 from grpo_practice.store.run_names import questions_of
@@ -96,9 +96,11 @@ class TrainingData:
         read = self.store.read
         measuring = set[int]() if self.include_eval else read(training.evaluated_samples)
         numbers = read(export_rows.question_numbers, branch)
-        for step in read(steps.on_line, branch):
-            if only not in (None, step.plan.step):
-                continue
+        place = -1 if only is None else only - 1
+        while step := read(training.next_step, branch, place):
+            place = step.plan.step
+            if only not in (None, place):
+                break
             reader = _StepReader(self, run, branch, step)
             for slot, (sample, attempts) in enumerate(step.plan.slots):
                 if sample in measuring:

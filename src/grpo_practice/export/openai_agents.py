@@ -8,7 +8,11 @@ from grpo_practice.export.enhanced_agent import ExportedAgent
 from grpo_practice.export.plain import one_line
 
 KEY = "AGENT_API_KEY"
-"""Variable of the key for an address whose config names none."""
+"""Variable of the key for an address that stands in the file.
+
+Never the one that the config names: in a database of others, that is any variable of yours, sent to
+any host of theirs, and here nobody asks whom you trust.
+"""
 _VARIABLE = re.compile(r"\$\{\s*oc\.env\s*:\s*(\w+)")
 _NEED_TOOLS = ("tool_choice", "parallel_tool_calls")
 """Settings that an endpoint refuses in a request without tools."""
@@ -45,13 +49,16 @@ if __name__ == "__main__":
 
 
 def to_python(agent: ExportedAgent) -> str:
-    """Return the file; address and key come from the environment where its config names none."""
+    """Return the file; the key comes from the environment, and the address where none is known."""
     facts = [*agent.facts]
     if agent.toolkits:
         names = ", ".join(agent.toolkits)
         facts.append(
             f"its tools are not in this file ({names}): give the like of them as tools=[…]"
         )
+    named = _VARIABLE.search(str(agent.endpoint.get("api_key", "")))
+    if named:
+        facts.append(f"its config has the key in {named[1]}; this file takes it from {KEY}")
     settings = {
         key: value
         for key, value in agent.model_settings.items()
@@ -80,7 +87,5 @@ def _client(endpoint: Mapping[str, Any]) -> str:
     if not url:
         return "AsyncOpenAI()"  # OPENAI_BASE_URL and OPENAI_API_KEY
     first = url if isinstance(url, str) else url[0]
-    named = _VARIABLE.search(str(endpoint.get("api_key", "")))
-    # A server without keys takes any. OPENAI_API_KEY is for another host than this one.
-    key = f"os.environ[{named[1]!r}]" if named else f'os.environ.get("{KEY}", "none")'
-    return f"AsyncOpenAI(base_url={first!r}, api_key={key})"
+    # A server without keys takes any.
+    return f'AsyncOpenAI(base_url={first!r}, api_key=os.environ.get("{KEY}", "none"))'

@@ -5,6 +5,21 @@ import sqlite3
 from typing import Any
 
 from grpo_practice.store.db import get_text
+from grpo_practice.store.records import Branch, StepRow
+from grpo_practice.store.steps import row_of
+
+
+def next_step(db: sqlite3.Connection, branch: Branch, after: int) -> StepRow | None:
+    """Return the first planned step after that one on a branch's line; None after the last."""
+    for segment in sorted(branch.line, key=lambda segment: segment.first):
+        row = db.execute(
+            """SELECT * FROM steps WHERE branch_id = ? AND step >= ? AND step < ?
+                ORDER BY step LIMIT 1""",
+            (segment.branch_id, max(segment.first, after + 1), segment.end),
+        ).fetchone()
+        if row is not None:
+            return row_of(row)
+    return None
 
 
 def evaluated_samples(db: sqlite3.Connection) -> set[int]:
