@@ -53,6 +53,7 @@ LOOKS = (
     ["export-agent", "--run", "toy", "-o", "a.md"],
     ["export-agent", "--run", "toy", "-o", "a.json"],
     ["report", "toy", "toy/eval"],
+    ["runs", "trace", "toy"],
     ["report", "toy", "-o", "-", "--format", "md"],
     ["report", "toy", "-o", "r.md", "--json"],
     ["config", "validate", "--agent", "a.yaml"],

@@ -31,6 +31,7 @@ from grpo_practice.cli import (
     rollouts,
     runs,
     serve,
+    trace,
     trust,
     verify,
 )
@@ -71,6 +72,7 @@ app.command("trust", short_help="Trust files of others that you have read.")(tru
 app.add_typer(data.app, name="data")
 runs.app.command()(compare.compare)
 runs.app.command()(diagnose.diagnose)
+runs.app.command()(trace.trace)
 app.add_typer(runs.app, name="runs")
 app.add_typer(rollouts.app, name="rollouts")
 experiences.app.command()(hand.diff)
