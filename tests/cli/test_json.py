@@ -35,6 +35,8 @@ WORDS = {
     "export": ("export-agent",),
     "export to a file": ("export-agent", "-o", "my agent.yaml"),
     "export to stdout": ("export-agent", "-o", "-", "--format", "md"),
+    "report": ("report", "demo", "-o", "a page.html"),
+    "report of two": ("report", "demo", "demo/eval", "-o", "-", "--format", "md"),
     "config show": ("config", "show"),
     "config validate": ("config", "validate", "--config", "practice.yaml"),
     "db backup": ("db", "backup", "a copy.db"),

@@ -165,6 +165,7 @@ async def test_failures_over_all_branches(store: Store) -> None:
     )
     assert paged == whole
     assert whole[0].http_status == 503
+    assert store.read(pages.count_failures, "toy") == 6
 
 
 async def test_lives_are_the_histories_of_all_experiences(store: Store) -> None:
@@ -189,7 +190,9 @@ async def test_lives_are_the_histories_of_all_experiences(store: Store) -> None:
         ]
         assert life.born == whole.changes[0].step
         assert (life.ended is None) == (whole.text is not None)
-        assert [c.proposals for c in life.changes] == [len(c.proposals) for c in whole.changes]
+        assert [c.groups for c in life.changes] == [
+            tuple((c.step, p.slot) for p in c.proposals) for c in whole.changes
+        ]
 
 
 async def test_lessons(store: Store) -> None:
@@ -227,8 +230,8 @@ READS: dict[str, Callable[[sqlite3.Connection, Branch], object]] = {
 async def test_no_page_reads_or_sorts_more_than_it_shows(store: Store, name: str) -> None:
     plans = _plans(store, READS[name])
     assert plans
-    # Of JSON of this page's samples; of the two branches of a run.
-    few = ("SCAN json_each", "SCAN sample_ids")
+    # JSON of this page's samples, or of one operation.
+    few = ("SCAN json_each", "SCAN behind")
     for sql, steps in plans.items():
         scans = [s for s in steps if s.startswith("SCAN") and not s.startswith(few)]
         assert scans == [], sql

@@ -27,6 +27,7 @@ from grpo_practice.cli import (
     hand,
     init,
     practice,
+    report,
     rollouts,
     runs,
     serve,
@@ -64,6 +65,7 @@ app.command("practice", short_help="Let an agent learn from comparing its attemp
     practice.practice
 )
 app.command("export-agent")(export.export_agent)
+app.command("report", short_help="Write a page on runs: is it better, and why?")(report.report)
 app.command("serve", short_help="Serve an agent as an endpoint for any program.")(serve.serve)
 app.command("trust", short_help="Trust files of others that you have read.")(trust.trust)
 app.add_typer(data.app, name="data")

@@ -18,7 +18,7 @@ def write_files(path: Path, files: Files, *, force: bool = False) -> None:
         ConfigError: `path` is there already and `force` is not set, or it cannot be written.
     """
     if not force:  # before the first of many is written
-        _check_free(path)
+        check_free(path)
     for place, text in files.items():
         target = path / place
         if place:
@@ -44,7 +44,7 @@ def write_lines(path: Path, lines: Iterable[str], *, force: bool = False) -> Non
         ConfigError: The file exists and `force` is not set, or it cannot be written.
     """
     if not force:
-        _check_free(path)
+        check_free(path)
     try:
         target = plain_file(path)
         if target is None:
@@ -56,7 +56,7 @@ def write_lines(path: Path, lines: Iterable[str], *, force: bool = False) -> Non
         raise ConfigError(f"cannot write {path}: {e.strerror}") from e
 
 
-def _check_free(path: Path) -> None:
+def check_free(path: Path) -> None:
     """Raise when something is there that could be lost; nothing is lost that a pipe was told."""
     if path.is_fifo() or path.is_char_device():
         return

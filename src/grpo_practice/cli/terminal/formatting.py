@@ -116,6 +116,13 @@ def duration(seconds: float) -> str:
     return f"{whole // 3_600} h {whole % 3_600 // 60} min"
 
 
+def file_size(size: int) -> str:
+    """Format a number of bytes: `950 bytes`, `412 KB`, `1.2 MB`."""
+    if size < 1_000:
+        return f"{size} bytes"
+    return f"{size / 1e3:.0f} KB" if size < 1_000_000 else f"{size / 1e6:.1f} MB"
+
+
 def reward(value: float | None) -> str:
     """Format a reward: `0.612`; `-` for None."""
     return "-" if value is None else f"{value:.3f}"

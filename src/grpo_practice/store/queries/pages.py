@@ -4,6 +4,7 @@ A page is found by the place of the last row before it, and read by an index in 
 that join a whole line are never paged through: SQLite would read all of it for each page.
 """
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -259,6 +260,16 @@ def failure_page(
     return found
 
 
+def count_failures(db: sqlite3.Connection, run: str) -> int:
+    """Count the requests of a run, over all its branches, that gave no usable answer."""
+    row = db.execute(
+        """SELECT count(*) FROM failures
+            WHERE branch_id IN (SELECT branch_id FROM branches WHERE run_id = ?)""",
+        (run,),
+    ).fetchone()
+    return int(row[0])
+
+
 def lessons_of(db: sqlite3.Connection, branch: Branch, step: int, slot: int) -> list[str]:
     """Return the lessons that were drawn from a group, in order."""
     rows = db.execute(
@@ -281,8 +292,8 @@ class LifeChange:
     """`merge`, `prune` or `human`."""
     reason: str | None
     """Reason for a removal that no merge asked for."""
-    proposals: int
-    """Number of the groups' proposals behind it."""
+    groups: tuple[tuple[int, int], ...]
+    """Step and slot of each group whose proposal it came from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +344,8 @@ def lives(db: sqlite3.Connection, branch: Branch) -> list[Life]:
     for segment in segments:
         rows = db.execute(
             """SELECT e.label, o.step, o.op, t.text, o.source, o.reason,
-                  json_array_length(o.from_ops)
+                  (SELECT json_group_array(json_array(p.step, p.slot))
+                     FROM json_each(o.from_ops) behind JOIN operations p ON p.op_id = behind.value)
                  FROM operations o
                  JOIN experiences e ON e.experience_id = coalesce(o.result_id, o.target_id)
                  LEFT JOIN experience_texts t
@@ -342,7 +354,9 @@ def lives(db: sqlite3.Connection, branch: Branch) -> list[Life]:
                 ORDER BY o.step, o.op_id""",
             (segment.branch_id, segment.first, segment.end),
         )
-        for label, *change in rows:
+        for label, step, op, text, source, reason, groups in rows:
             life = found.get(label, Life(label, None))
-            found[label] = Life(label, life.imported, (*life.changes, LifeChange(*change)))
+            behind = tuple((step, slot) for step, slot in json.loads(groups))
+            made = LifeChange(step, op, text, source, reason, behind)
+            found[label] = Life(label, life.imported, (*life.changes, made))
     return [found[label] for label in sorted(found)]

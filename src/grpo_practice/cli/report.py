@@ -1,0 +1,56 @@
+"""`report`: runs as one page."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from grpo_practice.cli.completion import run_names
+from grpo_practice.cli.options import DbOption, JsonOption, workspace
+from grpo_practice.cli.terminal.formatting import file_size, note, note_next, print_json
+
+FILES = {"html": Path("report.html"), "md": Path("report.md")}
+"""Files that are written where none is named."""
+
+
+def report(
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN…]",
+            autocompletion=run_names,
+            show_default=False,
+            help="Their names, as `runs list` says (default: the latest practice run).",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Default: report.html; `-`: stdout."),
+    ] = None,
+    format_: Annotated[
+        Literal["html", "md"] | None,
+        typer.Option("--format", help="md is for a pull request (default: by the file's name)."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Write a page on runs: is it better, by how much, how sure; what was learnt, and why.
+
+    One file, which loads nothing and runs nothing.
+
+    Example: grpo-practice report math -o math.html
+    """
+    path = None if output == Path("-") else output or FILES[format_ or "html"]
+    saved = workspace(db).report(*(runs or ()), format=format_, output=path, force=force)
+    if json:
+        print_json(saved.document())
+        return
+    if path is None:
+        sys.stdout.write(saved.text)
+        return
+    for answer in saved.answers:
+        note(answer)
+    note(f"wrote {path} ({file_size(saved.size)})")
+    note_next(saved.next_command)

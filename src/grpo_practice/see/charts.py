@@ -1,0 +1,177 @@
+"""Numbers to points. Widths are per cent and heights pixels, so that letters keep their size."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from grpo_practice.see.story import Measured
+from grpo_practice.store.queries.pages import Life
+
+HEIGHT = 200
+"""Pixels of the learning curve, without its labels."""
+MARGIN = 8
+"""Pixels above a score of 1, and below one of 0, so that a mark there is whole."""
+SHADES = 5
+"""Shades of a reward, from 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A score with its interval on a line from 0 to 1, in per cent of its width."""
+
+    at: float
+    low: float
+    high: float
+
+
+def score_range(mean: float, interval: tuple[float, float] | None) -> Range:
+    """Return where a score stands; one without an interval is a point."""
+    low, high = interval or (mean, mean)
+    return Range(*(_percent(value) for value in (mean, low, high)))
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A measured score on the curve: x in per cent of the width, y in pixels from the top."""
+
+    x: float
+    y: float
+    top: float
+    bottom: float
+    measured: Measured
+    name: str
+    """Steps that made the library: `start`, `step 3`, `steps 3 to 5`."""
+    until: float | None
+    """x up to which the library stayed the same, where it did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Mean reward of a practice step: x and width in per cent, y and height in pixels."""
+
+    x: float
+    width: float
+    y: float
+    height: float
+    step: int
+    reward: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A label below the curve: x in per cent, and which end of the text stands there."""
+
+    x: float
+    text: str
+    anchor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Learning curve of a practice run."""
+
+    marks: Sequence[Mark]
+    columns: Sequence[Column]
+    ticks: Sequence[Tick]
+    lines: Sequence[tuple[float, str]]
+    """Height in pixels and label of each horizontal line."""
+
+
+def curve(measured: Sequence[Measured], rewards: Sequence[tuple[int, float]], steps: int) -> Curve:
+    """Return the learning curve over so many steps: a mark only where something was measured."""
+    places = steps + 1  # the agent before the first step has a place, too
+    marks = [
+        Mark(
+            x=_centre(one.step + 1, places),
+            y=_height(one.known.score.mean),
+            top=_height(ends[1]),
+            bottom=_height(ends[0]),
+            measured=one,
+            name=steps_text(one.step, one.last),
+            until=_centre(one.last + 1, places) if one.last > one.step else None,
+        )
+        for one in measured
+        if one.known.score.mean is not None
+        for ends in [one.known.score.ci95 or (one.known.score.mean,) * 2]
+    ]
+    width = 100 / places
+    columns = [
+        Column(
+            x=round((step + 1.15) * width, 3),
+            width=round(0.7 * width, 3),
+            y=_height(reward),
+            height=round(_height(0.0) - _height(reward), 1),
+            step=step,
+            reward=reward,
+        )
+        for step, reward in rewards
+    ]
+    lines = [(_height(value), f"{value:.2f}".rstrip("0").rstrip(".")) for value in (0, 0.5, 1)]
+    return Curve(marks, columns, _ticks(steps, places), lines)
+
+
+def steps_text(first: int, last: int) -> str:
+    """Return the steps that a library belongs to, in words."""
+    if first < 0:
+        return "start"
+    return f"step {first}" if last == first else f"steps {first} to {last}"
+
+
+def _ticks(steps: int, places: int) -> list[Tick]:
+    """Return at most six labels, the first and the last among them."""
+    every = max(1, -(-(steps - 1) // 4)) if steps else 1
+    shown = sorted({*range(0, steps, every), steps - 1}) if steps else []
+    if len(shown) > 2 and shown[-1] - shown[-2] < every / 2:
+        del shown[-2]
+    ticks = [Tick(_centre(0, places), "start", "middle")]
+    ticks += [Tick(_centre(step + 1, places), str(step), "middle") for step in shown]
+    # At the ends a label that is centred would leave the picture.
+    ticks[0] = Tick(0, "start", "start") if places > 8 else ticks[0]
+    return ticks
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Life of an experience over the steps of a run, in per cent of the width."""
+
+    x: float
+    width: float
+    ticks: Sequence[float]
+    """Places where its text was changed."""
+    ended: bool
+
+
+def lane(life: Life, steps: int) -> Lane:
+    """Return where an experience begins, changes and ends."""
+    steps = max(steps, 1)
+    begin = 0.0 if life.born is None else 100 * min(life.born, steps) / steps
+    end = 100.0 if life.ended is None else 100 * min(life.ended + 1, steps) / steps
+    changed = [change.step for change in life.changes if change.op == "UPDATE"]
+    ticks = [round(100 * (step + 0.5) / steps, 3) for step in changed if step < steps]
+    return Lane(
+        round(begin, 3), round(max(end - begin, 1.0), 3), ticks, ended=life.ended is not None
+    )
+
+
+def shade(reward: float | None) -> int | None:
+    """Return which of `SHADES` a reward has; None for none."""
+    if reward is None:
+        return None
+    return min(int(max(reward, 0.0) * SHADES), SHADES - 1)
+
+
+def parts(values: Sequence[float | None]) -> list[float]:
+    """Return each value's part of the largest, in per cent; 0 for an unknown one."""
+    most = max((value for value in values if value), default=0.0)
+    return [round(100 * (value or 0.0) / most, 2) if most else 0.0 for value in values]
+
+
+def _percent(value: float) -> float:
+    return round(100 * min(max(value, 0.0), 1.0), 3)
+
+
+def _height(value: float | None) -> float:
+    return round(MARGIN + (1 - min(max(value or 0.0, 0.0), 1.0)) * (HEIGHT - 2 * MARGIN), 1)
+
+
+def _centre(place: int, places: int) -> float:
+    return round(100 * (place + 0.5) / places, 3)

@@ -1,0 +1,118 @@
+"""The report of runs as Markdown: for a pull request, where no page can be attached."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from grpo_practice.see.pages import line, points, reward, tokens, usd
+from grpo_practice.see.report import Part
+from grpo_practice.text import count
+
+LISTED = 20
+"""Rows of each list."""
+
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>&~|$#@!])")
+
+
+def markdown(parts: Sequence[Part], made: str) -> str:
+    """Return the report of runs; nothing that is stored is markup in it."""
+    lines = list[str]()
+    if len(parts) > 1:
+        lines += _table(
+            ["run", "what was found"], ([part.story.name, part.answer] for part in parts)
+        )
+    for part in parts:
+        lines += [f"# {_plain(part.story.name)}", "", *_run(part)]
+    return "\n".join([*lines, f"Made by grpo-practice, {made}.", ""])
+
+
+def _run(part: Part) -> list[str]:
+    story = part.story
+    lines = [f"**{_plain(part.answer)}**", ""]
+    if story.report.run.simulated:
+        lines += ["Simulated: no model was asked; this says nothing about a real agent.", ""]
+    if story.measure:
+        lines += [f"To measure it: {_code(story.measure)}", ""]
+    lines += _table(
+        ["agent", "score", "95 % interval", "questions"],
+        (
+            [
+                row.label,
+                reward(row.score.mean),
+                f"{row.score.ci95[0]:.3f} to {row.score.ci95[1]:.3f}" if row.score.ci95 else "-",
+                str(row.score.n_scored_questions),
+            ]
+            for row in part.ranges
+        ),
+    )
+    lines += [f"- {name}: {_plain(value)}" for name, value in part.facts] + [""]
+    if part.experiences:
+        lines += ["## Experiences", "", part.experiences_sentence, ""]
+        lines += _table(
+            ["id", "life", "what it says", *(["effect"] if story.effects else [])],
+            (
+                [
+                    row.life.id,
+                    row.lived,
+                    line(row.life.text or "", 400),
+                    *([row.effect] if story.effects else []),
+                ]
+                for row in part.experiences
+            ),
+        )
+    if part.shown.flips:
+        lines += ["## Questions that flipped", "", part.flips_sentence, ""]
+        lines += _table(
+            ["question", "before", "now"],
+            ([line(f.question), reward(f.was), reward(f.now)] for f in part.shown.flips[:LISTED]),
+        )
+    moved = [q for q in story.questions if q.change][:LISTED]
+    if moved:
+        lines += ["## Reward by question", "", part.questions_sentence, ""]
+        lines += _table(
+            ["question", *story.headings, "change"],
+            (
+                [
+                    line(q.text),
+                    *(reward(one) for one in q.rewards),
+                    *[""] * (len(story.headings) - len(q.rewards)),
+                    points(q.change),
+                ]
+                for q in moved
+            ),
+        )
+    lines += ["## Cost", ""]
+    lines += _table(
+        ["stage", "model", "calls", "tokens in", "tokens out", "cost"],
+        (
+            [c.stage, c.name, f"{c.calls:,}", tokens(c.tokens_in), tokens(c.tokens_out), usd(c.usd)]
+            for c, _ in part.costs
+        ),
+    )
+    failed = len(story.failures) + story.more_failures
+    if failed:
+        lines += [f"{count(failed, 'request')} got no usable answer.", ""]
+    return lines
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return a table, and nothing where it has no rows."""
+    body = [f"| {' | '.join(_plain(cell) for cell in row)} |" for row in rows]
+    if not body:
+        return []
+    return [
+        f"| {' | '.join(headings)} |",
+        f"|{' --- |' * len(headings)}",
+        *body,
+        "",
+    ]
+
+
+def _code(command: str) -> str:
+    """Return a command as code that no backtick in it can end."""
+    fence = "`" * (1 + max([0, *map(len, re.findall("`+", command))]))
+    return f"{fence} {line(command, 400)} {fence}" if len(fence) > 1 else f"`{line(command, 400)}`"
+
+
+def _plain(text: str) -> str:
+    """Return a text as one line of Markdown that shows it as it is."""
+    return _MARKUP.sub(r"\\\1", line(text, 600))

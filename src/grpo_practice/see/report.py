@@ -1,0 +1,320 @@
+"""The report of one or more runs as a page of its own: no script, nothing is loaded."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from shlex import quote
+
+from grpo_practice import __version__
+from grpo_practice.reports.comparison import points
+from grpo_practice.reports.effects import ExperienceEffect
+from grpo_practice.reports.stored_runs import StageCost
+from grpo_practice.see import charts
+from grpo_practice.see.pages import render, style, style_hash, when
+from grpo_practice.see.shown_rollouts import ShownRollouts
+from grpo_practice.see.story import Story
+from grpo_practice.stages import STAGES
+from grpo_practice.stats import Score
+from grpo_practice.store.queries.pages import Life
+from grpo_practice.text import count
+
+CUT = 4_000
+"""Characters of a turn that are shown."""
+NOT_MEASURED = "Not measured yet: no evaluation compares the agent with and without what it learnt."
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreRow:
+    """A score with its place on the line from 0 to 1."""
+
+    label: str
+    run: str
+    score: Score
+    range: charts.Range
+
+    @property
+    def text(self) -> str:
+        """The score in words, for whoever does not see the line."""
+        ends = self.score.ci95
+        between = f", between {ends[0]:.3f} and {ends[1]:.3f}" if ends else ""
+        return f"{self.label}: {self.score.mean:.3f}{between}"
+
+
+@dataclass(frozen=True, slots=True)
+class ExperienceRow:
+    """An experience with its life, and what is known of it."""
+
+    life: Life
+    lane: charts.Lane
+    lived: str
+    evidence: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """Calls, tokens and money of a step."""
+
+    step: int
+    calls: Sequence[int]
+    """Calls by stage. Shape: [stages]"""
+    tokens: int | None
+    usd: float | None
+    width: float
+
+
+class Part:
+    """One run of a report: its story, and what is worked out for the page."""
+
+    def __init__(self, number: int, story: Story, shown: ShownRollouts) -> None:
+        self.id = f"run-{number}"
+        self.story, self.shown = story, shown
+        self.height = charts.HEIGHT
+        self.steps = max(len(story.report.steps), 1)
+
+    @property
+    def answer(self) -> str:
+        """Answer to whether it is better; what is there in its place, where nobody knows."""
+        story = self.story
+        if story.sentence:
+            return story.sentence[0].upper() + story.sentence[1:]
+        if story.report.run.kind == "practice":
+            return NOT_MEASURED
+        own = story.report.scores.get(story.name)
+        if own is None or own.mean is None:
+            return "Not complete yet: there is no score."
+        return f"Scored {own.mean:.3f}; nothing to compare it with."
+
+    @property
+    def ranges(self) -> list[ScoreRow]:
+        """Scores of the first screen: before and after, else those of the run itself."""
+        story, found = self.story, list[tuple[str, str, Score]]()
+        learnt = story.learnt
+        if learnt and (learnt.before or learnt.after):
+            for label, known in (
+                ("without experiences", learnt.before),
+                (f"with {count(len(story.library), 'experience')}", learnt.after),
+            ):
+                if known is not None:
+                    found.append((label, known.run, known.score))
+        elif story.comparison is not None:
+            labels = ("without experiences", "this run")
+            arms = zip(labels, story.comparison.arms, strict=False)
+            found = [(label, arm.run, arm.score) for label, arm in arms]
+        elif story.name in story.report.scores:
+            found = [("this run", story.name, story.report.scores[story.name])]
+        return [
+            ScoreRow(label, run, score, charts.score_range(score.mean, score.ci95))
+            for label, run, score in found
+            if score.mean is not None
+        ]
+
+    @property
+    def asked(self) -> str:
+        """Number of questions and attempts behind the scores."""
+        rows = self.ranges
+        score = rows[-1].score
+        of = f"{score.scored:,} of {count(score.planned, 'planned rollout')} have a reward"
+        return f"{count(score.n_scored_questions, 'question')}; {of}."
+
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        """Facts of the first screen."""
+        report = self.story.report
+        run = report.run
+        done = f"{run.steps_closed} of {count(run.steps, 'step')} closed"
+        spent = [cost.usd for cost in report.costs if cost.usd is not None]
+        unpriced = sum(cost.unpriced for cost in report.costs)
+        cost = f"${sum(spent):,.4f}" if spent else "unknown"
+        if unpriced:
+            cost += f", without {count(unpriced, 'call')} whose price is unknown"
+        found = [
+            ("status", f"{run.shown_kind}, {run.status}, {done}"),
+            ("model", report.model or ""),
+            (
+                "dataset",
+                f"{report.dataset.name}, {report.dataset.n:,} questions" if report.dataset else "",
+            ),
+            ("scored by", report.verify or ""),
+            ("spent", cost),
+            ("begun", when(run.created_at)),
+        ]
+        return [(name, value) for name, value in found if value]
+
+    @property
+    def curve(self) -> charts.Curve | None:
+        """Learning curve; None for a run that has none."""
+        story = self.story
+        if not story.curve and not story.rewards:
+            return None
+        return charts.curve(story.curve, story.rewards, len(story.report.steps))
+
+    @property
+    def experiences(self) -> list[ExperienceRow]:
+        """Experiences from their first step to their last, those that stand first."""
+        story = self.story
+        here = {e.id for e in story.library.experiences}
+        rows = [
+            ExperienceRow(
+                life,
+                charts.lane(life, self.steps),
+                _lived(life),
+                story.evidence[life.id].sentence if life.id in story.evidence else "",
+                _effect(story.effects.get(life.id)),
+            )
+            for life in story.lives
+        ]
+        return sorted(rows, key=lambda row: (row.life.id not in here, row.life.label))
+
+    @property
+    def experiences_sentence(self) -> str:
+        """Number of experiences that stand, and of those that were removed."""
+        stand, lives = len(self.story.library), len(self.story.lives)
+        gone = f"; {count(lives - stand, 'other')} did not last" if lives > stand else ""
+        return f"{count(stand, 'experience')} in the last library{gone}."
+
+    @property
+    def flips_sentence(self) -> str:
+        """Number of questions that became right and wrong, of those that are listed."""
+        up = sum(flip.now > flip.was for flip in self.shown.flips)
+        down = len(self.shown.flips) - up
+        return f"{up} became right, {down} became wrong (a mean reward of 0.5 or more is right)."
+
+    @property
+    def flips_command(self) -> str:
+        """Command that lists all questions that flipped."""
+        comparison = self.story.comparison
+        return comparison.next_command if comparison else ""
+
+    @property
+    def questions_sentence(self) -> str:
+        """Explanation of the columns."""
+        if self.story.report.run.kind == "practice":
+            return (
+                "A column for each time that a question was asked, not for each step; the questions"
+                " that changed most stand first. Rewards of practice, in which the library grew."
+            )
+        if self.story.comparison is not None:
+            return "Mean reward of each question, those that changed most first."
+        return "Mean reward of each question."
+
+    @property
+    def list_command(self) -> str:
+        """Command that lists the run's rollouts."""
+        return f"grpo-practice rollouts list {quote(self.story.name)}"
+
+    @property
+    def show_command(self) -> str:
+        """Command that shows rollouts with all that was said."""
+        return f"grpo-practice rollouts show {quote(self.story.name)}"
+
+    @property
+    def transcripts_sentence(self) -> str:
+        """Number of the transcripts that are here."""
+        n = len(self.shown.rollouts)
+        return f"{count(n, 'transcript')} of those that tell most. Any other one:"
+
+    @property
+    def costs(self) -> list[tuple[StageCost, float]]:
+        """Costs by stage and model, each with its part of the largest number of tokens."""
+        costs = self.story.report.costs
+        sizes = [float((cost.tokens_in or 0) + (cost.tokens_out or 0)) for cost in costs]
+        return [*zip(costs, charts.parts(sizes), strict=True)]
+
+    @property
+    def stages(self) -> list[str]:
+        """Stages that made calls."""
+        made = {cost.stage for cost in self.story.step_costs}
+        return [stage for stage in STAGES if stage in made]
+
+    @property
+    def step_costs(self) -> list[StepCost]:
+        """Costs by step."""
+        steps = dict[int, list[int]]()
+        tokens, usd = dict[int, int | None](), dict[int, float | None]()
+        stages = self.stages
+        for cost in self.story.step_costs:
+            calls = steps.setdefault(cost.step, [0] * len(stages))
+            calls[stages.index(cost.stage)] += cost.calls
+            known = (cost.tokens_in, cost.tokens_out)
+            if any(n is not None for n in known):
+                tokens[cost.step] = (tokens.get(cost.step) or 0) + sum(n or 0 for n in known)
+            if cost.usd is not None:
+                usd[cost.step] = (usd.get(cost.step) or 0.0) + cost.usd
+        widths = charts.parts([tokens.get(step) for step in steps])
+        return [
+            StepCost(step, calls, tokens.get(step), usd.get(step), width)
+            for (step, calls), width in zip(steps.items(), widths, strict=True)
+        ]
+
+    @property
+    def origin(self) -> list[tuple[str, str]]:
+        """Origin of the numbers."""
+        report = self.story.report
+        library = self.story.library
+        branches = ", ".join(f"{b.id} ({b.cause} at step {b.from_step})" for b in report.branches)
+        found = [
+            ("run", f"{report.run.name}, branch {self.story.branch.id}"),
+            ("branches", branches),
+            ("library", f"L{library.id}" if library.id else ""),
+            ("last command", report.command),
+            ("begun", when(report.run.created_at)),
+            ("compare it yourself", self._recompute),
+        ]
+        return [(name, value) for name, value in found if value]
+
+    @property
+    def _recompute(self) -> str:
+        comparison = self.story.comparison
+        if comparison is None:
+            return ""
+        return (
+            f"grpo-practice runs compare {' '.join(quote(a.run) for a in comparison.arms)} --json"
+        )
+
+    @property
+    def contents(self) -> list[tuple[str, str]]:
+        """Sections of the page, by their ids."""
+        shown, story = self.shown, self.story
+        found = [
+            ("curve", "Learning curve", self.curve is not None),
+            ("experiences", f"Experiences ({len(story.library)})", bool(story.lives)),
+            ("lessons", "What made the difference", bool(shown.pairs)),
+            ("flips", "Questions that flipped", bool(shown.flips)),
+            ("questions", "Reward by question", bool(story.questions)),
+            ("cost", "Cost", True),
+            ("failures", "Failures", bool(shown.failed or story.failures)),
+            ("origin", "Configuration and origin", True),
+            ("transcripts", f"Transcripts ({len(shown.rollouts)})", bool(shown.rollouts)),
+        ]
+        return [(id_, text) for id_, text, there in found if there]
+
+
+def html(parts: Sequence[Part], database: str, made: str) -> str:
+    """Return the page; its policy lets nothing in but its own style."""
+    sheet = style()
+    title = ", ".join(part.story.name for part in parts)
+    return render(
+        "report.html",
+        parts=parts,
+        style=sheet,
+        policy=f"default-src 'none'; style-src '{style_hash(sheet)}'; base-uri 'none';"
+        " form-action 'none'",
+        title=f"{title} \u00b7 grpo-practice",
+        version=__version__,
+        database=database,
+        made=when(made),
+        shade=charts.shade,
+        cut=CUT,
+    )
+
+
+def _lived(life: Life) -> str:
+    begun = "imported" if life.born is None else f"since step {life.born}"
+    return begun if life.ended is None else f"{begun}, removed in step {life.ended}"
+
+
+def _effect(of: ExperienceEffect | None) -> str:
+    if of is None or of.effect is None or of.ci95 is None:
+        return "-"
+    low, high = (points(end, signed=True) for end in of.ci95)
+    return f"{points(of.effect, signed=True)} ({low} to {high})"

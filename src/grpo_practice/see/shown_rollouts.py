@@ -1,0 +1,226 @@
+"""Choice of the rollouts that a report has whole: those that a reader asks for first."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from grpo_practice.app.rollouts import RolloutReader
+from grpo_practice.reports.rollout_report import RolloutReport, is_right
+from grpo_practice.see.story import Story
+from grpo_practice.store import Store, branches
+from grpo_practice.store.queries import pages, runs
+from grpo_practice.store.queries.pages import FIRST, Place
+from grpo_practice.store.queries.rollout_list import RolloutRow
+from grpo_practice.store.records import Branch
+
+MOST = 300
+"""Rollouts that stand in a report with all that was said."""
+PAIRS = 12
+"""Groups whose best and worst attempts stand beside each other."""
+FLIPS = 40
+"""Questions right before and wrong now, or the other way, that are listed."""
+FAILED = 40
+"""Rollouts without an answer that are listed."""
+
+Why = Literal["best", "worst", "alike"]
+"""Rank of an attempt in its group; `alike` where all rewards are equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A rollout that stands in the report, and where."""
+
+    anchor: str
+    report: RolloutReport
+
+    @property
+    def label(self) -> str:
+        """Place of the rollout in words."""
+        of = self.report
+        question = f"question {of.number}" if of.number else f"group {of.rollout.slot}"
+        return f"{of.run}, step {of.step}, {question}, attempt {of.rollout.attempt + 1}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Best and worst attempt of a group, and what was learnt from it."""
+
+    step: int
+    slot: int
+    number: int | None
+    question: str
+    best: Shown
+    worst: Shown
+    lessons: Sequence[str]
+    experiences: Sequence[str]
+    """Ids of the experiences that came of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlippedQuestion:
+    """A question that was right in one run and wrong in the other."""
+
+    number: int | None
+    question: str
+    was: float
+    now: float
+    before: Shown | None
+    """An attempt of the one run, as its mean says it was: the best or the worst."""
+    after: Shown | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRollouts:
+    """All rollouts of a report."""
+
+    pairs: Sequence[Pair]
+    flips: Sequence[FlippedQuestion]
+    more_flips: int
+    failed: Sequence[Shown]
+    rollouts: Sequence[Shown]
+    """Each once, by run, step, group and attempt."""
+    questions: dict[int, Sequence[tuple[Why, Shown]]] = field(default_factory=dict)
+    """Sample → its best and worst attempt, when it was asked last."""
+
+
+def choose(store: Store, story: Story, prefix: str) -> ShownRollouts:
+    """Return the rollouts that a report of a run has whole; anchors begin with `prefix`."""
+    shelf = _Shelf(store, prefix)
+    pairs = [*_pairs(store, story, shelf)][:PAIRS]
+    flips, more = _flips(story, shelf)
+    failed = [*_failed(store, story, shelf)]
+    questions = dict[int, Sequence[tuple[Why, Shown]]]()
+    for question in story.questions:
+        place = question.places[-1] if question.places else None
+        if place is not None:
+            found = shelf.ends(story.name, *place)
+            if found:
+                questions[question.sample] = found
+    return ShownRollouts(pairs, flips, more, failed, shelf.all, questions)
+
+
+class _Shelf:
+    """The rollouts chosen so far, at most `MOST`."""
+
+    def __init__(self, store: Store, prefix: str) -> None:
+        self._store, self._prefix = store, prefix
+        self._runs = dict[str, tuple[Branch, RolloutReader, dict[int, tuple[int, int]]]]()
+        self._chosen = dict[tuple[str, Place], Shown]()
+
+    @property
+    def all(self) -> list[Shown]:
+        """All that were chosen, in order."""
+        return [self._chosen[key] for key in sorted(self._chosen)]
+
+    def rows(self, run: str, step: int, slot: int) -> list[RolloutRow]:
+        """Return the rollouts of a group, without what was said."""
+        branch, _, _ = self._run(run)
+        found, after = list[RolloutRow](), Place(step, slot, -1)
+        for row in self._store.read(
+            lambda db: pages.rollout_page(db, branch, after, 64, step=step)
+        ):
+            if row.slot != slot:
+                break
+            found.append(row)
+        return found
+
+    def ends(self, run: str, step: int, slot: int) -> list[tuple[Why, Shown]]:
+        """Return the best and the worst attempt of a group, or one where all rewards are equal."""
+        scored = [row for row in self.rows(run, step, slot) if row.reward is not None]
+        if not scored:
+            return []
+        best = max(scored, key=lambda row: (row.reward or 0.0, -row.attempt))
+        worst = min(scored, key=lambda row: (row.reward or 0.0, -row.attempt))
+        wanted: list[tuple[Why, RolloutRow]] = [("best", best), ("worst", worst)]
+        if best.reward == worst.reward:
+            wanted = [("alike", best)]
+        found = [(why, self.put(run, row)) for why, row in wanted]
+        return [(why, shown) for why, shown in found if shown is not None]
+
+    def last_play(self, run: str, sample: int) -> tuple[int, int] | None:
+        """Return step and slot of a question when a run asked it last."""
+        return self._run(run)[2].get(sample)
+
+    def put(self, run: str, row: RolloutRow) -> Shown | None:
+        """Choose a rollout; None where there is no more room."""
+        place = Place(row.step, row.slot, row.attempt)
+        if (run, place) in self._chosen:
+            return self._chosen[run, place]
+        if len(self._chosen) >= MOST:
+            return None
+        found = self._run(run)[1].group(row.step, row.slot, row.attempt)
+        if not found:
+            return None
+        number = [*self._runs].index(run)
+        anchor = f"{self._prefix}r{number}-{row.step}-{row.slot}-{row.attempt}"
+        self._chosen[run, place] = Shown(anchor, found[0])
+        return self._chosen[run, place]
+
+    def _run(self, name: str) -> tuple[Branch, RolloutReader, dict[int, tuple[int, int]]]:
+        if name not in self._runs:
+            head = self._store.read(runs.get, name).head_branch
+            assert head is not None, "a run with rollouts has a branch"
+            branch = self._store.read(branches.load, head)
+            visits = self._store.read(pages.question_visits, branch)
+            last = {visit.sample_id: (visit.step, visit.slot) for visit in visits}
+            self._runs[name] = (branch, RolloutReader(self._store, branch), last)
+        return self._runs[name]
+
+
+def _pairs(store: Store, story: Story, shelf: _Shelf) -> Iterator[Pair]:
+    """Yield the groups that experiences of the last library came from, then other taught ones."""
+    behind = dict[tuple[int, int], list[str]]()
+    for life in story.lives:
+        if life.ended is None and life.id in {e.id for e in story.library.experiences}:
+            for change in life.changes:
+                for place in change.groups:
+                    behind.setdefault(place, []).append(life.id)
+    groups = store.read(pages.group_page, story.branch, (-1, -1), 1_000)
+    taught = [group for group in groups if group.status == "distilled"]
+    taught.sort(key=lambda group: (group.step, group.slot) not in behind)
+    for group in taught:
+        found = shelf.ends(story.name, group.step, group.slot)
+        if len(found) < 2:
+            continue
+        (_, best), (_, worst) = found
+        yield Pair(
+            group.step,
+            group.slot,
+            group.number,
+            group.question,
+            best,
+            worst,
+            store.read(pages.lessons_of, story.branch, group.step, group.slot),
+            [*dict.fromkeys(behind.get((group.step, group.slot), ()))],
+        )
+
+
+def _flips(story: Story, shelf: _Shelf) -> tuple[list[FlippedQuestion], int]:
+    """Return the questions that became right or wrong, and how many more there are."""
+    if story.comparison is None:
+        return [], 0
+    contrast = story.comparison.contrasts[0]
+    flipped = [q for q in contrast.moved if is_right(q.a) != is_right(q.b)]
+    texts = story.comparison.texts
+    numbers = {question.sample: question.number for question in story.questions}
+    found = list[FlippedQuestion]()
+    for question in flipped[:FLIPS]:
+        sample = int(question.key)
+        ends = list[Shown | None]()
+        for run, mean in ((contrast.baseline, question.a), (contrast.arm, question.b)):
+            place = shelf.last_play(run, sample)
+            there = shelf.ends(run, *place) if place else []
+            ends.append((there[0] if is_right(mean) else there[-1])[1] if there else None)
+        number = next((end.report.number for end in ends if end), numbers.get(sample))
+        text = texts.get(sample, "")
+        found.append(FlippedQuestion(number, text, question.a, question.b, ends[0], ends[1]))
+    return found, len(flipped) - len(found)
+
+
+def _failed(store: Store, story: Story, shelf: _Shelf) -> Iterator[Shown]:
+    """Yield the first rollouts that ended in any other way than with an answer."""
+    rows = store.read(lambda db: pages.rollout_page(db, story.branch, FIRST, FAILED, failed=True))
+    for row in rows:
+        shown = shelf.put(story.name, row)
+        if shown is not None:
+            yield shown

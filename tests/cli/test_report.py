@@ -1,0 +1,69 @@
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Gp
+
+
+def test_a_page_is_written_and_its_size_is_said(demo: Gp) -> None:
+    ran = demo("report")
+    assert ran.code == 0
+    assert ran.out == ""
+    assert "Better by " in ran.err
+    assert "wrote report.html (" in ran.err
+    assert " KB)" in ran.err
+    assert "next: grpo-practice export-agent --run demo" in ran.err
+    assert Path("report.html").read_text("utf-8").startswith("<!doctype html>")
+    assert demo("export-agent", "--run", "demo").code == 0
+
+
+def test_it_replaces_nothing_unless_it_is_told_to(demo: Gp) -> None:
+    Path("report.html").write_text("mine")
+    ran = demo("report", "demo")
+    assert ran.code == 2
+    assert "report.html is there already" in ran.err
+    assert Path("report.html").read_text("utf-8") == "mine"
+    assert demo("report", "demo", "--force").code == 0
+
+
+def test_markdown_for_a_pull_request(demo: Gp) -> None:
+    ran = demo("report", "demo", "--format", "md", "-o", "-")
+    assert ran.out.startswith("# demo\n\n**Better by ")
+    assert demo("report", "demo", "-o", "a.md").code == 0
+    assert Path("a.md").read_text("utf-8").startswith("# demo\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("demon",), "there is no run 'demon'"),
+        (("demo", "-o", "no/such/folder/r.html"), "cannot write no/such/folder/r.html"),
+    ],
+)
+def test_what_cannot_be_reported_is_said(demo: Gp, words: tuple[str, ...], said: str) -> None:
+    ran = demo("report", *words)
+    assert ran.code == 2
+    assert said in ran.err
+    if words[0] == "demon":
+        assert "did you mean demo" in ran.err
+
+
+def test_without_a_run_the_next_command_makes_one(gp: Gp) -> None:
+    assert gp("data", "list").code in (0, 2)
+    ran = gp("report")
+    assert ran.code == 2
+    assert not Path("report.html").exists()
+
+
+def test_an_evaluation_alone_has_its_score_and_nothing_to_compare_with(demo: Gp) -> None:
+    ran = demo("report", "demo/eval", "-o", "e.html")
+    assert ran.code == 0
+    assert "Scored 0.463; nothing to compare it with." in ran.err
+
+
+def test_what_an_evaluation_of_a_library_is_compared_with(demo: Gp) -> None:
+    runs = demo("runs", "list", "--json").document["runs"]
+    name = next(run["run"] for run in runs if run["run"].startswith("demo/eval/L"))
+    ran = demo("report", name, "-o", "-", "--format", "md")
+    assert "better by" in ran.out.lower()
+    assert "| demo/eval |" in ran.out
