@@ -20,8 +20,8 @@ from grpo_practice.chat_server.server import RequestError, check_caller, listeni
 from grpo_practice.errors import ConfigError, GrpoPracticeError
 from grpo_practice.redact import redactor
 from grpo_practice.reports.base import Report
-from grpo_practice.see.address import Page, Query, link
-from grpo_practice.see.pages import render, style
+from grpo_practice.see.address import Query, link
+from grpo_practice.see.pages import render
 from grpo_practice.see.views import VIEWS, View
 from grpo_practice.store.looked_at import LookedAt
 from grpo_practice.text import LOOPBACK
@@ -131,11 +131,12 @@ def _asset(text: str, kind: str) -> Callable[[web.Request], Any]:
     return answer
 
 
-ASSETS: Mapping[str, tuple[str, str]] = {
-    "/style.css": ("", "text/css"),
-    "/htmx.js": ("vendored/htmx.min.js", "text/javascript"),
+ASSETS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "/style.css": (("templates/style.css", "templates/view/view.css"), "text/css"),
+    "/htmx.js": (("vendored/htmx.min.js",), "text/javascript"),
+    "/icon.svg": (("vendored/icon.svg",), "image/svg+xml"),
 }
-"""Paths of files that are shown to anybody, with the file and its type."""
+"""Paths of files that are shown to anybody, with the files that each is made of, and its type."""
 
 
 def application(
@@ -147,29 +148,6 @@ def application(
 ) -> web.Application:
     """Return the pages of a database, for whom the door lets in; errors are pages, too."""
 
-    @web.middleware
-    async def guarded(request: web.Request, handler: Any) -> web.StreamResponse:
-        try:
-            response: web.StreamResponse = door.check(request) or await handler(request)
-        except RequestError as e:
-            response = _failure(str(e), _OPEN_AGAIN if e.status == 403 else "", e.status)
-        except GrpoPracticeError as e:
-            status = 404 if isinstance(e, ConfigError) else 503
-            response = _failure(str(e), e.hint or "", status)
-        except web.HTTPException as e:
-            what = "there is no such page" if e.status == 404 else e.reason
-            response = _failure(what, "", e.status)
-        except ConnectionError:
-            raise  # the browser is gone
-        except Exception as e:  # noqa: BLE001 - somebody waits for the page
-            unexpected(e)
-            what = f"{type(e).__name__} while the page was made: this is a defect"
-            response = _failure(what, "", 500)
-        response.headers.update(HEADERS)
-        if response.status == 405:
-            response.headers["Allow"] = "GET, HEAD"
-        return response
-
     def page(view: View) -> Callable[[web.Request], Any]:
         async def answer(request: web.Request) -> web.Response:
             query = Query(dict(request.query))
@@ -179,12 +157,34 @@ def application(
 
         return answer
 
-    app = web.Application(middlewares=[guarded])
+    app = web.Application(middlewares=[_guard(door, unexpected)])
     app.add_routes([web.get(at, page(view)) for at, view in VIEWS.items()])
-    for at, (name, kind) in ASSETS.items():
-        text = files("grpo_practice.see").joinpath(name).read_text("utf-8") if name else style()
+    room = files("grpo_practice.see")
+    for at, (names, kind) in ASSETS.items():
+        text = "".join(room.joinpath(name).read_text("utf-8") for name in names)
         app.router.add_get(at, _asset(text, kind))
     return app
+
+
+def _guard(door: Door, unexpected: Callable[[Exception], None]) -> Any:
+    """Return the middleware that lets requests in, and makes a page of what goes wrong."""
+
+    @web.middleware
+    async def guarded(request: web.Request, handler: Any) -> web.StreamResponse:
+        try:
+            response: web.StreamResponse = door.check(request) or await handler(request)
+        except ConnectionError:
+            raise  # the browser is gone
+        except Exception as e:  # noqa: BLE001 - somebody waits for the page
+            if not isinstance(e, (RequestError, GrpoPracticeError, web.HTTPException)):
+                unexpected(e)
+            response = _failure(e)
+        response.headers.update(HEADERS)
+        if response.status == 405:
+            response.headers["Allow"] = "GET, HEAD"
+        return response
+
+    return guarded
 
 
 def _read(path: Path, view: View, query: Query) -> str:
@@ -198,9 +198,21 @@ SHARED: Mapping[str, Any] = {"link": link}
 """Values that each template of the viewer is given."""
 
 
-def _failure(message: str, hint: str, status: int) -> web.Response:
-    made = Page("view/failure.html", {"message": message, "hint": hint, "status": status})
-    text = render(made.template, **SHARED, query=Query({}), **made.values)
+def _failure(error: Exception) -> web.Response:
+    """Return the page about an error."""
+    message, hint, status = str(error), "", 500
+    match error:
+        case RequestError():
+            status, hint = error.status, _OPEN_AGAIN if error.status == 403 else ""
+        case GrpoPracticeError():
+            status, hint = 404 if isinstance(error, ConfigError) else 503, error.hint or ""
+        case web.HTTPException():
+            status = error.status
+            message = "there is no such page" if status == 404 else error.reason
+        case _:
+            message = f"{type(error).__name__} while the page was made: this is a defect"
+    values = {"message": message, "hint": hint, "status": status}
+    text = render("view/failure.html", **SHARED, query=Query({}), **values)
     return web.Response(text=text, content_type="text/html", status=status)
 
 
