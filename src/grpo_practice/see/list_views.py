@@ -19,6 +19,8 @@ from grpo_practice.store.run_names import eval_name
 
 LOOKED_THROUGH = 5_000
 """Rollouts that one page looks through for those that a rare filter wants."""
+BATCH = 1_000
+"""Rollouts that are read at once for it."""
 VISITS = 12
 """Visits of a question that are columns: the last ones, where there are more."""
 
@@ -48,7 +50,7 @@ def _wanted(
     """Return a page of rollouts, and the last one that was looked at where there may be more."""
     found, looked = list[RolloutRow](), 0
     while looked < LOOKED_THROUGH:
-        n = ROWS + 1 if only != "wrong" else 1_000
+        n = ROWS + 1 if only != "wrong" else BATCH
         read = partial(
             pages.rollout_page, branch=branch, after=after, n=n, step=step, failed=only == "failed"
         )

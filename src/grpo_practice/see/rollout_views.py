@@ -39,10 +39,14 @@ class Turn:
     blocks: Sequence[Block]
 
     @property
+    def name(self) -> str:
+        """Heading without its brackets."""
+        return self.heading.removeprefix("[").removesuffix("]")
+
+    @property
     def role(self) -> str:
         """Role, as a class of the style sheet; `other` for one that is not known."""
-        role = self.heading.strip("[]")
-        return role if role in ("system", "user", "assistant", "tool") else "other"
+        return self.name if self.name in ("system", "user", "assistant", "tool") else "other"
 
 
 def rollout_page(store: Store, query: Query) -> Page:
@@ -57,6 +61,7 @@ def rollout_page(store: Store, query: Query) -> Page:
         "ref": query.text("run"),
         "attempts": attempts,
         "turns": turns[first : first + TURNS],
+        "told": any(turn.role == "system" for turn in turns[:1]),
         "first": first,
         "total": len(turns),
         "more": first + TURNS if first + TURNS < len(turns) else None,
