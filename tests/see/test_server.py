@@ -14,7 +14,7 @@ from yarl import URL
 from grpo_practice.errors import ConfigError, StoreError
 from grpo_practice.events import Event, Notice
 from grpo_practice.redact import redactor
-from grpo_practice.see import server
+from grpo_practice.see import views
 from grpo_practice.see.address import Page, Query
 from grpo_practice.see.server import HEADERS, Viewed
 from grpo_practice.store import Store
@@ -133,9 +133,9 @@ async def test_a_page_that_is_slow_to_read_holds_nobody_up(
 
     def slow(store: Store, query: Query) -> Page:
         gate.wait()
-        return server.VIEWS["/"](store, query)
+        return views.VIEWS["/"](store, query)
 
-    monkeypatch.setattr(server, "VIEWS", {**server.VIEWS, "/slow": slow})
+    monkeypatch.setattr(views, "VIEWS", {**views.VIEWS, "/slow": slow})
     async with viewing(db) as viewer:
         waiting = asyncio.create_task(viewer.get("/slow"))
         await asyncio.to_thread(gate.reached.wait)
@@ -149,7 +149,7 @@ async def test_a_defect_is_a_page_and_is_said(db: Path, monkeypatch: pytest.Monk
     def broken(store: Store, query: Query) -> Page:
         raise ValueError("of <no> use")
 
-    monkeypatch.setattr(server, "VIEWS", {**server.VIEWS, "/broken": broken})
+    monkeypatch.setattr(views, "VIEWS", {**views.VIEWS, "/broken": broken})
     async with viewing(db) as viewer:
         status, text = await viewer.get("/broken")
         assert status == 500
@@ -203,7 +203,7 @@ async def test_the_browser_is_started_with_a_ticket(
     db: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     urls, events = list[str](), list[Event]()
-    monkeypatch.setattr(server.webbrowser, "open", urls.append)  # which returns None: not started
+    monkeypatch.setattr("webbrowser.open", urls.append)  # which returns None: not started
     viewed = await shown(Workspace(db), events, open_browser=True)
     (url,) = urls
     assert url.partition("=")[0] == viewed.url.partition("=")[0]

@@ -20,9 +20,9 @@ from grpo_practice.chat_server.server import RequestError, check_caller, listeni
 from grpo_practice.errors import ConfigError, GrpoPracticeError
 from grpo_practice.redact import redactor
 from grpo_practice.reports.base import Report
+from grpo_practice.see import views
 from grpo_practice.see.address import Query, link
 from grpo_practice.see.pages import render
-from grpo_practice.see.views import VIEWS, View
 from grpo_practice.store.looked_at import LookedAt
 from grpo_practice.text import LOOPBACK
 
@@ -148,7 +148,7 @@ def application(
 ) -> web.Application:
     """Return the pages of a database, for whom the door lets in; errors are pages, too."""
 
-    def page(view: View) -> Callable[[web.Request], Any]:
+    def page(view: views.View) -> Callable[[web.Request], Any]:
         async def answer(request: web.Request) -> web.Response:
             query = Query(dict(request.query))
             work = partial(_read, path, view, query)
@@ -158,7 +158,7 @@ def application(
         return answer
 
     app = web.Application(middlewares=[_guard(door, unexpected)])
-    app.add_routes([web.get(at, page(view)) for at, view in VIEWS.items()])
+    app.add_routes([web.get(at, page(view)) for at, view in views.VIEWS.items()])
     room = files("grpo_practice.see")
     for at, (names, kind) in ASSETS.items():
         text = "".join(room.joinpath(name).read_text("utf-8") for name in names)
@@ -187,7 +187,7 @@ def _guard(door: Door, unexpected: Callable[[Exception], None]) -> Any:
     return guarded
 
 
-def _read(path: Path, view: View, query: Query) -> str:
+def _read(path: Path, view: views.View, query: Query) -> str:
     """Return a page: all of it is read at one moment, and the database is let go at once."""
     with LookedAt(path) as store:
         made = view(store, query)
