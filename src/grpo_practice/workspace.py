@@ -12,6 +12,8 @@ from grpo_practice.app.served_agents import ServedAgents
 from grpo_practice.app.stored_runs import RolloutOptions as RolloutOptions
 from grpo_practice.app.stored_runs import StoredRuns
 from grpo_practice.events import Emit, Notice, silent, tee
+from grpo_practice.see.viewed_runs import VIEW_PORT as VIEW_PORT
+from grpo_practice.see.viewed_runs import ViewedRuns
 from grpo_practice.see.workspace_pages import RunPages
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from grpo_practice.reports.run_reports import EvalReport, PracticeReport
     from grpo_practice.reports.scored_answer import ScoredAnswer
     from grpo_practice.reports.trust_report import TrustReport
+    from grpo_practice.see.server import Viewed as Viewed
     from grpo_practice.store.queries.spending import Piloted as Piloted
     from grpo_practice.types import Sample
 
@@ -58,7 +61,7 @@ def environment(
     return known(None, [Path(file) for file in trust], trust_hosts)
 
 
-class Workspace(StoredRuns, ServedAgents, MeasuredExperiences, RunPages, DataExports):
+class Workspace(StoredRuns, ServedAgents, MeasuredExperiences, RunPages, ViewedRuns, DataExports):
     """A database, and what is done with it; also a context manager, sync or async.
 
     Each call opens the file and closes it again, so that a workspace may be kept for as long as

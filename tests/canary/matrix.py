@@ -60,6 +60,7 @@ LOOKS = (
     ["export-data", "toy", "--format", "dpo", "-o", "pairs.jsonl", "--json"],
     ["runs", "export", "toy", "-o", "rows.csv", "--json"],
     ["report", "toy", "toy/eval"],
+    ["runs", "trace", "toy"],
     ["report", "toy", "-o", "-", "--format", "md"],
     ["report", "toy", "-o", "r.md", "--json"],
     ["config", "validate", "--agent", "a.yaml"],

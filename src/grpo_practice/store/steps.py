@@ -63,6 +63,14 @@ def on_line(db: sqlite3.Connection, branch: Branch) -> list[StepRow]:
     return sorted(map(row_of, found), key=lambda s: s.plan.step)
 
 
+def one_on_line(db: sqlite3.Connection, branch: Branch, step: int) -> StepRow | None:
+    """Return one step of a branch's line; None where it is not planned."""
+    row = db.execute(
+        "SELECT * FROM steps WHERE branch_id = ? AND step = ?", (branch.holder(step), step)
+    ).fetchone()
+    return row_of(row) if row else None
+
+
 def planned_slots(db: sqlite3.Connection, branch: Branch) -> tuple[int, set[int]]:
     """Return how many groups a branch's line plans, and the samples that are not to be asked."""
     sizes = rows_on_line(db, branch, f"SELECT json_array_length(plan) FROM steps {_OF_SEGMENT}")

@@ -120,19 +120,25 @@ def group_page(
     n: int,
     *,
     step: int | None = None,
+    status: str | None = None,
 ) -> list[GroupLine]:
     """Return the next `n` groups of the closed steps on a practice run's line.
 
-    `after`: step and slot of the last group before them, (-1, -1) for the first page.
+    `after`: step and slot of the last group before them, (-1, -1) for the first page; `status`:
+    the only one, such as `uniform`.
     """
     found = list[GroupLine]()
     for segment in _oldest_first(branch):
         if len(found) == n:
             break
         where = "g.branch_id = ? AND (g.step, g.slot) > (?, ?) AND g.step < ?"
-        values = [segment.branch_id, *max(after, (segment.first, -1)), segment.end]
+        values: list[object] = [
+            *(segment.branch_id, *max(after, (segment.first, -1)), segment.end),
+        ]
         if step is not None:
             where, values = f"{where} AND g.step = ?", [*values, step]
+        if status is not None:
+            where, values = f"{where} AND g.status = ?", [*values, status]
         rows = db.execute(
             f"""SELECT g.step, g.slot, g.sample_id, substr(q.question, 1, {QUESTION}) AS question,
                   g.planned, g.played, g.scored, g.mean_reward, g.informative, g.status, g.reason
