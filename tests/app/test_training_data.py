@@ -309,3 +309,13 @@ async def test_a_program_of_ones_own_is_taught_where_it_holds_one_conversation(
     assert all(
         row["messages"][0]["content"].startswith(f"{INSTRUCTIONS}\n\nThe task: ") for row in bare
     )
+
+
+async def test_a_line_of_two_branches_is_read_to_its_end(project: Project) -> None:
+    await project.practise(restart_step=2)
+    ws = Workspace(project.db)
+    right = [
+        (r.step, r.rollout.slot, r.rollout.attempt) for r in ws.rollouts("toy") if r.reward == 1
+    ]
+    assert [place(row) for row in rows(project, "sft")] == sorted(right)
+    assert {step for step, _, _ in right} == {0, 1, 2, 3}
