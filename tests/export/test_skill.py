@@ -1,5 +1,7 @@
 """A skill keeps the rules of the published specification, whatever the agent's texts are."""
 
+from dataclasses import replace
+
 import pytest
 import yaml
 from hypothesis import example, given
@@ -19,8 +21,10 @@ def read(exported: ExportedAgent) -> tuple[dict[str, object], str, str]:
     """Front matter, body and reference, as a reader of skills divides them."""
     files = render_files(exported, "skill")
     assert set(files) == {"SKILL.md", "references/experiences.md"}
-    start, head, body = files["SKILL.md"].split("---\n", 2)
+    # The published validator ends the front matter at three hyphens, wherever they stand.
+    start, head, body = files["SKILL.md"].split("---", 2)
     assert start == ""
+    assert files["SKILL.md"].startswith(f"---{head}---\n\n# ")
     return yaml.safe_load(head), body, files["references/experiences.md"]
 
 
@@ -60,6 +64,12 @@ def test_no_text_ends_the_front_matter_or_a_fence(
 
 def one(text: str) -> str:
     return visible(" ".join(text.split()))
+
+
+def test_a_run_whose_name_would_end_the_front_matter() -> None:
+    run = replace(AGENT.provenance, run="a---b")
+    head, _, _ = read(agent(provenance=run))
+    assert head["metadata"]["run"] == "a\u2014b"  # type: ignore[index]
 
 
 def test_the_description_says_when_and_the_body_where_to_read_on() -> None:

@@ -65,7 +65,9 @@ def _front_matter(agent: ExportedAgent, name: str) -> str:
     # Some readers refuse a description with tags.
     plain = description.translate({ord("<"): "(", ord(">"): ")"})
     assert len(plain) <= DESCRIPTION_CHARS
-    return to_document({"name": name, "description": plain, "metadata": metadata})
+    given = {"name": name, "description": plain, "metadata": metadata}
+    # The published validator takes three hyphens for the end, also within a quoted text.
+    return to_document(given).replace("---", "\u2014")
 
 
 def _body(agent: ExportedAgent, name: str) -> str:
