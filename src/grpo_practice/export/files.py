@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from grpo_practice.errors import ConfigError
-from grpo_practice.export.agents_md import with_section
 from grpo_practice.export.render import Files
 from grpo_practice.plain_file import plain_file, replacement
 from grpo_practice.redact import redactor
@@ -56,6 +55,9 @@ def write_section(path: Path, section: str) -> None:
     Raises:
         ConfigError: The file cannot be read as text or written, or its marks are damaged.
     """
+    # Needed only here: it brings the templates, and this file is imported for `--help`.
+    from grpo_practice.export.agents_md import with_section
+
     section = redactor.text(section)
     text, mode = "", 0o644
     try:
