@@ -199,6 +199,8 @@ async def test_nothing_to_write_leaves_no_file_and_says_why(project: Project) ->
     with pytest.raises(ConfigError, match="attempts were left out, 72 for no reward"):
         Workspace(project.db).export_data("toy", "sft", target)
     assert sorted(p.name for p in project.folder.iterdir() if "out" in p.name) == []
+    with pytest.raises(ConfigError, match="toy has no step 9"):
+        rows(project, "sft", run="toy:9")
     for bad in ({"pairs": 0}, {"min_reward": 1.5}):
         with pytest.raises(ConfigError):
             rows(project, "dpo", **bad)

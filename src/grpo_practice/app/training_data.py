@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from shlex import quote
 from typing import Any, TypedDict, Unpack, get_args
 
-from grpo_practice.app.library_refs import run_and_step
 from grpo_practice.app.options import check_least
+from grpo_practice.app.rollouts import played_run
 from grpo_practice.calls import one_conversation
 from grpo_practice.errors import ConfigError
 from grpo_practice.export.rows import Counted
@@ -25,7 +25,6 @@ from grpo_practice.practice.informative import status_of
 from grpo_practice.store import Store, branches, rollouts
 from grpo_practice.store.queries import export_rows, runs, training
 from grpo_practice.store.records import Branch, RunRow, StepRow
-from grpo_practice.store.run_names import questions_of
 from grpo_practice.types import Group, Rollout
 
 
@@ -63,11 +62,7 @@ class TrainingData:
         Raises:
             ConfigError: There is no such run or step, or nothing to be trained on.
         """
-        run, branch, only = run_and_step(self.store, self.ref)
-        if run.kind == "recorded":
-            raise ConfigError(
-                f"{run.name} is a recorded run: it has no rollouts", hint=questions_of(run.name)
-            )
+        run, branch, only = played_run(self.store, self.ref)
         if run.kind == "eval" and not self.include_eval:
             raise ConfigError(
                 f"{run.name} is an evaluation: what was trained on its questions cannot be"
