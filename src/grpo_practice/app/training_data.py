@@ -35,10 +35,10 @@ class DataOptions(TypedDict, total=False):
     """Whether prompts are those of the agent without its experiences: the weights learn them."""
     include_eval: bool
     """Whether to take questions that an evaluation asks, too."""
-    min_reward: float
-    """Least reward of an attempt that `sft` teaches (default: 1)."""
-    pairs: int
-    """Most pairs that `dpo` takes of a group (default: 1)."""
+    min_reward: float | None
+    """Least reward of an attempt that `sft` teaches; None is 1."""
+    pairs: int | None
+    """Most pairs that `dpo` takes of a group; None is 1."""
 
 
 @dataclass
@@ -48,10 +48,10 @@ class TrainingData:
     store: Store
     ref: str
     format: DataFormat
-    without_library: bool = False
-    include_eval: bool = False
-    min_reward: float = 1.0
-    pairs: int = 1
+    without_library: bool
+    include_eval: bool
+    min_reward: float
+    pairs: int
     left_out: Counter[LeftOut] = field(default_factory=Counter)
     """Attempts that are in no row, by the reason; for a group's reason, all of the group's."""
     simulated: bool = False
@@ -97,9 +97,9 @@ class TrainingData:
             if only not in (None, place):
                 break
             reader = _StepReader(self, run, branch, step)
-            for slot, (sample, attempts) in enumerate(step.plan.slots):
+            for slot, (sample, _) in enumerate(step.plan.slots):
                 if sample in measuring:
-                    self.left_out["a question of an evaluation"] += attempts
+                    self.left_out["a question of an evaluation"] += step.attempts(slot)
                 else:
                     yield from reader.rows(slot, numbers.get(sample))
 
@@ -116,11 +116,22 @@ def training_data(
         raise ConfigError(
             f"there is no format {format!r} of training data", hint="there are sft, dpo"
         )
-    check_least("pairs", options.get("pairs"), 1)
-    data = TrainingData(store, ref, format, **options)
-    if not 0 <= data.min_reward <= 1:
-        raise ConfigError(f"min_reward is {data.min_reward}, and rewards are from 0 to 1")
-    return data
+    least, pairs = options.get("min_reward"), options.get("pairs")
+    if (least if format == "dpo" else pairs) is not None:
+        name, other = ("min_reward", "sft") if format == "dpo" else ("pairs", "dpo")
+        raise ConfigError(f"{name} is for {other}", hint=f"leave it out, or take {other}")
+    check_least("pairs", pairs, 1)
+    if least is not None and not 0 <= least <= 1:
+        raise ConfigError(f"min_reward is {least}, and rewards are from 0 to 1")
+    return TrainingData(
+        store,
+        ref,
+        format,
+        options.get("without_library", False),
+        options.get("include_eval", False),
+        1.0 if least is None else least,
+        pairs or 1,
+    )
 
 
 class _StepReader:
