@@ -13,6 +13,8 @@ from grpo_practice.types import PlannedStep, Rollout
 
 ROWS = 50
 """Rows of a list on one page."""
+ASKED = 24
+"""Groups of one question that its pages name."""
 ATTEMPTS = 64
 """Attempts of a group on one page."""
 STATUSES = ("all", "distilled", "uniform", "too_few", "failed", "scored")
@@ -73,15 +75,12 @@ def step_of(
     """
     run, branch, _ = run_and_step(store, query.text("run"))
     wanted = query.number("step")
-    rows = store.read(steps.on_line, branch)
-    at = next((i for i, row in enumerate(rows) if row.plan.step == wanted), None)
-    if at is None:
-        last = rows[-1].plan.step if rows else None
+    row = store.read(steps.find, branch, wanted)
+    last = store.read(steps.last, branch)
+    if row is None or last is None:
         hint = "it has planned none yet" if last is None else f"its steps are 0 to {last}"
         raise ConfigError(f"{run.name} has no step {wanted}", hint=hint)
-    before = rows[at - 1].plan.step if at else None
-    after = rows[at + 1].plan.step if at + 1 < len(rows) else None
-    return run, branch, rows[at], (before, after)
+    return run, branch, row, (wanted - 1 if wanted else None, wanted + 1 if wanted < last else None)
 
 
 def group_page(store: Store, query: Query) -> Page:
@@ -119,11 +118,7 @@ def group_page(store: Store, query: Query) -> Page:
         "ends": _ends(attempts),
         "lessons": store.read(pages.lessons_of, branch, step, slot),
         "operations": store.read(group_operations.operations_at, branch, step, slot),
-        "visits": [
-            visit
-            for visit in store.read(pages.question_visits, branch)
-            if visit.sample_id == sample.id
-        ],
+        "asked": store.read(group_operations.groups_of_question, branch, sample.id, ASKED),
     }
     return Page("view/group.html", values)
 
