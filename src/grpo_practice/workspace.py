@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from grpo_practice.app.data_exports import DataExports
 from grpo_practice.app.measured_experiences import MeasuredExperiences
 from grpo_practice.app.served_agents import PORT as PORT
 from grpo_practice.app.served_agents import ServedAgents
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from grpo_practice.app.practice_run import PracticeJob
     from grpo_practice.app.request import ConfigInput
     from grpo_practice.app.serving import Served as Served
+    from grpo_practice.app.training_data import DataOptions as DataOptions
     from grpo_practice.config import Environment as Environment
     from grpo_practice.doctor.diagnosis import Diagnosis as Diagnosis
     from grpo_practice.forecast.estimate import Forecast as Forecast
@@ -59,7 +61,7 @@ def environment(
     return known(None, [Path(file) for file in trust], trust_hosts)
 
 
-class Workspace(StoredRuns, ServedAgents, MeasuredExperiences, RunPages, ViewedRuns):
+class Workspace(StoredRuns, ServedAgents, MeasuredExperiences, RunPages, ViewedRuns, DataExports):
     """A database, and what is done with it; also a context manager, sync or async.
 
     Each call opens the file and closes it again, so that a workspace may be kept for as long as

@@ -32,6 +32,8 @@ def test_all_commands_are_there() -> None:
         *("data upload", "data list", "data show", "data export", "data delete"),
         *("data stats", "data split", "data sample"),
         *("runs list", "runs show", "runs delete", "runs compare", "runs diagnose"),
+        "runs trace",
+        *("runs export", "export-data"),
         *("rollouts list", "rollouts show"),
         *("experiences list", "experiences show", "experiences approve", "experiences reject"),
         *("experiences effect", "experiences prune"),

@@ -152,7 +152,7 @@ class RolloutReader:
     def _planned(self, step: int) -> StepRow | None:
         """Return a step as it is planned; the one last asked for is kept."""
         if self._step is None or self._step.plan.step != step:
-            self._step = self._store.read(steps.find, self._branch, step)
+            self._step = self._store.read(steps.one_on_line, self._branch, step)
         return self._step
 
     def _number(self, row: StepRow, sample: int) -> int | None:

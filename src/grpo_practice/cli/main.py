@@ -24,6 +24,7 @@ from grpo_practice.cli import (
     evaluate,
     experiences,
     export,
+    exports,
     hand,
     init,
     practice,
@@ -31,6 +32,7 @@ from grpo_practice.cli import (
     rollouts,
     runs,
     serve,
+    trace,
     trust,
     verify,
     view,
@@ -66,6 +68,7 @@ app.command("practice", short_help="Let an agent learn from comparing its attemp
     practice.practice
 )
 app.command("export-agent")(export.export_agent)
+app.command("export-data")(exports.export_data)
 app.command("report", short_help="Write a page on runs: is it better, and why?")(report.report)
 app.command("serve", short_help="Serve an agent as an endpoint for any program.")(serve.serve)
 app.command("view", short_help="Look at runs in a browser, also while they go on.")(view.view)
@@ -73,6 +76,8 @@ app.command("trust", short_help="Trust files of others that you have read.")(tru
 app.add_typer(data.app, name="data")
 runs.app.command()(compare.compare)
 runs.app.command()(diagnose.diagnose)
+runs.app.command()(trace.trace)
+runs.app.command("export")(exports.export_rows)
 app.add_typer(runs.app, name="runs")
 app.add_typer(rollouts.app, name="rollouts")
 experiences.app.command()(hand.diff)

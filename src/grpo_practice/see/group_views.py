@@ -75,7 +75,7 @@ def step_of(
     """
     run, branch, _ = run_and_step(store, query.text("run"))
     wanted = query.number("step")
-    row = store.read(steps.find, branch, wanted)
+    row = store.read(steps.one_on_line, branch, wanted)
     last = store.read(steps.last, branch)
     if row is None or last is None:
         hint = "it has planned none yet" if last is None else f"its steps are 0 to {last}"

@@ -63,7 +63,7 @@ def on_line(db: sqlite3.Connection, branch: Branch) -> list[StepRow]:
     return sorted(map(row_of, found), key=lambda s: s.plan.step)
 
 
-def find(db: sqlite3.Connection, branch: Branch, step: int) -> StepRow | None:
+def one_on_line(db: sqlite3.Connection, branch: Branch, step: int) -> StepRow | None:
     """Return one step of a branch's line; None where it is not planned."""
     row = db.execute(
         "SELECT * FROM steps WHERE branch_id = ? AND step = ?", (branch.holder(step), step)

@@ -52,7 +52,7 @@ def rollout_page(
     """
     found = list[RolloutRow]()
     more = " AND r.outcome <> 'ok'" if failed else ""
-    for segment, where, values in _stretches(branch, after, step):
+    for segment, where, values in stretches(branch, after, step):
         if len(found) == n:
             break
         rows = db.execute(
@@ -72,7 +72,7 @@ def one_rollout(db: sqlite3.Connection, branch: Branch, place: Place) -> Rollout
     return there[0] if there else None
 
 
-def _stretches(
+def stretches(
     branch: Branch, after: Place, step: int | None
 ) -> Iterator[tuple[Segment, str, list[int]]]:
     """Yield (segment, WHERE, values) of what is left of a step, and of the steps after it."""
