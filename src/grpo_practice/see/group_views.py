@@ -8,6 +8,7 @@ from grpo_practice.see.address import Page, Query
 from grpo_practice.store import Store, datasets, rollouts, steps
 from grpo_practice.store.queries import group_operations, pages, rollout_list, runs
 from grpo_practice.store.queries.pages import Place
+from grpo_practice.store.queries.rollout_list import RolloutRow
 from grpo_practice.store.records import Branch, RunRow, StepRow
 from grpo_practice.types import PlannedStep, Rollout
 
@@ -51,8 +52,7 @@ def step_page(store: Store, query: Query) -> Page:
         if len(groups) > ROWS:
             values["more"] = f"{groups[ROWS - 1].step}.{groups[ROWS - 1].slot}"
     else:
-        last_place = query.numbers("after", 3)
-        after = Place(*last_place) if last_place else pages.FIRST
+        after = place_of(query)
         rows = store.read(lambda db: pages.rollout_page(db, branch, after, ROWS + 1, step=step))
         values["rollouts"] = rows[:ROWS]
         if len(rows) > ROWS:
@@ -60,9 +60,15 @@ def step_page(store: Store, query: Query) -> Page:
     return Page("view/step.html", values)
 
 
-def place_text(row: rollout_list.RolloutRow) -> str:
+def place_text(of: RolloutRow | Place) -> str:
     """Return a rollout's place as it stands in an address."""
-    return f"{row.step}.{row.slot}.{row.attempt}"
+    return f"{of.step}.{of.slot}.{of.attempt}"
+
+
+def place_of(query: Query) -> Place:
+    """Return the place after which a page begins; that before all rollouts where none is named."""
+    given = query.numbers("after", 3)
+    return Place(*given) if given else pages.FIRST
 
 
 def step_of(
