@@ -119,6 +119,8 @@ async def test_a_run_that_played_nothing_writes_nothing(project: Project, tmp_pa
         with pytest.raises(ConfigError, match="toy has no rollouts yet"):
             ws.export_rows("toy", tmp_path / name)
         assert not (tmp_path / name).exists()
+    with pytest.raises(ConfigError, match="toy has no step 9"):
+        next(ws.rows("toy:9"))
     with pytest.raises(ConfigError, match="no run"):
         next(ws.rows("nobody"))
 

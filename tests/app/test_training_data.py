@@ -199,9 +199,16 @@ async def test_nothing_to_write_leaves_no_file_and_says_why(project: Project) ->
     with pytest.raises(ConfigError, match="attempts were left out, 72 for no reward"):
         Workspace(project.db).export_data("toy", "sft", target)
     assert sorted(p.name for p in project.folder.iterdir() if "out" in p.name) == []
-    for bad in ({"pairs": 0}, {"min_reward": 1.5}):
-        with pytest.raises(ConfigError):
-            rows(project, "dpo", **bad)
+    with pytest.raises(ConfigError, match="toy has no step 9"):
+        rows(project, "sft", run="toy:9")
+    with pytest.raises(ConfigError, match="pairs 0: should be 1 or more"):
+        rows(project, "dpo", pairs=0)
+    with pytest.raises(ConfigError, match=r"min_reward is 1.5"):
+        rows(project, "sft", min_reward=1.5)
+    with pytest.raises(ConfigError, match="pairs is for dpo"):
+        rows(project, "sft", pairs=1)
+    with pytest.raises(ConfigError, match="min_reward is for sft"):
+        rows(project, "dpo", min_reward=0.0)
     with pytest.raises(ConfigError, match="no format 'ppo'"):
         rows(project, "ppo")
 

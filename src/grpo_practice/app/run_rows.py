@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from shlex import quote
 
-from grpo_practice.app.library_refs import run_and_step
+from grpo_practice.app.rollouts import played_run
 from grpo_practice.errors import ConfigError
 from grpo_practice.store import Store
 from grpo_practice.store.queries import export_rows, runs
 from grpo_practice.store.queries.export_rows import ExportRow
 from grpo_practice.store.queries.pages import FIRST
-from grpo_practice.store.run_names import questions_of
 
 PAGE = 100
 """Rollouts that are in memory at once: a single answer may be megabytes."""
@@ -23,11 +22,7 @@ def run_rows(store: Store, ref: str) -> Iterator[ExportRow]:
     Raises:
         ConfigError: There is no such run or step, or nothing was played in it yet.
     """
-    run, branch, step = run_and_step(store, ref)
-    if run.kind == "recorded":
-        raise ConfigError(
-            f"{run.name} is a recorded run: it has no rollouts", hint=questions_of(run.name)
-        )
+    run, branch, step = played_run(store, ref)
     numbers = store.read(export_rows.question_numbers, branch)
     place = FIRST
     while page := store.read(

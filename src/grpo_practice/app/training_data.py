@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from shlex import quote
 from typing import Any, TypedDict, Unpack, get_args
 
-from grpo_practice.app.library_refs import run_and_step
 from grpo_practice.app.options import check_least
+from grpo_practice.app.rollouts import played_run
 from grpo_practice.calls import one_conversation
 from grpo_practice.errors import ConfigError
 from grpo_practice.export.rows import Counted
@@ -25,7 +25,6 @@ from grpo_practice.practice.informative import status_of
 from grpo_practice.store import Store, branches, rollouts
 from grpo_practice.store.queries import export_rows, runs, training
 from grpo_practice.store.records import Branch, RunRow, StepRow
-from grpo_practice.store.run_names import questions_of
 from grpo_practice.types import Group, Rollout
 
 
@@ -36,10 +35,10 @@ class DataOptions(TypedDict, total=False):
     """Whether prompts are those of the agent without its experiences: the weights learn them."""
     include_eval: bool
     """Whether to take questions that an evaluation asks, too."""
-    min_reward: float
-    """Least reward of an attempt that `sft` teaches (default: 1)."""
-    pairs: int
-    """Most pairs that `dpo` takes of a group (default: 1)."""
+    min_reward: float | None
+    """Least reward of an attempt that `sft` teaches; None is 1."""
+    pairs: int | None
+    """Most pairs that `dpo` takes of a group; None is 1."""
 
 
 @dataclass
@@ -49,10 +48,10 @@ class TrainingData:
     store: Store
     ref: str
     format: DataFormat
-    without_library: bool = False
-    include_eval: bool = False
-    min_reward: float = 1.0
-    pairs: int = 1
+    without_library: bool
+    include_eval: bool
+    min_reward: float
+    pairs: int
     left_out: Counter[LeftOut] = field(default_factory=Counter)
     """Attempts that are in no row, by the reason; for a group's reason, all of the group's."""
     simulated: bool = False
@@ -63,11 +62,7 @@ class TrainingData:
         Raises:
             ConfigError: There is no such run or step, or nothing to be trained on.
         """
-        run, branch, only = run_and_step(self.store, self.ref)
-        if run.kind == "recorded":
-            raise ConfigError(
-                f"{run.name} is a recorded run: it has no rollouts", hint=questions_of(run.name)
-            )
+        run, branch, only = played_run(self.store, self.ref)
         if run.kind == "eval" and not self.include_eval:
             raise ConfigError(
                 f"{run.name} is an evaluation: what was trained on its questions cannot be"
@@ -102,9 +97,9 @@ class TrainingData:
             if only not in (None, place):
                 break
             reader = _StepReader(self, run, branch, step)
-            for slot, (sample, attempts) in enumerate(step.plan.slots):
+            for slot, (sample, _) in enumerate(step.plan.slots):
                 if sample in measuring:
-                    self.left_out["a question of an evaluation"] += attempts
+                    self.left_out["a question of an evaluation"] += step.attempts(slot)
                 else:
                     yield from reader.rows(slot, numbers.get(sample))
 
@@ -121,11 +116,22 @@ def training_data(
         raise ConfigError(
             f"there is no format {format!r} of training data", hint="there are sft, dpo"
         )
-    check_least("pairs", options.get("pairs"), 1)
-    data = TrainingData(store, ref, format, **options)
-    if not 0 <= data.min_reward <= 1:
-        raise ConfigError(f"min_reward is {data.min_reward}, and rewards are from 0 to 1")
-    return data
+    least, pairs = options.get("min_reward"), options.get("pairs")
+    if (least if format == "dpo" else pairs) is not None:
+        name, other = ("min_reward", "sft") if format == "dpo" else ("pairs", "dpo")
+        raise ConfigError(f"{name} is for {other}", hint=f"leave it out, or take {other}")
+    check_least("pairs", pairs, 1)
+    if least is not None and not 0 <= least <= 1:
+        raise ConfigError(f"min_reward is {least}, and rewards are from 0 to 1")
+    return TrainingData(
+        store,
+        ref,
+        format,
+        options.get("without_library", False),
+        options.get("include_eval", False),
+        1.0 if least is None else least,
+        pairs or 1,
+    )
 
 
 class _StepReader:

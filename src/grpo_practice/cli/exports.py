@@ -71,12 +71,12 @@ def export_data(
         typer.Option("--include-eval", help="Also questions that an evaluation asks."),
     ] = False,
     min_reward: Annotated[
-        float,
-        typer.Option(show_default=False, help="sft: the least reward of an attempt (default: 1)."),
-    ] = 1.0,
+        float | None,
+        typer.Option(help="sft: the least reward of an attempt (default: 1)."),
+    ] = None,
     pairs: Annotated[
-        int, typer.Option(show_default=False, help="dpo: most pairs of a group (default: 1).")
-    ] = 1,
+        int | None, typer.Option(help="dpo: most pairs of a group (default: 1).")
+    ] = None,
     force: ForceOption = False,
     db: DbOption = None,
     json: JsonOption = False,
