@@ -195,6 +195,19 @@ class GroupDistilled(_Timed):
 
 
 @dataclass(frozen=True, slots=True)
+class GroupStored(_Timed):
+    """All calls and rollouts of a group, distillation included, are in the store for good.
+
+    Emitted after the commit, so that whoever hears it may read them on another connection.
+    """
+
+    run: str
+    step: int
+    slot: int
+    """Place of the group; -1 for the step's merge."""
+
+
+@dataclass(frozen=True, slots=True)
 class StepFinished(_Timed):
     """A practice step is closed and its library saved."""
 
@@ -226,6 +239,7 @@ Event = (
     | Aborted
     | GroupFinished
     | GroupDistilled
+    | GroupStored
     | StepFinished
     | Notice
 )

@@ -12,6 +12,7 @@ from grpo_practice.events import (
     Event,
     GroupDistilled,
     GroupFinished,
+    GroupStored,
     Notice,
     RolloutFinished,
     RolloutStarted,
@@ -143,6 +144,7 @@ class Tally:
                 CallStarted()
                 | ToolStarted()
                 | RolloutStarted()
+                | GroupStored()
                 | Aborted()
                 | RunFinished()
                 | Notice()

@@ -10,6 +10,7 @@ from grpo_practice.events import silent
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from grpo_practice.app.options import RunOptions
     from grpo_practice.app.session import Session
 
 T = TypeVar("T")
@@ -36,7 +37,18 @@ class RunCalls(DatabaseFile):
             with self._store(scratch=True) as store:
                 prepare(store, given, quiet, self._command, only_looks=True)
         with self._store(create=True, scratch=scratch) as store:
-            yield prepare(store, given, options, self._command, only_looks=scratch)
+            if scratch:
+                yield prepare(store, given, options, self._command, only_looks=True)
+                return
+            from grpo_practice.app.options import tracing_of
+            from grpo_practice.telemetry.tracer import traced
+
+            wanted = cast("dict[str, Any]", options)
+            tracing, sink = tracing_of(cast("RunOptions", options)), wanted.get("on_event", silent)
+            # Inside the store's block: when this one ends, all that is traced is still there.
+            with traced(store.path, tracing, sink) as emit:
+                told = cast("Options", {**wanted, "on_event": emit})
+                yield prepare(store, given, told, self._command, only_looks=False)
 
     def _wait(self, session: "Session", work: Coroutine[Any, Any, T]) -> T:
         """Return the result of the work, wherever this is called."""

@@ -15,9 +15,12 @@ from grpo_practice.cli.options import (
     DbOption,
     JsonOption,
     SetOption,
+    TraceContentOption,
+    TraceSampleOption,
     TrustHostOption,
     TrustOption,
     trusting,
+    with_content,
     workspace,
 )
 from grpo_practice.cli.terminal.formatting import print_json
@@ -78,6 +81,8 @@ def effect(
     again: Annotated[
         bool, typer.Option("--again", help="Play all anew, also what is complete.")
     ] = False,
+    trace_content: TraceContentOption = "yes",
+    trace_sample: TraceSampleOption = 1.0,
     trust: TrustOption = None,
     trust_host: TrustHostOption = None,
     set_: SetOption = None,
@@ -102,6 +107,8 @@ def effect(
             "max_requests": max_requests,
             "again": again,
             "env": trusting(trust, trust_host),
+            "trace_content": with_content(trace_content),
+            "trace_sample": trace_sample,
             "on_event": emit,
         }
         if dataset:

@@ -23,10 +23,13 @@ from grpo_practice.cli.options import (
     JsonOption,
     RestartOption,
     SetOption,
+    TraceContentOption,
+    TraceSampleOption,
     TrustHostOption,
     TrustOption,
     VerboseOption,
     trusting,
+    with_content,
     workspace,
 )
 from grpo_practice.cli.other_words import OPTIONS
@@ -93,6 +96,8 @@ def evaluate(
     pilot: PilotOption = None,
     restart_step: RestartOption = None,
     again: AgainOption = False,
+    trace_content: TraceContentOption = "yes",
+    trace_sample: TraceSampleOption = 1.0,
     trust: TrustOption = None,
     trust_host: TrustHostOption = None,
     set_: SetOption = None,
@@ -143,6 +148,8 @@ def evaluate(
             "again": again,
             "env": trusting(trust, trust_host),
             "verbose": verbose,
+            "trace_content": with_content(trace_content),
+            "trace_sample": trace_sample,
             "on_event": emit,
         }
         report: EvalReport | ComparisonReport | Forecast

@@ -102,6 +102,16 @@ TrustHostOption = Annotated[
     list[str] | None,
     typer.Option(metavar="HOST", help="Let keys of yours go to this host; remembered."),
 ]
+TraceContentOption = Annotated[
+    str,
+    typer.Option(
+        metavar="yes|no", help="Whether traces show questions and answers, where they are sent."
+    ),
+]
+TraceSampleOption = Annotated[
+    float,
+    typer.Option(metavar="SHARE", help="Trace this share of the questions: 0.1 is one in ten."),
+]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
@@ -119,6 +129,17 @@ def workspace(db: Path | None) -> "Workspace":
     if db is None and (other := database_hint()):
         note(f"note: {other}", style="yellow")
     return Workspace(database(db), command=as_typed(), signals=True)
+
+
+def with_content(typed: str) -> bool:
+    """Return whether traces show texts, as `--trace-content` says.
+
+    Raises:
+        ConfigError: It says neither yes nor no.
+    """
+    if typed not in ("yes", "no"):
+        raise ConfigError(f"--trace-content {typed}: should be yes or no")
+    return typed == "yes"
 
 
 def trusting(files: list[Path] | None, hosts: list[str] | None) -> "Environment":

@@ -21,10 +21,13 @@ from grpo_practice.cli.options import (
     JsonOption,
     RestartOption,
     SetOption,
+    TraceContentOption,
+    TraceSampleOption,
     TrustHostOption,
     TrustOption,
     VerboseOption,
     trusting,
+    with_content,
     workspace,
 )
 from grpo_practice.cli.terminal.formatting import print_json
@@ -62,6 +65,8 @@ def practice(
     pilot: PilotOption = None,
     restart_step: RestartOption = None,
     again: AgainOption = False,
+    trace_content: TraceContentOption = "yes",
+    trace_sample: TraceSampleOption = 1.0,
     trust: TrustOption = None,
     trust_host: TrustHostOption = None,
     set_: SetOption = None,
@@ -103,6 +108,8 @@ def practice(
             "again": again,
             "env": trusting(trust, trust_host),
             "verbose": verbose,
+            "trace_content": with_content(trace_content),
+            "trace_sample": trace_sample,
             "on_event": emit,
         }
         if forecast:

@@ -1,0 +1,121 @@
+"""Where traces go: the collector that the process's environment names, if it names one.
+
+A `.env` names none, whoever wrote it: traces hold questions and answers.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
+
+from grpo_practice.errors import ConfigError
+from grpo_practice.redact import redact_url, redactor, url_secrets
+from grpo_practice.text import is_web_address
+
+PHOENIX = ("PHOENIX_ENDPOINT", "PHOENIX_COLLECTOR_ENDPOINT")
+"""Variables that name a Phoenix; they win over those of OpenTelemetry."""
+OTLP_TRACES, OTLP = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"
+VARIABLES = (*PHOENIX, OTLP_TRACES, OTLP)
+"""Variables that name a collector, the first that is set wins."""
+PATH = "/v1/traces"
+_PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+
+
+@dataclass(frozen=True, slots=True)
+class Collector:
+    """A collector that takes OTLP over HTTP."""
+
+    url: str
+    variable: str
+    """Variable that names it."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    project: str | None = None
+    """Phoenix's project."""
+    gzip: bool = False
+
+    @property
+    def shown(self) -> str:
+        """Address without a login."""
+        return redact_url(self.url)
+
+
+def collector_of(process: Mapping[str, str]) -> Collector | None:
+    """Return the collector that the process's variables name; None where they name none.
+
+    The redactor knows the values of its headers then.
+
+    Raises:
+        ConfigError: The address is none, or another protocol is asked for.
+    """
+    if process.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return None
+    variable = next((name for name in VARIABLES if process.get(name, "").strip()), None)
+    if variable is None or (variable not in PHOENIX and _other_exporter(process)):
+        return None
+    url = process[variable].strip()
+    redactor.know(url_secrets(url))
+    if not is_web_address(url):
+        raise ConfigError(
+            f"{variable}: {redact_url(url)} is no address: no traces are sent",
+            hint=f"name it with http:// or https://, or unset {variable}",
+        )
+    if variable in PHOENIX:
+        headers = _headers(process, ["PHOENIX_CLIENT_HEADERS"])
+        if key := process.get("PHOENIX_API_KEY", "").strip():
+            headers = {"authorization": f"Bearer {key}", **headers}
+    else:
+        _check_protocol(process)
+        # Never to Phoenix: they are for whom the variables beside them name.
+        headers = _headers(
+            process, ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"]
+        )
+    redactor.know(headers.values())
+    return Collector(
+        url if variable == OTLP_TRACES else _with_path(url),
+        variable,
+        headers,
+        process.get("PHOENIX_PROJECT_NAME", "").strip() or None,
+        _first(process, "OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION")
+        == "gzip",
+    )
+
+
+def _other_exporter(process: Mapping[str, str]) -> bool:
+    """Return True when the standard variable asks for another exporter than OTLP, or for none."""
+    return _first(process, "OTEL_TRACES_EXPORTER") not in ("", "otlp")
+
+
+def _check_protocol(process: Mapping[str, str]) -> None:
+    if (protocol := _first(process, *_PROTOCOLS)) not in ("", "http/protobuf"):
+        raise ConfigError(
+            f"OTEL_EXPORTER_OTLP_PROTOCOL {protocol} is not spoken: no traces are sent",
+            hint="set it to http/protobuf; a collector takes that at port 4318 as a rule",
+        )
+
+
+def _first(process: Mapping[str, str], *names: str) -> str:
+    values = (process.get(name, "").strip() for name in names)
+    return next((value.lower() for value in values if value), "")
+
+
+def _with_path(url: str) -> str:
+    base = url.rstrip("/")
+    return base if urlsplit(base).path.endswith(PATH) else base + PATH
+
+
+def _headers(process: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """Return the headers of the first variable that is set: `name=value,…`, percent-encoded.
+
+    Raises:
+        ConfigError: One cannot be sent; its value is not shown.
+    """
+    name = next((name for name in names if process.get(name, "").strip()), None)
+    found = dict[str, str]()
+    for pair in process.get(name, "").split(",") if name else ():
+        key, sign, value = (unquote(part.strip()) for part in pair.partition("="))
+        redactor.know([value])
+        if not sign or not key:
+            continue
+        if not (key + value).isascii() or not (key + value).isprintable():
+            raise ConfigError(f"{name}: the header {key!r} cannot be sent: no traces are sent")
+        found[key.lower()] = value
+    return found

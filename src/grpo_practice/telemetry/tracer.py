@@ -1,0 +1,194 @@
+"""Traces of a run while it goes on: a thread reads what is stored, and sends it."""
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from shlex import quote
+from time import monotonic
+
+from grpo_practice.errors import ConfigError, StoreError
+from grpo_practice.events import Emit, Event, GroupStored, Notice, RunStarted, reason, tee
+from grpo_practice.store.db import explained
+from grpo_practice.store.queries.traced import TracedStep, traced_group, traced_step
+from grpo_practice.store.reading import open_to_look
+from grpo_practice.telemetry.collector import Collector, collector_of
+from grpo_practice.telemetry.spans import Span, sampled, spans_of
+from grpo_practice.text import count
+
+NOT_INSTALLED = "pip install 'grpo-practice[trace]'"
+END_S = 2.0
+"""Most seconds that the end of a command waits for traces."""
+GATHER_S = 0.5
+"""Seconds in which groups come together before they are sent."""
+AT_ONCE = 16
+"""Groups that are read together, at most."""
+QUEUED = 20_000
+"""Groups that wait, at most; a later one is dropped."""
+PAUSE_S, LONGEST_PAUSE_S = 5.0, 60.0
+"""Seconds until a collector that took nothing is asked again: at first, and at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tracing:
+    """Wishes of a command about its traces."""
+
+    content: bool = True
+    """Whether questions, prompts, answers and errors are sent."""
+    share: float = 1.0
+    """Share of the groups to send."""
+
+
+@contextmanager
+def traced(path: Path, tracing: Tracing, emit: Emit) -> Iterator[Emit]:
+    """Yield an `emit` that also traces, where the process's environment names a collector."""
+    emit = tee(emit)
+    try:
+        collector = collector_of(os.environ)
+        if collector is not None:
+            import_module("grpo_practice.telemetry.otlp")
+    except (ConfigError, ImportError) as e:
+        # A run is worth more than its traces: it goes on without them.
+        hint = e.hint if isinstance(e, ConfigError) else NOT_INSTALLED
+        what = str(e) if isinstance(e, ConfigError) else "no traces are sent: OTLP is missing"
+        emit(Notice(f"{what}; {hint}" if hint else what))
+        collector = None
+    if collector is None:
+        yield emit
+        return
+    tracer = Tracer(path, collector, tracing, emit)
+    try:
+        yield tee(emit, tracer.see)
+    finally:
+        tracer.close()
+
+
+class Tracer:
+    """Sends each group of a command's runs once it is stored (an event sink).
+
+    Nothing that a collector does fails a run or holds it up: what it does not take in time is
+    dropped, and said once.
+    """
+
+    def __init__(self, path: Path, collector: Collector, tracing: Tracing, emit: Emit) -> None:
+        self._path, self._collector, self._tracing, self._emit = path, collector, tracing, emit
+        self._queue = list[GroupStored]()
+        """Groups that are not sent; those under way stay in it until they are."""
+        self._changed = threading.Condition()
+        self._ends_at: float | None = None
+        """Time by which all is to be sent; None until the command ends."""
+        self._trouble: str | None = None
+        """Sentence that is still to be said."""
+        self._troubled = self._announced = False
+        self._dropped = list[GroupStored]()
+        # A daemon: a collector that hangs must not keep the process from ending.
+        self._thread = threading.Thread(target=self._work, name="traces", daemon=True)
+        self._thread.start()
+
+    def see(self, event: Event) -> None:
+        """Take an event into account, and say what there is to say."""
+        match event:
+            case GroupStored():
+                with self._changed:
+                    full = len(self._queue) >= QUEUED or not self._thread.is_alive()
+                    (self._dropped if full else self._queue).append(event)
+                    self._changed.notify()
+            case RunStarted() if not self._announced:
+                self._announced = True
+                texts = "" if self._tracing.content else ", without texts"
+                where = f"{self._collector.shown} ({self._collector.variable})"
+                self._emit(Notice(f"traces go to {where}{texts}"))
+            case _:
+                pass
+        self._say()
+
+    def close(self) -> None:
+        """Send what is left, for two seconds at most, and say what was dropped."""
+        with self._changed:
+            self._ends_at = monotonic() + END_S
+            self._changed.notify()
+        self._thread.join(END_S)
+        with self._changed:
+            dropped = self._dropped + self._queue
+        self._say()
+        if dropped:
+            # A run's name may be anything; each is named once.
+            runs = dict.fromkeys(group.run for group in dropped)
+            again = ", ".join(f"grpo-practice runs trace {quote(run)}" for run in runs)
+            sent = f"the traces of {count(len(dropped), 'group')} were not taken in time"
+            self._emit(Notice(f"{sent}; to send them: {again}"))
+
+    def _say(self) -> None:
+        trouble, self._trouble = self._trouble, None
+        if trouble is not None:
+            self._emit(Notice(trouble))
+
+    def _work(self) -> None:
+        try:
+            self._send_all()
+        except Exception as e:  # noqa: BLE001 - whatever goes wrong here, the run goes on
+            self._complain(f"no more traces are sent: {reason(e)}")
+
+    def _send_all(self) -> None:
+        from grpo_practice.telemetry.sender import WAIT_S, Sender
+
+        pause = 0.0
+        with Sender(self._collector) as sender:
+            while groups := self._next(pause):
+                spans = self._spans(groups)
+                left = WAIT_S if self._ends_at is None else self._ends_at - monotonic()
+                refusal = sender.send(spans, min(left, WAIT_S))
+                if refusal is not None:
+                    self._complain(f"no traces: {refusal.why}")
+                    pause = min(2 * pause or PAUSE_S, LONGEST_PAUSE_S)
+                    if refusal.lasts or self._ends_at is not None:
+                        return
+                    continue
+                pause = 0.0
+                with self._changed:
+                    del self._queue[: len(groups)]
+
+    def _next(self, pause: float) -> Sequence[GroupStored]:
+        """Return the groups to send next; none once the command has ended and all is sent."""
+
+        def ends() -> bool:
+            return self._ends_at is not None
+
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or ends())
+            if pause:  # a collector in trouble is left alone for a while
+                self._changed.wait_for(ends, pause)
+            else:
+                self._changed.wait_for(lambda: len(self._queue) >= AT_ONCE or ends(), GATHER_S)
+            late = self._ends_at is not None and monotonic() >= self._ends_at
+            return [] if late else self._queue[:AT_ONCE]
+
+    def _spans(self, groups: Sequence[GroupStored]) -> list[Span]:
+        """Return the spans of the groups; a run that was deleted meanwhile has none."""
+        # Open no longer than it takes: a reader keeps the log of a practice from shrinking.
+        with closing(open_to_look(self._path)) as db, explained(self._path):
+            steps, spans = dict[tuple[str, int], TracedStep | None](), list[Span]()
+            for group in groups:
+                place = (group.run, group.step)
+                if place not in steps:
+                    try:
+                        steps[place] = traced_step(db, *place)
+                    except StoreError:
+                        steps[place] = None
+                step = steps[place]
+                if step is None or not sampled(step, group.slot, self._tracing.share):
+                    continue
+                content = self._tracing.content
+                root = spans_of(
+                    traced_group(db, step, group.slot, content=content), content=content
+                )
+                spans += root.each() if root is not None else ()
+        return spans
+
+    def _complain(self, text: str) -> None:
+        """Have a sentence said, the first time."""
+        if not self._troubled:
+            self._troubled, self._trouble = True, text
