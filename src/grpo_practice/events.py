@@ -196,9 +196,9 @@ class GroupDistilled(_Timed):
 
 @dataclass(frozen=True, slots=True)
 class GroupStored(_Timed):
-    """All calls and rollouts of a group, distillation included, are in the store for good.
+    """All calls and rollouts of a group, distillation included, are stored or queued to be.
 
-    Emitted after the commit, so that whoever hears it may read them on another connection.
+    Whoever reads them on another connection flushes the store first.
     """
 
     run: str

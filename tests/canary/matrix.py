@@ -21,6 +21,7 @@ LOOKS = (
     ["runs", "show", "toy"],
     ["runs", "show", "toy/eval", "--json"],
     ["runs", "diagnose", "toy"],
+    ["runs", "trace", "toy"],
     ["runs", "compare", "toy/eval", "toy", "--show", "2"],
     ["rollouts", "list", "toy", "--failed"],
     ["rollouts", "list", "toy/eval", "--json"],

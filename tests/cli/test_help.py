@@ -32,6 +32,7 @@ def test_all_commands_are_there() -> None:
         *("data upload", "data list", "data show", "data export", "data delete"),
         *("data stats", "data split", "data sample"),
         *("runs list", "runs show", "runs delete", "runs compare", "runs diagnose"),
+        "runs trace",
         *("rollouts list", "rollouts show"),
         *("experiences list", "experiences show", "experiences approve", "experiences reject"),
         *("experiences effect", "experiences prune"),
@@ -82,7 +83,8 @@ def headings(*words: str) -> dict[str, list[str]]:
 def test_many_options_stand_in_groups_and_few_in_one_list() -> None:
     shown = headings("practice")
     assert list(shown) == [
-        *("What is played", "Speed and money", "Playing or scoring again", "Trust", "Options"),
+        *("What is played", "Speed and money", "Playing or scoring again", "Traces"),
+        *("Trust", "Options"),
     ]
     assert shown["Options"] == ["--verbose", "--db", "--json", "--help"]
     assert headings("eval")["Options"] == ["--show", "--verbose", "--db", "--json", "--help"]

@@ -132,12 +132,12 @@ def trace(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Send the traces of a stored run to Phoenix, or to any collector of OpenTelemetry.
+    """Send the traces of a run to Phoenix or another collector.
 
-    The environment names it: PHOENIX_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT. Sending a run twice
-    is harmless.
+    The environment names it: PHOENIX_ENDPOINT=http://127.0.0.1:6006 for instance, or
+    OTEL_EXPORTER_OTLP_ENDPOINT for any collector of OpenTelemetry. Sending a run twice is harmless.
 
-    Example: PHOENIX_ENDPOINT=http://127.0.0.1:6006 grpo-practice runs trace math
+    Example: grpo-practice runs trace math --trace-content no
     """
     content = with_content(trace_content)
     report = workspace(db).trace(run, content=content, sample=trace_sample)

@@ -1,4 +1,4 @@
-"""Where traces go: the collector that the process's environment names, if it names one.
+"""Names the collector of traces: the one of the process's environment, if there is one.
 
 A `.env` names none, whoever wrote it: traces hold questions and answers.
 """

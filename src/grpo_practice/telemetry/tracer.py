@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from shlex import quote
 from time import monotonic
 
 from grpo_practice.errors import ConfigError, StoreError
 from grpo_practice.events import Emit, Event, GroupStored, Notice, RunStarted, reason, tee
+from grpo_practice.store import Store
 from grpo_practice.store.db import explained
 from grpo_practice.store.queries.traced import TracedStep, traced_group, traced_step
 from grpo_practice.store.reading import open_to_look
@@ -43,7 +43,7 @@ class Tracing:
 
 
 @contextmanager
-def traced(path: Path, tracing: Tracing, emit: Emit) -> Iterator[Emit]:
+def traced(store: Store, tracing: Tracing, emit: Emit) -> Iterator[Emit]:
     """Yield an `emit` that also traces, where the process's environment names a collector."""
     emit = tee(emit)
     try:
@@ -59,7 +59,7 @@ def traced(path: Path, tracing: Tracing, emit: Emit) -> Iterator[Emit]:
     if collector is None:
         yield emit
         return
-    tracer = Tracer(path, collector, tracing, emit)
+    tracer = Tracer(store, collector, tracing, emit)
     try:
         yield tee(emit, tracer.see)
     finally:
@@ -73,8 +73,8 @@ class Tracer:
     dropped, and said once.
     """
 
-    def __init__(self, path: Path, collector: Collector, tracing: Tracing, emit: Emit) -> None:
-        self._path, self._collector, self._tracing, self._emit = path, collector, tracing, emit
+    def __init__(self, store: Store, collector: Collector, tracing: Tracing, emit: Emit) -> None:
+        self._store, self._collector, self._tracing, self._emit = store, collector, tracing, emit
         self._queue = list[GroupStored]()
         """Groups that are not sent; those under way stay in it until they are."""
         self._changed = threading.Condition()
@@ -168,8 +168,10 @@ class Tracer:
 
     def _spans(self, groups: Sequence[GroupStored]) -> list[Span]:
         """Return the spans of the groups; a run that was deleted meanwhile has none."""
+        self._store.flush()  # a rollout's row may still be queued
+        path = self._store.path
         # Open no longer than it takes: a reader keeps the log of a practice from shrinking.
-        with closing(open_to_look(self._path)) as db, explained(self._path):
+        with closing(open_to_look(path)) as db, explained(path):
             steps, spans = dict[tuple[str, int], TracedStep | None](), list[Span]()
             for group in groups:
                 place = (group.run, group.step)
@@ -189,6 +191,6 @@ class Tracer:
         return spans
 
     def _complain(self, text: str) -> None:
-        """Have a sentence said, the first time."""
+        """Keep a sentence to be said, the first time."""
         if not self._troubled:
             self._troubled, self._trouble = True, text
