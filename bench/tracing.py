@@ -1,8 +1,8 @@
 """Cost of traces: CPU of a rollout beside a run without them, and what a bad collector holds up.
 
-An evaluation whose endpoint needs no time and whose answers have 2 KB, and a practice of one epoch. The
-collector takes all at once, so that what is measured is the sender alone. CPU is that of the whole
-process, the start taken off; runs with and without traces take turns.
+An evaluation whose endpoint needs no time and whose answers have 2 KB, and a practice of one epoch.
+The collector takes all at once, so that what is measured is the sender alone. CPU is that of the
+whole process, the start taken off; runs with and without traces take turns.
 """
 
 import os
@@ -70,7 +70,7 @@ def played(command: str, questions: int, url: str | None, *words: str) -> Run:
             "rollout_concurrency": CONCURRENCY,
         }
         data = {"practice_dataset_name": "tasks"}
-        sections = {"evaluation": work}
+        sections: dict[str, Mapping[str, object]] = {"evaluation": work}
         if command == "practice":
             sections |= {"practice": practice, "data": data}
         write_config(here / "c.yaml", model, **sections)

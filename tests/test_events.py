@@ -18,8 +18,10 @@ from grpo_practice.events import (
     Aborted,
     CallFinished,
     CallStarted,
+    CapWaits,
     Event,
     Notice,
+    RetryWaits,
     RolloutFinished,
     RolloutStarted,
     RunFinished,
@@ -35,7 +37,7 @@ from tests.app.project import Project, served
 from tests.app.test_caps import Capped
 from tests.fakes import cancelling
 
-ELSEWHERE = {Aborted, Notice}
+ELSEWHERE = {Aborted, CapWaits, Notice, RetryWaits}
 """Events that a run in which nothing goes wrong need not emit: other tests see them."""
 OVERLAP = "practice.overlap=0.5"
 ON_THE_WAY = ("practice.do_eval=true", "practice.eval_strategy=steps")

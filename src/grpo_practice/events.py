@@ -51,6 +51,9 @@ class RunStarted(_Timed):
     simulated: bool = False
     beside: bool = False
     """Whether it is worked on together with the run that the command began before."""
+    evaluations: int = 0
+    """Rollouts of the evaluations on its way, which begin later as runs of their own. An
+    evaluation of a library that was evaluated before counts here, and plays nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,20 @@ class RolloutStarted(_Timed):
 
 
 @dataclass(frozen=True, slots=True)
+class ScoringStarted(_Timed):
+    """The answer of one attempt goes to the verify function."""
+
+    address: Address
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringFinished(_Timed):
+    """The verify function has judged an answer, or failed, or was cancelled."""
+
+    address: Address
+
+
+@dataclass(frozen=True, slots=True)
 class RolloutFinished(_Timed):
     """One attempt ended, well or badly."""
 
@@ -146,6 +163,8 @@ class RolloutFinished(_Timed):
     counted in `done` already."""
     weight: float = 1.0
     """How often its reward counts in a mean: it may stand for groups that are left out."""
+    reason: str | None = None
+    """Reason for an outcome of `limit` or `error`, as `Trajectory` has it."""
 
     @classmethod
     def from_rollout(
@@ -163,6 +182,7 @@ class RolloutFinished(_Timed):
             played.error,
             stored,
             weight,
+            played.reason,
         )
 
 
@@ -220,6 +240,27 @@ class StepFinished(_Timed):
 
 
 @dataclass(frozen=True, slots=True)
+class RetryWaits(_Timed):
+    """A request got no usable answer, and is sent again after a wait."""
+
+    host: str
+    """Host and port that gave none."""
+    status: int | None
+    """HTTP status; None where the connection failed."""
+    seconds: float
+    """Wait before the next try."""
+    asked: bool
+    """Whether the endpoint asked for the wait; then every request to it waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapWaits(_Timed):
+    """The number of requests has changed that a cap leaves no room until others have ended."""
+
+    requests: int
+
+
+@dataclass(frozen=True, slots=True)
 class Notice(_Timed):
     """A sentence that a person should read, emitted once."""
 
@@ -235,12 +276,16 @@ Event = (
     | ToolStarted
     | ToolFinished
     | RolloutStarted
+    | ScoringStarted
+    | ScoringFinished
     | RolloutFinished
     | Aborted
     | GroupFinished
     | GroupDistilled
     | GroupStored
     | StepFinished
+    | RetryWaits
+    | CapWaits
     | Notice
 )
 Emit = Callable[[Event], None]

@@ -1,11 +1,11 @@
 """Stops a run whose rollouts keep failing, before it pays for more of them."""
 
-import re
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from grpo_practice.errors import GrpoPracticeError, RunFailedError
+from grpo_practice.text import similar
 from grpo_practice.types import Rollout
 
 Land = Callable[[GrpoPracticeError], Awaitable[None]]
@@ -64,4 +64,4 @@ def _kind(said: str, question: str) -> str:
     """Normalise an error message so that similar errors are counted together."""
     for own in (question, repr(question)[1:-1]):
         said = said.replace(own, "…") if own else said
-    return re.sub(r"""'[^'\n]*'|"[^"\n]*"|\d+""", "…", said)
+    return similar(said)

@@ -1,33 +1,50 @@
 """The numbers of what is under way, kept up to date by events."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
 
-from grpo_practice.calls import Usage
+from grpo_practice.calls import Address, Usage
 from grpo_practice.events import (
     Aborted,
     CallFinished,
     CallStarted,
+    CapWaits,
     Event,
     GroupDistilled,
     GroupFinished,
     GroupStored,
     Notice,
+    RetryWaits,
     RolloutFinished,
     RolloutStarted,
     RunFinished,
     RunStarted,
+    ScoringFinished,
+    ScoringStarted,
     StepFinished,
     StepStarted,
     ToolFinished,
     ToolStarted,
 )
+from grpo_practice.stages import STAGES, Stage
+from grpo_practice.text import similar
+
+
+@dataclass(frozen=True, slots=True)
+class FailureKind:
+    """Failed rollouts that count as one kind: the same reason, and errors that are alike."""
+
+    reason: str
+    """Reason, or the outcome where there is none."""
+    error: str
+    """Text of the first of them."""
 
 
 @dataclass(slots=True)
 class Part:
-    """The rollouts of a run, or of one step of it."""
+    """The rollouts of a command, of a run, or of one step of it."""
 
     name: str
     planned: int
@@ -37,6 +54,8 @@ class Part:
     """Ended ones without a reward."""
     played: int = 0
     """Ended ones that this command played."""
+    replayed: int = 0
+    """Those of them for which only the ledger was asked."""
     scored: float = 0.0
     total: float = 0.0
     """Sum of the rewards that were seen, each as often as it counts; `scored`: how often."""
@@ -56,20 +75,76 @@ class Part:
 
     def left_s(self, now: float) -> float | None:
         """Return the seconds until all is played, at the rate so far; None at first."""
-        if not self.played:
+        # What only the ledger answered took no time: counted in, it would promise too much.
+        new = self.played - self.replayed
+        if not new:
             return None
-        return (now - self.started) / self.played * max(self.planned - self.done, 0)
+        return (now - self.started) / new * max(self.planned - self.done, 0)
 
-    def see(self, event: RolloutFinished) -> None:
+    def see(self, event: RolloutFinished, *, replayed: bool = False) -> None:
         """Take a rollout in."""
         self.done += not event.stored
         self.played += not event.stored
+        self.replayed += replayed
         if event.reward is None:
             self.failed += 1
             self.error = event.error or event.outcome
         else:
             self.scored += event.weight
             self.total += event.weight * event.reward
+
+
+@dataclass(slots=True)
+class Activity:
+    """State of what is in flight, and of what waits."""
+
+    clock: Callable[[], float] = monotonic
+    rollouts: int = 0
+    """Rollouts that have begun and not ended, those being scored included."""
+    most_rollouts: int = 0
+    """Most of them that were under way at once."""
+    scoring: int = 0
+    teacher: Counter[Stage] = field(default_factory=Counter)
+    """Stage → requests to the teacher that are under way."""
+    teacher_step: int = 0
+    """Step of the latest of these."""
+    cap_waits: int = 0
+    """Requests that wait for room under the caps."""
+    _retries: list[tuple[float, RetryWaits]] = field(default_factory=list)
+    """Waits before another try, with the times at which they end."""
+
+    def see(self, event: Event) -> None:
+        """Take an event into account."""
+        match event:
+            case RolloutStarted():
+                self.rollouts += 1
+                self.most_rollouts = max(self.most_rollouts, self.rollouts)
+            case RolloutFinished(stored=False) | Aborted(started=RolloutStarted()):
+                self.rollouts -= 1
+            case ScoringStarted():
+                self.scoring += 1
+            case ScoringFinished():
+                self.scoring -= 1
+            case CallStarted(address=address):
+                self._asks_teacher(address, 1)
+            case CallFinished(address=address) | Aborted(started=CallStarted(address=address)):
+                self._asks_teacher(address, -1)
+            case RetryWaits():
+                self._retries = [*self.retries(), (self.clock() + event.seconds, event)]
+            case CapWaits():
+                self.cap_waits = event.requests
+            case _:
+                pass
+
+    def _asks_teacher(self, address: Address, change: int) -> None:
+        if STAGES[address.stage].role == "teacher":
+            self.teacher[address.stage] += change
+            self.teacher_step = address.step
+
+    def retries(self) -> list[tuple[float, RetryWaits]]:
+        """Return the waits that are not over, with the times at which they end."""
+        now = self.clock()
+        return [(until, wait) for until, wait in self._retries if until > now]
 
 
 @dataclass(slots=True)
@@ -80,10 +155,16 @@ class Tally:
     """
 
     clock: Callable[[], float] = monotonic
+    whole: Part | None = None
+    """All that the command works on: its run, those beside it, evaluations on the way."""
     run: Part | None = None
     """The run the command works on."""
     part: Part | None = None
     """Part that is played now: a step, an evaluation on the way, or the run itself."""
+    now: Activity = field(init=False)
+    """State of what is in flight."""
+    failures: Counter[FailureKind] = field(default_factory=Counter)
+    """Failed rollouts of all that the command works on."""
     inside: bool = False
     """True while an evaluation on the way plays."""
     beside: int = 0
@@ -93,6 +174,8 @@ class Tally:
     steps_closed: int = 0
     """By this command."""
     step: StepStarted | None = None
+    step_open: bool = False
+    """True from a step's start until it is closed."""
     groups: int = 0
     """Finished in this step."""
     informative: int = 0
@@ -106,15 +189,43 @@ class Tally:
     tools: int = 0
     """Calls of tools that were made now."""
     _early: list[RolloutFinished | GroupFinished] = field(default_factory=list)
+    _branches: dict[str, int] = field(default_factory=dict)
+    """Run → its branch."""
+    _asked: dict[tuple[int, int, int, int], bool] = field(default_factory=dict)
+    """Branch, step, slot and attempt of a rollout under way → whether a request of it was new."""
+    _expected: int = 0
+    """Rollouts of evaluations on the way that have not begun."""
+    _share: float = 0.0
+    _kinds: dict[tuple[str, str], FailureKind] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.now = Activity(lambda: self.clock())
 
     @property
     def left_s(self) -> float | None:
-        """Seconds until the rollouts of the run, or of the evaluation inside it, are played."""
-        whole = self.part if self.inside else self.run
-        return whole.left_s(self.clock()) if whole else None
+        """Seconds until all rollouts of the command are played; None while nobody can know."""
+        # The first wave alone tells how long one rollout takes, and not how many end in a second.
+        if self.whole is None or self.whole.played < self.now.most_rollouts:
+            return None
+        return self.whole.left_s(self.clock())
+
+    @property
+    def share(self) -> float:
+        """Share of the command's rollouts that are done; it never falls."""
+        if self.whole is not None:
+            done = self.whole.done / self.whole.planned if self.whole.planned else 1.0
+            self._share = max(self._share, min(done, 1.0))
+        return self._share
 
     def see(self, event: Event) -> None:
         """Take an event into account."""
+        self.now.see(event)
+        if isinstance(event, RolloutFinished):
+            replayed = self._is_replay(event)
+            if self.whole is not None:
+                self.whole.see(event, replayed=replayed)
+            if event.reward is None:
+                self._failed(event)
         if isinstance(event, RolloutFinished | GroupFinished) and self._is_early(event):
             self._early.append(event)
             return
@@ -140,11 +251,16 @@ class Tally:
                 self.undistilled += event.failed is not None
             case StepFinished():
                 self.steps_closed += 1
+                self.step_open = False
             case (
                 CallStarted()
                 | ToolStarted()
                 | RolloutStarted()
                 | GroupStored()
+                | ScoringStarted()
+                | ScoringFinished()
+                | RetryWaits()
+                | CapWaits()
                 | Aborted()
                 | RunFinished()
                 | Notice()
@@ -152,29 +268,59 @@ class Tally:
                 pass
 
     def _call(self, event: CallFinished) -> None:
+        at = event.address
+        key = (at.branch_id, at.step, at.slot, at.attempt)
+        if STAGES[at.stage].role != "teacher":
+            self._asked[key] = self._asked.get(key, False) or not event.replayed
         if event.replayed:
             self.replayed += 1
             return
         self.usage = self.usage + event.usage if self.new else event.usage
         self.new += 1
 
+    def _is_replay(self, event: RolloutFinished) -> bool:
+        """Return True where the ledger alone was asked for the rollout, which has ended."""
+        key = (self._branches.get(event.run, 0), event.step, event.slot, event.attempt)
+        return not self._asked.pop(key, True)
+
+    def _failed(self, event: RolloutFinished) -> None:
+        reason, error = event.reason or event.outcome, event.error or event.outcome
+        kind = FailureKind(reason, error)
+        self.failures[self._kinds.setdefault((reason, similar(error)), kind)] += 1
+
     def _run_started(self, event: RunStarted) -> None:
+        self._branches[event.run] = event.branch
         if event.beside and self.run is not None:
             self.beside += 1
             self.run.planned += event.rollouts
             self.run.done += event.done
+            self._add(event.rollouts, event.done)
             return
         part = Part(event.run, event.rollouts, done=event.done, started=self.clock())
         self.inside = self.run is not None
         if self.run is None:
             self.run, self.steps, self.simulated = part, event.steps, event.simulated
+            self._expected = event.evaluations
+            planned = event.rollouts + event.evaluations
+            self.whole = Part(event.run, planned, event.done, started=part.started)
+        else:
+            known = min(self._expected, event.rollouts)
+            self._expected -= known
+            self._add(event.rollouts - known, event.done)
         self.part = part
 
+    def _add(self, planned: int, done: int) -> None:
+        """Count rollouts that nothing has announced, and some that are done already."""
+        if self.whole is not None:
+            self.whole.planned += planned
+            self.whole.done += done
+
     def _step_started(self, event: StepStarted) -> None:
-        self.step, self.inside = event, False
+        self.step, self.inside, self.step_open = event, False, True
         self.groups = self.informative = self.distilled = self.undistilled = 0
         if self.run is not None:
             self.run.planned -= event.spared
+            self._add(-event.spared, 0)
         name = f"step {event.step}"
         self.part = Part(name, event.rollouts, event.done, started=self.clock())
         early, self._early = self._early, []

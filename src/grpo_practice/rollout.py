@@ -10,13 +10,14 @@ from collections.abc import (
     Iterator,
     Mapping,
 )
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from grpo_practice.agents import Agent, RolloutContext, being_cancelled
 from grpo_practice.calls import Address, Chat, Scope
 from grpo_practice.errors import EndpointError, GrpoPracticeError, JudgeError, VerifyError, boundary
+from grpo_practice.events import Emit, ScoringFinished, ScoringStarted, silent
 from grpo_practice.llm.concurrency import AT_ONCE
 from grpo_practice.llm.ledgered import AgentChat
 from grpo_practice.text import cut
@@ -41,6 +42,7 @@ class Player:
     verify: Verify
     run_seed: int
     task_timeout_s: float
+    emit: Emit = silent
 
     def scope(self, key: "AttemptKey") -> Scope:
         """Return the scope of the rollout's own calls."""
@@ -77,7 +79,7 @@ class Player:
             return replace(rollout, verdict=own_failure(played))
         judge = self.judge(replace(scope, address=replace(scope.address, stage="judge")))
         try:
-            with boundary(VerifyError, "the verify function failed"):
+            with self._scoring(scope), boundary(VerifyError, "the verify function failed"):
                 verdict = await self.verify(rollout.sample, played.response, judge)
             return replace(rollout, played=played, verdict=_bounded(verdict))
         except (JudgeError, EndpointError) as e:
@@ -91,6 +93,15 @@ class Player:
             reason, error = "verify", "the verify function raised CancelledError"
         failed = replace(played, outcome="error", reason=reason, error=cut(error, SAID_CHARS))
         return replace(rollout, played=failed)
+
+    @contextmanager
+    def _scoring(self, scope: Scope) -> Iterator[None]:
+        """Emit that the answer is being scored, and that it no longer is."""
+        self.emit(ScoringStarted(scope.address))
+        try:
+            yield
+        finally:
+            self.emit(ScoringFinished(scope.address))
 
 
 def _bounded(verdict: Verdict) -> Verdict:

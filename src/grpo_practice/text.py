@@ -124,6 +124,11 @@ def brief(text: str, chars: int) -> str:
     return line if len(line) <= chars and len(text) <= 4 * chars else f"{line[: chars - 1]}…"
 
 
+def similar(error: str) -> str:
+    """Return what an error has in common with similar ones: quotations and numbers become `…`."""
+    return re.sub(r"""'[^'\n]*'|"[^"\n]*"|\d+""", "…", error)
+
+
 def unlike(a: str, b: str, chars: int) -> tuple[str, str]:
     """Return both as `brief` has them; where these are equal, from where the texts differ."""
     if a == b or brief(a, chars) != brief(b, chars):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.llm import client, sim
+from grpo_practice.llm import retry_wait, sim
 from grpo_practice.sim import World
 from grpo_practice.sim.world import Failing
 from tests.app.project import Project
@@ -28,7 +28,7 @@ async def test_an_evaluation_counts_what_failed_and_gives_it_no_reward(
 
     world = World(fail=Failing(wrong=0.3))
     monkeypatch.setattr(sim, "SimTransport", partial(sim.SimTransport, world))
-    monkeypatch.setattr(client, "_backoff", lambda state: 0.0)
+    monkeypatch.setattr(retry_wait, "_backoff", lambda state: 0.0)
     project = Project(tmp_path / "failing")
     report = await project.evaluate(K)
 

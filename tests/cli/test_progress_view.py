@@ -8,7 +8,8 @@ from rich.console import Console
 from typing_extensions import override
 
 from grpo_practice.calls import Address, Usage
-from grpo_practice.cli.terminal.progress_view import Lines, block, progress
+from grpo_practice.cli.terminal.progress_block import Block
+from grpo_practice.cli.terminal.progress_view import Lines, progress
 from grpo_practice.events import (
     CallFinished,
     Event,
@@ -124,7 +125,7 @@ def test_a_failed_merge_is_not_shown_as_a_closed_step() -> None:
 
 def drawn(tally: Tally) -> str:
     console = Console(file=io.StringIO(), width=100, force_terminal=True, color_system=None)
-    console.print(block(tally))
+    console.print(Block(tally))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -135,7 +136,8 @@ def test_the_block_shows_step_rewards_groups_failures_and_tokens() -> None:
         tally.see(event)
     text = drawn(tally)
     assert "math simulated  step 0 (of 2, epoch 0)" in text
-    assert "█" * 30 + "▒" * 10 + "  4/4 rollouts  1 failed" in text
+    assert "step 0 (of 2, epoch 0)  4/4 rollouts" in text
+    assert "█" * 18 + "▒" * 7 + "░" * 26 + "  4/8 rollouts, 50 %   1 failed" in text
     assert "mean reward 0.667   1 informative of 2 groups, 0 distilled, 1 failed" in text
     assert "tokens 100 in, 20 out   requests 1 new, 1 replayed" in text
     assert "left" in text

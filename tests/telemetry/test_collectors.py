@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.errors import ConfigError
+from grpo_practice.errors import ConfigError, EndpointError
 from grpo_practice.events import Event, Notice, StepFinished
 from grpo_practice.redact import environment_secrets, redactor
 from grpo_practice.telemetry import stored as sending
@@ -246,7 +246,7 @@ def test_a_stored_run_insists_where_a_collector_is_busy(
     assert pauses == [1.0, 2.0]
     with collecting(always=503) as collector:
         monkeypatch.setenv("PHOENIX_ENDPOINT", collector.url)
-        with pytest.raises(ConfigError, match="HTTP 503"):
+        with pytest.raises(EndpointError, match="HTTP 503"):
             Workspace(project.db).trace("toy")
     assert len(collector.paths) == sending.TRIES
 

@@ -47,6 +47,8 @@ class Connections:
 
     def __init__(self, emit: Emit, *, concurrency: tuple[int, int], admission: Admission) -> None:
         self._emit, self._admission = emit, admission
+        # Here: the gate is older than the sink, which counts for the run as well.
+        admission.emit = emit
         self._most = dict(zip(("play", "judge"), concurrency, strict=True))
         self._limits = dict[tuple[str, tuple[str, ...]], Limit]()
         self._clients = dict[str, "Client"]()

@@ -64,6 +64,7 @@ async def open_player(
                 verify=to_the_end(session, verifier),
                 run_seed=spec.run_seed,
                 task_timeout_s=spec.task_timeout_s,
+                emit=run.emit,
             )
 
         yield await player(later=False), await player(later=True)

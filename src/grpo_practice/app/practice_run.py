@@ -8,6 +8,7 @@ from functools import partial
 from grpo_practice.app.clients import Connections, Models, endpoint_of
 from grpo_practice.app.configs import practice_config
 from grpo_practice.app.custom_agent import check_own, sha_of
+from grpo_practice.app.evaluated_steps import chosen_among, due, evaluation_rollouts
 from grpo_practice.app.evaluation_run import FEWER, EvalJob, eval_job, run_eval
 from grpo_practice.app.library_file import start_library, start_named, start_option
 from grpo_practice.app.player import PlayerSpec, open_player
@@ -27,7 +28,7 @@ from grpo_practice.app.session import OpenRun, PilotOverError, Session, announce
 from grpo_practice.app.specs import EvalTarget, configured_prompts, practice_spec, teacher_context
 from grpo_practice.config import Loaded
 from grpo_practice.config.schema.provider import ModelConfig
-from grpo_practice.config.schema.runs import PracticeConfig, PracticeSettings
+from grpo_practice.config.schema.runs import PracticeConfig
 from grpo_practice.errors import Change, ConfigError, FingerprintError, RunFailedError
 from grpo_practice.events import RunStarted
 from grpo_practice.fences import Fences
@@ -175,9 +176,19 @@ async def _run(job: PracticeJob) -> PracticeReport:
         settled = store.read(scores.settled_counts, run.branch)
         done = sum(r.rollouts if r.closed else settled.get(r.plan.step, 0) for r in rows)
         total = sum(row.rollouts for row in rows)
-        begun = RunStarted(run.branch.run, run.branch.id, len(rows), total, done, spec.simulated)
+        left = any(not row.closed for row in rows)
+        first = left and needs_baseline(job, run.branch)
+        on_the_way = evaluation_rollouts(job.config.practice, rows, job.tests, job.selects, first)
+        begun = RunStarted(
+            run.branch.run,
+            run.branch.id,
+            len(rows),
+            total,
+            done,
+            spec.simulated,
+            evaluations=on_the_way if job.pilot is None else 0,
+        )
         with announced(job.session, begun):
-            left = any(not row.closed for row in rows)
             if left and job.pilot is None:
                 await _evaluate_baseline(job, run.branch)
             if left or job.tests or job.selects:
@@ -319,20 +330,6 @@ def at_practice(config: PracticeConfig) -> ModelConfig:
     model = config.student
     warm = {"temperature": config.practice.rollout_temperature}
     return model.model_copy(update={"model_settings": model.model_settings.model_copy(update=warm)})
-
-
-def due(settings: PracticeSettings, rows: Sequence[StepRow]) -> set[int]:
-    """Return the steps after which libraries are evaluated, if they are."""
-    if settings.eval_strategy == "epoch":
-        # The dict keeps the last step of each epoch.
-        return set({row.plan.epoch: row.plan.step for row in rows}.values())
-    steps = {row.plan.step for row in rows}
-    return {step for step in steps if (step + 1) % settings.eval_steps == 0}
-
-
-def chosen_among(settings: PracticeSettings, rows: Sequence[StepRow]) -> set[int]:
-    """Return the steps whose libraries `--step best` is chosen among: those due, and the last."""
-    return due(settings, rows) | {max((row.plan.step for row in rows), default=0)}
 
 
 def _after_step(job: PracticeJob, rows: list[StepRow]) -> AfterStep:

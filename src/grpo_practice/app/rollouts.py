@@ -158,19 +158,33 @@ class RolloutReader:
         return self._numbers[1].get(sample)
 
 
-def _find(store: Store, choice: Choice) -> Found:
-    run, branch, step = run_and_step(store, choice.run)
+def played_run(
+    store: Store, ref: str, step: int | None = None
+) -> tuple[RunRow, Branch, int | None]:
+    """Return the run that `RUN[@BRANCH][:STEP]` names, its branch, and the only step, if any.
+
+    `step`: the step where the reference names none.
+
+    Raises:
+        ConfigError: There is no such run, branch or step, or such a run has no rollouts.
+    """
+    run, branch, named = run_and_step(store, ref)
     if run.kind == "recorded":
         raise ConfigError(
             f"{run.name} is a recorded run: it has no rollouts", hint=questions_of(run.name)
         )
-    step = choice.step if step is None else step
+    step = step if named is None else named
     planned = [row.plan.step for row in store.read(steps.on_line, branch)]
     if step is not None and step not in planned:
         raise ConfigError(
             f"{run.name} has no step {step}",
             hint=f"its steps are 0 to {planned[-1]}" if planned else "it has planned none yet",
         )
+    return run, branch, step
+
+
+def _find(store: Store, choice: Choice) -> Found:
+    run, branch, step = played_run(store, choice.run, choice.step)
     samples, flips, compared = None, None, ""
     if choice.flipped or choice.against is not None:
         flips, compared = _flips(store, run, branch, choice.against)

@@ -226,28 +226,31 @@ class StoredRuns(DatabaseFile):
             step: `last`, `best`, or the number of a closed step.
             format: None: by the file's name.
             output: File or folder to write.
-            force: Whether to replace it.
+            force: Whether to replace it; a section of an `AGENTS.md` replaces itself alone.
 
         Raises:
             ConfigError: There is no such library, or the file cannot be written.
         """
         from grpo_practice.app.agent_export import call_of_program, exported, remember_export
         from grpo_practice.app.library_refs import library_of
-        from grpo_practice.export.files import write_files
+        from grpo_practice.export.files import write_files, write_section
         from grpo_practice.export.render import FORMATS, format_by_name, render_files
         from grpo_practice.export.report import Exported
         from grpo_practice.reports.before_after import before_after
 
         format = format or format_by_name(str(output or ""))
+        path = None if output is None else Path(output)
         with self._store() as store:
             found = library_of(store, run, str(step))
             scores = before_after(store, found.branch, found.run, found.library)
             agent = exported(store, found, scores)
+            agent = replace(agent, place="" if path is None else path.absolute().name)
             files = render_files(agent, format)
             if FORMATS[format].loadable:
                 remember_export(store, found, files[""])
-        path = None if output is None else Path(output)
-        if path is not None:
+        if path is not None and FORMATS[format].section:
+            write_section(path, files[""])
+        elif path is not None:
             write_files(path, files, force=force)
         call = call_of_program(agent, repr(self))
         named = f" --run {quote(run or found.run)}" + (f" --step {step}" if step != "last" else "")

@@ -22,7 +22,8 @@ class TracedRuns(DatabaseFile):
             sample: Share of the groups to send, above 0 and up to 1; the same groups each time.
 
         Raises:
-            ConfigError: There is no such run, no collector is named, or it takes no traces.
+            ConfigError: There is no such run, or no collector is named.
+            EndpointError: The collector takes no traces.
         """
         from grpo_practice.app.options import tracing_of
         from grpo_practice.telemetry.stored import send_stored

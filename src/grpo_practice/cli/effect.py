@@ -20,7 +20,6 @@ from grpo_practice.cli.options import (
     TrustHostOption,
     TrustOption,
     trusting,
-    with_content,
     workspace,
 )
 from grpo_practice.cli.terminal.formatting import print_json
@@ -107,7 +106,7 @@ def effect(
             "max_requests": max_requests,
             "again": again,
             "env": trusting(trust, trust_host),
-            "trace_content": with_content(trace_content),
+            "trace_content": trace_content == "yes",
             "trace_sample": trace_sample,
             "on_event": emit,
         }

@@ -29,7 +29,6 @@ from grpo_practice.cli.options import (
     TrustOption,
     VerboseOption,
     trusting,
-    with_content,
     workspace,
 )
 from grpo_practice.cli.other_words import OPTIONS
@@ -148,7 +147,7 @@ def evaluate(
             "again": again,
             "env": trusting(trust, trust_host),
             "verbose": verbose,
-            "trace_content": with_content(trace_content),
+            "trace_content": trace_content == "yes",
             "trace_sample": trace_sample,
             "on_event": emit,
         }

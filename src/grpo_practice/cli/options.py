@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -103,10 +103,8 @@ TrustHostOption = Annotated[
     typer.Option(metavar="HOST", help="Let keys of yours go to this host; remembered."),
 ]
 TraceContentOption = Annotated[
-    str,
-    typer.Option(
-        metavar="yes|no", help="Whether traces show questions and answers, where they are sent."
-    ),
+    Literal["yes", "no"],
+    typer.Option(help="Whether traces show questions and answers, where they are sent."),
 ]
 TraceSampleOption = Annotated[
     float,
@@ -131,17 +129,6 @@ def workspace(db: Path | None) -> "Workspace":
     return Workspace(database(db), command=as_typed(), signals=True)
 
 
-def with_content(typed: str) -> bool:
-    """Return whether traces show texts, as `--trace-content` says.
-
-    Raises:
-        ConfigError: It says neither yes nor no.
-    """
-    if typed not in ("yes", "no"):
-        raise ConfigError(f"--trace-content {typed}: should be yes or no")
-    return typed == "yes"
-
-
 def trusting(files: list[Path] | None, hosts: list[str] | None) -> "Environment":
     """Return the variables of a command, and whom its user trusts, as typed and as remembered."""
     from grpo_practice.workspace import environment
@@ -151,7 +138,7 @@ def trusting(files: list[Path] | None, hosts: list[str] | None) -> "Environment"
 
 _ON_DATABASE = re.compile(
     rf"{PROGRAM} (?:(?:config|data|db|experiences|rollouts|runs) [a-z]+"
-    r"|doctor|eval|export-agent|practice|report|serve)\b(?!.* --db\b)"
+    r"|doctor|eval|export-agent|export-data|practice|report|serve|view)\b(?!.* --db\b)"
 )
 """Command that takes `--db`, and does not name one yet."""
 

@@ -27,7 +27,6 @@ from grpo_practice.cli.options import (
     TrustOption,
     VerboseOption,
     trusting,
-    with_content,
     workspace,
 )
 from grpo_practice.cli.terminal.formatting import print_json
@@ -108,7 +107,7 @@ def practice(
             "again": again,
             "env": trusting(trust, trust_host),
             "verbose": verbose,
-            "trace_content": with_content(trace_content),
+            "trace_content": trace_content == "yes",
             "trace_sample": trace_sample,
             "on_event": emit,
         }

@@ -16,7 +16,6 @@ from grpo_practice.cli.options import (
     TraceSampleOption,
     YesOption,
     on_database,
-    with_content,
     workspace,
 )
 from grpo_practice.cli.terminal.formatting import (
@@ -139,7 +138,7 @@ def trace(
 
     Example: grpo-practice runs trace math --trace-content no
     """
-    content = with_content(trace_content)
+    content = trace_content == "yes"
     report = workspace(db).trace(run, content=content, sample=trace_sample)
     if json:
         print_json(report.document())

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
 
-from grpo_practice.app import evaluation_run, practice_run
+from grpo_practice.app import evaluated_steps, evaluation_run, practice_run
 from grpo_practice.app.evaluation_run import EvalJob
 from grpo_practice.app.practice_run import PracticeJob
 from grpo_practice.app.session import Plan, Session
@@ -267,7 +267,7 @@ def _evaluations(job: PracticeJob, branch: Branch, learning: _Learning) -> list[
     rows_left = any(not row.closed for row in rows)
     left = list[StageCalls]()
     if job.tests is not None:
-        tested = practice_run.due(settings, rows)
+        tested = evaluated_steps.due(settings, rows)
         wanted = [row for row in rows if row.plan.step in tested]
         due = rows_left and practice_run.needs_baseline(job, branch)
         baseline = {eval_name(job.config.exp_id): Library()} if due else {}
@@ -276,7 +276,7 @@ def _evaluations(job: PracticeJob, branch: Branch, learning: _Learning) -> list[
         variant = select_variant(settings.select_dataset or "")
         start = job.start or Library()
         name = eval_name(job.config.exp_id, library_variant(start), variant)
-        steps_chosen = practice_run.chosen_among(settings, rows)
+        steps_chosen = evaluated_steps.chosen_among(settings, rows)
         wanted = [row for row in rows if row.plan.step in steps_chosen]
         left += _on_the_way(store, job.selects, {name: start}, wanted, (variant,), learning)
     return _together(left)

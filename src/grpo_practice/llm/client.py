@@ -13,7 +13,6 @@ from tenacity import (
     RetryCallState,
     retry_if_exception_type,
     stop_after_attempt,
-    wait_random_exponential,
 )
 
 from grpo_practice.calls import Reply, Request, Send
@@ -21,7 +20,7 @@ from grpo_practice.errors import EndpointError, EndpointRefusedError
 from grpo_practice.llm.admission import Admission, Try
 from grpo_practice.llm.budget import Ask
 from grpo_practice.llm.concurrency import STUDENT, Limit
-from grpo_practice.llm.endpoint import Endpoint, host, shown_url
+from grpo_practice.llm.endpoint import Endpoint, host, place, shown_url
 from grpo_practice.llm.http import Http, chat_url
 from grpo_practice.llm.http_response import ConnectionFailure, Response, kind_of
 from grpo_practice.llm.open_files import fewer_notice
@@ -31,12 +30,12 @@ from grpo_practice.llm.reply import read_reply, read_usage, reasoning_chars
 from grpo_practice.llm.request_body import Bodies, encode_body
 from grpo_practice.llm.retry_after import in_words
 from grpo_practice.llm.retry_policy import Adapt, Fail, Retry, RetryDecision, decide, decide_broken
+from grpo_practice.llm.retry_wait import AgainError, status_of, wait_event, wait_s
 from grpo_practice.llm.size_limit import MEBIBYTE
 
 if TYPE_CHECKING:
     import httpx
 
-_backoff = wait_random_exponential(multiplier=2, max=60)  # full jitter: 0 to 2, 4, 8 … 60 s
 _POSTPONED = 3
 """Requests in a row, at least, that are put off for hours before the run is stopped."""
 
@@ -72,14 +71,6 @@ class _Call:
     under_way: bool = False
     status: int | None = None
     seconds: float = 0.0
-
-
-class _AgainError(Exception):
-    """A try without a usable answer, which another one may get."""
-
-    def __init__(self, retry: Retry) -> None:
-        super().__init__(str(retry.error))
-        self.retry = retry
 
 
 class Client:
@@ -179,7 +170,7 @@ class Client:
     async def _retried(self, call: _Call) -> Reply:
         try:
             return await self._try(call)
-        except _AgainError as e:
+        except AgainError as e:
             first = [e]  # tenacity starts here only: it costs more than a whole try
 
         async def again() -> Reply:
@@ -191,16 +182,21 @@ class Client:
             if seconds:
                 await self._sleep(seconds)
 
+        def tell(state: RetryCallState) -> None:
+            if call.address is not None:
+                self._admission.emit(wait_event(place(call.address.url), state))
+
         retrying = AsyncRetrying(
-            retry=retry_if_exception_type(_AgainError),
+            retry=retry_if_exception_type(AgainError),
             stop=stop_after_attempt(self._endpoint.max_tries),
-            wait=_wait_s,
+            wait=wait_s,
             sleep=rest,
+            before_sleep=tell,
             reraise=True,
         )
         try:
             return await retrying(again)
-        except _AgainError as e:
+        except AgainError as e:
             raise self._final(e.retry.error, call) from None
 
     async def _try(self, call: _Call) -> Reply:
@@ -215,7 +211,7 @@ class Client:
                     self._adapt(call.request.model, change)
                 case Retry(once=once) as again if not (once and call.warned):
                     call.warned |= once
-                    raise _AgainError(again)
+                    raise AgainError(again)
                 case Retry(error=error) | Fail(error=error):
                     raise self._final(error, call)
 
@@ -298,13 +294,13 @@ class Client:
         if decision is None:
             call.address.answered()
             return self._reply(call, response, body)
-        if isinstance(decision, Retry) and (_status(decision) or 0) >= 500:
-            self._pass_over(call, str(_status(decision)))
+        if isinstance(decision, Retry) and (status_of(decision) or 0) >= 500:
+            self._pass_over(call, str(status_of(decision)))
         if isinstance(decision, Retry) and decision.after_s is not None:
             call.address.asked_to_wait(decision.after_s)
         if isinstance(decision, Fail) and decision.after_s is not None:
             decision = self._postpone(decision, decision.after_s)
-        if call.status == 429 or _status(decision) == 429:
+        if call.status == 429 or status_of(decision) == 429:
             self._limit.cut(call.cuts)
         return decision
 
@@ -374,12 +370,6 @@ class Client:
             raise EndpointRefusedError(str(refusal), hint=refusal.hint, broken=refusal.broken)
 
 
-def _status(decision: RetryDecision) -> int | None:
-    """Return the HTTP status behind a decision, also where a 200 hides it."""
-    error = None if isinstance(decision, Adapt) else decision.error
-    return error.status if isinstance(error, EndpointError) else None
-
-
 def _endpoint_error(error: BaseException, call: _Call) -> EndpointError:
     """Return what is known of the tries of a request that was ended by another error."""
     lost = EndpointError(
@@ -391,10 +381,3 @@ def _endpoint_error(error: BaseException, call: _Call) -> EndpointError:
     )
     lost.kind = kind_of(error)
     return lost
-
-
-def _wait_s(state: RetryCallState) -> float:
-    """Return a random backoff; 0 where the endpoint asked for a wait, which `Route` observes."""
-    error = state.outcome and state.outcome.exception()
-    assert isinstance(error, _AgainError)
-    return _backoff(state) if error.retry.after_s is None else 0.0

@@ -8,7 +8,7 @@ from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING
 
-from grpo_practice.errors import ConfigError
+from grpo_practice.errors import ConfigError, EndpointError
 from grpo_practice.reports.trace_report import TraceReport
 from grpo_practice.store.db import explained
 from grpo_practice.store.queries import runs
@@ -35,7 +35,8 @@ def send_stored(path: Path, run: str, tracing: Tracing) -> TraceReport:
     """Send the traces of the groups of a run that are stored whole, and of its merges.
 
     Raises:
-        ConfigError: There is no such run, no collector is named, or it takes no traces.
+        ConfigError: There is no such run, or no collector is named.
+        EndpointError: The collector takes no traces.
     """
     collector = collector_of(os.environ)
     try:
@@ -87,13 +88,11 @@ def _insist(sender: "Sender", spans: list[Span]) -> None:
     """Send the spans, and again to a collector that is busy.
 
     Raises:
-        ConfigError: It does not take them.
+        EndpointError: It does not take them.
     """
     tries = 0
     while (refusal := sender.send(spans)) is not None:
         tries += 1
         if refusal.lasts or tries == TRIES:
-            raise ConfigError(
-                f"no traces: {refusal.why}", hint="what was sent is sent again without harm"
-            )
+            raise EndpointError(f"no traces: {refusal.why}")
         sleep(FIRST_PAUSE_S * 2 ** (tries - 1))

@@ -20,8 +20,8 @@ from grpo_practice.telemetry.spans import Span, sampled, spans_of
 from grpo_practice.text import count
 
 NOT_INSTALLED = "pip install 'grpo-practice[trace]'"
-END_S = 2.0
-"""Most seconds that the end of a command waits for traces."""
+END_S = 1.5
+"""Most seconds that the end of a command waits for traces; all that it takes is to stay below 2."""
 GATHER_S = 0.5
 """Seconds in which groups come together before they are sent."""
 AT_ONCE = 16
@@ -106,7 +106,7 @@ class Tracer:
         self._say()
 
     def close(self) -> None:
-        """Send what is left, for two seconds at most, and say what was dropped."""
+        """Send what is left, for `END_S` at most, and say what was dropped."""
         with self._changed:
             self._ends_at = monotonic() + END_S
             self._changed.notify()

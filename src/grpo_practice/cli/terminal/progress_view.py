@@ -3,26 +3,30 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.text import Text
+from rich.console import Console
 
 from grpo_practice.cli.terminal.consoles import err, in_one
 from grpo_practice.cli.terminal.formatting import count, duration, reward, tokens
+from grpo_practice.cli.terminal.live_block import LiveBlock, is_live
+from grpo_practice.cli.terminal.progress_block import SHOWN, Block
 from grpo_practice.events import (
     Aborted,
     CallFinished,
     CallStarted,
+    CapWaits,
     Emit,
     Event,
     GroupDistilled,
     GroupFinished,
     GroupStored,
     Notice,
+    RetryWaits,
     RolloutFinished,
     RolloutStarted,
     RunFinished,
     RunStarted,
+    ScoringFinished,
+    ScoringStarted,
     StepFinished,
     StepStarted,
     ToolFinished,
@@ -31,9 +35,8 @@ from grpo_practice.events import (
 from grpo_practice.progress import Part, Tally
 from grpo_practice.text import brief, visible
 
-BAR = 40
-SHOWN = 160
-"""Characters of a foreign sentence in one line."""
+NAMED = 3
+"""Kinds of failures that get a line when the first of the kind comes."""
 QUIET_S = 2.0
 """Least seconds between two lines that say how far it is."""
 
@@ -46,22 +49,16 @@ def progress(*, json: bool, console: Console = err) -> Iterator[Emit]:
     never breaks the run.
     """
     tally = Tally()
-    if json or not console.is_terminal:
+    if json or not is_live(console):
         yield _fenced(Lines(tally, console).show)
         return
-    with Live(
-        get_renderable=lambda: block(tally),
-        console=console,
-        refresh_per_second=4,
-        transient=True,
-        redirect_stdout=False,
-    ) as live:
+    with LiveBlock(Block(tally), console) as live:
         lines = Lines(tally, console, tenths=False)
 
         def show(event: Event) -> None:
             lines.show(event)
             # Until it is drawn again the block is of before: it would contradict the line above.
-            if isinstance(event, (RunStarted, RunFinished, StepStarted, StepFinished)):
+            if isinstance(event, RunStarted | RunFinished | StepStarted | StepFinished):
                 live.refresh()
 
         yield _fenced(show)
@@ -88,7 +85,7 @@ class Lines:
     Args:
         tally: Brought up to date by every event.
         console: Where to print.
-        tenths: Also print how far it is, up to ten times a step or evaluation.
+        tenths: Also print how far the command is, up to ten times.
     """
 
     def __init__(self, tally: Tally, console: Console, *, tenths: bool = True) -> None:
@@ -101,30 +98,25 @@ class Lines:
         if isinstance(event, RolloutFinished):
             self._rollout(event)
             return
-        tally = self._tally
-        tally.see(event)
-        if (line := _line(event, tally)) is not None:
+        self._tally.see(event)
+        if (line := _line(event, self._tally)) is not None:
             self._print(*line)
-        early = tally.part if isinstance(event, StepStarted) else None
-        if early and early.failed:  # of the groups that began before the step
-            self._print_failure(early)
 
     def _rollout(self, event: RolloutFinished) -> None:
-        part = self._tally.part
-        tenth, failed = (part.tenth, part.failed) if part else (0, 0)
-        self._tally.see(event)
-        if part is None:
+        tally = self._tally
+        tenth = tally.whole.tenth if tally.whole else 0
+        kinds = len(tally.failures)
+        tally.see(event)
+        if kinds < len(tally.failures) <= NAMED:
+            error = event.error or event.outcome
+            self._print(f"  a rollout failed: {brief(error, SHOWN)}", "red")
+        if tally.whole is None or tally.part is None:
             return
-        if part.failed and not failed:
-            self._print_failure(part)
-        now = self._tally.clock()
-        due = part.tenth > tenth and not event.stored and now - self._last_s >= QUIET_S
+        now = tally.clock()
+        due = tally.whole.tenth > tenth and not event.stored and now - self._last_s >= QUIET_S
         if self._tenths and due:
             self._last_s = now
-            self._print(f"  {_part_line(part, self._tally)}")
-
-    def _print_failure(self, part: Part) -> None:
-        self._print(f"  a rollout failed: {brief(part.error or '', SHOWN)}", "red")
+            self._print(f"  {_whole_line(tally.whole, tally.part, tally)}")
 
     def _print(self, line: str, style: str | None = None) -> None:
         whole = in_one(self._console, line)
@@ -156,6 +148,10 @@ def _line(event: Event, tally: Tally) -> tuple[str, str | None] | None:
             | ToolFinished()
             | RolloutStarted()
             | RolloutFinished()
+            | ScoringStarted()
+            | ScoringFinished()
+            | RetryWaits()
+            | CapWaits()
             | Aborted()
             | RunFinished()
         ):
@@ -182,11 +178,12 @@ def _step_line(event: StepStarted, tally: Tally) -> str:
     )
 
 
-def _part_line(part: Part, tally: Tally) -> str:
-    failed = f", {part.failed} failed" if part.failed else ""
+def _whole_line(whole: Part, part: Part, tally: Tally) -> str:
+    failed = f", {whole.failed} failed" if whole.failed else ""
+    where = "" if part is tally.run else f" in {part.name}"
     left = tally.left_s
     return (
-        f"{part.done}/{part.planned} rollouts{failed}, mean reward {reward(part.mean)},"
+        f"{whole.done}/{whole.planned} rollouts{failed}, mean reward {reward(part.mean)}{where},"
         f" {tokens(tally.usage.tokens_in)} tokens in, {tokens(tally.usage.tokens_out)} out"
         + (f", about {duration(left)} left" if left and left >= 1 else "")
     )
@@ -202,50 +199,3 @@ def _closed_line(event: StepFinished) -> tuple[str, str | None]:
         f" {count(event.experiences, 'experience')}",
         "green",
     )
-
-
-def block(tally: Tally) -> RenderableType:
-    """Render the live block: the step, a bar, rewards, groups, tokens, time left."""
-    run, part = tally.run, tally.part
-    if run is None or part is None:
-        return Text("")
-    title = Text(run.name, style="bold")
-    title.append(f" and {count(tally.beside, 'other run')}" if tally.beside else "")
-    title.append(" simulated" if tally.simulated else "", style="magenta")
-    if tally.step is not None:
-        title.append(f"  step {tally.step.step} (of {tally.steps}, epoch {tally.step.epoch})")
-    if tally.inside:
-        title.append(f"  evaluating {part.name}")
-    rows = [title, _bar(part), Text(f"  mean reward {reward(part.mean)}")]
-    if tally.step is not None and not tally.inside:
-        rows[-1].append(
-            f"   {tally.informative} informative of {count(tally.groups, 'group')},"
-            f" {tally.distilled} distilled"
-        )
-        if tally.undistilled:
-            rows[-1].append(f", {tally.undistilled} failed", style="yellow")
-    usage, left = tally.usage, tally.left_s
-    rows.append(
-        Text(
-            f"  tokens {tokens(usage.tokens_in)} in, {tokens(usage.tokens_out)} out"
-            f"   requests {tally.new} new, {tally.replayed} replayed"
-            f"{f'   tool calls {tally.tools}' if tally.tools else ''}"
-            + (f"   about {duration(left)} left" if left and left >= 1 else "")
-        )
-    )
-    return Group(*rows)
-
-
-def _bar(part: Part) -> Text:
-    """Render a bar of rollouts that ended well, that failed, and that are to come."""
-    share = BAR / max(part.planned, 1)
-    done, failed = int(part.done * share), -int(-part.failed * share // 1)
-    failed = min(failed, done)
-    bar = Text("  ")
-    bar.append("█" * (done - failed), style="green")
-    bar.append("▒" * failed, style="red")
-    bar.append("░" * (BAR - done), style="dim")
-    bar.append(f"  {part.done}/{part.planned} rollouts")
-    if part.failed:
-        bar.append(f"  {part.failed} failed", style="red")
-    return bar

@@ -1,0 +1,211 @@
+"""The live block: how far a command is, what is under way, and what has failed."""
+
+from collections.abc import Iterator
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from grpo_practice.cli.terminal.formatting import count, duration, reward, tokens
+from grpo_practice.progress import Part, Tally
+from grpo_practice.text import brief, visible
+
+BARS = (10, 60)
+"""Fewest cells of a bar that numbers stand beside, and most cells of one."""
+BESIDE = 48
+"""Columns of the numbers beside the bar."""
+KINDS = 3
+"""Kinds of failures that are shown."""
+SHOWN = 160
+"""Characters of a foreign sentence in one line."""
+GAP = "   "
+
+
+class Block:
+    """Renders a tally in as many columns as there are; no line reaches the last one."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self._widths: list[int] = []
+        """Columns of the lines that were drawn last."""
+
+    def reflowed(self, columns: int) -> int:
+        """Return how many rows more the lines drawn last take on a terminal of so many columns."""
+        return sum((width - 1) // columns for width in self._widths if width)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        # One column less: at the edge some terminals begin another row, which nobody would erase.
+        width = max(options.max_width - 1, 1)
+        lines = list(_lines(self._tally, width, ascii_only=options.ascii_only))
+        # One row less, too: Live would replace the last one, and what is erased has to be known.
+        lines = lines[: max(options.size.height - 1, 1)]
+        for line in lines:
+            line.truncate(width, overflow="ellipsis")
+        self._widths = [line.cell_len for line in lines]
+        yield Text("\n", no_wrap=True).join(lines)
+
+
+def _lines(tally: Tally, width: int, *, ascii_only: bool) -> Iterator[Text]:
+    whole, part = tally.whole, tally.part
+    under_way = [Text(text) for text in activity(tally)]
+    if whole is None or part is None:
+        yield from _flowed(under_way, width)
+        return
+    yield from _flowed(_title(tally), width, gap="  ", indent="")
+    yield from _bar_lines(tally, whole, width, ascii_only=ascii_only)
+    yield from _flowed(under_way, width)
+    yield from _flowed(_part(tally, part), width)
+    yield from _flowed(_usage(tally), width)
+    yield from _failures(tally)
+
+
+def _flowed(
+    pieces: list[Text], width: int, *, gap: str = GAP, indent: str = "  "
+) -> Iterator[Text]:
+    """Yield lines of as many pieces each as fit; all but the first begin two columns later."""
+    line = Text(indent)
+    empty = True
+    for piece in pieces:
+        if not empty and line.cell_len + len(gap) + piece.cell_len > width:
+            yield line
+            line, empty = Text(indent + "  "), True
+        line.append("" if empty else gap)
+        line.append_text(piece)
+        empty = False
+    if not empty:
+        yield line
+
+
+def _title(tally: Tally) -> list[Text]:
+    assert tally.run is not None
+    assert tally.part is not None
+    title = Text(visible(tally.run.name), style="bold")
+    title.append(f" and {count(tally.beside, 'other run')}" if tally.beside else "")
+    title.append(" simulated" if tally.simulated else "", style="magenta")
+    pieces = [title]
+    if tally.step is not None:
+        pieces.append(Text(f"step {tally.step.step} (of {tally.steps}, epoch {tally.step.epoch})"))
+    if tally.inside:
+        pieces.append(Text(f"evaluating {visible(tally.part.name)}"))
+    if tally.part is not tally.run:
+        pieces.append(Text(f"{tally.part.done}/{tally.part.planned} rollouts"))
+    return pieces
+
+
+def _bar_lines(tally: Tally, whole: Part, width: int, *, ascii_only: bool) -> Iterator[Text]:
+    """Yield the bar of all rollouts of the command, beside what it says or above it."""
+    pieces = [Text(f"{whole.done}/{whole.planned} rollouts, {int(100 * tally.share)} %")]
+    before = whole.done - whole.played
+    if before or whole.replayed:
+        pieces.append(Text(_known(before, whole.replayed), style="cyan"))
+    if whole.failed:
+        pieces.append(Text(f"{whole.failed} failed", style="red"))
+    pieces += [Text(text) for text in _time_left(tally, whole)]
+    least, most = BARS
+    # By the width alone: a bar that also makes room for its numbers would shrink as they grow.
+    cells = min(width - BESIDE, most)
+    bar = Text("  ").append_text(
+        _bar(tally, whole, cells if cells >= least else max(width - 2, 1), ascii_only)
+    )
+    if cells >= least:
+        bar.append("  ").append_text(pieces.pop(0))
+        while pieces and bar.cell_len + len(GAP) + pieces[0].cell_len <= width:
+            bar.append(GAP).append_text(pieces.pop(0))
+    yield bar
+    yield from _flowed(pieces, width)
+
+
+def _known(before: int, replayed: int) -> str:
+    """Say how many rollouts were there, and how many came out of stored answers."""
+    parts = [f"{before} there already"] if before else []
+    return ", ".join([*parts, f"{replayed} replayed"] if replayed else parts)
+
+
+def _bar(tally: Tally, whole: Part, cells: int, ascii_only: bool) -> Text:
+    """Render a bar of rollouts: known before, played now, failed, and to come."""
+    new, known, failed, left = "#+x-" if ascii_only else "█▓▒░"
+    done = int(tally.share * cells)
+    scale = done / max(whole.done, 1)
+    bad = min(-int(-whole.failed * scale // 1), done)
+    old = min(int((whole.done - whole.played + whole.replayed) * scale), done - bad)
+    return Text.assemble(
+        (known * old, "cyan"),
+        (new * (done - bad - old), "green"),
+        (failed * bad, "red"),
+        (left * (cells - done), "dim"),
+    )
+
+
+def _time_left(tally: Tally, whole: Part) -> list[str]:
+    left = tally.left_s
+    if whole.done >= whole.planned or (left is not None and left < 1):
+        return []
+    if left is None:
+        return ["estimating the time left"]
+    return [f"about {round(left)} s left" if left < 10 else f"about {duration(left)} left"]
+
+
+def activity(tally: Tally) -> list[str]:
+    """Return what is under way, and what waits for what."""
+    now, parts = tally.now, list[str]()
+    if playing := now.rollouts - now.scoring:
+        parts.append(f"playing {playing}")
+    if now.scoring:
+        parts.append(f"scoring {now.scoring}")
+    # Copies: the display has a thread of its own, and these change while it looks.
+    if asked := [f"{n} {stage}" for stage, n in dict(now.teacher).items() if n > 0]:
+        parts.append(f"teacher at work on step {now.teacher_step}: {', '.join(asked)}")
+    parts += _waits(tally)
+    if parts or tally.whole is None:
+        return parts
+    if tally.step_open and tally.part and tally.part.done >= tally.part.planned:
+        return [f"closing step {tally.step.step}"] if tally.step else []
+    return ["starting" if tally.whole.done < tally.whole.planned else "finishing"]
+
+
+def _waits(tally: Tally) -> Iterator[str]:
+    retries, now = tally.now.retries(), tally.now.clock()
+    for host in dict.fromkeys(wait.host for _, wait in retries if wait.asked):
+        until = max(at for at, wait in retries if wait.asked and wait.host == host)
+        yield f"waiting {duration(until - now)} as {host} asked"
+    others = [wait for _, wait in retries if not wait.asked]
+    if others:
+        kinds = dict.fromkeys(
+            "connection failed" if wait.status is None else f"HTTP {wait.status}" for wait in others
+        )
+        yield f"{count(len(others), 'request')} to be sent again ({', '.join(kinds)})"
+    if tally.now.cap_waits:
+        yield f"{count(tally.now.cap_waits, 'request')} waiting for room under the caps"
+
+
+def _part(tally: Tally, part: Part) -> list[Text]:
+    pieces = [Text(f"mean reward {reward(part.mean)}")]
+    if tally.step is not None and not tally.inside:
+        groups = Text(
+            f"{tally.informative} informative of {count(tally.groups, 'group')},"
+            f" {tally.distilled} distilled"
+        )
+        if tally.undistilled:
+            groups.append(f", {tally.undistilled} failed", style="yellow")
+        pieces.append(groups)
+    return pieces
+
+
+def _usage(tally: Tally) -> list[Text]:
+    usage = tally.usage
+    pieces = [
+        f"tokens {tokens(usage.tokens_in)} in, {tokens(usage.tokens_out)} out",
+        f"requests {tally.new} new, {tally.replayed} replayed",
+        f"tool calls {tally.tools}" if tally.tools else "",
+    ]
+    return [Text(piece) for piece in pieces if piece]
+
+
+def _failures(tally: Tally) -> Iterator[Text]:
+    """Yield a line for each of the most common kinds of failures, and one for all others."""
+    kinds = sorted(dict(tally.failures).items(), key=lambda kind: -kind[1])
+    for kind, n in kinds[:KINDS]:
+        text = f"  {n} failed ({kind.reason}): {brief(kind.error, SHOWN)}"
+        yield Text(text, style="red")
+    if more := sum(n for _, n in kinds[KINDS:]):
+        others = count(len(kinds) - KINDS, "other kind")
+        yield Text(f"  and {more} more of {others}", style="red")

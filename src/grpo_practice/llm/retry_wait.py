@@ -1,0 +1,42 @@
+"""The wait before a request is sent again."""
+
+from tenacity import RetryCallState, wait_random_exponential
+
+from grpo_practice.errors import EndpointError
+from grpo_practice.events import RetryWaits
+from grpo_practice.llm.retry_policy import Adapt, Retry, RetryDecision
+
+_backoff = wait_random_exponential(multiplier=2, max=60)  # full jitter: 0 to 2, 4, 8 … 60 s
+
+
+class AgainError(Exception):
+    """A try without a usable answer, which another one may get."""
+
+    def __init__(self, retry: Retry) -> None:
+        super().__init__(str(retry.error))
+        self.retry = retry
+
+
+def wait_s(state: RetryCallState) -> float:
+    """Return a random backoff; 0 where the endpoint asked for a wait, which `Route` observes."""
+    return _backoff(state) if _retry(state).after_s is None else 0.0
+
+
+def wait_event(where: str, state: RetryCallState) -> RetryWaits:
+    """Return the event of a wait that begins, for an endpoint at that host and port."""
+    retry = _retry(state)
+    asked = retry.after_s is not None
+    seconds = state.upcoming_sleep if retry.after_s is None else retry.after_s
+    return RetryWaits(where, status_of(retry), seconds, asked)
+
+
+def _retry(state: RetryCallState) -> Retry:
+    error = state.outcome and state.outcome.exception()
+    assert isinstance(error, AgainError)
+    return error.retry
+
+
+def status_of(decision: RetryDecision) -> int | None:
+    """Return the HTTP status behind a decision, also where a 200 hides it."""
+    error = None if isinstance(decision, Adapt) else decision.error
+    return error.status if isinstance(error, EndpointError) else None

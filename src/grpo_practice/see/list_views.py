@@ -1,0 +1,197 @@
+"""Lists of the viewer: rollouts, questions and failed requests of a run, page by page."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from grpo_practice.app.library_refs import run_and_step
+from grpo_practice.errors import ConfigError
+from grpo_practice.reports.rollout_report import is_right
+from grpo_practice.see import charts
+from grpo_practice.see.address import Page, Query
+from grpo_practice.see.group_views import ROWS, place_text
+from grpo_practice.store import Store
+from grpo_practice.store.queries import arms, pages, rollout_list, runs
+from grpo_practice.store.queries.pages import Place, Visit
+from grpo_practice.store.queries.rollout_list import RolloutRow
+from grpo_practice.store.records import Branch, RunRow
+from grpo_practice.store.run_names import eval_name
+
+LOOKED_THROUGH = 5_000
+"""Rollouts that one page looks through for those that a rare filter wants."""
+BATCH = 1_000
+"""Rollouts that are read at once for it."""
+VISITS = 12
+"""Visits of a question that are columns: the last ones, where there are more."""
+
+
+def rollouts_page(store: Store, query: Query) -> Page:
+    """Return a page of rollouts, by step, group and attempt."""
+    run, branch, _ = run_and_step(store, query.text("run"))
+    step, only = query.optional_number("step"), query.choice("only", "all", "failed", "wrong")
+    given = query.numbers("after", 3)
+    after = Place(*given) if given else pages.FIRST
+    rows, last = _wanted(store, branch, after, only, step)
+    values = {
+        "run": run,
+        "ref": query.text("run"),
+        "step": step,
+        "only": only,
+        "rows": rows,
+        "more": place_text(last) if last else None,
+        "begun": given is not None,
+    }
+    return Page("view/rollouts.html", values)
+
+
+def _wanted(
+    store: Store, branch: Branch, after: Place, only: str, step: int | None
+) -> tuple[list[RolloutRow], RolloutRow | None]:
+    """Return a page of rollouts, and the last one that was looked at where there may be more."""
+    found, looked = list[RolloutRow](), 0
+    while looked < LOOKED_THROUGH:
+        n = ROWS + 1 if only != "wrong" else BATCH
+        read = partial(
+            pages.rollout_page, branch=branch, after=after, n=n, step=step, failed=only == "failed"
+        )
+        rows = store.read(read)
+        for row in rows:
+            if len(found) == ROWS:
+                return found, found[-1]
+            if only != "wrong" or row.reward is None or row.reward < 1 - 1e-9:
+                found.append(row)
+        if len(rows) < n:
+            return found, None
+        looked += n
+        after = Place(rows[-1].step, rows[-1].slot, rows[-1].attempt)
+        if only != "wrong":
+            return found, found[-1]
+    return found, rows[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionLine:
+    """A question with its rewards each time that it was asked."""
+
+    sample: int
+    number: int | None
+    visits: Sequence[Visit]
+    """Visits that are shown, the oldest first."""
+    was: float | None
+    now: float | None
+
+    @property
+    def change(self) -> float | None:
+        """Reward now less what it was; None where one is not known."""
+        return None if self.was is None or self.now is None else self.now - self.was
+
+    @property
+    def flipped(self) -> bool:
+        """True where it was right and is wrong, or the other way."""
+        if self.was is None or self.now is None:
+            return False
+        return is_right(self.was) != is_right(self.now)
+
+    @property
+    def uniform(self) -> bool:
+        """True where all attempts of its last visit had one reward, 0 or 1."""
+        return self.now is not None and min(self.now, 1 - self.now) < 1e-9
+
+
+def questions_page(store: Store, query: Query) -> Page:
+    """Return the rewards of a run's questions, by visit, or against another run."""
+    run, branch, _ = run_and_step(store, query.text("run"))
+    only = query.choice("only", "all", "flipped", "better", "worse", "uniform")
+    sort = query.choice("sort", "change", "number", "reward")
+    before, against = _before(store, run, query.optional("against"))
+    lines = _lines(store, branch, before)
+    lines = [line for line in lines if _passes(line, only)]
+    lines.sort(key=_ORDERS[sort])
+    first = query.number("from", 0)
+    shown = lines[first : first + ROWS]
+    values = {
+        "run": run,
+        "ref": query.text("run"),
+        "only": only,
+        "sort": sort,
+        "against": against,
+        "lines": shown,
+        "columns": max((len(line.visits) for line in shown), default=0),
+        "texts": store.read(arms.question_texts, [line.sample for line in shown]),
+        "total": len(lines),
+        "first": first,
+        "more": first + ROWS if first + ROWS < len(lines) else None,
+        "shade": charts.shade,
+    }
+    return Page("view/questions.html", values)
+
+
+def _before(
+    store: Store, run: RunRow, named: str | None
+) -> tuple[dict[int, float] | None, str | None]:
+    """Return sample → its mean in the run that this one is compared with, and that run's name.
+
+    Neither for a practice run, whose first visits are what its last ones are compared with, unless
+    another run is named.
+    """
+    if named is None and run.kind == "practice":
+        return None, None
+    baseline = named or eval_name(run.exp_id)
+    other = store.read(runs.find, baseline)
+    if other is None or other.name == run.name or other.head_branch is None:
+        if named is not None and other is None:
+            raise ConfigError(f"there is no run {named!r}")
+        return None, None
+    _, branch, _ = run_and_step(store, baseline)
+    visits = store.read(pages.question_visits, branch)
+    return {visit.sample_id: visit.mean for visit in visits if visit.mean is not None}, baseline
+
+
+def _lines(store: Store, branch: Branch, before: dict[int, float] | None) -> list[QuestionLine]:
+    by_sample = dict[int, list[Visit]]()
+    for visit in store.read(pages.question_visits, branch):
+        by_sample.setdefault(visit.sample_id, []).append(visit)
+    numbers = store.read(rollout_list.numbers, branch.id, by_sample)
+    found = list[QuestionLine]()
+    for sample, visits in by_sample.items():
+        means = [visit.mean for visit in visits if visit.mean is not None]
+        first = means[0] if len(means) > 1 else None
+        was = before.get(sample) if before is not None else first
+        now = means[-1] if means else None
+        found.append(QuestionLine(sample, numbers.get(sample), visits[-VISITS:], was, now))
+    return found
+
+
+def _passes(line: QuestionLine, only: str) -> bool:
+    change = line.change or 0.0
+    return {
+        "all": True,
+        "flipped": line.flipped,
+        "better": change > 1e-9,
+        "worse": change < -1e-9,
+        "uniform": line.uniform,
+    }[only]
+
+
+_ORDERS = {
+    "change": lambda line: (-abs(line.change or 0.0), line.number or 0, line.sample),
+    "number": lambda line: (line.number or 0, line.sample),
+    "reward": lambda line: (2.0 if line.now is None else line.now, line.number or 0, line.sample),
+}
+
+
+def failures_page(store: Store, query: Query) -> Page:
+    """Return a page of the requests of a run that got no usable answer."""
+    run, _, _ = run_and_step(store, query.text("run"))
+    given = query.numbers("after", 3)
+    after = (given[0], given[1], given[2]) if given else None
+    rows = store.read(pages.failure_page, run.name, after, ROWS + 1)
+    last = rows[ROWS - 1] if len(rows) > ROWS else None
+    values = {
+        "run": run,
+        "ref": query.text("run"),
+        "rows": rows[:ROWS],
+        "total": store.read(pages.count_failures, run.name),
+        "more": f"{last.branch_id}.{last.step}.{last.failure_id}" if last else None,
+    }
+    return Page("view/failures.html", values)
