@@ -28,7 +28,7 @@ from grpo_practice.text import cut
 
 Kind = Literal["CHAIN", "AGENT", "LLM", "TOOL", "EVALUATOR"]
 """Kind of a span, as the conventions of OpenInference name it."""
-Value = str | int | float | bool | Sequence[str]
+Value = str | int | float | bool | tuple[str, ...]
 
 Part = Literal["player", "judge", "teacher"]
 """Part of a trace that makes calls."""
@@ -287,7 +287,7 @@ class _Trace:
             "llm.token_count.completion_details.reasoning": usage.tokens_reasoning,
             "gen_ai.usage.input_tokens": usage.tokens_in,
             "gen_ai.usage.output_tokens": usage.tokens_out,
-            "gen_ai.response.finish_reasons": [call.finish] if call.finish else None,
+            "gen_ai.response.finish_reasons": (call.finish,) if call.finish else None,
         }
         told |= {name: value for name, value in known.items() if value is not None}
         model, _, host = call.answered_by.rpartition("@")
@@ -345,6 +345,8 @@ class _Trace:
 
 def _around(span: Span) -> Span:
     """Return the span with times that hold those of its children: none may end after it."""
+    if not span.children:
+        return span
     return replace(
         span,
         start_ns=min([span.start_ns, *(child.start_ns for child in span.children)]),
