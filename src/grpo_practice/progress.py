@@ -14,6 +14,7 @@ from grpo_practice.events import (
     Event,
     GroupDistilled,
     GroupFinished,
+    GroupStored,
     Notice,
     RetryWaits,
     RolloutFinished,
@@ -255,6 +256,7 @@ class Tally:
                 CallStarted()
                 | ToolStarted()
                 | RolloutStarted()
+                | GroupStored()
                 | ScoringStarted()
                 | ScoringFinished()
                 | RetryWaits()
