@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
@@ -221,14 +222,24 @@ def _usage(tally: Tally) -> list[Text]:
 
 
 def _failures(tally: Tally, page: _Page) -> Iterator[Text]:
-    """Yield up to two lines for each of the most common kinds, and one for all others."""
+    """Yield a line for each of the most common kinds, and one for all others."""
     kinds = sorted(dict(tally.failures).items(), key=lambda kind: -kind[1])
     for kind, n in kinds[:KINDS]:
+        line = f"{INDENT}{n} failed ({kind.reason}): "
         error = brief(redactor.text(kind.error), SHOWN)
-        first, *others = page.wrapped(Text(f"{n} failed ({kind.reason}): {error}"), 4)
-        yield Text(INDENT, style="red").append_text(first)
-        if others:
-            yield Text(2 * INDENT, style="red").append_text(Text(" ").join(others))
+        yield Text(line + _ends(error, page.width - len(line)), style="red")
     if more := sum(n for _, n in kinds[KINDS:]):
-        others_named = count(len(kinds) - KINDS, "other kind")
-        yield Text(f"{INDENT}and {more} more of {others_named}", style="red")
+        others = count(len(kinds) - KINDS, "other kind")
+        yield Text(f"{INDENT}and {more} more of {others}", style="red")
+
+
+def _ends(text: str, room: int) -> str:
+    """Return a text with its middle left out: an error begins with who and ends with why."""
+    if cell_len(text) <= room or room < 3:
+        return text
+    start = (room - 1) // 3
+    # By cells: some characters take two columns.
+    end = len(text)
+    while cell_len(text[end - 1 :]) <= room - 1 - start:
+        end -= 1
+    return f"{set_cell_size(text, start)}…{text[end:]}"
