@@ -180,7 +180,9 @@ def activity(tally: Tally) -> list[str]:
         return parts
     if tally.step_open and tally.part and tally.part.done >= tally.part.planned:
         return [f"closing step {tally.step.step}"] if tally.step else []
-    return ["starting" if tally.whole.done < tally.whole.planned else "finishing"]
+    if tally.whole.done >= tally.whole.planned:
+        return ["finishing"]
+    return ["at work" if tally.part and tally.part.played else "starting"]
 
 
 def _waits(tally: Tally) -> Iterator[str]:
