@@ -65,7 +65,19 @@ class Screen(io.StringIO):
             ]
             return "\n".join([*above, *(line.rstrip() for line in self.screen.display)]).split("\n")
 
-    def console(self, **more: object) -> Console:
+    def resize(self, columns: int, *, reflowing: bool) -> None:
+        """Change the width; a terminal that reflows breaks its lines anew, others cut them off."""
+        with self._lock:
+            lines = "\r\n".join(self.shown).rstrip()
+            if not reflowing:
+                self.screen.resize(self.screen.lines, columns)
+                return
+            # What is shown, written once more: lines that are too long go on in the next row.
+            self.screen = pyte.HistoryScreen(columns, self.screen.lines, history=1000)
+            self._stream = pyte.Stream(self.screen)
+            self._stream.feed(lines)
+
+    def console(self) -> Console:
         return Console(
             file=self,
             force_terminal=True,
