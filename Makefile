@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-all check format lint types wheel kill-test soak canary bench proof clean
+.PHONY: demo test test-all check format lint types wheel kill-test soak canary trl-test bench proof clean
 
 demo: $(READY)  ## The main job on the simulated endpoint
 	$(BIN)/grpo-practice demo
@@ -45,6 +45,9 @@ soak: $(READY)  ## 20,000 rollouts against an endpoint where one answer in ten i
 
 canary: $(READY)  ## Every command under every fault, and no key in anything it leaves behind
 	$(BIN)/python -m tests.canary.matrix
+
+trl-test: $(READY)  ## TRL trains a tiny model on exported attempts; installs several GB below .programs
+	$(BIN)/python -m tests.programs trl
 
 bench: $(READY)  ## How fast, against what was to be reached; takes most of an hour
 	$(BIN)/python -m bench

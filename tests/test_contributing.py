@@ -10,6 +10,7 @@ ROOT = Path(__file__).parents[1]
 PLACES = (ROOT / "src/grpo_practice", ROOT)
 TEXT = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 RECIPES = {
+    "a page of the viewer",
     "a verify function",
     "a tool",
     "a dataset of the catalogue",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs.__main__ import LIBRARIES, PROGRAMS
+from tests.programs.__main__ import LIBRARIES, PROGRAMS, TRAINERS
 
 PAGE = (Path(__file__).parents[1] / "docs/agents.md").read_text("utf-8")
 ROWS = dict(re.findall(r"^\| ([^|]+) \| (.*`context|.*context\..*)$", PAGE, re.MULTILINE))
@@ -30,7 +30,7 @@ def test_what_the_page_says_of_a_library_is_what_was_played(name: str) -> None:
 
 
 def test_every_program_says_what_it_needs() -> None:
-    for name in PROGRAMS:
+    for name in (*PROGRAMS, *TRAINERS):
         assert isinstance(import_module(f"tests.programs.{name}").REQUIRES, tuple)
 
 

@@ -266,6 +266,15 @@ def conversations(turns: Iterable[Turn]) -> list[Message]:
     return messages
 
 
+def one_conversation(turns: Sequence[Turn]) -> list[Message] | None:
+    """Return the messages of a play that is one conversation; None for several, or for none."""
+    # Each call continues another one, and the first continues none.
+    begun = {turn.prev_call_id for turn in turns}
+    there = {turn.call_id for turn in turns}
+    is_one = len(begun) == len(turns) and len(begun - there) == 1
+    return conversations(turns) if is_one else None
+
+
 class Ledger(Protocol):
     """Every answered call, stored before it is used."""
 

@@ -5,12 +5,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from grpo_practice.app.data_exports import DataExports
 from grpo_practice.app.measured_experiences import MeasuredExperiences
 from grpo_practice.app.served_agents import PORT as PORT
 from grpo_practice.app.served_agents import ServedAgents
 from grpo_practice.app.stored_runs import RolloutOptions as RolloutOptions
 from grpo_practice.app.stored_runs import StoredRuns
 from grpo_practice.events import Emit, Notice, silent, tee
+from grpo_practice.see.viewed_runs import VIEW_PORT as VIEW_PORT
+from grpo_practice.see.viewed_runs import ViewedRuns
 from grpo_practice.see.workspace_pages import RunPages
 
 if TYPE_CHECKING:
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from grpo_practice.app.practice_run import PracticeJob
     from grpo_practice.app.request import ConfigInput
     from grpo_practice.app.serving import Served as Served
+    from grpo_practice.app.training_data import DataOptions as DataOptions
     from grpo_practice.config import Environment as Environment
     from grpo_practice.doctor.diagnosis import Diagnosis as Diagnosis
     from grpo_practice.forecast.estimate import Forecast as Forecast
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from grpo_practice.reports.run_reports import EvalReport, PracticeReport
     from grpo_practice.reports.scored_answer import ScoredAnswer
     from grpo_practice.reports.trust_report import TrustReport
+    from grpo_practice.see.server import Viewed as Viewed
     from grpo_practice.store.queries.spending import Piloted as Piloted
     from grpo_practice.types import Sample
 
@@ -56,7 +61,7 @@ def environment(
     return known(None, [Path(file) for file in trust], trust_hosts)
 
 
-class Workspace(StoredRuns, ServedAgents, MeasuredExperiences, RunPages):
+class Workspace(StoredRuns, ServedAgents, MeasuredExperiences, RunPages, ViewedRuns, DataExports):
     """A database, and what is done with it; also a context manager, sync or async.
 
     Each call opens the file and closes it again, so that a workspace may be kept for as long as

@@ -124,6 +124,8 @@ class Served:
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     open: Counter[str] = field(default_factory=Counter)
     """Stage → requests under way."""
+    gate: asyncio.Event | None = None
+    """Event that every answer waits for."""
     most_open: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -158,6 +160,8 @@ async def served(hook: Hook = lambda n, body: None) -> AsyncIterator[Served]:
         seen.open[stage] += 1
         seen.most_open |= seen.open
         await asyncio.sleep(0.001)
+        if seen.gate is not None:
+            await seen.gate.wait()
         seen.open[stage] -= 1
         said = hook(n, body) or respond("POST", request.path, content)
         return web.json_response(said[1], status=said[0])

@@ -27,11 +27,13 @@ ALL = list(commands(app))
 def test_all_commands_are_there() -> None:
     assert {" ".join(words) for words in ALL} == {
         *("init", "demo", "doctor", "verify", "eval", "practice", "export-agent", "serve", "trust"),
-        "report",
+        *("report", "view"),
         "data download",
         *("data upload", "data list", "data show", "data export", "data delete"),
         *("data stats", "data split", "data sample"),
         *("runs list", "runs show", "runs delete", "runs compare", "runs diagnose"),
+        "runs trace",
+        *("runs export", "export-data"),
         *("rollouts list", "rollouts show"),
         *("experiences list", "experiences show", "experiences approve", "experiences reject"),
         *("experiences effect", "experiences prune"),

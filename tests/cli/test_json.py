@@ -48,6 +48,8 @@ WORDS = {
     "experiences edit": ("experiences", "edit", "E2", "--text", "Units: name them first."),
     "runs diagnose": ("runs", "diagnose", "demo"),
     "runs compare": ("runs", "compare", "demo/eval", "demo"),
+    "runs export": ("runs", "export", "demo", "-o", "its rows.csv"),
+    "export-data": ("export-data", "demo:0", "--format", "dpo", "-o", "my pairs.jsonl"),
     "runs delete": ("runs", "delete", "demo", "--yes"),
 }
 

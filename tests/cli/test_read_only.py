@@ -35,6 +35,8 @@ READING = [
     "experiences list --json",
     "experiences show E1 --json",
     "export-agent --run demo",
+    "export-data demo --format dpo",
+    "runs export demo",
     "data list --json",
     "data show test --json",
     "db check --json",

@@ -40,6 +40,11 @@ AGAIN = {
 LOOKS = {
     "export-agent": ("export-agent", "--run", "toy", "-o", "out.yaml"),
     "export-agent json": ("export-agent", "--run", "toy", "-o", "out.json"),
+    "export-agent skill": ("export-agent", "--run", "toy", "--format", "skill", "-o", "toy-skill"),
+    "export-agent section": ("export-agent", "--run", "toy", "-o", "AGENTS.md"),
+    "export-agent sdk": ("export-agent", "--run", "toy", "-o", "out.py"),
+    "export-data": ("export-data", "toy", "--format", "sft", "--include-eval", "-o", "out.jsonl"),
+    "runs export": ("runs", "export", "toy", "-o", "out.csv"),
     "experiences": ("experiences", "list"),
     "runs list": ("runs", "list"),
     "runs show": ("runs", "show", "toy"),

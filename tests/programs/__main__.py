@@ -28,6 +28,8 @@ LIBRARIES = (
 )
 SERVERS = ("mcp_servers", "mcp_sqlite", "mcp_memory")
 PROGRAMS = ("reference", *LIBRARIES, *SERVERS)
+TRAINERS = ("trl",)
+"""Programs of several gigabytes, which are tried where they are named."""
 ENVIRONMENTS = Path(".programs")
 
 

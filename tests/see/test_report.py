@@ -19,7 +19,7 @@ from grpo_practice.workspace import Workspace
 from tests.app.project import Project, finished
 
 EVALUATED = "practice.do_eval=true"
-VOID = {"meta", "br", "line", "circle", "rect"}
+VOID = {"meta", "link", "br", "input", "line", "circle", "rect"}
 
 
 class Page(HTMLParser):

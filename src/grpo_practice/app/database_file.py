@@ -72,16 +72,21 @@ class DatabaseFile:
         """
         # Imported here, as everything below is by the method that needs it: `import grpo_practice`
         # and `grpo-practice --help` must not wait for what a run needs.
-        from grpo_practice.data.catalog import first_dataset
         from grpo_practice.store import Store
         from grpo_practice.store.scratch_copy import rehearsal
 
+        self._check_usable(made=not (create or scratch))
+        with rehearsal(self.path) if scratch else Store(self.path) as store:
+            yield store
+
+    def _check_usable(self, *, made: bool) -> None:
+        """Raise ConfigError for a closed workspace, and for a missing file that has to be there."""
+        from grpo_practice.data.catalog import first_dataset
+
         if self._closed:
             raise ConfigError(f"{self!r} is closed", hint="open another one")
-        if not (create or scratch or self.path.exists()):
+        if made and not self.path.exists():
             raise ConfigError(
                 f"there is no database {self.path} yet",
                 hint=f"name another with --db, or begin: {first_dataset()}",
             )
-        with rehearsal(self.path) if scratch else Store(self.path) as store:
-            yield store

@@ -55,6 +55,10 @@ class RunOptions(TypedDict, total=False):
     """Whether `restart_step` means another restart than the one under way."""
     verbose: bool
     """Whether notices also say which keys of the config have no effect."""
+    trace_content: bool
+    """Whether questions and answers are in traces, where the environment names a collector."""
+    trace_sample: float
+    """Share of the groups that are traced, from 0 to 1."""
     on_event: Emit
     """Callback for progress. An exception in it is logged, and the run goes on."""
 

@@ -116,7 +116,7 @@ class RolloutReader:
 
     def __init__(self, store: Store, branch: Branch) -> None:
         self._store, self._branch = store, branch
-        self._rows = {row.plan.step: row for row in store.read(steps.on_line, branch)}
+        self._step: StepRow | None = None
         self._numbers: tuple[int, dict[int, int]] | None = None
 
     def group(self, step: int, slot: int, attempt: int | None = None) -> list[RolloutReport]:
@@ -125,7 +125,7 @@ class RolloutReader:
         Raises:
             StoreError: The run is deleted at this moment.
         """
-        row = self._rows.get(step)
+        row = self._planned(step)
         if row is None or not 0 <= slot < len(row.plan.slots):
             return []
         read = self._store.read
@@ -149,6 +149,12 @@ class RolloutReader:
             for (_, number), (_, rollout) in sorted(stored.items())
         ]
 
+    def _planned(self, step: int) -> StepRow | None:
+        """Return a step as it is planned; the one last asked for is kept."""
+        if self._step is None or self._step.plan.step != step:
+            self._step = self._store.read(steps.one_on_line, self._branch, step)
+        return self._step
+
     def _number(self, row: StepRow, sample: int) -> int | None:
         """Return the number of a step's question; those of the step last asked for are kept."""
         if self._numbers is None or self._numbers[0] != row.plan.step:
@@ -158,19 +164,33 @@ class RolloutReader:
         return self._numbers[1].get(sample)
 
 
-def _find(store: Store, choice: Choice) -> Found:
-    run, branch, step = run_and_step(store, choice.run)
+def played_run(
+    store: Store, ref: str, step: int | None = None
+) -> tuple[RunRow, Branch, int | None]:
+    """Return the run that `RUN[@BRANCH][:STEP]` names, its branch, and the only step, if any.
+
+    `step`: the step where the reference names none.
+
+    Raises:
+        ConfigError: There is no such run, branch or step, or such a run has no rollouts.
+    """
+    run, branch, named = run_and_step(store, ref)
     if run.kind == "recorded":
         raise ConfigError(
             f"{run.name} is a recorded run: it has no rollouts", hint=questions_of(run.name)
         )
-    step = choice.step if step is None else step
+    step = step if named is None else named
     planned = [row.plan.step for row in store.read(steps.on_line, branch)]
     if step is not None and step not in planned:
         raise ConfigError(
             f"{run.name} has no step {step}",
             hint=f"its steps are 0 to {planned[-1]}" if planned else "it has planned none yet",
         )
+    return run, branch, step
+
+
+def _find(store: Store, choice: Choice) -> Found:
+    run, branch, step = played_run(store, choice.run, choice.step)
     samples, flips, compared = None, None, ""
     if choice.flipped or choice.against is not None:
         flips, compared = _flips(store, run, branch, choice.against)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         TranscriptsReport,
     )
     from grpo_practice.reports.run_diagnosis import RunDiagnosis
+    from grpo_practice.reports.sent_traces import SentTraces
     from grpo_practice.reports.stored_runs import DeletedRuns, RunReport, RunsReport
     from grpo_practice.stats.paired import Verdict
 
@@ -113,6 +114,26 @@ class StoredRuns(DatabaseFile):
 
         with self._store() as store:
             return compare(store, runs, detect=detect, required=require, answers=answers)
+
+    def trace(self, run: str, *, content: bool = True, sample: float = 1.0) -> "SentTraces":
+        """Send a stored run to the collector that the process's environment names.
+
+        Sending twice is harmless: the ids of its spans are always the same.
+
+        Args:
+            run: Name of the run.
+            content: Whether questions and answers are sent.
+            sample: Share of its groups that is sent, from 0 to 1.
+
+        Raises:
+            ConfigError: There is no such run, or no collector is named.
+            EndpointError: The collector did not take all of it.
+        """
+        from grpo_practice.app.traces import send_run, trace_settings
+
+        settings = trace_settings({"trace_content": content, "trace_sample": sample})
+        with self._store() as store:
+            return send_run(store, run, settings)
 
     def diagnose(self, name: str) -> "RunDiagnosis":
         """Return what stands in the way of a run, from what is stored; nothing is asked.
@@ -226,28 +247,31 @@ class StoredRuns(DatabaseFile):
             step: `last`, `best`, or the number of a closed step.
             format: None: by the file's name.
             output: File or folder to write.
-            force: Whether to replace it.
+            force: Whether to replace it; a section of an `AGENTS.md` replaces itself alone.
 
         Raises:
             ConfigError: There is no such library, or the file cannot be written.
         """
         from grpo_practice.app.agent_export import call_of_program, exported, remember_export
         from grpo_practice.app.library_refs import library_of
-        from grpo_practice.export.files import write_files
+        from grpo_practice.export.files import write_files, write_section
         from grpo_practice.export.render import FORMATS, format_by_name, render_files
         from grpo_practice.export.report import Exported
         from grpo_practice.reports.before_after import before_after
 
         format = format or format_by_name(str(output or ""))
+        path = None if output is None else Path(output)
         with self._store() as store:
             found = library_of(store, run, str(step))
             scores = before_after(store, found.branch, found.run, found.library)
             agent = exported(store, found, scores)
+            agent = replace(agent, place="" if path is None else path.absolute().name)
             files = render_files(agent, format)
             if FORMATS[format].loadable:
                 remember_export(store, found, files[""])
-        path = None if output is None else Path(output)
-        if path is not None:
+        if path is not None and FORMATS[format].section:
+            write_section(path, files[""])
+        elif path is not None:
             write_files(path, files, force=force)
         call = call_of_program(agent, repr(self))
         named = f" --run {quote(run or found.run)}" + (f" --step {step}" if step != "last" else "")

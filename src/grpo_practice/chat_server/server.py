@@ -236,7 +236,7 @@ def application(
     @web.middleware
     async def door(request: web.Request, handler: Any) -> web.StreamResponse:
         try:
-            _check_caller(request.headers)
+            check_caller(request.headers)
             response: web.StreamResponse = await handler(request)
             return response
         except RequestError as e:
@@ -255,7 +255,7 @@ def application(
     return app
 
 
-def _check_caller(headers: Mapping[str, str]) -> None:
+def check_caller(headers: Mapping[str, str]) -> None:
     """Raise RequestError unless the request was meant for this server.
 
     A page in a browser reaches any local port, also under a name of its own that it had resolved

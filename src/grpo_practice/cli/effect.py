@@ -21,6 +21,7 @@ from grpo_practice.cli.options import (
     workspace,
 )
 from grpo_practice.cli.terminal.formatting import print_json
+from grpo_practice.cli.trace import TraceContentOption, TraceSampleOption
 from grpo_practice.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ def effect(
     again: Annotated[
         bool, typer.Option("--again", help="Play all anew, also what is complete.")
     ] = False,
+    trace_content: TraceContentOption = "yes",
+    trace_sample: TraceSampleOption = 1.0,
     trust: TrustOption = None,
     trust_host: TrustHostOption = None,
     set_: SetOption = None,
@@ -102,6 +105,8 @@ def effect(
             "max_requests": max_requests,
             "again": again,
             "env": trusting(trust, trust_host),
+            "trace_content": trace_content == "yes",
+            "trace_sample": trace_sample,
             "on_event": emit,
         }
         if dataset:

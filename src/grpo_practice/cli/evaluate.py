@@ -31,6 +31,7 @@ from grpo_practice.cli.options import (
 )
 from grpo_practice.cli.other_words import OPTIONS
 from grpo_practice.cli.terminal.formatting import print_json
+from grpo_practice.cli.trace import TraceContentOption, TraceSampleOption
 from grpo_practice.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ def evaluate(
     pilot: PilotOption = None,
     restart_step: RestartOption = None,
     again: AgainOption = False,
+    trace_content: TraceContentOption = "yes",
+    trace_sample: TraceSampleOption = 1.0,
     trust: TrustOption = None,
     trust_host: TrustHostOption = None,
     set_: SetOption = None,
@@ -142,6 +145,8 @@ def evaluate(
             "restart_step": restart_step,
             "again": again,
             "env": trusting(trust, trust_host),
+            "trace_content": trace_content == "yes",
+            "trace_sample": trace_sample,
             "verbose": verbose,
             "on_event": emit,
         }

@@ -24,6 +24,7 @@ from grpo_practice.cli import (
     evaluate,
     experiences,
     export,
+    exports,
     hand,
     init,
     practice,
@@ -31,8 +32,10 @@ from grpo_practice.cli import (
     rollouts,
     runs,
     serve,
+    trace,
     trust,
     verify,
+    view,
 )
 from grpo_practice.cli.completion import ASKED
 from grpo_practice.cli.grouped_help import group_options
@@ -65,12 +68,16 @@ app.command("practice", short_help="Let an agent learn from comparing its attemp
     practice.practice
 )
 app.command("export-agent")(export.export_agent)
+app.command("export-data")(exports.export_data)
 app.command("report", short_help="Write a page on runs: is it better, and why?")(report.report)
 app.command("serve", short_help="Serve an agent as an endpoint for any program.")(serve.serve)
+app.command("view", short_help="Look at runs in a browser, also while they go on.")(view.view)
 app.command("trust", short_help="Trust files of others that you have read.")(trust.trust)
 app.add_typer(data.app, name="data")
 runs.app.command()(compare.compare)
 runs.app.command()(diagnose.diagnose)
+runs.app.command()(trace.trace)
+runs.app.command("export")(exports.export_rows)
 app.add_typer(runs.app, name="runs")
 app.add_typer(rollouts.app, name="rollouts")
 experiences.app.command()(hand.diff)

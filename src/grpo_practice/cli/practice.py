@@ -28,6 +28,7 @@ from grpo_practice.cli.options import (
     workspace,
 )
 from grpo_practice.cli.terminal.formatting import print_json
+from grpo_practice.cli.trace import TraceContentOption, TraceSampleOption
 
 if TYPE_CHECKING:
     from grpo_practice.workspace import PracticeOptions
@@ -62,6 +63,8 @@ def practice(
     pilot: PilotOption = None,
     restart_step: RestartOption = None,
     again: AgainOption = False,
+    trace_content: TraceContentOption = "yes",
+    trace_sample: TraceSampleOption = 1.0,
     trust: TrustOption = None,
     trust_host: TrustHostOption = None,
     set_: SetOption = None,
@@ -103,6 +106,8 @@ def practice(
             "again": again,
             "env": trusting(trust, trust_host),
             "verbose": verbose,
+            "trace_content": trace_content == "yes",
+            "trace_sample": trace_sample,
             "on_event": emit,
         }
         if forecast:

@@ -56,6 +56,8 @@ class ExportedAgent:
     """`base_url` of its model and the variable of its `api_key`, as configured; no secrets."""
     more: Mapping[str, Any] = field(default_factory=dict)
     """Other keys of its config: `stop_at_tool_names`, or the program that plays."""
+    place: str = ""
+    """Name of the file or folder that it is exported to; "" for none."""
 
     @property
     def system_prompt(self) -> str:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -45,13 +46,43 @@ def write_lines(path: Path, lines: Iterable[str], *, force: bool = False) -> Non
     """
     if not force:
         check_free(path)
+    _write(path, (redactor.text(line).encode() for line in lines), 0o644)
+
+
+def write_section(path: Path, section: str) -> None:
+    """Put the section, without secrets, into the file; all else in it stays as it is.
+
+    Raises:
+        ConfigError: The file cannot be read as text or written, or its marks are damaged.
+    """
+    # Needed only here: it brings the templates, and this file is imported for `--help`.
+    from grpo_practice.export.agents_md import with_section
+
+    section = redactor.text(section)
+    text, mode = "", 0o644
+    try:
+        if plain_file(path) is not None and path.exists():
+            text, mode = path.read_bytes().decode(), stat.S_IMODE(path.stat().st_mode)
+        text = with_section(text, section)
+    except OSError as e:
+        raise ConfigError(f"cannot read {path}: {e.strerror}") from e
+    except UnicodeDecodeError as e:
+        raise ConfigError(
+            f"{path} is no UTF-8 text (byte {e.start})", hint="name another file with -o"
+        ) from e
+    except ConfigError as e:
+        raise ConfigError(f"{path}: {e}", hint=e.hint) from e
+    _write(path, [text.encode()], mode)
+
+
+def _write(path: Path, parts: Iterable[bytes], mode: int) -> None:
     try:
         target = plain_file(path)
         if target is None:
-            _write_to(path, lines)
+            _write_to(path, parts)
         else:
-            with replacement(target, mode=0o644) as temporary:
-                _write_to(temporary, lines)
+            with replacement(target, mode=mode) as temporary:
+                _write_to(temporary, parts)
     except OSError as e:
         raise ConfigError(f"cannot write {path}: {e.strerror}") from e
 
@@ -65,8 +96,8 @@ def check_free(path: Path) -> None:
         raise ConfigError(f"{path} is there already", hint="name another, or add --force")
 
 
-def _write_to(path: Path, lines: Iterable[str]) -> None:
+def _write_to(path: Path, parts: Iterable[bytes]) -> None:
     if path.is_block_device():
         raise OSError(errno.ENOTSUP, "it is a disk, which this would destroy")
     with path.open("wb") as file:
-        file.writelines(redactor.text(line).encode() for line in lines)
+        file.writelines(parts)

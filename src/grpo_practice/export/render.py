@@ -23,7 +23,9 @@ class Format:
     files: Callable[["ExportedAgent"], Files]
     """Function that writes it; the same agent gives the same text."""
     suffix: str = ""
-    """Ending of file names that mean this format; "" for a folder."""
+    """Ending of paths that mean this format; "" for a folder."""
+    section: bool = False
+    """Whether it is a section of a file, whose other text stays."""
     loadable: bool = False
     """Whether `eval --agent` reads it."""
 
@@ -46,8 +48,30 @@ def _json(agent: "ExportedAgent") -> Files:
     return {"": to_json(agent)}
 
 
+def _skill(agent: "ExportedAgent") -> Files:
+    from grpo_practice.export.skill import to_skill
+
+    return to_skill(agent)
+
+
+def _agents_md(agent: "ExportedAgent") -> Files:
+    from grpo_practice.export.agents_md import to_section
+
+    return {"": to_section(agent)}
+
+
+def _openai_agents(agent: "ExportedAgent") -> Files:
+    from grpo_practice.export.openai_agents import to_python
+
+    return {"": to_python(agent)}
+
+
 FORMATS: dict[str, Format] = {
     "yaml": Format(_yaml, ".yaml", loadable=True),
+    "skill": Format(_skill),
+    # Before `md`, which ends so, too.
+    "agents-md": Format(_agents_md, "/agents.md", section=True),
+    "openai-agents": Format(_openai_agents, ".py"),
     "md": Format(_markdown, ".md"),
     "json": Format(_json, ".json"),
 }
@@ -55,8 +79,9 @@ DEFAULT = "yaml"
 
 
 def format_by_name(path: str) -> str:
-    """Return the format that the end of a file's name means; the default where it means none."""
-    known = (name for name, f in FORMATS.items() if f.suffix and path.lower().endswith(f.suffix))
+    """Return the format that the end of a path means; the default where it means none."""
+    path = f"/{path.lower()}"
+    known = (name for name, f in FORMATS.items() if f.suffix and path.endswith(f.suffix))
     return next(known, DEFAULT)
 
 

@@ -1,6 +1,7 @@
 """The agent as a YAML file that this tool and the method's reference implementation load."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -38,8 +39,13 @@ def to_yaml(agent: ExportedAgent) -> str:
         **_literal(dict(agent.more)),
     }
     header = "".join(f"# {one_line(fact)}\n" for fact in agent.facts)
-    body = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
-    return _HYDRA + header + respell(body, _spelt)
+    return _HYDRA + header + to_document(document)
+
+
+def to_document(value: Mapping[str, Any]) -> str:
+    """Return the mapping as a YAML document in which no text acts, or ends it."""
+    body = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+    return respell(body, _spelt)
 
 
 def _literal(value: Any) -> Any:

@@ -207,7 +207,14 @@ def usage_of(row: sqlite3.Row) -> Usage:
 def transcript(
     db: sqlite3.Connection, place: tuple[int, int, int, int], lenders: Sequence[int]
 ) -> list[Message]:
-    """Return the conversation of a rollout, put together from its calls.
+    """Return the conversation of a rollout, put together from its calls; see `turns_of`."""
+    return conversations(turns_of(db, place, lenders))
+
+
+def turns_of(
+    db: sqlite3.Connection, place: tuple[int, int, int, int], lenders: Sequence[int]
+) -> list[Turn]:
+    """Return the calls that a rollout's conversation is put together from.
 
     `place`: (branch_id, step, slot, attempt). Each call holds the messages since the one it
     continues, so the last call's line of descent is the whole of it. `lenders`: branches
@@ -237,7 +244,7 @@ def transcript(
         while at is not None and at not in told:
             told[at] = turns[at]
             at = turns[at].prev_call_id
-    return conversations(told.values())
+    return list(told.values())
 
 
 def _turn(row: sqlite3.Row) -> Turn:

@@ -52,7 +52,7 @@ def rollout_page(
     """
     found = list[RolloutRow]()
     more = " AND r.outcome <> 'ok'" if failed else ""
-    for segment, where, values in _stretches(branch, after, step):
+    for segment, where, values in stretches(branch, after, step):
         if len(found) == n:
             break
         rows = db.execute(
@@ -72,7 +72,7 @@ def one_rollout(db: sqlite3.Connection, branch: Branch, place: Place) -> Rollout
     return there[0] if there else None
 
 
-def _stretches(
+def stretches(
     branch: Branch, after: Place, step: int | None
 ) -> Iterator[tuple[Segment, str, list[int]]]:
     """Yield (segment, WHERE, values) of what is left of a step, and of the steps after it."""
@@ -120,19 +120,25 @@ def group_page(
     n: int,
     *,
     step: int | None = None,
+    status: str | None = None,
 ) -> list[GroupLine]:
     """Return the next `n` groups of the closed steps on a practice run's line.
 
-    `after`: step and slot of the last group before them, (-1, -1) for the first page.
+    `after`: step and slot of the last group before them, (-1, -1) for the first page; `status`:
+    the only one, such as `uniform`.
     """
     found = list[GroupLine]()
     for segment in _oldest_first(branch):
         if len(found) == n:
             break
         where = "g.branch_id = ? AND (g.step, g.slot) > (?, ?) AND g.step < ?"
-        values = [segment.branch_id, *max(after, (segment.first, -1)), segment.end]
+        values: list[object] = [
+            *(segment.branch_id, *max(after, (segment.first, -1)), segment.end),
+        ]
         if step is not None:
             where, values = f"{where} AND g.step = ?", [*values, step]
+        if status is not None:
+            where, values = f"{where} AND g.status = ?", [*values, status]
         rows = db.execute(
             f"""SELECT g.step, g.slot, g.sample_id, substr(q.question, 1, {QUESTION}) AS question,
                   g.planned, g.played, g.scored, g.mean_reward, g.informative, g.status, g.reason
@@ -176,7 +182,7 @@ def question_visits(db: sqlite3.Connection, branch: Branch) -> list[Visit]:
     """
     planned, tallies = groups_by_place(db, branch)
     visits, asked = list[Visit](), dict[int, int]()
-    for (step, slot), (sample, attempts) in sorted(planned.items()):
+    for (step, slot), (sample, attempts) in planned.items():
         scored, correct, total, _ = tallies.get((step, slot), (0, 0, 0.0, 0.0))
         if not attempts:
             continue

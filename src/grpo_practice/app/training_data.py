@@ -1,0 +1,220 @@
+"""Rows for training: the settled attempts of a run, group by group, and why others are left out."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from shlex import quote
+from typing import Any, TypedDict, Unpack, get_args
+
+from grpo_practice.app.options import check_least
+from grpo_practice.app.rollouts import played_run
+from grpo_practice.calls import one_conversation
+from grpo_practice.errors import ConfigError
+from grpo_practice.export.rows import Counted
+from grpo_practice.export.training import (
+    EQUAL,
+    Attempt,
+    DataFormat,
+    LeftOut,
+    dpo_rows,
+    plain_messages,
+    sft_row,
+    without_library,
+)
+from grpo_practice.practice.informative import status_of
+from grpo_practice.store import Store, branches, rollouts
+from grpo_practice.store.queries import export_rows, runs, training
+from grpo_practice.store.records import Branch, RunRow, StepRow
+from grpo_practice.types import Group, Rollout
+
+
+class DataOptions(TypedDict, total=False):
+    """Keywords that choose what is trained on."""
+
+    without_library: bool
+    """Whether prompts are those of the agent without its experiences: the weights learn them."""
+    include_eval: bool
+    """Whether to take questions that an evaluation asks, too."""
+    min_reward: float | None
+    """Least reward of an attempt that `sft` teaches; None is 1."""
+    pairs: int | None
+    """Most pairs that `dpo` takes of a group; None is 1."""
+
+
+@dataclass
+class TrainingData:
+    """The rows of a run, read once, and what was left out on the way."""
+
+    store: Store
+    ref: str
+    format: DataFormat
+    without_library: bool
+    include_eval: bool
+    min_reward: float
+    pairs: int
+    left_out: Counter[LeftOut] = field(default_factory=Counter)
+    """Attempts that are in no row, by the reason; for a group's reason, all of the group's."""
+    simulated: bool = False
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows by step, group and attempt.
+
+        Raises:
+            ConfigError: There is no such run or step, or nothing to be trained on.
+        """
+        run, branch, only = played_run(self.store, self.ref)
+        if run.kind == "eval" and not self.include_eval:
+            raise ConfigError(
+                f"{run.name} is an evaluation: what was trained on its questions cannot be"
+                " measured by them any more",
+                hint="name a practice run, or add --include-eval",
+            )
+        self.simulated = run.simulated
+        rows = Counted(self._rows(run, branch, only))
+        yield from rows
+        self.store.read(runs.get, run.name)  # of a run that is deleted meanwhile, nothing is found
+        if not rows.n:
+            raise self._nothing(run)
+
+    def _nothing(self, run: RunRow) -> ConfigError:
+        reasons = ", ".join(f"{n} for {why}" for why, n in self.left_out.most_common())
+        measured = "a question of an evaluation" in self.left_out
+        return ConfigError(
+            f"{run.name} has nothing to be trained on"
+            + (f": attempts were left out, {reasons}" if reasons else ""),
+            hint="add --include-eval"
+            if measured
+            else f"grpo-practice rollouts list {quote(self.ref)}",
+        )
+
+    def _rows(self, run: RunRow, branch: Branch, only: int | None) -> Iterator[dict[str, Any]]:
+        read = self.store.read
+        measuring = set[int]() if self.include_eval else read(training.evaluated_samples)
+        numbers = read(export_rows.question_numbers, branch)
+        place = -1 if only is None else only - 1
+        while step := read(training.next_step, branch, place):
+            place = step.plan.step
+            if only not in (None, place):
+                break
+            reader = _StepReader(self, run, branch, step)
+            for slot, (sample, _) in enumerate(step.plan.slots):
+                if sample in measuring:
+                    self.left_out["a question of an evaluation"] += step.attempts(slot)
+                else:
+                    yield from reader.rows(slot, numbers.get(sample))
+
+
+def training_data(
+    store: Store, ref: str, format: DataFormat, **options: Unpack[DataOptions]
+) -> TrainingData:
+    """Return the rows that a run has for a trainer; nothing is read yet.
+
+    Raises:
+        ConfigError: There is no such format, or a number is out of its range.
+    """
+    if format not in get_args(DataFormat):
+        raise ConfigError(
+            f"there is no format {format!r} of training data", hint="there are sft, dpo"
+        )
+    least, pairs = options.get("min_reward"), options.get("pairs")
+    if (least if format == "dpo" else pairs) is not None:
+        name, other = ("min_reward", "sft") if format == "dpo" else ("pairs", "dpo")
+        raise ConfigError(f"{name} is for {other}", hint=f"leave it out, or take {other}")
+    check_least("pairs", pairs, 1)
+    if least is not None and not 0 <= least <= 1:
+        raise ConfigError(f"min_reward is {least}, and rewards are from 0 to 1")
+    return TrainingData(
+        store,
+        ref,
+        format,
+        options.get("without_library", False),
+        options.get("include_eval", False),
+        1.0 if least is None else least,
+        pairs or 1,
+    )
+
+
+class _StepReader:
+    """Attempts of one step."""
+
+    def __init__(self, data: TrainingData, run: RunRow, branch: Branch, step: StepRow) -> None:
+        self._data, self._run, self._branch, self._step = data, run, branch, step
+        self._held_by = step.played_by or step.branch_id
+        self._lenders = data.store.read(branches.reuses, self._held_by)
+
+    def rows(self, slot: int, number: int | None) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a group."""
+        data, read = self._data, self._data.store.read
+        stored = read(rollouts.stored, self._branch, self._step, transcripts=False, slot=slot)
+        played = [rollout for _, (_, rollout) in sorted(stored.items())]
+        systems = read(rollouts.system_prompts, self._step, slot)
+        if data.format == "dpo" and (why := self._no_pairs(slot, played)):
+            data.left_out[why] += len(played)
+            return
+        usable = list[Attempt]()
+        for rollout in played:
+            one = self._attempt(rollout, systems.get(rollout.attempt, ""), number)
+            if isinstance(one, Attempt):
+                usable.append(one)
+            else:
+                data.left_out[one] += 1
+        if data.format == "sft":
+            yield from map(sft_row, usable)
+            return
+        pairs = dpo_rows(usable, data.pairs)
+        if usable and not pairs:
+            data.left_out["no better and worse attempt at the same prompt"] += len(usable)
+        yield from pairs
+
+    def _no_pairs(self, slot: int, played: list[Rollout]) -> LeftOut | None:
+        """Return why a group has no pairs, as far as its rewards tell; None where it may have."""
+        if not played:
+            return None
+        settled = len(played) == self._step.attempts(slot) and all(r.settled for r in played)
+        if not settled and not self._step.closed:
+            return "a group under way"
+        group = Group(slot, played[0].sample, played)
+        informative = status_of(group, truth=True) == "scored"
+        return None if informative else "no better and worse attempt at the same prompt"
+
+    def _attempt(self, rollout: Rollout, system: str, number: int | None) -> Attempt | LeftOut:
+        """Return the attempt as it can be trained on, or why it cannot."""
+        data, sft = self._data, self._data.format == "sft"
+        if rollout.reward is None:
+            return "no reward"
+        # Neither a refusal nor a call that failed says how the question is worked on.
+        played = rollout.played
+        whole = played.outcome == "ok" if sft else played.answered
+        if not whole:
+            return "no whole answer"
+        if sft and rollout.reward < data.min_reward - EQUAL:
+            return "a lower reward"
+        at = (self._held_by, self._step.plan.step, rollout.slot, rollout.attempt)
+        turns = data.store.read(rollouts.turns_of, at, self._lenders)
+        said = one_conversation(turns)
+        if said is None:
+            return "no single conversation"
+        messages = plain_messages(said)
+        if messages is None:
+            return "a content that is no text"
+        first = next(n for n, message in enumerate(messages) if message["role"] == "assistant")
+        prompt, completion = messages[:first], messages[first:]
+        if not (completion[-1]["content"].strip() or "tool_calls" in completion[-1]):
+            return "no whole answer"
+        bare = without_library(prompt, system) if data.without_library else prompt
+        if bare is None:
+            return "the library in words of its own"
+        last = max(turn.call_id for turn in turns)
+        return Attempt(
+            run=self._run.name,
+            step=at[1],
+            slot=rollout.slot,
+            attempt=rollout.attempt,
+            number=number,
+            reward=rollout.reward,
+            finished=played.outcome == "ok",
+            simulated=self._run.simulated,
+            prompt=bare,
+            completion=completion,
+            tools=data.store.read(training.offered_tools, last),
+        )

@@ -1,0 +1,128 @@
+"""`runs export` and `export-data`: what a run played, as files for other programs."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from grpo_practice.cli.options import DbOption, JsonOption, workspace
+from grpo_practice.cli.runs import RunArgument
+from grpo_practice.cli.terminal.formatting import count, note, print_json
+from grpo_practice.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from grpo_practice.workspace import DataOptions
+
+OutputOption = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Default, and `-`: stdout."),
+]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file.")]
+
+
+def export_rows(
+    run: RunArgument,
+    format_: Annotated[
+        Literal["csv", "jsonl"] | None,
+        typer.Option(
+            "--format", help="csv is for spreadsheets, jsonl is exact (default: by the file)."
+        ),
+    ] = None,
+    output: OutputOption = None,
+    force: ForceOption = False,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Write the rollouts of a run, one to a row.
+
+    With question, answer, reward, tokens and cost.
+
+    Example: grpo-practice runs export math -o math.csv
+    """
+    path = _file(output, json=json)
+    if path is None:
+        from grpo_practice.export.rows import row_lines
+
+        _print(row_lines(workspace(db).rows(run), format_ or "jsonl"))
+        return
+    written = workspace(db).export_rows(run, path, format=format_, force=force)
+    if json:
+        print_json(written.document())
+        return
+    note(f"wrote {path}: {count(written.rows, 'rollout')}")
+
+
+def export_data(
+    run: RunArgument,
+    format_: Annotated[
+        Literal["sft", "dpo"],
+        typer.Option("--format", help="sft: good attempts; dpo: pairs of a better and a worse."),
+    ],
+    output: OutputOption = None,
+    without_library: Annotated[
+        bool,
+        typer.Option("--without-library", help="Prompts without the experiences that they had."),
+    ] = False,
+    include_eval: Annotated[
+        bool,
+        typer.Option("--include-eval", help="Also questions that an evaluation asks."),
+    ] = False,
+    min_reward: Annotated[
+        float | None,
+        typer.Option(help="sft: the least reward of an attempt (default: 1)."),
+    ] = None,
+    pairs: Annotated[
+        int | None, typer.Option(help="dpo: most pairs of a group (default: 1).")
+    ] = None,
+    force: ForceOption = False,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Write attempts of a run as training data.
+
+    JSON lines in the conversational shapes of TRL, for its SFTTrainer and its DPOTrainer.
+
+    Example: grpo-practice export-data math --format dpo -o math-dpo.jsonl
+    """
+    path, opened = _file(output, json=json), workspace(db)
+    options: DataOptions = {
+        "without_library": without_library,
+        "include_eval": include_eval,
+        "min_reward": min_reward,
+        "pairs": pairs,
+    }
+    if path is None:
+        from grpo_practice.export.rows import json_line
+
+        _print(map(json_line, opened.training_rows(run, format_, **options)))
+        return
+    written = opened.export_data(run, format_, path, force=force, **options)
+    if json:
+        print_json(written.document())
+        return
+    for why, n in written.left_out.items():
+        note(f"left out: {count(n, 'rollout')} ({why})")
+    if written.simulated:
+        note("simulated: made with a simulated model; a real one learns nothing from it")
+    note(f"wrote {path}: {count(written.rows, 'row')}")
+
+
+def _file(output: Path | None, *, json: bool) -> Path | None:
+    """Return the file to write; None for stdout.
+
+    Raises:
+        ConfigError: The report of `--json` would stand among the rows.
+    """
+    if output is None or output == Path("-"):
+        if json:
+            raise ConfigError("--json tells of a file that was written", hint="add -o FILE.jsonl")
+        return None
+    return output
+
+
+def _print(lines: "Iterable[str]") -> None:
+    for line in lines:
+        sys.stdout.write(line)

@@ -1,0 +1,47 @@
+"""`view`: the runs of a database as pages in a browser, on this machine alone."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from grpo_practice.cli.options import DbOption, JsonOption, workspace
+from grpo_practice.cli.terminal.formatting import note, print_json, say
+from grpo_practice.events import Event, Notice
+
+if TYPE_CHECKING:
+    from grpo_practice.workspace import Viewed
+
+PORT = 8390
+
+
+def view(
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, metavar="PORT", help="Where; 0 takes any free one.")
+    ] = PORT,
+    open_: Annotated[bool, typer.Option("--open", help="Start the browser, too.")] = False,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Look at runs in a browser, down to what was said, also while they go on; until Ctrl-C.
+
+    Only this machine and only who has the printed address gets pages, and nothing is written to
+    the database. With --json the document is printed as soon as pages are shown.
+
+    Example: grpo-practice view --open
+    """
+
+    def ready(now: "Viewed") -> None:
+        if json:
+            print_json(now.document())
+            return
+        say(now.url)
+        note(f"pages of {now.database} at the address above, until Ctrl-C")
+        note("whoever has it can read all that is stored: it is a secret")
+
+    workspace(db).view(port=port, open_browser=open_, on_ready=ready, on_event=_show)
+    note("stopped")
+
+
+def _show(event: Event) -> None:
+    if isinstance(event, Notice):
+        note(f"note: {event.text}", style="yellow")

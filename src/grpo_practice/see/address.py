@@ -1,0 +1,83 @@
+"""Addresses of the viewer's pages: what each asks for, and links to others."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode
+
+from grpo_practice.errors import ConfigError
+from grpo_practice.text import brief
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A template with its values."""
+
+    template: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Query:
+    """The query of an address, whose values are read as what they have to be."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = values
+
+    def text(self, name: str) -> str:
+        """Return a value; raise ConfigError where there is none."""
+        found = self._values.get(name, "")
+        if not found:
+            raise ConfigError(f"this address lacks {name}=…")
+        return found
+
+    def optional(self, name: str) -> str | None:
+        """Return a value; None where there is none, or an empty one."""
+        return self._values.get(name) or None
+
+    def number(self, name: str, default: int | None = None) -> int:
+        """Return a whole number from 0 on; raise ConfigError for anything else."""
+        found = self.optional(name)
+        if found is None and default is not None:
+            return default
+        return _whole(name, self.text(name))
+
+    def optional_number(self, name: str) -> int | None:
+        """Return a whole number from 0 on; None where there is none."""
+        return None if self.optional(name) is None else self.number(name)
+
+    def numbers(self, name: str, n: int) -> tuple[int, ...] | None:
+        """Return so many numbers with dots between, a place; None where there is none."""
+        found = self.optional(name)
+        if found is None:
+            return None
+        parts = found.split(".")
+        if len(parts) != n:
+            raise ConfigError(f"this address has an unreadable {name}={brief(found, 40)}")
+        return tuple(_whole(name, part) for part in parts)
+
+    def choice(self, name: str, *known: str) -> str:
+        """Return one of the known values, the first one where there is none."""
+        found = self.optional(name) or known[0]
+        if found not in known:
+            raise ConfigError(
+                f"this address has an unknown {name}={brief(found, 40)}",
+                hint=f"known are {', '.join(known)}",
+            )
+        return found
+
+    def link(self, path: str, **changes: object) -> str:
+        """Return an address with these values in place of some of this one's; None drops one."""
+        return link(path, **{**self._values, **changes})
+
+
+def link(path: str, **values: object) -> str:
+    """Return the address of a page; values that are None are left out."""
+    given = {name: value for name, value in values.items() if value is not None}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def _whole(name: str, text: str) -> int:
+    # As few digits as SQLite's numbers have, and ASCII alone: int() reads other digits, too.
+    if not (text.isascii() and text.isdigit() and len(text) <= 15):
+        raise ConfigError(f"this address has an unreadable {name}={brief(text, 40)}")
+    return int(text)

@@ -1,0 +1,70 @@
+"""The page of the viewer on two runs: what differs between them, question by question."""
+
+from grpo_practice.app.comparison import compare
+from grpo_practice.reports.rollout_report import is_right
+from grpo_practice.reports.stored_runs import runs_report
+from grpo_practice.see import charts
+from grpo_practice.see.address import Page, Query
+from grpo_practice.stats.paired import Moved
+from grpo_practice.store import Store, branches
+from grpo_practice.store.queries import pages, rollout_list, runs
+
+ROWS = 50
+"""Questions on one page."""
+
+
+def compare_page(store: Store, query: Query) -> Page:
+    """Return what differs between two runs: the verdict, and the questions that moved."""
+    a, b = query.optional("a"), query.optional("b")
+    names = [run.name for run in runs_report(store).runs if run.has_score or run.kind == "practice"]
+    if a is None or b is None:
+        return Page("view/compare_choice.html", {"names": names, "a": a or "", "b": b or ""})
+    report = compare(store, [a, b])
+    contrast = report.contrasts[0]
+    only = query.choice("only", "moved", "flipped", "better", "worse", "equal")
+    found = (q for q in contrast.found.questions if _passes(q, only))
+    rows = sorted(found, key=lambda q: -abs(q.by))
+    first = query.number("from", 0)
+    shown = rows[first : first + ROWS]
+    values = {
+        "a": a,
+        "b": b,
+        "names": names,
+        "report": report,
+        "contrast": contrast,
+        "sentence": report.sentence(contrast),
+        "only": only,
+        "rows": shown,
+        "total": len(rows),
+        "first": first,
+        "more": first + ROWS if first + ROWS < len(rows) else None,
+        "places": [_places(store, arm.run) for arm in report.arms],
+        "numbers": _numbers(store, contrast.arm, [int(q.key) for q in shown]),
+        "range": lambda score: charts.score_range(score.mean or 0.0, score.ci95),
+        "shade": charts.shade,
+    }
+    return Page("view/compare.html", values)
+
+
+def _passes(question: Moved, only: str) -> bool:
+    return {
+        "moved": abs(question.by) > 1e-9,
+        "flipped": is_right(question.a) != is_right(question.b),
+        "better": question.by > 1e-9,
+        "worse": question.by < -1e-9,
+        "equal": abs(question.by) <= 1e-9,
+    }[only]
+
+
+def _places(store: Store, run: str) -> dict[int, tuple[int, int]]:
+    """Return sample → step and slot of its group when an evaluation asked it last."""
+    head = store.read(runs.get, run).head_branch
+    assert head is not None, "a run that is compared was begun"
+    visits = store.read(pages.question_visits, store.read(branches.load, head))
+    return {visit.sample_id: (visit.step, visit.slot) for visit in visits}
+
+
+def _numbers(store: Store, run: str, samples: list[int]) -> dict[int, int]:
+    head = store.read(runs.get, run).head_branch
+    assert head is not None, "a run that is compared was begun"
+    return store.read(rollout_list.numbers, head, samples)

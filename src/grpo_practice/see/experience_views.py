@@ -1,0 +1,63 @@
+"""Pages of the viewer on experiences: all that a run ever had, and one with its lineage."""
+
+from grpo_practice.app.libraries import experience_report, library_report
+from grpo_practice.app.library_refs import run_and_step
+from grpo_practice.errors import ConfigError
+from grpo_practice.see import charts
+from grpo_practice.see.address import Page, Query
+from grpo_practice.store import Store, steps
+from grpo_practice.store.queries import pages
+from grpo_practice.store.queries.pages import Life
+
+EXPERIENCES = 100
+"""Experiences on one page."""
+
+
+def experiences_page(store: Store, query: Query) -> Page:
+    """Return the experiences of a practice run, those that stand first."""
+    run, branch, _ = run_and_step(store, query.text("run"))
+    if run.kind != "practice":
+        raise ConfigError(f"{run.name} is no practice run: it makes no library")
+    lives = store.read(pages.lives, branch)
+    rows = store.read(steps.on_line, branch)
+    planned = max(len(rows), 1)
+    closed = [row for row in rows if row.closed]
+    report = library_report(store, query.text("run"), "last", quarantined=True) if closed else None
+    here = {e.id for e in report.library.experiences} if report else set[str]()
+
+    def order(life: Life) -> tuple[bool, int]:
+        return life.id not in here, life.label
+
+    found = sorted(lives, key=order)
+    first = query.number("from", 0)
+    values = {
+        "run": run,
+        "ref": query.text("run"),
+        "lives": found[first : first + EXPERIENCES],
+        "more": first + EXPERIENCES if first + EXPERIENCES < len(found) else None,
+        "lane": lambda life: charts.lane(life, planned),
+        "planned": planned,
+        "here": here,
+        "report": report,
+        "total": len(found),
+    }
+    return Page("view/experiences.html", values)
+
+
+def experience_page(store: Store, query: Query) -> Page:
+    """Return the page of an experience: its text, its evidence, and where it comes from."""
+    run, branch, _ = run_and_step(store, query.text("run"))
+    name = query.text("id")
+    # By its life first: an experience that was removed is in no library that could be asked for it.
+    report = experience_report(store, name, query.text("run"))
+    life = next(
+        (one for one in store.read(pages.lives, branch) if one.id == report.history.id), None
+    )
+    values = {
+        "run": run,
+        "ref": query.text("run"),
+        "life": life,
+        "report": report,
+        "history": report.history,
+    }
+    return Page("view/experience.html", values)

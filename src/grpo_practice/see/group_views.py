@@ -1,0 +1,143 @@
+"""Pages of the viewer on a step and on a group: one question, its attempts beside each other."""
+
+from dataclasses import replace
+
+from grpo_practice.app.library_refs import run_and_step
+from grpo_practice.errors import ConfigError
+from grpo_practice.see.address import Page, Query
+from grpo_practice.store import Store, datasets, rollouts, steps
+from grpo_practice.store.queries import group_operations, pages, rollout_list, runs
+from grpo_practice.store.queries.pages import Place
+from grpo_practice.store.queries.rollout_list import RolloutRow
+from grpo_practice.store.records import Branch, RunRow, StepRow
+from grpo_practice.types import PlannedStep, Rollout
+
+ROWS = 50
+"""Rows of a list on one page."""
+ASKED = 24
+"""Groups of one question that its pages name."""
+ATTEMPTS = 64
+"""Attempts of a group on one page."""
+STATUSES = ("all", "distilled", "uniform", "too_few", "failed", "scored")
+"""Filters of groups, by how they ended."""
+
+
+def step_page(store: Store, query: Query) -> Page:
+    """Return the page of a step: its numbers, its groups, and what was merged."""
+    run, branch, row, around = step_of(store, query)
+    step = row.plan.step
+    status = query.choice("status", *STATUSES)
+    values: dict[str, object] = {
+        "run": run,
+        "ref": query.text("run"),
+        "row": row,
+        "stats": row.stats or {},
+        "around": around,
+        "status": status,
+        "statuses": STATUSES,
+        "operations": store.read(group_operations.operations_at, branch, step, None),
+        "groups": [],
+        "rollouts": [],
+        "more": None,
+    }
+    if run.kind == "practice" and row.closed:
+        last = query.numbers("after", 2) or (-1, -1)
+        wanted = None if status == "all" else status
+        groups = store.read(
+            lambda db: pages.group_page(
+                db, branch, (last[0], last[1]), ROWS + 1, step=step, status=wanted
+            )
+        )
+        values["groups"] = groups[:ROWS]
+        if len(groups) > ROWS:
+            values["more"] = f"{groups[ROWS - 1].step}.{groups[ROWS - 1].slot}"
+    else:
+        after = place_of(query)
+        rows = store.read(lambda db: pages.rollout_page(db, branch, after, ROWS + 1, step=step))
+        values["rollouts"] = rows[:ROWS]
+        if len(rows) > ROWS:
+            values["more"] = place_text(rows[ROWS - 1])
+    return Page("view/step.html", values)
+
+
+def place_text(of: RolloutRow | Place) -> str:
+    """Return a rollout's place as it stands in an address."""
+    return f"{of.step}.{of.slot}.{of.attempt}"
+
+
+def place_of(query: Query) -> Place:
+    """Return the place after which a page begins; that before all rollouts where none is named."""
+    given = query.numbers("after", 3)
+    return Place(*given) if given else pages.FIRST
+
+
+def step_of(
+    store: Store, query: Query
+) -> tuple[RunRow, Branch, StepRow, tuple[int | None, int | None]]:
+    """Return the step that an address names, and the numbers of those before and after it.
+
+    Raises:
+        ConfigError: There is no such run or step.
+    """
+    run, branch, _ = run_and_step(store, query.text("run"))
+    wanted = query.number("step")
+    row = store.read(steps.one_on_line, branch, wanted)
+    last = store.read(steps.last, branch)
+    if row is None or last is None:
+        hint = "it has planned none yet" if last is None else f"its steps are 0 to {last}"
+        raise ConfigError(f"{run.name} has no step {wanted}", hint=hint)
+    return run, branch, row, (wanted - 1 if wanted else None, wanted + 1 if wanted < last else None)
+
+
+def group_page(store: Store, query: Query) -> Page:
+    """Return the page of a group: its attempts beside each other, and what they taught."""
+    run, branch, row, _ = step_of(store, query)
+    step, slot = row.plan.step, query.number("slot")
+    if slot >= len(row.plan.slots):
+        raise ConfigError(
+            f"step {step} of {run.name} has no group {slot}",
+            hint=f"its groups are 0 to {len(row.plan.slots) - 1}",
+        )
+    stored = store.read(rollouts.stored, branch, row, transcripts=False, slot=slot)
+    # After the read: of a run that is deleted meanwhile it finds nothing, and no error.
+    store.read(runs.get, branch.run)
+    attempts = [rollout for _, (_, rollout) in sorted(stored.items())]
+    (sample,) = store.read(datasets.samples_of, _only(row, slot))
+    first = query.number("from", 0)
+    numbers = store.read(rollout_list.numbers, row.branch_id, {sample.id})
+    before = (step, slot - 1)
+    found = store.read(lambda db: pages.group_page(db, branch, before, 1, step=step))
+    line = found[0] if found and found[0].slot == slot else None
+    values = {
+        "run": run,
+        "ref": query.text("run"),
+        "step": step,
+        "slot": slot,
+        "slots": len(row.plan.slots),
+        "sample": sample,
+        "number": numbers.get(sample.id),
+        "planned": row.attempts(slot),
+        "attempts": attempts[first : first + ATTEMPTS],
+        "total": len(attempts),
+        "more": first + ATTEMPTS if first + ATTEMPTS < len(attempts) else None,
+        "line": line,
+        "ends": _ends(attempts),
+        "lessons": store.read(pages.lessons_of, branch, step, slot),
+        "operations": store.read(group_operations.operations_at, branch, step, slot),
+        "asked": store.read(group_operations.groups_of_question, branch, sample.id, ASKED),
+    }
+    return Page("view/group.html", values)
+
+
+def _only(row: StepRow, slot: int) -> PlannedStep:
+    return replace(row.plan, slots=row.plan.slots[slot : slot + 1])
+
+
+def _ends(attempts: list[Rollout]) -> dict[int, str]:
+    """Return attempt → `best` or `worst`, where rewards differ."""
+    scored = [(one.reward, one.attempt) for one in attempts if one.reward is not None]
+    rewards = {reward for reward, _ in scored}
+    if len(rewards) < 2:
+        return {}
+    ranks = {max(rewards): "best", min(rewards): "worst"}
+    return {attempt: ranks[reward] for reward, attempt in scored if reward in ranks}

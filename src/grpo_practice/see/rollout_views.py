@@ -1,0 +1,155 @@
+"""Pages of the viewer on one rollout, and on any of its texts that is too long for them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from grpo_practice.app.rollouts import RolloutReader
+from grpo_practice.errors import ConfigError
+from grpo_practice.practice.transcript import Section, sections
+from grpo_practice.reports.rollout_report import RolloutReport
+from grpo_practice.see.address import Page, Query
+from grpo_practice.see.group_views import step_of
+from grpo_practice.store import Store
+from grpo_practice.store.queries import pages
+from grpo_practice.text import brief
+
+TURNS = 40
+"""Turns of a rollout on one page."""
+PIECE = 200_000
+"""Characters of a long text on one page."""
+_MARKS = frozenset(("<think>", "</think>"))
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A stretch of a turn: its reasoning, or what was said."""
+
+    part: str
+    """Name of the text in an address."""
+    text: str
+    reasoning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A turn of a conversation."""
+
+    number: int
+    heading: str
+    blocks: Sequence[Block]
+
+    @property
+    def name(self) -> str:
+        """Heading without its brackets."""
+        return self.heading.removeprefix("[").removesuffix("]")
+
+    @property
+    def role(self) -> str:
+        """Role, as a class of the style sheet; `other` for one that is not known."""
+        return self.name if self.name in ("system", "user", "assistant", "tool") else "other"
+
+
+def rollout_page(store: Store, query: Query) -> Page:
+    """Return the page of a rollout: how it was judged, and all that was said in it."""
+    report, attempts = _rollout(store, query)
+    rollout = report.rollout
+    turns = [*_turns(sections(rollout.played))]
+    first = query.number("from", 0)
+    values = {
+        "report": report,
+        "rollout": rollout,
+        "ref": query.text("run"),
+        "attempts": attempts,
+        "turns": turns[first : first + TURNS],
+        "told": any(turn.role == "system" for turn in turns[:1]),
+        "first": first,
+        "total": len(turns),
+        "more": first + TURNS if first + TURNS < len(turns) else None,
+    }
+    return Page("view/rollout.html", values)
+
+
+def text_page(store: Store, query: Query) -> Page:
+    """Return a text by itself, from a place in it on."""
+    part, at = query.text("part"), query.number("at", 0)
+    if part.startswith("lesson."):
+        run, branch, row, _ = step_of(store, query)
+        slot = query.number("slot")
+        lessons = store.read(pages.lessons_of, branch, row.plan.step, slot)
+        known = {f"lesson.{n}": lesson for n, lesson in enumerate(lessons)}
+        title = f"{run.name}, step {row.plan.step}, group {slot}"
+    else:
+        report, _ = _rollout(store, query)
+        known = dict(_texts(report))
+        title = (
+            f"{report.run}, step {report.step}, group {report.rollout.slot},"
+            f" attempt {report.rollout.attempt + 1}"
+        )
+    text = known.get(part)
+    if text is None:
+        raise ConfigError(f"there is no text {brief(part, 40)} there")
+    values = {
+        "title": title,
+        "part": part.replace(".", " "),
+        "text": text[at : at + PIECE],
+        "at": at,
+        "chars": len(text),
+        "before": max(at - PIECE, 0) if at else None,
+        "more": at + PIECE if at + PIECE < len(text) else None,
+        "ref": query.text("run"),
+    }
+    return Page("view/text.html", values)
+
+
+def _rollout(store: Store, query: Query) -> tuple[RolloutReport, int]:
+    """Return the rollout that an address names, and how many its group plans.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    run, branch, row, _ = step_of(store, query)
+    step, slot, attempt = row.plan.step, query.number("slot"), query.number("attempt")
+    found = RolloutReader(store, branch).group(step, slot, attempt)
+    if not found:
+        raise ConfigError(
+            f"step {step} of {run.name} has no attempt {attempt} in group {slot}",
+            hint="it may not be played yet",
+        )
+    return found[0], row.attempts(slot)
+
+
+def _texts(report: RolloutReport) -> Iterator[tuple[str, str]]:
+    """Yield each text of a rollout, under its name in an address."""
+    rollout, verdict = report.rollout, report.rollout.verdict
+    yield "question", report.question
+    yield "system", report.system
+    yield "gold", str(rollout.sample.answer)
+    yield "answer", rollout.played.response
+    yield "error", rollout.played.error or ""
+    if verdict is not None:
+        yield "critique", verdict.critique or ""
+        yield "extracted", verdict.extracted or ""
+    for turn in _turns(sections(rollout.played)):
+        for block in turn.blocks:
+            yield block.part, block.text
+
+
+def _turns(found: Sequence[Section]) -> Iterator[Turn]:
+    """Yield the turns, reasoning apart from what was said."""
+    for number, section in enumerate(found):
+        texts = list[tuple[bool, list[str]]]()
+        for piece in section.pieces:
+            reasoning = piece.kind == "thought"
+            # The marks are for a teacher; a page says in its own words what is reasoning.
+            if piece.kind == "fixed" and piece.text.strip() in _MARKS:
+                continue
+            if not texts or texts[-1][0] != reasoning:
+                texts.append((reasoning, []))
+            texts[-1][1].append(piece.text)
+        joined = [(reasoning, "".join(parts).strip("\n")) for reasoning, parts in texts]
+        blocks = [
+            Block(f"turn.{number}.{n}", text, reasoning)
+            for n, (reasoning, text) in enumerate(joined)
+            if text.strip()
+        ]
+        yield Turn(number, section.heading, blocks)

@@ -1,0 +1,136 @@
+"""Pages of the viewer on runs: all of them, and one from its verdict down."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from grpo_practice.reports.stored_runs import StageCost, as_it_stands, run_report, runs_report
+from grpo_practice.see import charts
+from grpo_practice.see.address import Page, Query
+from grpo_practice.see.report import Part
+from grpo_practice.see.shown_rollouts import ShownRollouts
+from grpo_practice.see.story import story_of
+from grpo_practice.store import Store, branches, steps
+from grpo_practice.store.queries import runs, scores
+from grpo_practice.store.records import EFFECT, RunRow, StepRow
+
+RUNS = 100
+"""Runs, and steps of a run, on one page."""
+_NOTHING = ShownRollouts((), (), 0, (), ())
+
+
+def runs_page(store: Store, query: Query) -> Page:
+    """Return the list of all runs, the newest first."""
+    report = runs_report(store)
+    kind = query.choice("kind", "all", "practice", "eval", EFFECT, "recorded")
+    named = query.optional("named")
+    rows = [
+        run
+        for run in reversed(report.runs)
+        if kind in ("all", run.shown_kind) and (named is None or named in run.name)
+    ]
+    first = query.number("from", 0)
+    values = {
+        "report": report,
+        "rows": rows[first : first + RUNS],
+        "kind": kind,
+        "named": named or "",
+        "kinds": sorted({run.shown_kind for run in report.runs}),
+        "first": first,
+        "total": len(rows),
+        "more": first + RUNS if first + RUNS < len(rows) else None,
+        "database": store.path.name,
+    }
+    return Page("view/runs.html", values)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """State of a run, for the part of its page that is renewed while it goes on."""
+
+    run: RunRow
+    rows: Sequence[StepRow]
+    outcomes: Mapping[str, int]
+    costs: Sequence[StageCost]
+
+    @property
+    def goes_on(self) -> bool:
+        """True while a process works on it."""
+        return self.run.status == "running"
+
+    @property
+    def planned(self) -> int:
+        """Number of rollouts that its steps plan."""
+        return sum(row.rollouts for row in self.rows)
+
+    @property
+    def played(self) -> int:
+        """Number of rollouts that have ended."""
+        return sum(self.outcomes.values())
+
+    @property
+    def failed(self) -> int:
+        """Number of those that ended in any other way than with an answer."""
+        return self.played - self.outcomes.get("ok", 0)
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens in and out, as far as they are known."""
+        known = [(c.tokens_in or 0) + (c.tokens_out or 0) for c in self.costs if c.tokens_in]
+        return sum(known) if known else None
+
+    @property
+    def usd(self) -> float | None:
+        """Dollars, as far as they are known."""
+        known = [cost.usd for cost in self.costs if cost.usd is not None]
+        return sum(known) if known else None
+
+    @property
+    def unpriced(self) -> int:
+        """Calls of which it is not known what they cost."""
+        return sum(cost.unpriced for cost in self.costs)
+
+
+def _renewed(progress: Progress, query: Query) -> dict[str, object]:
+    """Return the values of the part that is renewed."""
+    first = query.number("from", 0)
+    return {
+        "progress": progress,
+        "steps": progress.rows[first : first + RUNS],
+        "first": first,
+        "more": first + RUNS if first + RUNS < len(progress.rows) else None,
+        "name": progress.run.name,
+    }
+
+
+def live_page(store: Store, query: Query) -> Page:
+    """Return the part of a run's page that is renewed while the run goes on."""
+    run = as_it_stands(store, store.read(runs.get, query.text("run")))
+    branch = store.read(branches.load, run.head_branch) if run.head_branch else None
+    progress = Progress(
+        run,
+        store.read(steps.on_line, branch) if branch else [],
+        store.read(scores.outcomes, branch) if branch else {},
+        store.read(runs.costs, run.name),
+    )
+    return Page("view/live.html", _renewed(progress, query))
+
+
+def run_page(store: Store, query: Query) -> Page:
+    """Return the page of a run: whether it got better, and all that leads further."""
+    run = store.read(runs.get, query.text("run"))
+    if run.head_branch is None or run.kind == "recorded":
+        part, report = None, run_report(store, run.name)
+    else:
+        part = Part(0, story_of(store, run.name, whole=False), _NOTHING)
+        report = part.story.report
+    values = {
+        "report": report,
+        "run": report.run,
+        "part": part,
+        "children": [run for run in runs_report(store).runs if run.parent_run == report.run.name][
+            :RUNS
+        ],
+        "shade": charts.shade,
+    }
+    progress = Progress(report.run, report.steps, report.outcomes, report.costs)
+    return Page("view/run.html", values | _renewed(progress, query))

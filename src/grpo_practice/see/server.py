@@ -1,0 +1,262 @@
+"""The local viewer: who may ask, and how a page is read and sent."""
+
+import asyncio
+import hmac
+import os
+import secrets
+import webbrowser
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from typing_extensions import override
+
+from grpo_practice.chat_server.server import RequestError, check_caller, listening
+from grpo_practice.errors import ConfigError, GrpoPracticeError
+from grpo_practice.redact import redactor
+from grpo_practice.reports.base import Report
+from grpo_practice.see import views
+from grpo_practice.see.address import Query, link
+from grpo_practice.see.pages import render
+from grpo_practice.store.looked_at import LookedAt
+from grpo_practice.text import LOOPBACK
+
+PORT = 8390
+"""Port to show pages at where none is given."""
+READERS = 4
+"""Pages that are read at once."""
+POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self';"
+    " base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+"""Headers of every answer."""
+_OPEN_AGAIN = "open the address that `grpo-practice view` printed, or start it again"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Viewed(Report):
+    """A database whose runs can be looked at in a browser."""
+
+    url: str = field(repr=False)
+    """First address, with the token that lets a browser in: a secret."""
+    database: Path
+
+    @override
+    def document(self) -> dict[str, Any]:
+        """Return what `view --json` prints once pages are shown; the one place with the token."""
+        return {
+            "schema": "grpo-practice.view/1",
+            "url": self.url,
+            "database": str(self.database),
+        }
+
+    @override
+    def summary(self) -> list[tuple[str, str]]:
+        """Return where the pages are, without the token."""
+        return [("pages of", str(self.database)), ("at", self.url.partition("?")[0])]
+
+
+class Door:
+    """The way in: the one token, and what of a request has to be right."""
+
+    def __init__(self) -> None:
+        self.token = secrets.token_urlsafe(32)
+        self._tickets = set[str]()
+
+    def ticket(self) -> str:
+        """Return a token that lets in once: other users see the arguments of a browser's start."""
+        ticket = secrets.token_urlsafe(32)
+        self._tickets.add(ticket)
+        return ticket
+
+    def check(self, request: web.Request) -> web.Response | None:
+        """Return the answer to a first address; None for a request that may have its page.
+
+        Raises:
+            RequestError: The request may not be answered.
+        """
+        check_caller(request.headers)
+        if request.method not in ("GET", "HEAD"):
+            raise RequestError(
+                f"{request.method} is not taken here: pages are only read", status=405
+            )
+        tokens = request.query.getall("token", [])
+        if tokens:
+            return self._let_in(request, tokens[0])
+        kept = request.cookies.get(_cookie(request), "")
+        if request.path not in ASSETS and not self._is_token(kept):
+            raise RequestError("this browser has no token for these pages", status=403)
+        return None
+
+    def _let_in(self, request: web.Request, token: str) -> web.Response:
+        if not self._is_token(token):
+            if token not in self._tickets:
+                raise RequestError("the token in this address is not the right one", status=403)
+            self._tickets.discard(token)
+        rest = [(name, value) for name, value in request.query.items() if name != "token"]
+        # Two slashes at the beginning would name another host.
+        path = "/" + request.rel_url.raw_path.lstrip("/\\")
+        response = web.Response(status=303, headers={"Location": link(path, **dict(rest))})
+        response.set_cookie(
+            _cookie(request), self.token, httponly=True, samesite="Strict", path="/"
+        )
+        return response
+
+    def _is_token(self, text: str) -> bool:
+        return hmac.compare_digest(text.encode(errors="replace"), self.token.encode())
+
+
+def _cookie(request: web.Request) -> str:
+    """Return the cookie's name: a browser sends the cookies of all ports of a host to each."""
+    return f"grpo_practice_{request.url.port or 80}"
+
+
+def _asset(text: str, kind: str) -> Callable[[web.Request], Any]:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(text=text, content_type=kind)
+
+    return answer
+
+
+ASSETS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "/style.css": (("templates/style.css", "templates/view/view.css"), "text/css"),
+    "/htmx.js": (("vendored/htmx.min.js",), "text/javascript"),
+    "/icon.svg": (("vendored/icon.svg",), "image/svg+xml"),
+}
+"""Paths of files that are shown to anybody, with the files that each is made of, and its type."""
+
+
+def application(
+    path: Path,
+    door: Door,
+    readers: ThreadPoolExecutor,
+    *,
+    unexpected: Callable[[Exception], None] = lambda _: None,
+) -> web.Application:
+    """Return the pages of a database, for whom the door lets in; errors are pages, too."""
+
+    def page(view: views.View) -> Callable[[web.Request], Any]:
+        async def answer(request: web.Request) -> web.Response:
+            query = Query(dict(request.query))
+            work = partial(_read, path, view, query)
+            text = await asyncio.get_running_loop().run_in_executor(readers, work)
+            return web.Response(text=text, content_type="text/html")
+
+        return answer
+
+    app = web.Application(middlewares=[_guard(door, unexpected)])
+    app.add_routes([web.get(at, page(view)) for at, view in views.VIEWS.items()])
+    room = files("grpo_practice.see")
+    for at, (names, kind) in ASSETS.items():
+        text = "".join(room.joinpath(name).read_text("utf-8") for name in names)
+        app.router.add_get(at, _asset(text, kind))
+    return app
+
+
+def _guard(door: Door, unexpected: Callable[[Exception], None]) -> Any:
+    """Return the middleware that lets requests in, and makes a page of what goes wrong."""
+
+    @web.middleware
+    async def guarded(request: web.Request, handler: Any) -> web.StreamResponse:
+        try:
+            response: web.StreamResponse = door.check(request) or await handler(request)
+        except ConnectionError:
+            raise  # the browser is gone
+        except Exception as e:  # noqa: BLE001 - somebody waits for the page
+            if not isinstance(e, (RequestError, GrpoPracticeError, web.HTTPException)):
+                unexpected(e)
+            response = _failure(e)
+        response.headers.update(HEADERS)
+        if response.status == 405:
+            response.headers["Allow"] = "GET, HEAD"
+        return response
+
+    return guarded
+
+
+def _read(path: Path, view: views.View, query: Query) -> str:
+    """Return a page: all of it is read at one moment, and the database is let go at once."""
+    with LookedAt(path) as store:
+        made = view(store, query)
+    return render(made.template, **SHARED, query=query, **made.values)
+
+
+SHARED: Mapping[str, Any] = {"link": link}
+"""Values that each template of the viewer is given."""
+
+
+def _failure(error: Exception) -> web.Response:
+    """Return the page about an error."""
+    message, hint, status = str(error), "", 500
+    match error:
+        case RequestError():
+            status, hint = error.status, _OPEN_AGAIN if error.status == 403 else ""
+        case GrpoPracticeError():
+            status, hint = 404 if isinstance(error, ConfigError) else 503, error.hint or ""
+        case web.HTTPException():
+            status = error.status
+            message = "there is no such page" if status == 404 else error.reason
+        case _:
+            message = f"{type(error).__name__} while the page was made: this is a defect"
+    values = {"message": message, "hint": hint, "status": status}
+    text = render("view/failure.html", **SHARED, query=Query({}), **values)
+    return web.Response(text=text, content_type="text/html", status=status)
+
+
+async def serve_pages(
+    path: Path,
+    port: int,
+    *,
+    on_ready: Callable[[Viewed], None],
+    open_browser: bool,
+    notice: Callable[[str], None],
+) -> None:
+    """Show the pages at `http://127.0.0.1:port/` until this call is cancelled.
+
+    Raises:
+        ConfigError: The port cannot be listened on.
+        StoreError: The database cannot be looked at.
+    """
+    with LookedAt(path):
+        pass  # what is wrong with the file is said here, not on each page
+    door = Door()
+    with ThreadPoolExecutor(READERS, "view") as readers:
+        app = application(
+            path,
+            door,
+            readers,
+            unexpected=lambda e: notice(f"a page was not shown: {type(e).__name__}: {e}"),
+        )
+        try:
+            async with listening(app, port) as bound:
+                at = f"http://{LOOPBACK}:{bound}/"
+                on_ready(Viewed(f"{at}?token={door.token}", path))
+                # Not before it was shown once: from here on it is hidden in all output.
+                redactor.know([door.token])
+                if open_browser:
+                    await _open(f"{at}?token={door.ticket()}", notice)
+                await asyncio.Event().wait()
+        except OSError as e:
+            raise ConfigError(
+                f"cannot listen on port {port}: {os.strerror(e.errno or 0)}",
+                hint="--port 0 takes any free one",
+            ) from e
+
+
+async def _open(url: str, notice: Callable[[str], None]) -> None:
+    opened = await asyncio.to_thread(webbrowser.open, url)
+    if not opened:
+        notice("no browser could be started: open the address above yourself")

@@ -1,0 +1,117 @@
+"""Rollouts as rows of a file: with all their texts, a page at a time."""
+
+import json
+import sqlite3
+from dataclasses import dataclass
+
+from grpo_practice.store.queries.pages import Place, stretches
+from grpo_practice.store.queries.rollout_list import QUESTIONS
+from grpo_practice.store.records import Branch
+from grpo_practice.store.rollouts import JUDGED
+from grpo_practice.store.step_totals import ROLLOUTS
+from grpo_practice.types import Answer
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRow:
+    """One rollout; the fields are the columns of the file."""
+
+    run: str
+    branch: int
+    """Branch that holds the step."""
+    step: int
+    epoch: int
+    slot: int
+    attempt: int
+    """Number of the attempt, counted from 0."""
+    number: int | None
+    """Number of the question in the run's dataset, counted from 1; None where it is not in it."""
+    question: str
+    gold: Answer
+    answer: str
+    extracted: str | None
+    """Answer that the verify function read in it, where it says so."""
+    reward: float | None
+    outcome: str
+    reason: str | None
+    error: str | None
+    tokens_in: int | None
+    tokens_out: int | None
+    usd: float | None
+    """Cost of its model and tool calls; None where it is not known."""
+    seconds: float
+    """Seconds that the model took."""
+    library: str | None
+    """Library in its prompt, `L12`; None for none."""
+    finished_at: str
+
+    @property
+    def place(self) -> Place:
+        """The place after which the next page begins."""
+        return Place(self.step, self.slot, self.attempt)
+
+
+_COLUMNS = f"""s.branch_id AS branch, s.step, s.epoch, r.slot, r.attempt, r.sample_id, q.question,
+  q.answer AS gold, t.response AS answer, v.extracted, v.reward, {JUDGED},
+  r.tokens_in, r.tokens_out, r.cost_micro, r.model_ms, r.library_id, r.finished_at"""
+
+
+def question_numbers(db: sqlite3.Connection, branch: Branch) -> dict[int, int]:
+    """Return sample → its number in the branch's dataset, counted from 1; the first of equals."""
+    rows = db.execute(
+        """SELECT sample_id, min(position) + 1 FROM dataset_rows WHERE dataset_id = ?
+            GROUP BY sample_id""",
+        (branch.dataset_id,),
+    )
+    return dict(rows.fetchall())
+
+
+def export_page(
+    db: sqlite3.Connection,
+    branch: Branch,
+    after: Place,
+    n: int,
+    *,
+    numbers: dict[int, int],
+    step: int | None = None,
+) -> list[ExportRow]:
+    """Return the next `n` rollouts on a branch's line, with all their texts; see `rollout_page`."""
+    found = list[ExportRow]()
+    for _, where, values in stretches(branch, after, step):
+        if len(found) == n:
+            break
+        rows = db.execute(
+            f"""SELECT {_COLUMNS} {ROLLOUTS} {QUESTIONS}
+                 JOIN rollout_bodies t ON t.rollout_id = r.rollout_id WHERE {where}
+                 ORDER BY s.step, r.slot, r.attempt LIMIT ?""",
+            (*values, n - len(found)),
+        )
+        found += [_row(branch.run, row, numbers.get(row["sample_id"])) for row in rows]
+    return found
+
+
+def _row(run: str, row: sqlite3.Row, number: int | None) -> ExportRow:
+    cost, library = row["cost_micro"], row["library_id"]
+    return ExportRow(
+        run=run,
+        branch=row["branch"],
+        step=row["step"],
+        epoch=row["epoch"],
+        slot=row["slot"],
+        attempt=row["attempt"],
+        number=number,
+        question=row["question"],
+        gold=None if row["gold"] is None else json.loads(row["gold"]),
+        answer=row["answer"],
+        extracted=row["extracted"],
+        reward=row["reward"],
+        outcome=row["judged_outcome"],
+        reason=row["judged_reason"],
+        error=row["judged_error"],
+        tokens_in=row["tokens_in"],
+        tokens_out=row["tokens_out"],
+        usd=None if cost is None else cost / 1e6,
+        seconds=row["model_ms"] / 1000,
+        library=None if library is None else f"L{library}",
+        finished_at=row["finished_at"],
+    )

@@ -1,0 +1,65 @@
+"""Reads what a group proposed, what a step made of it, and when its question was asked."""
+
+import sqlite3
+from dataclasses import dataclass
+
+from grpo_practice.store.records import Branch
+
+
+@dataclass(frozen=True, slots=True)
+class OperationLine:
+    """An operation on the library, in a list."""
+
+    op: str
+    target: str | None
+    """Experience that it is about: `E12`."""
+    text: str | None
+    status: str
+    """`proposed`, `applied`, `refused`, `quarantined` or `rejected`."""
+    reason: str | None
+    finding: str | None
+    """Finding of the comparison about the experience."""
+    became: str | None
+    """Experience that it made or changed."""
+
+
+def operations_at(
+    db: sqlite3.Connection, branch: Branch, step: int, slot: int | None
+) -> list[OperationLine]:
+    """Return the operations of a group, or with None those of the step's merge, in order."""
+    rows = db.execute(
+        """SELECT o.op, 'E' || t.label AS target, o.text, o.status, o.reason, o.finding,
+                  'E' || r.label AS became
+             FROM operations o
+             LEFT JOIN experiences t ON t.experience_id = o.target_id
+             LEFT JOIN experiences r ON r.experience_id = o.result_id
+            WHERE o.branch_id = ? AND o.step = ? AND o.slot = ?
+            ORDER BY o.ordinal, o.op_id""",
+        (branch.holder(step), step, -1 if slot is None else slot),
+    )
+    return [OperationLine(**row) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReward:
+    """A group of a question, in a list."""
+
+    step: int
+    slot: int
+    mean: float | None
+
+
+def groups_of_question(
+    db: sqlite3.Connection, branch: Branch, sample_id: int, most: int
+) -> list[GroupReward]:
+    """Return the last groups of a question in closed practice steps of a line, oldest first."""
+    found = list[GroupReward]()
+    for segment in branch.line:
+        rows = db.execute(
+            """SELECT step, slot, mean_reward AS mean FROM groups
+                WHERE sample_id = ? AND branch_id = ? AND step >= ? AND step < ?
+                ORDER BY step DESC, slot DESC LIMIT ?""",
+            (sample_id, segment.branch_id, segment.first, segment.end, most - len(found)),
+        )
+        found += [GroupReward(**row) for row in rows]
+    return found[::-1]

@@ -1,0 +1,1 @@
+"""Stored groups and merges as spans of OpenTelemetry, sent to a collector that the user names."""

@@ -1,0 +1,70 @@
+"""A viewer on loopback, and a browser that keeps its cookie."""
+
+import threading
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from html import unescape
+from pathlib import Path
+from urllib.parse import urlencode
+
+import aiohttp
+from yarl import URL
+
+from grpo_practice.chat_server.server import listening
+from grpo_practice.see.server import Door, application
+from tests.see.test_report import Page
+
+
+@dataclass
+class Viewer:
+    """Pages of a database, and who looks at them."""
+
+    base: str
+    door: Door
+    session: aiohttp.ClientSession
+    failures: list[Exception] = field(default_factory=list)
+
+    async def get(self, path: str, **values: object) -> tuple[int, str]:
+        """Return the status and the text of a page."""
+        given = {name: value for name, value in values.items() if value is not None}
+        url = f"{self.base}{path}" + (f"?{urlencode(given)}" if given else "")
+        # As it stands: a browser's own reading of `..` would come before ours.
+        async with self.session.get(URL(url, encoded=True)) as response:
+            return response.status, await response.text()
+
+    async def page(self, path: str, **values: object) -> Page:
+        """Return a page that is there, taken apart."""
+        status, text = await self.get(path, **values)
+        assert (status, self.failures) == (200, []), (path, values, unescape(text)[-400:])
+        return Page(text)
+
+
+@asynccontextmanager
+async def viewing(path: Path, *, let_in: bool = True) -> AsyncIterator[Viewer]:
+    """Show the pages of a database for the block."""
+    door, failures = Door(), list[Exception]()
+    with ThreadPoolExecutor(4) as readers:
+        app = application(path, door, readers, unexpected=failures.append)
+        async with listening(app) as port, _browser() as session:
+            viewer = Viewer(f"http://127.0.0.1:{port}", door, session, failures)
+            if let_in:
+                assert (await viewer.get("/", token=door.token))[0] == 200
+            yield viewer
+
+
+def _browser() -> aiohttp.ClientSession:
+    # Cookies of an address by its number are dropped, unless one asks for them.
+    return aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
+
+
+class Gate:
+    """A wait in one thread that another thread, or a test, ends."""
+
+    def __init__(self) -> None:
+        self.reached, self.opened = threading.Event(), threading.Event()
+
+    def wait(self) -> None:
+        self.reached.set()
+        assert self.opened.wait(600)

@@ -1,0 +1,58 @@
+"""A database that is looked at stays what it is, and stands still for one page."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from grpo_practice.errors import ConfigError, StoreError
+from grpo_practice.store import Store
+from grpo_practice.store.looked_at import LookedAt
+from grpo_practice.store.queries import runs
+from tests.app.project import finished
+
+SCHEMAS = sorted((Path(__file__).parent / "schemas").glob("v*.db.gz"))
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda path: path.name)
+def test_an_older_schema_is_told_which_command_migrates_it(tmp_path: Path, schema: Path) -> None:
+    path = tmp_path / "old.db"
+    path.write_bytes(gzip.decompress(schema.read_bytes()))
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="is of an older schema") as failed:
+        LookedAt(path)
+    assert (failed.value.hint or "").startswith("grpo-practice runs list brings it up to date")
+    assert path.read_bytes() == before
+    assert [*tmp_path.iterdir()] == [path]
+    Store(path).close()  # as that command does
+    LookedAt(path).close()
+
+
+def test_an_empty_file_has_no_runs(tmp_path: Path) -> None:
+    path = tmp_path / "empty.db"
+    path.touch()
+    with pytest.raises(StoreError, match="is empty: there are no runs in it"):
+        LookedAt(path)
+    assert path.read_bytes() == b""
+
+
+async def test_what_is_read_is_of_one_moment(tmp_path: Path) -> None:
+    project = await finished(tmp_path / "p")
+    with LookedAt(project.db) as looked:
+        assert looked.read(runs.get, "toy").status == "done"
+        with Store(project.db) as store:
+            store.delete_run("toy")
+        assert looked.read(runs.get, "toy").status == "done"
+    with LookedAt(project.db) as looked, pytest.raises(ConfigError, match="there is no run 'toy'"):
+        looked.read(runs.get, "toy")
+
+
+async def test_nothing_is_written_and_nothing_left(tmp_path: Path) -> None:
+    project = await finished(tmp_path / "p")
+    before, names = project.db.read_bytes(), sorted(project.folder.iterdir())
+    with LookedAt(project.db) as looked:
+        assert not looked.is_worked_on("toy")
+        with pytest.raises(StoreError, match="is read-only"):
+            looked.delete_run("toy")
+    assert project.db.read_bytes() == before
+    assert sorted(project.folder.iterdir()) == names
