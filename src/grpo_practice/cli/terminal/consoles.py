@@ -20,8 +20,8 @@ NARROWEST = 10
 class _Console(Console):
     """Console that prints text as it is, but for secrets: no markup, no highlighting."""
 
-    def __init__(self, *, stderr: bool) -> None:
-        super().__init__(stderr=stderr, markup=False, highlight=False, emoji=False)
+    def __init__(self, *, stderr: bool, **how: Any) -> None:
+        super().__init__(stderr=stderr, markup=False, highlight=False, emoji=False, **how)
         if self.width < NARROWEST:
             # COLUMNS=0 means that nobody knows; rich would print empty lines, or nothing at all.
             self.width = NARROWEST if self.width else 80
