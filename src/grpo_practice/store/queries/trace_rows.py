@@ -178,12 +178,25 @@ def _attempts(
     if bodies:
         body, joined = "body.response", "JOIN rollout_bodies body USING (rollout_id)"
     rows = db.execute(
-        f"""SELECT r.attempt, {JUDGED}, v.reward, v.extracted, v.critique, {body}, r.finished_at
-            {ROLLOUTS} {joined} WHERE s.branch_id = ? AND s.step = ? AND r.slot = ?
+        f"""SELECT r.attempt, {JUDGED}, v.reward, v.extracted, v.critique, {body} AS response,
+              r.finished_at {ROLLOUTS} {joined} WHERE s.branch_id = ? AND s.step = ? AND r.slot = ?
             ORDER BY r.attempt""",
         (step.branch_id, step.plan.step, slot),
     )
-    return [StoredAttempt(*row) for row in rows]
+    return [
+        StoredAttempt(
+            attempt=row["attempt"],
+            outcome=row["judged_outcome"],
+            reason=row["judged_reason"],
+            error=row["judged_error"],
+            reward=row["reward"],
+            extracted=row["extracted"],
+            critique=row["critique"],
+            response=row["response"],
+            finished_at=row["finished_at"],
+        )
+        for row in rows
+    ]
 
 
 def _calls(

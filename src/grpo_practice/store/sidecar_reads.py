@@ -1,0 +1,122 @@
+"""Pages that are read from the file beside the database: sorted, by reward, or by words."""
+
+import re
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from grpo_practice.store.queries.pages import Place
+from grpo_practice.store.records import Branch
+from grpo_practice.store.sidecar import TEXT_VERSIONS, VERSION, mark, path_of
+
+Sort = Literal["reward", "tokens", "seconds"]
+WORDS = 12
+"""Words of a search that count."""
+_COLUMN: dict[Sort, str] = {"reward": "reward", "tokens": "tokens", "seconds": "ms"}
+_WORD = re.compile(r"[^\W_]+")
+Key = tuple[float, int, int, int]
+"""Value that a list is sorted by, step, slot and attempt of a rollout."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Rollouts of a run in an order, those that a filter lets pass."""
+
+    sort: Sort
+    descending: bool = False
+    """Whether the order is turned round, that of equal ones too: one index serves both."""
+    below: float | None = None
+    """Reward that they are below; those without one are left out then."""
+    after: Key | None = None
+    """Key of the last rollout of the page before."""
+
+
+def opened(database: Path) -> sqlite3.Connection | None:
+    """Open the file beside a database to read it; None while there is none that can be read."""
+    path = path_of(database)
+    if not path.exists():
+        return None
+    try:
+        db = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=2.0)
+        if db.execute("PRAGMA user_version").fetchone()[0] == VERSION:
+            return db
+    except sqlite3.Error:
+        return None
+    db.close()
+    return None
+
+
+def share_made(db: sqlite3.Connection, store: sqlite3.Connection) -> float:
+    """Return how much of a database is in the file, from 0 to 1."""
+    here, there = (one.execute("SELECT count(*) FROM steps").fetchone()[0] for one in (db, store))
+    return min(here / there, 1.0) if there else 1.0
+
+
+def sorted_page(db: sqlite3.Connection, branch: Branch, wish: Wish, n: int) -> list[Key]:
+    """Return the keys of the next `n` rollouts on a branch's line, in the order wished for."""
+    column, turned = _COLUMN[wish.sort], wish.descending
+    order = ", ".join(f"{c}{' DESC' if turned else ''}" for c in (column, *_PLACE))
+    found = list[Key]()
+    for segment in branch.line:
+        where, values = "", list[float | int]()
+        if wish.after is not None:
+            where += f" AND ({column}, {', '.join(_PLACE)}) {'<' if turned else '>'} (?, ?, ?, ?)"
+            values += wish.after
+        if wish.below is not None:
+            where += " AND reward >= 0 AND reward < ?"
+            values.append(wish.below)
+        rows = db.execute(
+            f"""SELECT {column}, {", ".join(_PLACE)} FROM keys
+                 WHERE branch_id = ? AND step >= ? AND step < ?{where}
+                 ORDER BY {order} LIMIT ?""",
+            (segment.branch_id, segment.first, segment.end, *values, n),
+        )
+        found += [(key, step, slot, attempt) for key, step, slot, attempt in rows]
+    return sorted(found, reverse=turned)[:n]
+
+
+_PLACE = ("step", "slot", "attempt")
+
+
+def place_of(key: Key) -> Place:
+    """Return the place of a rollout by its key."""
+    return Place(*key[1:])
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words that a text asks for, in any form: nothing in it is an operator."""
+    return _WORD.findall(text[:1_000])[:WORDS]
+
+
+Kind = Literal["answers", "questions", "experiences"]
+
+
+def search(
+    db: sqlite3.Connection,
+    kind: Kind,
+    words: list[str],
+    branches: list[int] | None,
+    after: int,
+    n: int,
+) -> list[int]:
+    """Return the numbers of the next `n` texts that have all the words.
+
+    Answers are rollouts, questions samples, and experiences see `text_version`. `branches`: those
+    alone whose answers count; None: all.
+    """
+    if not words or branches == []:
+        return []
+    asked = " AND ".join(f'"{word}"' for word in words)
+    if branches is not None:
+        asked += f" AND ({' OR '.join(mark(branch) for branch in branches)})"
+    rows = db.execute(
+        f"SELECT rowid FROM {kind} WHERE words MATCH ? AND rowid > ? ORDER BY rowid LIMIT ?",
+        (asked, after, n),
+    )
+    return [rowid for (rowid,) in rows]
+
+
+def text_version(number: int) -> tuple[int, int]:
+    """Return experience and version of a text that was found."""
+    return divmod(number, TEXT_VERSIONS)
