@@ -48,12 +48,19 @@ class Query:
     def numbers(self, name: str, n: int) -> tuple[int, ...] | None:
         """Return so many numbers with dots between, a place; None where there is none."""
         found = self.optional(name)
+        return None if found is None else _wholes(name, found, n)
+
+    def key(self, name: str) -> tuple[float, int, int, int] | None:
+        """Return a value that is sorted by, and a place: `0.5_1.0.3`; None where there is none."""
+        found = self.optional(name)
         if found is None:
             return None
-        parts = found.split(".")
-        if len(parts) != n:
-            raise ConfigError(f"this address has an unreadable {name}={brief(found, 40)}")
-        return tuple(_whole(name, part) for part in parts)
+        value, _, place = found.partition("_")
+        step, slot, attempt = _wholes(name, place, 3)
+        try:
+            return float(value[:40]), step, slot, attempt
+        except ValueError:
+            raise ConfigError(f"this address has an unreadable {name}={brief(found, 40)}") from None
 
     def choice(self, name: str, *known: str) -> str:
         """Return one of the known values, the first one where there is none."""
@@ -74,6 +81,13 @@ def link(path: str, **values: object) -> str:
     """Return the address of a page; values that are None are left out."""
     given = {name: value for name, value in values.items() if value is not None}
     return f"{path}?{urlencode(given)}" if given else path
+
+
+def _wholes(name: str, text: str, n: int) -> tuple[int, ...]:
+    parts = text.split(".")
+    if len(parts) != n:
+        raise ConfigError(f"this address has an unreadable {name}={brief(text, 40)}")
+    return tuple(_whole(name, part) for part in parts)
 
 
 def _whole(name: str, text: str) -> int:

@@ -16,13 +16,17 @@ from grpo_practice.store.queries.pages import Place, Visit
 from grpo_practice.store.queries.rollout_list import RolloutRow
 from grpo_practice.store.records import Branch, RunRow
 from grpo_practice.store.run_names import eval_name
+from grpo_practice.store.sidecar_reads import Key, Wish, complete_file, sorted_page
+from grpo_practice.store.sidecar_reads import place_of as place_of_key
 
 LOOKED_THROUGH = 5_000
 """Rollouts that one page looks through for those that a rare filter wants."""
 BATCH = 1_000
 """Rollouts that are read at once for it."""
 SORTED = 5_000
-"""Rollouts that a page sorts: the first ones, where there are more."""
+"""Rollouts that a page sorts by itself: the first ones, where there are more."""
+RIGHT = 1 - 1e-9
+"""Reward from which an answer is right: a computed 1 may be a little less."""
 VISITS = 12
 """Visits of a question that are columns: the last ones, where there are more."""
 
@@ -44,15 +48,44 @@ def rollouts_page(store: Store, query: Query) -> Page:
         "next": None,
         "total": 0,
         "cut": False,
+        "by_index": sort == "place",
     }
     if sort == "place":
         rows, last = _wanted(store, branch, place_of(query), only, step)
         return Page("view/rollouts.html", values | {"rows": rows, "more": _text(last)})
+    if only != "failed" and step is None:
+        keys = _sorted_keys(store, branch, query, only)
+        if keys is not None:
+            return Page("view/rollouts.html", values | keys)
     rows, last = _wanted(store, branch, pages.FIRST, only, step, most=SORTED)
     rows.sort(key=_SORTS[sort])
     more = first + ROWS if first + ROWS < len(rows) else None
     found = {"rows": rows[first : first + ROWS], "more": None, "total": len(rows)}
     return Page("view/rollouts.html", values | found | {"next": more, "cut": last is not None})
+
+
+def _sorted_keys(store: Store, branch: Branch, query: Query, only: str) -> dict[str, object] | None:
+    """Return a page of all rollouts in order; None while the second file is not made."""
+    sort = query.choice("sort", *_SORTS)
+    wish = Wish(
+        "seconds" if sort == "time" else "tokens" if sort == "tokens" else "reward",
+        descending=sort != "reward",
+        below=RIGHT if only == "wrong" else None,
+        after=query.key("after"),
+    )
+    keys: list[Key] | None = None
+    with complete_file(store) as index:
+        if index is not None:
+            keys = sorted_page(index, branch, wish, ROWS + 1)
+    if keys is None:
+        return None
+    rows = [store.read(pages.one_rollout, branch, place_of_key(key)) for key in keys[:ROWS]]
+    last = _key_text(keys[ROWS - 1]) if len(keys) > ROWS else None
+    return {"rows": [row for row in rows if row is not None], "more": last, "by_index": True}
+
+
+def _key_text(key: Key) -> str:
+    return f"{key[0]!r}_{place_text(place_of_key(key))}"
 
 
 def _text(row: RolloutRow | None) -> str | None:
@@ -83,7 +116,7 @@ def _wanted(
         for row in rows:
             if len(found) == most:
                 return found, found[-1]
-            if only != "wrong" or row.reward is None or row.reward < 1 - 1e-9:
+            if only != "wrong" or (row.reward is not None and row.reward < RIGHT):
                 found.append(row)
         if len(rows) < n:
             return found, None

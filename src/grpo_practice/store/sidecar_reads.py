@@ -2,10 +2,13 @@
 
 import re
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from grpo_practice.store.open_store import OpenStore
 from grpo_practice.store.queries.pages import Place
 from grpo_practice.store.records import Branch
 from grpo_practice.store.sidecar import TEXT_VERSIONS, VERSION, mark, path_of
@@ -47,10 +50,28 @@ def opened(database: Path) -> sqlite3.Connection | None:
     return None
 
 
-def share_made(db: sqlite3.Connection, store: sqlite3.Connection) -> float:
-    """Return how much of a database is in the file, from 0 to 1."""
-    here, there = (one.execute("SELECT count(*) FROM steps").fetchone()[0] for one in (db, store))
-    return min(here / there, 1.0) if there else 1.0
+@contextmanager
+def complete_file(store: OpenStore) -> Iterator[sqlite3.Connection | None]:
+    """Open the file beside a store's database; None while it is not made to the end.
+
+    An error of the file ends the block: what was to be read in it is then not known.
+    """
+    db = opened(store.path)
+    if db is None:
+        yield None
+        return
+    there = store.read(_count_steps)
+    with closing(db):
+        try:
+            whole = _count_steps(db) >= there
+        except sqlite3.Error:
+            whole = False
+        with suppress(sqlite3.Error):
+            yield db if whole else None
+
+
+def _count_steps(db: sqlite3.Connection) -> int:
+    return int(db.execute("SELECT count(*) FROM steps").fetchone()[0])
 
 
 def sorted_page(db: sqlite3.Connection, branch: Branch, wish: Wish, n: int) -> list[Key]:

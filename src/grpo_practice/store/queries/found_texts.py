@@ -66,5 +66,3 @@ def experiences(db: sqlite3.Connection, texts: Sequence[tuple[int, int]]) -> lis
         if row is not None:
             found.append(FoundText(*row))
     return found
-
-

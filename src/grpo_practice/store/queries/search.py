@@ -1,8 +1,9 @@
 """Finds words in what is stored: each search reads so many rows and no more, whatever there is.
 
-There is no index over texts: a part of them is read at a time, and the next one goes on from there.
+Where no index over texts is made, a part of them is read at a time, and the next goes on there.
 """
 
+import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,6 +48,8 @@ class QuestionHit:
 class AnswerHit:
     """A rollout with the words in its answer."""
 
+    ref: str
+    """Run and branch: `RUN@BRANCH`."""
     place: Place
     text: str
 
@@ -111,10 +114,26 @@ def find_answers(
             last, left = Place(step, slot, attempt), left - 1
             folded = response.casefold()
             if all(word in folded for word in words):
-                hits.append(AnswerHit(last, around(response, words)))
+                hits.append(AnswerHit(f"{branch.run}@{branch.id}", last, around(response, words)))
             if not left or len(hits) == most:
                 return AnswerHits(hits, last)
     return AnswerHits(hits, None)
+
+
+def answers_by_id(
+    db: sqlite3.Connection, rollouts: Sequence[int], words: Sequence[str]
+) -> list[AnswerHit]:
+    """Return the rollouts of these rows as hits, by row; those that are gone are left out."""
+    rows = db.execute(
+        """SELECT b.run_id, r.branch_id, r.step, r.slot, r.attempt, t.response FROM rollouts r
+             JOIN rollout_bodies t USING (rollout_id) JOIN branches b USING (branch_id)
+            WHERE r.rollout_id IN (SELECT value FROM json_each(?)) ORDER BY r.rollout_id""",
+        (json.dumps(list(rollouts)),),
+    )
+    return [
+        AnswerHit(f"{run}@{branch}", Place(step, slot, attempt), around(text, words))
+        for run, branch, step, slot, attempt, text in rows
+    ]
 
 
 def around(text: str, words: Sequence[str]) -> str:
