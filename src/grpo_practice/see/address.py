@@ -1,5 +1,6 @@
 """Addresses of the viewer's pages: what each asks for, and links to others."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,16 +52,19 @@ class Query:
         return None if found is None else _wholes(name, found, n)
 
     def key(self, name: str) -> tuple[float, int, int, int] | None:
-        """Return a value that is sorted by, and a place: `0.5_1.0.3`; None where there is none."""
+        """Return a number and a place, `0.5:3.1.2`; None where there is none."""
         found = self.optional(name)
         if found is None:
             return None
-        value, _, place = found.partition("_")
+        value, _, place = found.partition(":")
         step, slot, attempt = _wholes(name, place, 3)
         try:
-            return float(value[:40]), step, slot, attempt
+            number = float(value[:40])
         except ValueError:
-            raise ConfigError(f"this address has an unreadable {name}={brief(found, 40)}") from None
+            number = math.nan
+        if not math.isfinite(number):
+            raise ConfigError(f"this address has an unreadable {name}={brief(found, 40)}")
+        return number, step, slot, attempt
 
     def choice(self, name: str, *known: str) -> str:
         """Return one of the known values, the first one where there is none."""

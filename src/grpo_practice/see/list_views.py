@@ -85,7 +85,7 @@ def _sorted_keys(store: Store, branch: Branch, query: Query, only: str) -> dict[
 
 
 def _key_text(key: Key) -> str:
-    return f"{key[0]!r}_{place_text(place_of_key(key))}"
+    return f"{key[0]!r}:{place_text(place_of_key(key))}"
 
 
 def _text(row: RolloutRow | None) -> str | None:
@@ -116,7 +116,7 @@ def _wanted(
         for row in rows:
             if len(found) == most:
                 return found, found[-1]
-            if only != "wrong" or (row.reward is not None and row.reward < RIGHT):
+            if only != "wrong" or row.reward is None or row.reward < RIGHT:
                 found.append(row)
         if len(rows) < n:
             return found, None

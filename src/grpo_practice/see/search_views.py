@@ -10,7 +10,7 @@ from grpo_practice.see.group_views import place_of, place_text
 from grpo_practice.store import Store, sidecar_reads
 from grpo_practice.store.queries import search
 from grpo_practice.store.queries.search import AnswerHit
-from grpo_practice.store.records import Branch, RunRow
+from grpo_practice.store.records import Branch
 
 HITS = 40
 """Hits of a kind on one page."""
@@ -27,7 +27,7 @@ def search_page(store: Store, query: Query) -> Page:
     run = branch = None
     if named is not None:
         run, branch, _ = run_and_step(store, named)
-    answers = _answers(store, query, text, run, branch) if words else Answers()
+    answers = _answers(store, query, text, branch) if words else Answers()
     first = bool(words) and not query.optional("after") and not query.optional("past")
     dataset = branch.dataset_id if branch is not None else None
     name = run.name if run else None
@@ -61,29 +61,24 @@ class Answers:
     """Row after which the index goes on."""
 
 
-def _answers(
-    store: Store, query: Query, text: str, run: RunRow | None, branch: Branch | None
-) -> Answers:
+def _answers(store: Store, query: Query, text: str, branch: Branch | None) -> Answers:
     found: list[int] | None = None
-    words = sidecar_reads.words_of(text)
-    # Answers that are scored again are indexed as those of the run that was played.
-    if run is None or run.role != "rejudge":
-        of = None if branch is None else [segment.branch_id for segment in branch.line]
-        with sidecar_reads.complete_file(store) as index:
-            if index is not None:
-                past = query.number("past", 0)
-                found = sidecar_reads.search(index, "answers", words, of, past, HITS + 1)
+    words = search.words_of(text)
+    of = None if branch is None else store.read(sidecar_reads.holders, branch)
+    with sidecar_reads.complete_file(store) as index:
+        if index is not None:
+            past = query.number("past", 0)
+            found = sidecar_reads.with_words(index, words, of, past, HITS + 1)
     if found is not None:
-        shown = found[:HITS]
-        hits = store.read(search.answers_by_id, shown, [word.casefold() for word in words])
-        more = shown[-1] if len(found) > HITS else None
+        hits = store.read(search.answers_of, branch, found[:HITS], words)
+        more = found[HITS - 1] if len(found) > HITS else None
         return Answers(hits, looked=True, indexed=True, past=more)
     if branch is None:
         return Answers()
     scanned = store.read(
         search.find_answers,
         branch,
-        search.words_of(text),
+        words,
         place_of(query),
         looked=ANSWERS,
         most=HITS,

@@ -2,13 +2,13 @@
 
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Event, Thread
 
 from grpo_practice.errors import StoreError
 from grpo_practice.store.reading import open_to_look
-from grpo_practice.store.sidecar import Progress, Sidecar
+from grpo_practice.store.sidecar import Progress, Sidecar, path_of
 
 PAUSE_S = 3.0
 """Seconds between two looks for what is new."""
@@ -32,13 +32,23 @@ class SecondFile:
 
     def _work(self) -> None:
         try:
-            with closing(Sidecar(self._database)) as sidecar:
-                while not self._ended.is_set():
+            sidecar = Sidecar(self._database)
+        except (OSError, sqlite3.Error) as e:
+            self._notice(
+                f"{path_of(self._database)} cannot be made ({e}): lists are sorted and"
+                " searched in parts only"
+            )
+            return
+        with closing(sidecar):
+            wait_s = 0.0
+            while not self._ended.wait(wait_s):
+                wait_s = PAUSE_S
+                # On a disk that is full, say: it is tried again later.
+                with suppress(OSError, sqlite3.Error, StoreError):
                     if self._take_in(sidecar).complete:
                         self.made.set()
-                        self._ended.wait(PAUSE_S)
-        except (OSError, sqlite3.Error, StoreError) as e:
-            self._notice(f"lists are sorted and searched in parts only: {type(e).__name__}: {e}")
+                    else:
+                        wait_s = 0.0
 
     def _take_in(self, sidecar: Sidecar) -> Progress:
         # Opened for each part: a database that another one takes the place of is found again.

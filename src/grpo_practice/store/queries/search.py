@@ -120,20 +120,26 @@ def find_answers(
     return AnswerHits(hits, None)
 
 
-def answers_by_id(
-    db: sqlite3.Connection, rollouts: Sequence[int], words: Sequence[str]
+def answers_of(
+    db: sqlite3.Connection, branch: Branch | None, rollouts: Sequence[int], words: Sequence[str]
 ) -> list[AnswerHit]:
-    """Return the rollouts of these rows as hits, by row; those that are gone are left out."""
+    """Return those of some rollouts that have all of the words, on a line or on any, by number."""
     rows = db.execute(
         """SELECT b.run_id, r.branch_id, r.step, r.slot, r.attempt, t.response FROM rollouts r
              JOIN rollout_bodies t USING (rollout_id) JOIN branches b USING (branch_id)
             WHERE r.rollout_id IN (SELECT value FROM json_each(?)) ORDER BY r.rollout_id""",
         (json.dumps(list(rollouts)),),
     )
-    return [
-        AnswerHit(f"{run}@{branch}", Place(step, slot, attempt), around(text, words))
-        for run, branch, step, slot, attempt, text in rows
-    ]
+    found = list[AnswerHit]()
+    line = branch.line if branch is not None else ()
+    ends = {segment.branch_id: (segment.first, segment.end) for segment in line}
+    for run, holder, step, slot, attempt, response in rows:
+        first, end = ends.get(holder, (0, step + 1))  # held by a run that this one scores again
+        folded = response.casefold()
+        if first <= step < end and all(word in folded for word in words):
+            place = Place(step, slot, attempt)
+            found.append(AnswerHit(f"{run}@{holder}", place, around(response, words)))
+    return found
 
 
 def around(text: str, words: Sequence[str]) -> str:

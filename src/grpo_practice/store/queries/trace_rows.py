@@ -234,8 +234,9 @@ def _calls(
 
 def _failures(db: sqlite3.Connection, place: tuple[int, int, int]) -> list[StoredFailure]:
     rows = db.execute(
-        """SELECT failure_id, attempt, stage, coalesce(broken, kind), message, created_at
+        """SELECT failure_id AS id, attempt, stage, coalesce(broken, kind) AS kind, message,
+                  created_at
              FROM failures WHERE branch_id = ? AND step = ? AND slot = ? ORDER BY failure_id""",
         place,
     )
-    return [StoredFailure(*row) for row in rows]
+    return [StoredFailure(**row) for row in rows]
