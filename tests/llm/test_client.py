@@ -9,6 +9,7 @@ import pytest
 
 from grpo_practice.calls import Message, Request
 from grpo_practice.errors import ConfigError, EndpointError, EndpointRefusedError
+from grpo_practice.events import Event, RetryWaits
 from grpo_practice.llm.admission import Admission
 from grpo_practice.llm.budget import Account, Caps
 from grpo_practice.llm.client import Client
@@ -195,6 +196,24 @@ async def test_our_own_backoff_is_random_and_grows() -> None:
     assert all(0 <= w <= 2 ** (i + 1) for slept in waits for i, w in enumerate(slept))
     assert len({slept[0] for slept in waits}) == 40
     assert max(slept[3] for slept in waits) > 8 > max(slept[1] for slept in waits)
+
+
+async def test_a_wait_before_another_try_is_told_with_its_reason() -> None:
+    admission, events = Admission(), list[Event]()
+    admission.emit = events.append
+    asked = httpx.Response(429, headers={"retry-after": "12"}, json={"error": {}})
+    server = FakeEndpoint(answers(asked, down(), httpx.ConnectError("refused"), reply("4")))
+    sleep = FakeSleep()
+    async with connect(server, sleep=sleep, admission=admission) as client:
+        await client.send(ask())
+    waits = [event for event in events if isinstance(event, RetryWaits)]
+    assert [(wait.host, wait.status, wait.asked) for wait in waits] == [
+        ("api.example.com", 429, True),
+        ("api.example.com", 503, False),
+        ("api.example.com", None, False),
+    ]
+    assert waits[0].seconds == 12
+    assert [wait.seconds for wait in waits[1:]] == sleep.slept[1:]
 
 
 async def test_1_28_no_more_requests_are_in_flight_than_the_limit_lets_through() -> None:

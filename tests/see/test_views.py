@@ -315,3 +315,31 @@ async def test_a_run_is_renewed_while_it_goes_on_and_no_longer(tmp_path: Path) -
         _, part = await viewer.get("/run/live", run="toy")
         assert "hx-trigger" not in part
         assert "72 of 72" in part
+
+
+@pytest.mark.parametrize(
+    ("sort", "column"), [("reward", "reward"), ("tokens", "-(tokens_in + tokens_out)")]
+)
+async def test_rollouts_are_sorted_by_the_address(
+    project: Project, monkeypatch: pytest.MonkeyPatch, sort: str, column: str
+) -> None:
+    monkeypatch.setattr(list_views, "ROWS", 10)
+    sql = f"SELECT {column} FROM v_rollouts WHERE run_id = 'toy' AND step = 1 ORDER BY 1"
+    wanted = [float(value) for (value,) in project.query(sql)]
+    keys = {
+        (slot, attempt): float(value)
+        for slot, attempt, value in project.query(
+            f"SELECT slot, attempt, {column} FROM v_rollouts WHERE run_id = 'toy' AND step = 1"
+        )
+    }
+    async with viewing(project.db) as viewer:
+        found = list[float]()
+        for first in (0, 10):
+            given = {"run": "toy", "step": 1, "sort": sort, "from": first}
+            _, text = await viewer.get("/rollouts", **given)
+            places = re.findall(r"slot=(\d+)&amp;attempt=(\d+)", text)
+            found += [keys[int(slot), int(attempt)] for slot, attempt in places]
+        assert found == wanted
+        monkeypatch.setattr(list_views, "SORTED", 7)
+        page = await viewer.page("/rollouts", run="toy", sort=sort)
+        assert "These are the first 7, sorted: more than that are not." in page.text

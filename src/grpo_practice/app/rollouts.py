@@ -116,7 +116,7 @@ class RolloutReader:
 
     def __init__(self, store: Store, branch: Branch) -> None:
         self._store, self._branch = store, branch
-        self._rows = {row.plan.step: row for row in store.read(steps.on_line, branch)}
+        self._step: StepRow | None = None
         self._numbers: tuple[int, dict[int, int]] | None = None
 
     def group(self, step: int, slot: int, attempt: int | None = None) -> list[RolloutReport]:
@@ -125,7 +125,7 @@ class RolloutReader:
         Raises:
             StoreError: The run is deleted at this moment.
         """
-        row = self._rows.get(step)
+        row = self._planned(step)
         if row is None or not 0 <= slot < len(row.plan.slots):
             return []
         read = self._store.read
@@ -148,6 +148,12 @@ class RolloutReader:
             )
             for (_, number), (_, rollout) in sorted(stored.items())
         ]
+
+    def _planned(self, step: int) -> StepRow | None:
+        """Return a step as it is planned; the one last asked for is kept."""
+        if self._step is None or self._step.plan.step != step:
+            self._step = self._store.read(steps.one_on_line, self._branch, step)
+        return self._step
 
     def _number(self, row: StepRow, sample: int) -> int | None:
         """Return the number of a step's question; those of the step last asked for are kept."""

@@ -97,7 +97,7 @@ class RunsReport(Report):
         ]
 
 
-def _as_it_stands(store: Store, run: RunRow) -> RunRow:
+def as_it_stands(store: Store, run: RunRow) -> RunRow:
     """Return the run; a killed process could not say that it works on it no more."""
     if run.status != "running" or store.is_worked_on(run.name):
         return run
@@ -106,7 +106,7 @@ def _as_it_stands(store: Store, run: RunRow) -> RunRow:
 
 def runs_report(store: Store) -> RunsReport:
     """Return the list of all runs, with the mean of each evaluation that is complete."""
-    rows = [_as_it_stands(store, run) for run in store.read(runs.all_runs)]
+    rows = [as_it_stands(store, run) for run in store.read(runs.all_runs)]
     heads = {
         row.name: row.head_branch
         for row in rows
@@ -298,7 +298,7 @@ def _before_and_after(
 
 def run_report(store: Store, name: str) -> RunReport:
     """Return the report of a stored run; raise ConfigError where there is none of this name."""
-    run, stages = _as_it_stands(store, store.read(runs.get, name)), list[str](STAGES)
+    run, stages = as_it_stands(store, store.read(runs.get, name)), list[str](STAGES)
     branch = store.read(branches.load, run.head_branch) if run.head_branch else None
     evals = [r for r in store.read(runs.all_runs) if r.has_score]
     shown = evals if run.kind == "practice" else [r for r in evals if r.name == name]

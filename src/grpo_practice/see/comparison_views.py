@@ -1,4 +1,4 @@
-"""Pages of the viewer that look across runs: two compared, and a search."""
+"""The page of the viewer on two runs: what differs between them, question by question."""
 
 from grpo_practice.app.comparison import compare
 from grpo_practice.reports.rollout_report import is_right
@@ -68,9 +68,3 @@ def _numbers(store: Store, run: str, samples: list[int]) -> dict[int, int]:
     head = store.read(runs.get, run).head_branch
     assert head is not None, "a run that is compared was begun"
     return store.read(rollout_list.numbers, head, samples)
-
-
-def search_page(store: Store, query: Query) -> Page:
-    """Return what is found for words: in questions, answers and experiences."""
-    words = query.optional("q") or ""
-    return Page("view/search.html", {"words": words, "hits": [], "pending": None})

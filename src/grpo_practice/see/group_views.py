@@ -8,11 +8,14 @@ from grpo_practice.see.address import Page, Query
 from grpo_practice.store import Store, datasets, rollouts, steps
 from grpo_practice.store.queries import group_operations, pages, rollout_list, runs
 from grpo_practice.store.queries.pages import Place
+from grpo_practice.store.queries.rollout_list import RolloutRow
 from grpo_practice.store.records import Branch, RunRow, StepRow
 from grpo_practice.types import PlannedStep, Rollout
 
 ROWS = 50
 """Rows of a list on one page."""
+ASKED = 24
+"""Groups of one question that its pages name."""
 ATTEMPTS = 64
 """Attempts of a group on one page."""
 STATUSES = ("all", "distilled", "uniform", "too_few", "failed", "scored")
@@ -49,8 +52,7 @@ def step_page(store: Store, query: Query) -> Page:
         if len(groups) > ROWS:
             values["more"] = f"{groups[ROWS - 1].step}.{groups[ROWS - 1].slot}"
     else:
-        last_place = query.numbers("after", 3)
-        after = Place(*last_place) if last_place else pages.FIRST
+        after = place_of(query)
         rows = store.read(lambda db: pages.rollout_page(db, branch, after, ROWS + 1, step=step))
         values["rollouts"] = rows[:ROWS]
         if len(rows) > ROWS:
@@ -58,9 +60,15 @@ def step_page(store: Store, query: Query) -> Page:
     return Page("view/step.html", values)
 
 
-def place_text(row: rollout_list.RolloutRow) -> str:
+def place_text(of: RolloutRow | Place) -> str:
     """Return a rollout's place as it stands in an address."""
-    return f"{row.step}.{row.slot}.{row.attempt}"
+    return f"{of.step}.{of.slot}.{of.attempt}"
+
+
+def place_of(query: Query) -> Place:
+    """Return the place after which a page begins; that before all rollouts where none is named."""
+    given = query.numbers("after", 3)
+    return Place(*given) if given else pages.FIRST
 
 
 def step_of(
@@ -73,15 +81,12 @@ def step_of(
     """
     run, branch, _ = run_and_step(store, query.text("run"))
     wanted = query.number("step")
-    rows = store.read(steps.on_line, branch)
-    at = next((i for i, row in enumerate(rows) if row.plan.step == wanted), None)
-    if at is None:
-        last = rows[-1].plan.step if rows else None
+    row = store.read(steps.one_on_line, branch, wanted)
+    last = store.read(steps.last, branch)
+    if row is None or last is None:
         hint = "it has planned none yet" if last is None else f"its steps are 0 to {last}"
         raise ConfigError(f"{run.name} has no step {wanted}", hint=hint)
-    before = rows[at - 1].plan.step if at else None
-    after = rows[at + 1].plan.step if at + 1 < len(rows) else None
-    return run, branch, rows[at], (before, after)
+    return run, branch, row, (wanted - 1 if wanted else None, wanted + 1 if wanted < last else None)
 
 
 def group_page(store: Store, query: Query) -> Page:
@@ -119,11 +124,7 @@ def group_page(store: Store, query: Query) -> Page:
         "ends": _ends(attempts),
         "lessons": store.read(pages.lessons_of, branch, step, slot),
         "operations": store.read(group_operations.operations_at, branch, step, slot),
-        "visits": [
-            visit
-            for visit in store.read(pages.question_visits, branch)
-            if visit.sample_id == sample.id
-        ],
+        "asked": store.read(group_operations.groups_of_question, branch, sample.id, ASKED),
     }
     return Page("view/group.html", values)
 

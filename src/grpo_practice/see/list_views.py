@@ -1,6 +1,8 @@
 """Lists of the viewer: rollouts, questions and failed requests of a run, page by page."""
 
-from collections.abc import Sequence
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
@@ -9,64 +11,121 @@ from grpo_practice.errors import ConfigError
 from grpo_practice.reports.rollout_report import is_right
 from grpo_practice.see import charts
 from grpo_practice.see.address import Page, Query
-from grpo_practice.see.group_views import ROWS, place_text
-from grpo_practice.store import Store
+from grpo_practice.see.group_views import ROWS, place_of, place_text
+from grpo_practice.store import Store, sidecar_reads
 from grpo_practice.store.queries import arms, pages, rollout_list, runs
 from grpo_practice.store.queries.pages import Place, Visit
 from grpo_practice.store.queries.rollout_list import RolloutRow
 from grpo_practice.store.records import Branch, RunRow
 from grpo_practice.store.run_names import eval_name
+from grpo_practice.store.sidecar_reads import Key, Wish
+from grpo_practice.store.sidecar_reads import place_of as place_of_key
 
 LOOKED_THROUGH = 5_000
 """Rollouts that one page looks through for those that a rare filter wants."""
 BATCH = 1_000
 """Rollouts that are read at once for it."""
+SORTED = 5_000
+"""Rollouts that a page sorts: the first ones, where there are more."""
 VISITS = 12
 """Visits of a question that are columns: the last ones, where there are more."""
 
 
 def rollouts_page(store: Store, query: Query) -> Page:
-    """Return a page of rollouts, by step, group and attempt."""
+    """Return a page of rollouts: by place, or the first of them sorted by what they came to."""
     run, branch, _ = run_and_step(store, query.text("run"))
     step, only = query.optional_number("step"), query.choice("only", "all", "failed", "wrong")
-    given = query.numbers("after", 3)
-    after = Place(*given) if given else pages.FIRST
-    rows, last = _wanted(store, branch, after, only, step)
+    sort, first = query.choice("sort", "place", *_SORTS), query.number("from", 0)
     values = {
         "run": run,
         "ref": query.text("run"),
         "step": step,
         "only": only,
-        "rows": rows,
-        "more": place_text(last) if last else None,
-        "begun": given is not None,
+        "sort": sort,
+        "sorts": ["place", *_SORTS],
+        "begun": query.optional("after") is not None,
+        "first": first,
+        "next": None,
+        "total": 0,
+        "cut": False,
     }
-    return Page("view/rollouts.html", values)
+    if sort == "place":
+        rows, last = _wanted(store, branch, place_of(query), only, step)
+        return Page("view/rollouts.html", values | {"rows": rows, "more": _text(last)})
+    if step is None and only != "failed":
+        keys = _by_index(store, branch, sort, only, query)
+        if keys is not None:
+            read = (store.read(pages.one_rollout, branch, place_of_key(k)) for k in keys[:ROWS])
+            text = _key_text(keys[ROWS - 1]) if len(keys) > ROWS else None
+            page = {"rows": [row for row in read if row is not None], "more": text}
+            return Page("view/rollouts.html", values | page)
+    rows, last = _wanted(store, branch, pages.FIRST, only, step, most=SORTED)
+    rows.sort(key=_SORTS[sort])
+    more = first + ROWS if first + ROWS < len(rows) else None
+    found = {"rows": rows[first : first + ROWS], "more": None, "total": len(rows)}
+    return Page("view/rollouts.html", values | found | {"next": more, "cut": last is not None})
+
+
+def _by_index(store: Store, branch: Branch, sort: str, only: str, query: Query) -> list[Key] | None:
+    """Return the keys of a page and one more; None while the file beside the database is made."""
+    db = sidecar_reads.opened(store.path)
+    if db is None:
+        return None
+    with closing(db):
+        try:
+            if not store.read(lambda own: sidecar_reads.is_complete(db, own)):
+                return None
+            wish = Wish(
+                "seconds" if sort == "time" else "tokens" if sort == "tokens" else "reward",
+                descending=sort != "reward",
+                below=1 - 1e-9 if only == "wrong" else None,
+                after=query.key("after"),
+            )
+            return sidecar_reads.sorted_page(db, branch, wish, ROWS + 1)
+        except sqlite3.Error:  # it is made anew at this moment
+            return None
+
+
+def _key_text(key: Key) -> str:
+    return f"{key[0]}:{key[1]}.{key[2]}.{key[3]}"
+
+
+def _text(row: RolloutRow | None) -> str | None:
+    return place_text(row) if row else None
+
+
+_SORTS: Mapping[str, Callable[[RolloutRow], tuple[float, ...]]] = {
+    "reward": lambda row: (-1.0 if row.reward is None else row.reward,),
+    "tokens": lambda row: (-(row.tokens or 0),),
+    "time": lambda row: (-row.seconds,),
+}
+"""Orders of rollouts: the lowest rewards, or the most tokens or seconds, first."""
 
 
 def _wanted(
-    store: Store, branch: Branch, after: Place, only: str, step: int | None
+    store: Store, branch: Branch, after: Place, only: str, step: int | None, *, most: int = 0
 ) -> tuple[list[RolloutRow], RolloutRow | None]:
     """Return a page of rollouts, and the last one that was looked at where there may be more."""
+    most = most or ROWS
     found, looked = list[RolloutRow](), 0
-    while looked < LOOKED_THROUGH:
-        n = ROWS + 1 if only != "wrong" else BATCH
+    # One more, to know whether there are more; a filter that the index has not reads ahead.
+    n = BATCH if only == "wrong" else most + 1
+    while True:
         read = partial(
             pages.rollout_page, branch=branch, after=after, n=n, step=step, failed=only == "failed"
         )
         rows = store.read(read)
         for row in rows:
-            if len(found) == ROWS:
+            if len(found) == most:
                 return found, found[-1]
             if only != "wrong" or row.reward is None or row.reward < 1 - 1e-9:
                 found.append(row)
         if len(rows) < n:
             return found, None
         looked += n
+        if looked >= LOOKED_THROUGH:
+            return found, rows[-1]
         after = Place(rows[-1].step, rows[-1].slot, rows[-1].attempt)
-        if only != "wrong":
-            return found, found[-1]
-    return found, rows[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +164,8 @@ def questions_page(store: Store, query: Query) -> Page:
     sort = query.choice("sort", "change", "number", "reward")
     before, against = _before(store, run, query.optional("against"))
     lines = _lines(store, branch, before)
-    lines = [line for line in lines if _passes(line, only)]
+    sample = query.optional_number("sample")
+    lines = [line for line in lines if _passes(line, only) and sample in (None, line.sample)]
     lines.sort(key=_ORDERS[sort])
     first = query.number("from", 0)
     shown = lines[first : first + ROWS]

@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from grpo_practice.reports.stored_runs import RunReport, StageCost, run_report, runs_report
+from grpo_practice.reports.stored_runs import StageCost, as_it_stands, run_report, runs_report
 from grpo_practice.see import charts
 from grpo_practice.see.address import Page, Query
 from grpo_practice.see.report import Part
 from grpo_practice.see.shown_rollouts import ShownRollouts
 from grpo_practice.see.story import story_of
-from grpo_practice.store import Store
+from grpo_practice.store import Store, branches, steps
+from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import EFFECT, RunRow, StepRow
 
 RUNS = 100
@@ -89,30 +90,39 @@ class Progress:
         return sum(cost.unpriced for cost in self.costs)
 
 
-def _progress(report: RunReport, query: Query) -> dict[str, object]:
+def _renewed(progress: Progress, query: Query) -> dict[str, object]:
     """Return the values of the part that is renewed."""
     first = query.number("from", 0)
-    more = first + RUNS if first + RUNS < len(report.steps) else None
     return {
-        "progress": Progress(report.run, report.steps, report.outcomes, report.costs),
-        "steps": report.steps[first : first + RUNS],
+        "progress": progress,
+        "steps": progress.rows[first : first + RUNS],
         "first": first,
-        "more": more,
-        "name": report.run.name,
+        "more": first + RUNS if first + RUNS < len(progress.rows) else None,
+        "name": progress.run.name,
     }
 
 
 def live_page(store: Store, query: Query) -> Page:
     """Return the part of a run's page that is renewed while the run goes on."""
-    return Page("view/live.html", _progress(run_report(store, query.text("run")), query))
+    run = as_it_stands(store, store.read(runs.get, query.text("run")))
+    branch = store.read(branches.load, run.head_branch) if run.head_branch else None
+    progress = Progress(
+        run,
+        store.read(steps.on_line, branch) if branch else [],
+        store.read(scores.outcomes, branch) if branch else {},
+        store.read(runs.costs, run.name),
+    )
+    return Page("view/live.html", _renewed(progress, query))
 
 
 def run_page(store: Store, query: Query) -> Page:
     """Return the page of a run: whether it got better, and all that leads further."""
-    report = run_report(store, query.text("run"))
-    part = None
-    if report.run.head_branch is not None and report.run.kind != "recorded":
-        part = Part(0, story_of(store, report.run.name), _NOTHING)
+    run = store.read(runs.get, query.text("run"))
+    if run.head_branch is None or run.kind == "recorded":
+        part, report = None, run_report(store, run.name)
+    else:
+        part = Part(0, story_of(store, run.name, whole=False), _NOTHING)
+        report = part.story.report
     values = {
         "report": report,
         "run": report.run,
@@ -122,4 +132,5 @@ def run_page(store: Store, query: Query) -> Page:
         ],
         "shade": charts.shade,
     }
-    return Page("view/run.html", values | _progress(report, query))
+    progress = Progress(report.run, report.steps, report.outcomes, report.costs)
+    return Page("view/run.html", values | _renewed(progress, query))

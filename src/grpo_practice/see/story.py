@@ -112,8 +112,11 @@ class Story:
         return self.learnt.measure() if self.learnt else None
 
 
-def story_of(store: Store, name: str) -> Story:
+def story_of(store: Store, name: str, *, whole: bool = True) -> Story:
     """Return all that a page about a run shows.
+
+    Without `whole`, questions, lives of experiences and costs by step are left out: they have pages
+    of their own.
 
     Raises:
         ConfigError: There is no such run, or nothing of it can be shown.
@@ -128,16 +131,20 @@ def story_of(store: Store, name: str) -> Story:
     shared = Story(
         report,
         branch,
-        step_costs=store.read(pages.stage_costs, name),
+        step_costs=store.read(pages.stage_costs, name) if whole else (),
         failures=failures,
         more_failures=store.read(pages.count_failures, name) - len(failures),
         config=store.read(references.record, branch.id).config_text,
     )
-    return _practised(store, shared) if run.kind == "practice" else _evaluated(store, shared)
+    if run.kind == "practice":
+        practised = _practised(store, shared)
+        return _learnt(store, practised) if whole else practised
+    compared = _evaluated(store, shared)
+    return _asked(store, compared) if whole else compared
 
 
 def _practised(store: Store, story: Story) -> Story:
-    """Return the story of a practice run."""
+    """Return the story of a practice run, without what it learnt in detail."""
     branch, rows = story.branch, story.report.steps
     outs = [row.library_out for row in rows if row.library_out]
     library = store.read(libraries.load, outs[-1]) if outs else branch.library
@@ -145,11 +152,8 @@ def _practised(store: Store, story: Story) -> Story:
     comparison = None
     if learnt.before and learnt.after and learnt.before.run != learnt.after.run:
         comparison = _compare(store, learnt.before.run, learnt.after.run)
-    questions = _visits(store, branch, store.read(pages.question_visits, branch))
-    columns = max((len(q.rewards) for q in questions), default=0)
-    known = library_report(store, branch.run, "last", quarantined=False) if outs else None
     story = replace(story, library=library)
-    story = replace(
+    return replace(
         story,
         learnt=learnt,
         comparison=comparison,
@@ -159,26 +163,42 @@ def _practised(store: Store, story: Story) -> Story:
             for row in rows
             if row.closed and row.stats and row.stats.get("mean_reward") is not None
         ],
+    )
+
+
+def _learnt(store: Store, story: Story) -> Story:
+    """Return the story of a practice run with its experiences, and its questions by visit."""
+    branch = story.branch
+    questions = _visits(store, branch, store.read(pages.question_visits, branch))
+    columns = max((len(q.rewards) for q in questions), default=0)
+    made = any(row.library_out for row in story.report.steps)
+    known = library_report(store, branch.run, "last", quarantined=False) if made else None
+    story = replace(
+        story,
         headings=[f"visit {n + 1}" for n in range(columns)],
         lives=store.read(pages.lives, branch),
         evidence=known.evidence if known else {},
-        effects=_effects(store, story.report.run.exp_id, library),
+        effects=_effects(store, story.report.run.exp_id, story.library),
     )
     return _listed(store, story, questions)
 
 
 def _evaluated(store: Store, story: Story) -> Story:
     """Return the story of an evaluation: beside its experiment's without a library, if any."""
-    name, exp_id = story.name, story.report.run.exp_id
-    baseline = eval_name(exp_id)
-    comparison = None
-    if name != baseline and story.report.run.has_score and store.read(runs.find, baseline):
-        comparison = _compare(store, baseline, name)
+    name, baseline = story.name, eval_name(story.report.run.exp_id)
+    if name == baseline or not story.report.run.has_score or not store.read(runs.find, baseline):
+        return story
+    return replace(story, comparison=_compare(store, baseline, name))
+
+
+def _asked(store: Store, story: Story) -> Story:
+    """Return the story of an evaluation with its questions."""
     questions = _visits(store, story.branch, store.read(pages.question_visits, story.branch))
     headings = ["reward"]
-    if comparison is not None:
-        questions, headings = _moved(comparison, questions), [baseline, name]
-    return _listed(store, replace(story, comparison=comparison, headings=headings), questions)
+    if story.comparison is not None:
+        questions = _moved(story.comparison, questions)
+        headings = [arm.run for arm in story.comparison.arms]
+    return _listed(store, replace(story, headings=headings), questions)
 
 
 def _compare(store: Store, baseline: str, run: str) -> ComparisonReport | None:

@@ -9,6 +9,7 @@ from grpo_practice.see import (
     list_views,
     rollout_views,
     run_views,
+    search_views,
 )
 from grpo_practice.see.address import Page, Query
 from grpo_practice.store import Store
@@ -30,6 +31,6 @@ VIEWS: Mapping[str, View] = {
     "/experiences": experience_views.experiences_page,
     "/experience": experience_views.experience_page,
     "/compare": comparison_views.compare_page,
-    "/search": comparison_views.search_page,
+    "/search": search_views.search_page,
 }
 """Path → its page."""

@@ -32,7 +32,9 @@ MIGRATIONS = (
 """Names of the schema's versions: `schema/1.sql` is the first one's."""
 VERSION = len(MIGRATIONS)
 
-PARTS = ("-wal", "-shm", "-journal", ".lock")
+SEE = ".see"
+"""Ending of the name of the file that lists are read from; see `sidecar.py`."""
+PARTS = ("-wal", "-shm", "-journal", ".lock", SEE, f"{SEE}-wal", f"{SEE}-shm", f"{SEE}-journal")
 """Endings of the names of the files that belong to a database."""
 
 WAIT_S = 30.0

@@ -1,11 +1,19 @@
 """A database as it stood at one moment: for pages, which change nothing and hold nothing up."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from typing_extensions import override
 
 from grpo_practice.errors import StoreError
+from grpo_practice.store import steps
 from grpo_practice.store.db import VERSION, WAIT_S, check_ours, explained
 from grpo_practice.store.reading import open_to_look
+from grpo_practice.store.records import StepRow
 from grpo_practice.store.store import Store
+
+T = TypeVar("T")
 
 
 class LookedAt(Store):
@@ -22,6 +30,8 @@ class LookedAt(Store):
         """
         # Not Store's own: that makes the file, migrates it, and begins to write.
         self.path = self._file = path
+        self._lines = dict[int, list[StepRow]]()
+        """Steps of the lines that were read: most of a page's time, and the same for all of it."""
         self._writes = None
         self._locks = None
         self._db = open_to_look(path, wait_s=wait_s)
@@ -34,6 +44,15 @@ class LookedAt(Store):
         except BaseException:
             self._db.close()
             raise
+
+    @override
+    def read(self, question: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        if question is not steps.on_line:
+            return super().read(question, *args, **kwargs)
+        (branch,) = args
+        if branch.id not in self._lines:
+            self._lines[branch.id] = cast(list[StepRow], super().read(question, branch))
+        return cast(T, [*self._lines[branch.id]])
 
 
 def older_schema(path: Path, version: int) -> StoreError:

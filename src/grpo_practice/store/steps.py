@@ -63,6 +63,20 @@ def on_line(db: sqlite3.Connection, branch: Branch) -> list[StepRow]:
     return sorted(map(row_of, found), key=lambda s: s.plan.step)
 
 
+def one_on_line(db: sqlite3.Connection, branch: Branch, step: int) -> StepRow | None:
+    """Return one step of a branch's line; None where it is not planned."""
+    row = db.execute(
+        "SELECT * FROM steps WHERE branch_id = ? AND step = ?", (branch.holder(step), step)
+    ).fetchone()
+    return row_of(row) if row else None
+
+
+def last(db: sqlite3.Connection, branch: Branch) -> int | None:
+    """Return the number of the last step that a branch's line plans; None where there is none."""
+    found = rows_on_line(db, branch, f"SELECT max(step) FROM steps {_OF_SEGMENT}")
+    return max((step for (step,) in found if step is not None), default=None)
+
+
 def planned_slots(db: sqlite3.Connection, branch: Branch) -> tuple[int, set[int]]:
     """Return how many groups a branch's line plans, and the samples that are not to be asked."""
     sizes = rows_on_line(db, branch, f"SELECT json_array_length(plan) FROM steps {_OF_SEGMENT}")

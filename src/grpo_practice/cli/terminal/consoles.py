@@ -1,6 +1,7 @@
 """stdout and stderr. Imported where something is printed: `--help` would wait for rich."""
 
 import errno
+import os
 import re
 from typing import Any
 
@@ -19,8 +20,8 @@ NARROWEST = 10
 class _Console(Console):
     """Console that prints text as it is, but for secrets: no markup, no highlighting."""
 
-    def __init__(self, *, stderr: bool) -> None:
-        super().__init__(stderr=stderr, markup=False, highlight=False, emoji=False)
+    def __init__(self, *, stderr: bool, **how: Any) -> None:
+        super().__init__(stderr=stderr, markup=False, highlight=False, emoji=False, **how)
         if self.width < NARROWEST:
             # COLUMNS=0 means that nobody knows; rich would print empty lines, or nothing at all.
             self.width = NARROWEST if self.width else 80
@@ -47,7 +48,14 @@ def in_one(console: Console, text: str) -> bool:
 
     A command has to stay in one piece for whoever copies it.
     """
-    return not console.is_terminal or _COMMAND.search(text) is not None
+    seen = console.is_terminal and not is_coloured_file(console)
+    return not seen or _COMMAND.search(text) is not None
+
+
+def is_coloured_file(console: Console) -> bool:
+    """Return True where FORCE_COLOR makes rich take a file or a pipe for a terminal."""
+    forced = os.environ.get("FORCE_COLOR") or os.environ.get("TTY_COMPATIBLE")
+    return bool(forced) and not console.file.isatty()
 
 
 def print_line(console: Console, text: str, style: str | None = None) -> None:

@@ -9,6 +9,7 @@ from rich.live import Live
 from rich.segment import ControlType
 from typing_extensions import override
 
+from grpo_practice.cli.terminal.consoles import is_coloured_file
 from grpo_practice.cli.terminal.progress_block import Block
 
 
@@ -64,11 +65,9 @@ class LiveBlock(Live):
         return [Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2), *up), *drawn]
 
 
-def is_live(console: Console, environ: Mapping[str, str] = os.environ) -> bool:
+def is_live(console: Console) -> bool:
     """Return True for a terminal that a block can be drawn on again and again."""
-    # Asked for colours, rich takes files for terminals; they would get cursor movements as well.
-    forced = environ.get("FORCE_COLOR") or environ.get("TTY_COMPATIBLE")
-    return console.is_interactive and (console.file.isatty() or not forced)
+    return console.is_interactive and not is_coloured_file(console)
 
 
 def reflows(environ: Mapping[str, str]) -> bool:

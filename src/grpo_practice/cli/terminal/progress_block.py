@@ -1,12 +1,16 @@
 """The live block: how far a command is, what is under way, and what has failed."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from grpo_practice.cli.terminal.formatting import count, duration, reward, tokens
+from grpo_practice.cli.terminal.formatting import count, reward, tokens
 from grpo_practice.progress import Part, Tally
+from grpo_practice.redact import redactor
 from grpo_practice.text import brief, visible
 
 BARS = (10, 60)
@@ -18,6 +22,7 @@ KINDS = 3
 SHOWN = 160
 """Characters of a foreign sentence in one line."""
 GAP = "   "
+INDENT = "  "
 
 
 class Block:
@@ -35,7 +40,8 @@ class Block:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         # One column less: at the edge some terminals begin another row, which nobody would erase.
         width = max(options.max_width - 1, 1)
-        lines = list(_lines(self._tally, width, ascii_only=options.ascii_only))
+        page = _Page(console, width)
+        lines = list(_lines(self._tally, page, ascii_only=options.ascii_only))
         # One row less, too: Live would replace the last one, and what is erased has to be known.
         lines = lines[: max(options.size.height - 1, 1)]
         for line in lines:
@@ -44,35 +50,45 @@ class Block:
         yield Text("\n", no_wrap=True).join(lines)
 
 
-def _lines(tally: Tally, width: int, *, ascii_only: bool) -> Iterator[Text]:
+def _lines(tally: Tally, page: "_Page", *, ascii_only: bool) -> Iterator[Text]:
     whole, part = tally.whole, tally.part
     under_way = [Text(text) for text in activity(tally)]
     if whole is None or part is None:
-        yield from _flowed(under_way, width)
+        yield from page.flowed(under_way)
         return
-    yield from _flowed(_title(tally), width, gap="  ", indent="")
-    yield from _bar_lines(tally, whole, width, ascii_only=ascii_only)
-    yield from _flowed(under_way, width)
-    yield from _flowed(_part(tally, part), width)
-    yield from _flowed(_usage(tally), width)
-    yield from _failures(tally)
+    yield from page.flowed(_title(tally), gap="  ", indent="")
+    yield from _bar_lines(tally, whole, page, ascii_only=ascii_only)
+    yield from page.flowed(under_way)
+    yield from page.flowed(_part(tally, part))
+    yield from page.flowed(_usage(tally))
+    yield from _failures(tally, page)
 
 
-def _flowed(
-    pieces: list[Text], width: int, *, gap: str = GAP, indent: str = "  "
-) -> Iterator[Text]:
-    """Yield lines of as many pieces each as fit; all but the first begin two columns later."""
-    line = Text(indent)
-    empty = True
-    for piece in pieces:
-        if not empty and line.cell_len + len(gap) + piece.cell_len > width:
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """Lays pieces of text out in lines."""
+
+    console: Console
+    width: int
+
+    def flowed(self, pieces: list[Text], *, gap: str = GAP, indent: str = INDENT) -> Iterator[Text]:
+        """Yield lines of as many pieces each as fit; a piece is divided only where it fits none."""
+        line = Text(indent)
+        for piece in chain.from_iterable(self.wrapped(piece, len(indent)) for piece in pieces):
+            if line.plain != indent:
+                if line.cell_len + len(gap) + piece.cell_len <= self.width:
+                    line.append(gap)
+                else:
+                    yield line
+                    line = Text(INDENT)
+            line.append_text(piece)
+        if line.plain != indent:
             yield line
-            line, empty = Text(indent + "  "), True
-        line.append("" if empty else gap)
-        line.append_text(piece)
-        empty = False
-    if not empty:
-        yield line
+
+    def wrapped(self, piece: Text, indent: int) -> list[Text]:
+        """Divide a piece at its spaces, where it is longer than a line."""
+        room = max(self.width - indent, 1)
+        return [piece] if piece.cell_len <= room else list(piece.wrap(self.console, room))
 
 
 def _title(tally: Tally) -> list[Text]:
@@ -91,7 +107,7 @@ def _title(tally: Tally) -> list[Text]:
     return pieces
 
 
-def _bar_lines(tally: Tally, whole: Part, width: int, *, ascii_only: bool) -> Iterator[Text]:
+def _bar_lines(tally: Tally, whole: Part, page: _Page, *, ascii_only: bool) -> Iterator[Text]:
     """Yield the bar of all rollouts of the command, beside what it says or above it."""
     pieces = [Text(f"{whole.done}/{whole.planned} rollouts, {int(100 * tally.share)} %")]
     before = whole.done - whole.played
@@ -102,16 +118,15 @@ def _bar_lines(tally: Tally, whole: Part, width: int, *, ascii_only: bool) -> It
     pieces += [Text(text) for text in _time_left(tally, whole)]
     least, most = BARS
     # By the width alone: a bar that also makes room for its numbers would shrink as they grow.
-    cells = min(width - BESIDE, most)
-    bar = Text("  ").append_text(
-        _bar(tally, whole, cells if cells >= least else max(width - 2, 1), ascii_only)
-    )
+    cells = min(page.width - BESIDE, most)
+    drawn = cells if cells >= least else max(page.width - len(INDENT), 1)
+    bar = Text(INDENT).append_text(_bar(tally, whole, drawn, ascii_only))
     if cells >= least:
         bar.append("  ").append_text(pieces.pop(0))
-        while pieces and bar.cell_len + len(GAP) + pieces[0].cell_len <= width:
+        while pieces and bar.cell_len + len(GAP) + pieces[0].cell_len <= page.width:
             bar.append(GAP).append_text(pieces.pop(0))
     yield bar
-    yield from _flowed(pieces, width)
+    yield from page.flowed(pieces)
 
 
 def _known(before: int, replayed: int) -> str:
@@ -139,9 +154,15 @@ def _time_left(tally: Tally, whole: Part) -> list[str]:
     left = tally.left_s
     if whole.done >= whole.planned or (left is not None and left < 1):
         return []
-    if left is None:
-        return ["estimating the time left"]
-    return [f"about {round(left)} s left" if left < 10 else f"about {duration(left)} left"]
+    return ["estimating the time left" if left is None else f"about {coarse(left)} left"]
+
+
+def coarse(seconds: float) -> str:
+    """Format a time that is only estimated: `8 s`, `3 min`, `2 h 5 min`."""
+    if seconds < 60:
+        return f"{max(round(seconds), 1)} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def activity(tally: Tally) -> list[str]:
@@ -159,22 +180,24 @@ def activity(tally: Tally) -> list[str]:
         return parts
     if tally.step_open and tally.part and tally.part.done >= tally.part.planned:
         return [f"closing step {tally.step.step}"] if tally.step else []
-    return ["starting" if tally.whole.done < tally.whole.planned else "finishing"]
+    if tally.whole.done >= tally.whole.planned:
+        return ["finishing"]
+    return ["at work" if tally.part and tally.part.played else "starting"]
 
 
 def _waits(tally: Tally) -> Iterator[str]:
     retries, now = tally.now.retries(), tally.now.clock()
     for host in dict.fromkeys(wait.host for _, wait in retries if wait.asked):
         until = max(at for at, wait in retries if wait.asked and wait.host == host)
-        yield f"waiting {duration(until - now)} as {host} asked"
+        yield f"waiting {coarse(until - now)} as {host} asked"
     others = [wait for _, wait in retries if not wait.asked]
     if others:
         kinds = dict.fromkeys(
             "connection failed" if wait.status is None else f"HTTP {wait.status}" for wait in others
         )
-        yield f"{count(len(others), 'request')} to be sent again ({', '.join(kinds)})"
+        yield f"{len(others)} waiting to retry ({', '.join(kinds)})"
     if tally.now.cap_waits:
-        yield f"{count(tally.now.cap_waits, 'request')} waiting for room under the caps"
+        yield f"{tally.now.cap_waits} waiting for room under the caps"
 
 
 def _part(tally: Tally, part: Part) -> list[Text]:
@@ -200,12 +223,25 @@ def _usage(tally: Tally) -> list[Text]:
     return [Text(piece) for piece in pieces if piece]
 
 
-def _failures(tally: Tally) -> Iterator[Text]:
-    """Yield a line for each of the most common kinds of failures, and one for all others."""
+def _failures(tally: Tally, page: _Page) -> Iterator[Text]:
+    """Yield a line for each of the most common kinds, and one for all others."""
     kinds = sorted(dict(tally.failures).items(), key=lambda kind: -kind[1])
     for kind, n in kinds[:KINDS]:
-        text = f"  {n} failed ({kind.reason}): {brief(kind.error, SHOWN)}"
-        yield Text(text, style="red")
+        line = f"{INDENT}{n} failed ({kind.reason}): "
+        error = brief(redactor.text(kind.error), SHOWN)
+        yield Text(line + _ends(error, page.width - len(line)), style="red")
     if more := sum(n for _, n in kinds[KINDS:]):
         others = count(len(kinds) - KINDS, "other kind")
-        yield Text(f"  and {more} more of {others}", style="red")
+        yield Text(f"{INDENT}and {more} more of {others}", style="red")
+
+
+def _ends(text: str, room: int) -> str:
+    """Return a text with its middle left out: an error begins with who and ends with why."""
+    if cell_len(text) <= room or room < 3:
+        return text
+    start = (room - 1) // 3
+    # By cells: some characters take two columns.
+    end = len(text)
+    while cell_len(text[end - 1 :]) <= room - 1 - start:
+        end -= 1
+    return f"{set_cell_size(text, start)}…{text[end:]}"

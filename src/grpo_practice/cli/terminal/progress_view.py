@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
 
 from grpo_practice.cli.terminal.consoles import err, in_one
-from grpo_practice.cli.terminal.formatting import count, duration, reward, tokens
+from grpo_practice.cli.terminal.formatting import count, reward, tokens
 from grpo_practice.cli.terminal.live_block import LiveBlock, is_live
-from grpo_practice.cli.terminal.progress_block import SHOWN, Block
+from grpo_practice.cli.terminal.progress_block import SHOWN, Block, coarse
 from grpo_practice.events import (
     Aborted,
     CallFinished,
@@ -33,6 +35,7 @@ from grpo_practice.events import (
     ToolStarted,
 )
 from grpo_practice.progress import Part, Tally
+from grpo_practice.redact import redactor
 from grpo_practice.text import brief, visible
 
 NAMED = 3
@@ -119,10 +122,15 @@ class Lines:
             self._print(f"  {_whole_line(tally.whole, tally.part, tally)}")
 
     def _print(self, line: str, style: str | None = None) -> None:
-        whole = in_one(self._console, line)
-        self._console.print(
-            line, style=style, soft_wrap=whole, markup=False, highlight=False, emoji=False
-        )
+        # Redacted before it is divided: half a secret is not recognised any more.
+        text = Text(redactor.text(line).lstrip(" "))
+        indent = len(line) - len(line.lstrip(" "))
+        if in_one(self._console, line):
+            whole = Text(" " * indent).append_text(text)
+            self._console.print(whole, style=style, soft_wrap=True)
+        else:
+            padded = Padding(text, (0, 0, 0, indent), expand=False)
+            self._console.print(padded, style=style)
 
 
 def _line(event: Event, tally: Tally) -> tuple[str, str | None] | None:
@@ -185,7 +193,7 @@ def _whole_line(whole: Part, part: Part, tally: Tally) -> str:
     return (
         f"{whole.done}/{whole.planned} rollouts{failed}, mean reward {reward(part.mean)}{where},"
         f" {tokens(tally.usage.tokens_in)} tokens in, {tokens(tally.usage.tokens_out)} out"
-        + (f", about {duration(left)} left" if left and left >= 1 else "")
+        + (f", about {coarse(left)} left" if left and left >= 1 else "")
     )
 
 

@@ -1,4 +1,4 @@
-"""Reads the operations that a group proposed, and what a step made of them."""
+"""Reads what a group proposed, what a step made of it, and when its question was asked."""
 
 import sqlite3
 from dataclasses import dataclass
@@ -38,3 +38,28 @@ def operations_at(
         (branch.holder(step), step, -1 if slot is None else slot),
     )
     return [OperationLine(**row) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReward:
+    """A group of a question, in a list."""
+
+    step: int
+    slot: int
+    mean: float | None
+
+
+def groups_of_question(
+    db: sqlite3.Connection, branch: Branch, sample_id: int, most: int
+) -> list[GroupReward]:
+    """Return the last groups of a question in closed practice steps of a line, oldest first."""
+    found = list[GroupReward]()
+    for segment in branch.line:
+        rows = db.execute(
+            """SELECT step, slot, mean_reward AS mean FROM groups
+                WHERE sample_id = ? AND branch_id = ? AND step >= ? AND step < ?
+                ORDER BY step DESC, slot DESC LIMIT ?""",
+            (sample_id, segment.branch_id, segment.first, segment.end, most - len(found)),
+        )
+        found += [GroupReward(**row) for row in rows]
+    return found[::-1]

@@ -182,7 +182,7 @@ def question_visits(db: sqlite3.Connection, branch: Branch) -> list[Visit]:
     """
     planned, tallies = groups_by_place(db, branch)
     visits, asked = list[Visit](), dict[int, int]()
-    for (step, slot), (sample, attempts) in sorted(planned.items()):
+    for (step, slot), (sample, attempts) in planned.items():
         scored, correct, total, _ = tallies.get((step, slot), (0, 0, 0.0, 0.0))
         if not attempts:
             continue

@@ -47,7 +47,7 @@ def groups_by_place(
 ) -> tuple[dict[Group, tuple[int, int]], dict[Group, Sequence[Any]]]:
     """Return group → its sample and how many attempts it plans, and → the sums of its rewards.
 
-    A group without a row is in the first alone.
+    The first by step and slot. A group without a row is in the first alone.
     """
     planned = {
         (row.plan.step, slot): (sample, row.attempts(slot))

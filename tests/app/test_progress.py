@@ -1,0 +1,159 @@
+"""The bar of a command covers all that it plays, ends full, and never goes back."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from grpo_practice.app.arms import ArmsRequest, prepare_arms, run_arms
+from grpo_practice.app.request import EvalRequest
+from grpo_practice.events import (
+    CallFinished,
+    CapWaits,
+    Event,
+    RolloutFinished,
+    RunStarted,
+    ScoringFinished,
+    ScoringStarted,
+)
+from grpo_practice.progress import Tally
+from grpo_practice.sim.questions import questions
+from grpo_practice.store import Store
+from tests.app.project import Project, finished, served
+from tests.app.test_effect import Measured
+from tests.app.test_practice_run import cut_off
+
+TESTED = ("practice.do_eval=true", "practice.eval_strategy=steps", "practice.eval_steps=1")
+SELECTED = "practice.select_dataset=pick"
+OBJECTIVES = ("practice.agent_objective=Add.", "practice.learning_objective=Be exact.")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    made = Project(tmp_path / "p")
+    with Store(made.db) as store:
+        store.add_dataset("pick", questions(30, 0)[24:], origin="sim", replace=False)
+    return made
+
+
+def watched(events: Sequence[Event]) -> Tally:
+    """Return the tally after the events; its share has not fallen on the way."""
+    tally, share = Tally(), 0.0
+    for event in events:
+        tally.see(event)
+        assert share <= tally.share <= 1.0
+        share = tally.share
+        if tally.whole:
+            assert tally.whole.done <= tally.whole.planned
+        assert 0 <= tally.now.scoring <= tally.now.rollouts
+        assert all(n >= 0 for n in tally.now.teacher.values())
+    return tally
+
+
+def ended(events: Sequence[Event]) -> Tally:
+    """Return the tally of a command that has ended: nothing is under way."""
+    tally = watched(events)
+    assert (tally.now.rollouts, tally.now.scoring) == (0, 0)
+    assert not any(tally.now.teacher.values())
+    return tally
+
+
+def finishes(events: Sequence[Event]) -> Tally:
+    """Return the tally of a command that has done all; its bar is full, and not before."""
+    last = max(i for i, e in enumerate(events) if isinstance(e, RolloutFinished) and not e.stored)
+    assert watched(events[:last]).share < 1.0
+    tally = ended(events)
+    assert tally.whole is not None
+    assert (tally.whole.done, tally.share) == (tally.whole.planned, 1.0)
+    return tally
+
+
+async def test_steps_and_the_evaluations_on_the_way_are_one_bar(project: Project) -> None:
+    await project.practise(*TESTED, SELECTED)
+    tally = finishes(project.events)
+    first = next(e for e in project.events if isinstance(e, RunStarted))
+    # 4 steps of 18; 12 questions before and after each step; 6 of the start and of each step.
+    assert (first.rollouts, first.evaluations) == (4 * 18, 5 * 12 + 5 * 6)
+    assert tally.whole is not None
+    assert tally.whole.planned == first.rollouts + first.evaluations
+
+
+async def test_a_run_that_goes_on_tells_what_it_replays_from_what_is_new(project: Project) -> None:
+    async with served() as endpoint:
+        await cut_off(project.practise(*TESTED, endpoint.override()), endpoint, 70)
+        ended(project.events)
+        project.events.clear()
+        await project.practise(*TESTED, endpoint.override())
+    tally = finishes(project.events)
+    assert tally.whole is not None
+    played = [e for e in project.events if isinstance(e, RolloutFinished) and not e.stored]
+    new = {
+        (e.address.branch_id, e.address.step, e.address.slot, e.address.attempt)
+        for e in project.events
+        if isinstance(e, CallFinished) and not e.replayed and e.stage == "play"
+    }
+    assert tally.whole.played == len(played)
+    assert tally.whole.replayed == len(played) - len(new)
+
+
+async def test_a_run_that_is_done_is_a_full_bar_at_once(project: Project) -> None:
+    await project.practise(*TESTED)
+    project.events.clear()
+    await project.practise(*TESTED)
+    tally = watched(project.events)
+    assert tally.whole is not None
+    assert (tally.share, tally.whole.played) == (1.0, 0)
+
+
+async def test_all_arms_are_one_bar(tmp_path: Path) -> None:
+    project = await finished(tmp_path / "p", *OBJECTIVES)
+    project.events.clear()  # those of the run before
+    with Store(project.db) as store:
+        asked = EvalRequest(config=project.config, env={})
+        request = ArmsRequest(names=("none", "full", "direct", "filler"), evaluation=asked)
+        await run_arms(prepare_arms(project.session(store), request))
+    tally = finishes(project.events)
+    assert tally.whole is not None
+    assert (tally.whole.planned, tally.beside) == (4 * 12, 3)
+
+
+async def test_a_measurement_of_experiences_is_one_bar(tmp_path: Path) -> None:
+    measured = Measured((await finished(tmp_path / "p")).folder)
+    measured.upload("held", 24, 30)
+    await measured.measure(library=measured.library(4), k=4)
+    tally = finishes(measured.events)
+    assert tally.whole is not None
+    assert tally.whole.planned == 6 * (4 + 1 + 1)
+
+
+async def test_an_answer_is_scored_while_its_rollout_is_under_way(project: Project) -> None:
+    await project.evaluate()
+    scored = [e.address for e in project.events if isinstance(e, ScoringStarted)]
+    assert len(set(scored)) == 12
+    assert sorted(scored, key=str) == sorted(
+        (e.address for e in project.events if isinstance(e, ScoringFinished)), key=str
+    )
+
+
+async def test_requests_that_a_cap_holds_back_are_counted_until_they_go_on() -> None:
+    from grpo_practice.calls import Usage
+    from grpo_practice.llm.admission import Admission
+    from grpo_practice.llm.budget import Account, Ask, Caps
+
+    admission, events, go = Admission(Account(Caps(tokens=150))), list[Event](), asyncio.Event()
+    admission.emit = events.append
+
+    async def ask() -> None:
+        async with admission.enter(Ask("m", 0, 100)) as tried:
+            tried.sent()
+            await go.wait()
+            tried.answered(Usage(10, None, 10))
+
+    tasks = [asyncio.create_task(ask()) for _ in range(3)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert events == [CapWaits(1), CapWaits(2)]
+    go.set()
+    await asyncio.gather(*tasks)
+    assert events[-1] == CapWaits(0)

@@ -1,0 +1,28 @@
+"""The picture of the terminal is made of a real run, and is the same each time."""
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.pictures_terminal import COMMAND, terminal_svg
+
+
+@pytest.mark.slow
+def test_the_picture_is_the_same_each_time_and_says_that_it_is_simulated() -> None:
+    picture = terminal_svg("dark")
+    assert picture == terminal_svg("dark")
+    shown = re.sub(r"\s+", " ", "".join(ElementTree.fromstring(picture).itertext()))
+    text = shown.replace("\xa0", " ")
+    for part in (f"$ {COMMAND}", "(simulated: says nothing about a real model)", "step 3 closed"):
+        assert part in text
+    assert "next: grpo-practice export-agent" in text
+    assert re.search(r"gain +better by", text)
+    # Nothing is loaded from elsewhere, and no day is named.
+    assert not re.search(r"url\(['\"]?http|href=|@import|@font-face", picture)
+    assert not re.search(r"20\d\d-\d\d-\d\d", text)
+
+
+@pytest.mark.slow
+def test_there_is_a_picture_for_each_scheme() -> None:
+    assert terminal_svg("light") != terminal_svg("dark")
