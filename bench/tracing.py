@@ -96,7 +96,9 @@ def rows(runs: int, *, tiny: bool) -> list[Row]:
             note = {"requests, bytes taken until now": " ".join(taken)}
             found.append(Row(f"{command}: CPU ms/rollout without traces", "", plain_ms))
             for name, n, most in (("all", 1, 1.10), ("one group in ten", 2, 1.10)):
-                ratios = [(p[n].cpu_s - least[1]) / (p[0].cpu_s - least[0]) for p in pairs]
+                ratios = [
+                    (p[n].cpu_s - least[1]) / max(p[0].cpu_s - least[0], 0.001) for p in pairs
+                ]
                 title = f"{command}, {name} traced: CPU of a rollout, ratio"
                 found.append(Row(title, "≤ 1.10", ratios, at_most(most), note))
             found.append(

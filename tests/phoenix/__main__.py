@@ -1,7 +1,7 @@
 """Traces in a real Phoenix: spans by kind are as many as the store has, sent once or twice.
 
-`python -m tests.phoenix` installs Phoenix once, into an environment of its own below `.phoenix/` (150
-packages, 0.8 GB, some minutes), starts it on loopback, and ends it.
+`python -m tests.phoenix` installs Phoenix once, into an environment of its own below `.phoenix/`
+(150 packages, 0.8 GB, some minutes), starts it on loopback, and ends it.
 """
 
 # ruff: noqa: T201
@@ -41,8 +41,9 @@ def installed() -> Path:
     if not command.exists():
         print(f"installing Phoenix into {FOLDER}, once: this takes some minutes", flush=True)
         subprocess.run([sys.executable, "-m", "venv", FOLDER], check=True)
-        pip = [FOLDER / "bin" / "pip", "install", "-q", "--disable-pip-version-check"]
-        subprocess.run([*pip, "arize-phoenix"], check=True)
+        pip = str(FOLDER / "bin" / "pip")
+        quietly = ("install", "-q", "--disable-pip-version-check")
+        subprocess.run([pip, *quietly, "arize-phoenix"], check=True)
     return command
 
 
