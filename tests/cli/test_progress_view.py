@@ -249,7 +249,8 @@ def test_a_million_different_errors_take_no_more_room_than_a_hundred() -> None:
     assert "900 failed (others): too many different errors" in drawn(tally)
 
 
-def test_secrets_in_errors_and_names_are_replaced_where_the_display_divides_lines() -> None:
+@pytest.mark.parametrize("width", [30, 120])
+def test_secrets_are_replaced_before_a_line_is_divided(width: int) -> None:
     secret = "sk-live-0123456789abcdef"
     redactor.know([secret])
     events: list[Event] = [
@@ -259,7 +260,7 @@ def test_secrets_in_errors_and_names_are_replaced_where_the_display_divides_line
     ]
     tally = Tally()
     file = io.StringIO()
-    console = Console(file=file, width=30, force_terminal=True, color_system=None)
+    console = Console(file=file, width=width, force_terminal=True, color_system=None)
     lines = Lines(tally, console)
     for event in events:
         lines.show(event)
