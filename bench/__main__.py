@@ -25,6 +25,7 @@ NAMES = (
     "serve",
     "fences",
     "lint",
+    "tracing",
     "proof",
 )
 

@@ -7,7 +7,7 @@ from random import Random
 from typing import Self
 
 from grpo_practice.attempts import Attempts, SystemPrompt
-from grpo_practice.events import Emit
+from grpo_practice.events import Emit, GroupStored
 from grpo_practice.failure_limit import FailureLimit, Land
 from grpo_practice.rollout import AttemptKey, GroupJob, Player, play_groups
 from grpo_practice.store import Store, datasets, rollouts
@@ -180,6 +180,7 @@ class _Work:
         step = self.open[done.step]
         step.left -= 1
         step.failed += sum(r.verdict is None for r in done.done.values())
+        self.job.emit(GroupStored(self.job.branch.run, done.step, done.slot))
         if step.left == 0 and self.job.pilot is None:
             # Frees what is stored of the step: all of a long evaluation would stay in memory.
             del self.open[done.step]

@@ -215,6 +215,19 @@ class GroupDistilled(_Timed):
 
 
 @dataclass(frozen=True, slots=True)
+class GroupStored(_Timed):
+    """All calls and rollouts of a group, distillation included, are stored or queued to be.
+
+    Whoever reads them on another connection flushes the store first.
+    """
+
+    run: str
+    step: int
+    slot: int
+    """Place of the group; -1 for the step's merge."""
+
+
+@dataclass(frozen=True, slots=True)
 class StepFinished(_Timed):
     """A practice step is closed and its library saved."""
 
@@ -269,6 +282,7 @@ Event = (
     | Aborted
     | GroupFinished
     | GroupDistilled
+    | GroupStored
     | StepFinished
     | RetryWaits
     | CapWaits

@@ -14,6 +14,7 @@ from grpo_practice.events import (
     Event,
     GroupDistilled,
     GroupFinished,
+    GroupStored,
     Notice,
     RetryWaits,
     RolloutFinished,
@@ -263,6 +264,7 @@ class Tally:
                 CallStarted()
                 | ToolStarted()
                 | RolloutStarted()
+                | GroupStored()
                 | ScoringStarted()
                 | ScoringFinished()
                 | RetryWaits()

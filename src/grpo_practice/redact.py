@@ -134,11 +134,13 @@ def key_shaped(text: str) -> list[str]:
 
 
 def environment_secrets(variables: Mapping[str, str]) -> set[str]:
-    """Return the secrets among variables: keys and passwords by name, passwords in URLs.
+    """Return the secrets among variables: keys and passwords by name, passwords in URLs, headers.
 
     A value without a digit is a placeholder (`lm-studio`), unless a config uses it as a key.
     """
     named = {v for k, v in variables.items() if _KEY_NAME.search(k) and re.search(r"\d", v)}
+    for text in (v for k, v in variables.items() if k.endswith("_HEADERS")):
+        named |= {pair.partition("=")[2].strip() for pair in text.split(",")} - {""}
     return named.union(*(url_logins(v) for v in variables.values() if "://" in v))
 
 

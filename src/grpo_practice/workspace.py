@@ -11,6 +11,7 @@ from grpo_practice.app.served_agents import PORT as PORT
 from grpo_practice.app.served_agents import ServedAgents
 from grpo_practice.app.stored_runs import RolloutOptions as RolloutOptions
 from grpo_practice.app.stored_runs import StoredRuns
+from grpo_practice.app.traced_runs import TracedRuns
 from grpo_practice.events import Emit, Notice, silent, tee
 from grpo_practice.see.viewed_runs import VIEW_PORT as VIEW_PORT
 from grpo_practice.see.viewed_runs import ViewedRuns
@@ -61,7 +62,9 @@ def environment(
     return known(None, [Path(file) for file in trust], trust_hosts)
 
 
-class Workspace(StoredRuns, ServedAgents, MeasuredExperiences, RunPages, ViewedRuns, DataExports):
+class Workspace(
+    StoredRuns, ServedAgents, MeasuredExperiences, RunPages, ViewedRuns, DataExports, TracedRuns
+):
     """A database, and what is done with it; also a context manager, sync or async.
 
     Each call opens the file and closes it again, so that a workspace may be kept for as long as

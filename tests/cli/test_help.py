@@ -84,7 +84,8 @@ def headings(*words: str) -> dict[str, list[str]]:
 def test_many_options_stand_in_groups_and_few_in_one_list() -> None:
     shown = headings("practice")
     assert list(shown) == [
-        *("What is played", "Speed and money", "Playing or scoring again", "Trust", "Options"),
+        *("What is played", "Speed and money", "Playing or scoring again", "Traces"),
+        *("Trust", "Options"),
     ]
     assert shown["Options"] == ["--verbose", "--db", "--json", "--help"]
     assert headings("eval")["Options"] == ["--show", "--verbose", "--db", "--json", "--help"]

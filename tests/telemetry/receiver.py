@@ -1,73 +1,109 @@
-"""A collector in this process, which takes spans, or does what bad ones do."""
+"""A collector of this process: it takes OTLP over HTTP, and may refuse or hang."""
 
-import threading
+import gzip
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Literal
+from threading import Event, Thread
+from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from typing_extensions import override
 
-Behaviour = Literal["takes", "500", "401", "redirects", "hangs"]
+ERROR = Status.STATUS_CODE_ERROR
+
+
+def value_of(value: AnyValue) -> Any:
+    match value.WhichOneof("value"):
+        case "array_value":
+            return [value_of(one) for one in value.array_value.values]
+        case str(name):
+            return getattr(value, name)
+        case None:
+            raise AssertionError("an attribute without a value")
+
+
+@dataclass(frozen=True)
+class Received:
+    """A span as it came."""
+
+    span: Span
+    attributes: Mapping[str, Any]
+
+    @property
+    def kind(self) -> str:
+        return str(self.attributes["openinference.span.kind"])
+
+    @property
+    def failed(self) -> bool:
+        return self.span.status.code == ERROR
 
 
 @dataclass
-class Receiver:
-    """What was sent, and how it is answered."""
-
+class Collector:
     url: str = ""
-    behaviour: Behaviour = "takes"
-    elsewhere: str = ""
-    """Where a redirect leads."""
-    spans: list[Any] = field(default_factory=list)
+    statuses: list[int] = field(default_factory=list)
+    """Statuses of the next answers; 200 when there is none left."""
+    always: int = 200
+    location: str = ""
+    hangs: bool = False
     bodies: list[bytes] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
-    resources: list[dict[str, Any]] = field(default_factory=list)
-    over: threading.Event = field(default_factory=threading.Event)
+    paths: list[str] = field(default_factory=list)
+    asked: Event = field(default_factory=Event)
+    """Set once a request has come."""
+    over: Event = field(default_factory=Event)
+
+    @property
+    def requests(self) -> list[ExportTraceServiceRequest]:
+        return [ExportTraceServiceRequest.FromString(body) for body in self.bodies]
+
+    @property
+    def all(self) -> list[Received]:
+        """All spans, in the order they came, also those that came twice."""
+        return [
+            Received(span, {a.key: value_of(a.value) for a in span.attributes})
+            for request in self.requests
+            for resource in request.resource_spans
+            for scope in resource.scope_spans
+            for span in scope.spans
+        ]
+
+    @property
+    def spans(self) -> dict[bytes, Received]:
+        return {one.span.trace_id + one.span.span_id: one for one in self.all}
 
     @property
     def kinds(self) -> Counter[str]:
-        return Counter(attributes(span)["openinference.span.kind"] for span in self.spans)
-
-    @property
-    def ids(self) -> set[bytes]:
-        return {span.span_id for span in self.spans}
-
-
-def attributes(of: Any) -> dict[str, Any]:
-    """The attributes of a span or a resource."""
-    found = {}
-    for pair in of.attributes:
-        which = pair.value.WhichOneof("value")
-        found[pair.key] = getattr(pair.value, which)
-    return found
+        return Counter(one.kind for one in self.spans.values())
 
 
 @contextmanager
-def receiving(behaviour: Behaviour = "takes", elsewhere: str = "") -> Iterator[Receiver]:
-    """A collector on a port of its own."""
-    receiver = Receiver(behaviour=behaviour, elsewhere=elsewhere)
+def collecting(**settings: Any) -> Iterator[Collector]:
+    """Collect on loopback while the block runs."""
+    collector = Collector(**settings)
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
-            receiver.bodies.append(body)
-            receiver.headers.append({k.lower(): v for k, v in self.headers.items()})
-            if receiver.behaviour == "hangs":
-                receiver.over.wait()
-                return
-            status = {"500": 500, "401": 401, "redirects": 307}.get(receiver.behaviour, 200)
+            if self.headers.get("content-encoding") == "gzip":
+                body = gzip.decompress(body)
+            collector.paths.append(self.path)
+            collector.headers.append({k.lower(): v for k, v in self.headers.items()})
+            status = collector.statuses.pop(0) if collector.statuses else collector.always
             if status == 200:
-                for part in ExportTraceServiceRequest.FromString(body).resource_spans:
-                    receiver.resources.append(attributes(part.resource))
-                    for scope in part.scope_spans:
-                        receiver.spans += scope.spans
+                collector.bodies.append(body)
+            collector.asked.set()
+            if collector.hangs:
+                collector.over.wait()
+                return
             self.send_response(status)
-            if status == 307:
-                self.send_header("location", receiver.elsewhere)
+            if collector.location:
+                self.send_header("location", collector.location)
             self.send_header("content-length", "0")
             self.end_headers()
 
@@ -77,11 +113,21 @@ def receiving(behaviour: Behaviour = "takes", elsewhere: str = "") -> Iterator[R
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    receiver.url = f"http://127.0.0.1:{server.server_address[1]}"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    collector.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
     try:
-        yield receiver
+        yield collector
     finally:
-        receiver.over.set()
+        collector.over.set()
         server.shutdown()
+        thread.join()
         server.server_close()
+
+
+def below(spans: Sequence[Received]) -> Iterator[tuple[Received, Received]]:
+    """Yield each span that has a parent, with it."""
+    there = {(one.span.trace_id, one.span.span_id): one for one in spans}
+    for one in spans:
+        if one.span.parent_span_id:
+            yield one, there[one.span.trace_id, one.span.parent_span_id]

@@ -17,6 +17,7 @@ from grpo_practice.events import Emit, silent, tee
 from grpo_practice.llm.budget import Caps
 from grpo_practice.redact import redactor
 from grpo_practice.store import Store
+from grpo_practice.telemetry.tracer import Tracing
 from grpo_practice.types import Library
 
 LEAST: Mapping[str, int] = {"limit": 1, "restart_step": 0, "max_tokens": 0, "max_requests": 0}
@@ -56,9 +57,9 @@ class RunOptions(TypedDict, total=False):
     verbose: bool
     """Whether notices also say which keys of the config have no effect."""
     trace_content: bool
-    """Whether questions and answers are in traces, where the environment names a collector."""
+    """Whether traces show questions, prompts, answers and errors (default: they do)."""
     trace_sample: float
-    """Share of the groups that are traced, from 0 to 1."""
+    """Share of the groups that are traced, above 0 and up to 1 (default: 1)."""
     on_event: Emit
     """Callback for progress. An exception in it is logged, and the run goes on."""
 
@@ -96,6 +97,18 @@ class EffectOptions(RunOptions, total=False):
 
     agent: Callable[..., Any] | None
     """Python function that plays, where one has practised."""
+
+
+def tracing_of(options: RunOptions) -> Tracing:
+    """Return what the options say of traces.
+
+    Raises:
+        ConfigError: The share of groups is none.
+    """
+    share = options.get("trace_sample", 1.0)
+    if not 0 < share <= 1:
+        raise ConfigError(f"trace_sample {share:g}: should be above 0, and 1 at most")
+    return Tracing(options.get("trace_content", True), share)
 
 
 def eval_job(
@@ -215,6 +228,9 @@ def _taken_apart(
         ConfigError: A cap is no number, or a count is too small.
     """
     fields = dict[str, Any](options)
+    tracing_of(options)
+    for name in ("trace_content", "trace_sample"):
+        fields.pop(name, None)
     session = Session(
         store,
         # `tee` also where there is one sink: an exception in a callback must not end a paid run.

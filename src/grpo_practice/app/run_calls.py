@@ -5,16 +5,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from grpo_practice.app.database_file import DatabaseFile
-from grpo_practice.app.traces import trace_settings, traced
-from grpo_practice.events import Emit, silent, tee
+from grpo_practice.events import silent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from grpo_practice.app.options import RunOptions
     from grpo_practice.app.session import Session
 
-TRACING = ("trace_content", "trace_sample")
-"""Options that are about the sending of traces, and not about the run."""
 T = TypeVar("T")
 Job = TypeVar("Job")
 Options = TypeVar("Options")
@@ -33,19 +31,24 @@ class RunCalls(DatabaseFile):
         *,
         scratch: bool = False,
     ) -> Iterator[Job]:
-        shown = cast("Mapping[str, Any]", options)
-        settings = trace_settings(shown)
         if not (scratch or self.path.exists()):
             # A request that cannot be prepared leaves no empty database behind.
+            quiet = cast("Options", {**cast("Mapping[str, Any]", options), "on_event": silent})
             with self._store(scratch=True) as store:
-                prepare(store, given, _untraced(shown, silent), self._command, only_looks=True)
-        emit: Emit = shown.get("on_event", silent)
-        with (
-            self._store(create=True, scratch=scratch) as store,
-            traced(store, settings, tee(emit), scratch=scratch) as sink,
-        ):
-            options_of_job = _untraced(shown, tee(emit, sink))
-            yield prepare(store, given, options_of_job, self._command, only_looks=scratch)
+                prepare(store, given, quiet, self._command, only_looks=True)
+        with self._store(create=True, scratch=scratch) as store:
+            if scratch:
+                yield prepare(store, given, options, self._command, only_looks=True)
+                return
+            from grpo_practice.app.options import tracing_of
+            from grpo_practice.telemetry.tracer import traced
+
+            wanted = cast("dict[str, Any]", options)
+            tracing, sink = tracing_of(cast("RunOptions", options)), wanted.get("on_event", silent)
+            # Inside the store's block: when this one ends, all that is traced is still there.
+            with traced(store, tracing, sink) as emit:
+                told = cast("Options", {**wanted, "on_event": emit})
+                yield prepare(store, given, told, self._command, only_looks=False)
 
     def _wait(self, session: "Session", work: Coroutine[Any, Any, T]) -> T:
         """Return the result of the work, wherever this is called."""
@@ -55,9 +58,3 @@ class RunCalls(DatabaseFile):
         if self._signals:
             return run_until_stopped(session, work)
         return run_blocking(work)
-
-
-def _untraced(options: "Mapping[str, Any]", emit: Emit) -> Any:
-    """Return the options of a run alone, with this callback."""
-    kept = {name: value for name, value in options.items() if name not in TRACING}
-    return {**kept, "on_event": emit}

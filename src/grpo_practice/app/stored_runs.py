@@ -28,7 +28,6 @@ if TYPE_CHECKING:
         TranscriptsReport,
     )
     from grpo_practice.reports.run_diagnosis import RunDiagnosis
-    from grpo_practice.reports.sent_traces import SentTraces
     from grpo_practice.reports.stored_runs import DeletedRuns, RunReport, RunsReport
     from grpo_practice.stats.paired import Verdict
 
@@ -114,26 +113,6 @@ class StoredRuns(DatabaseFile):
 
         with self._store() as store:
             return compare(store, runs, detect=detect, required=require, answers=answers)
-
-    def trace(self, run: str, *, content: bool = True, sample: float = 1.0) -> "SentTraces":
-        """Send a stored run to the collector that the process's environment names.
-
-        Sending twice is harmless: the ids of its spans are always the same.
-
-        Args:
-            run: Name of the run.
-            content: Whether questions and answers are sent.
-            sample: Share of its groups that is sent, from 0 to 1.
-
-        Raises:
-            ConfigError: There is no such run, or no collector is named.
-            EndpointError: The collector did not take all of it.
-        """
-        from grpo_practice.app.traces import send_run, trace_settings
-
-        settings = trace_settings({"trace_content": content, "trace_sample": sample})
-        with self._store() as store:
-            return send_run(store, run, settings)
 
     def diagnose(self, name: str) -> "RunDiagnosis":
         """Return what stands in the way of a run, from what is stored; nothing is asked.

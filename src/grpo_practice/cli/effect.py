@@ -15,13 +15,14 @@ from grpo_practice.cli.options import (
     DbOption,
     JsonOption,
     SetOption,
+    TraceContentOption,
+    TraceSampleOption,
     TrustHostOption,
     TrustOption,
     trusting,
     workspace,
 )
 from grpo_practice.cli.terminal.formatting import print_json
-from grpo_practice.cli.trace import TraceContentOption, TraceSampleOption
 from grpo_practice.errors import ConfigError
 
 if TYPE_CHECKING:

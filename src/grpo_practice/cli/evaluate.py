@@ -23,6 +23,8 @@ from grpo_practice.cli.options import (
     JsonOption,
     RestartOption,
     SetOption,
+    TraceContentOption,
+    TraceSampleOption,
     TrustHostOption,
     TrustOption,
     VerboseOption,
@@ -31,7 +33,6 @@ from grpo_practice.cli.options import (
 )
 from grpo_practice.cli.other_words import OPTIONS
 from grpo_practice.cli.terminal.formatting import print_json
-from grpo_practice.cli.trace import TraceContentOption, TraceSampleOption
 from grpo_practice.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -145,9 +146,9 @@ def evaluate(
             "restart_step": restart_step,
             "again": again,
             "env": trusting(trust, trust_host),
+            "verbose": verbose,
             "trace_content": trace_content == "yes",
             "trace_sample": trace_sample,
-            "verbose": verbose,
             "on_event": emit,
         }
         report: EvalReport | ComparisonReport | Forecast

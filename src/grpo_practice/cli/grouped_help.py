@@ -25,7 +25,7 @@ _OF_GROUP = {
         "--pilot",
     ),
     "Playing or scoring again": ("--restart-step", "--again", "--rejudge", "--run"),
-    "Traces, where the environment names a collector": ("--trace-content", "--trace-sample"),
+    "Traces": ("--trace-content", "--trace-sample"),
     "Trust": ("--trust", "--trust-host"),
 }
 GROUPS = {option: group for group, options in _OF_GROUP.items() for option in options}

@@ -32,7 +32,6 @@ from grpo_practice.cli import (
     rollouts,
     runs,
     serve,
-    trace,
     trust,
     verify,
     view,
@@ -76,7 +75,6 @@ app.command("trust", short_help="Trust files of others that you have read.")(tru
 app.add_typer(data.app, name="data")
 runs.app.command()(compare.compare)
 runs.app.command()(diagnose.diagnose)
-runs.app.command()(trace.trace)
 runs.app.command("export")(exports.export_rows)
 app.add_typer(runs.app, name="runs")
 app.add_typer(rollouts.app, name="rollouts")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -101,6 +101,14 @@ TrustOption = Annotated[
 TrustHostOption = Annotated[
     list[str] | None,
     typer.Option(metavar="HOST", help="Let keys of yours go to this host; remembered."),
+]
+TraceContentOption = Annotated[
+    Literal["yes", "no"],
+    typer.Option(help="Whether traces show questions and answers, where they are sent."),
+]
+TraceSampleOption = Annotated[
+    float,
+    typer.Option(metavar="SHARE", help="Trace this share of the questions: 0.1 is one in ten."),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 

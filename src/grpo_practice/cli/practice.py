@@ -21,6 +21,8 @@ from grpo_practice.cli.options import (
     JsonOption,
     RestartOption,
     SetOption,
+    TraceContentOption,
+    TraceSampleOption,
     TrustHostOption,
     TrustOption,
     VerboseOption,
@@ -28,7 +30,6 @@ from grpo_practice.cli.options import (
     workspace,
 )
 from grpo_practice.cli.terminal.formatting import print_json
-from grpo_practice.cli.trace import TraceContentOption, TraceSampleOption
 
 if TYPE_CHECKING:
     from grpo_practice.workspace import PracticeOptions

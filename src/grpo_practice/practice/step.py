@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from grpo_practice.errors import StepError, unanswered
-from grpo_practice.events import GroupDistilled, GroupFinished, StepFinished
+from grpo_practice.events import GroupDistilled, GroupFinished, GroupStored, StepFinished
 from grpo_practice.practice.answer_guard import StepGuard
 from grpo_practice.practice.approval import admitted
 from grpo_practice.practice.context import Practice
@@ -25,6 +25,7 @@ from grpo_practice.store.distillation import DISTILLATION
 from grpo_practice.store.libraries import edited
 from grpo_practice.store.queries import past_votes
 from grpo_practice.store.queries.held import held
+from grpo_practice.store.queries.traced import MERGE
 from grpo_practice.store.records import Approvals, GroupRow, Play, StepResult, StepRow
 from grpo_practice.types import Distilled, Group, Library, Operation
 
@@ -144,6 +145,7 @@ class PracticeStep:
             raise
         library_id = closing.result()
         self._job.emit(finished())
+        self._stored(MERGE)
         return library_id
 
     def _approvals(self, library: Library) -> Approvals | None:
@@ -164,6 +166,8 @@ class PracticeStep:
         """Distil the group at once, where it is informative: no barrier between the groups."""
         if self._status(group) == "scored":
             self._teaching.append(begin(self._tasks, self._distil(group, library)))
+        else:
+            self._stored(group.slot)
 
     def _status(self, group: Group) -> Status:
         return status_of(group, truth=self._job.teacher.truth)
@@ -179,6 +183,10 @@ class PracticeStep:
         self._job.emit(
             GroupDistilled(key.step, slot, len(done.lessons), len(done.operations), done.failed)
         )
+        self._stored(slot)
+
+    def _stored(self, slot: int) -> None:
+        self._job.emit(GroupStored(self._job.branch.run, self._rollouts.row.plan.step, slot))
 
     async def _guard_of(self, operations: Sequence[Operation]) -> StepGuard | None:
         """Return the guard that the operations need; None where there are none, or it is off."""

@@ -1,5 +1,6 @@
 """Addresses of the viewer's pages: what each asks for, and links to others."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,6 +55,21 @@ class Query:
         if len(parts) != n:
             raise ConfigError(f"this address has an unreadable {name}={brief(found, 40)}")
         return tuple(_whole(name, part) for part in parts)
+
+    def key(self, name: str) -> tuple[float, int, int, int] | None:
+        """Return a number and a place, `0.5:3.1.2`; None where there is none."""
+        found = self.optional(name)
+        if found is None:
+            return None
+        value, _, place = found.partition(":")
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        step, slot, attempt = (_whole(name, part) for part in (place.split(".") + [""] * 3)[:3])
+        if not math.isfinite(number):
+            raise ConfigError(f"this address has an unreadable {name}={brief(found, 40)}")
+        return number, step, slot, attempt
 
     def choice(self, name: str, *known: str) -> str:
         """Return one of the known values, the first one where there is none."""

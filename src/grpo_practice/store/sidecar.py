@@ -1,9 +1,9 @@
 """A second file beside the database, with what lists need that it has no index for.
 
-`NAME.db.see` holds a key of each rollout to sort and filter by, and the words of questions,
-answers and experiences. All of it can be made again from the database: it may be deleted at any
-time, and one that is damaged, older or of another database is thrown away. It holds words of what
-is private, so it is as private as the database, and goes when a run is deleted.
+`NAME.db.see` holds keys of each rollout to sort and filter by, and the words of its answer. All of
+it can be made again from the database: it may be deleted at any time, and one that is damaged,
+older or of another database is thrown away. As the database, it is private; when a run is deleted,
+the whole file is, since it has words of it.
 """
 
 import json
@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from grpo_practice.store.db import SEE
+from grpo_practice.store.db import SEE, insert, insert_all
 from grpo_practice.store.step_totals import ROLLOUTS
 
 VERSION = 1
@@ -39,13 +39,11 @@ CREATE TABLE keys (
   ms INTEGER NOT NULL,            -- that the model took
   PRIMARY KEY (branch_id, step, slot, attempt)) WITHOUT ROWID;
 CREATE INDEX keys_reward ON keys (branch_id, reward, step, slot, attempt);
-CREATE INDEX keys_tokens ON keys (branch_id, tokens, step, slot, attempt);
-CREATE INDEX keys_ms ON keys (branch_id, ms, step, slot, attempt);
-CREATE TABLE progress (of TEXT PRIMARY KEY, done INTEGER NOT NULL) WITHOUT ROWID;
+-- With the reward: a filter by it reads the index alone.
+CREATE INDEX keys_tokens ON keys (branch_id, tokens, step, slot, attempt, reward);
+CREATE INDEX keys_ms ON keys (branch_id, ms, step, slot, attempt, reward);
 -- No texts are kept, and no places of words: a fifth of the size. `detail` allows no phrases.
 CREATE VIRTUAL TABLE answers USING fts5(words, content='', detail='none', columnsize=0);
-CREATE VIRTUAL TABLE questions USING fts5(words, content='', detail='none', columnsize=0);
-CREATE VIRTUAL TABLE experiences USING fts5(words, content='', detail='none', columnsize=0);
 """
 
 
@@ -125,7 +123,6 @@ class Sidecar:
         todo = [place for place, state in states.items() if known.get(place) != state]
         for place in todo[:steps]:
             self._take(source, place, states[place])
-        self._take_words(source)
         left = max(len(todo) - steps, 0)
         return Progress(len(states) - left, len(states))
 
@@ -135,7 +132,8 @@ class Sidecar:
         lost = any(there.get(branch) != created for branch, created in known)
         if not lost:
             with self._writing():
-                self._db.executemany("INSERT OR IGNORE INTO branches VALUES (?, ?)", there.items())
+                rows = [{"branch_id": i, "created_at": at} for i, at in there.items()]
+                insert_all(self._db, "branches", rows, more="ON CONFLICT DO NOTHING")
         return lost
 
     def _take(self, source: sqlite3.Connection, place: tuple[int, int], state: str) -> None:
@@ -154,35 +152,21 @@ class Sidecar:
             )
             scored = {rollout for (rollout,) in before}
             self._db.execute("DELETE FROM keys WHERE branch_id = ? AND step = ?", place)
-            self._db.executemany(
-                "INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                ((branch, step, *row[:6]) for row in rows),
-            )
+            at = {"branch_id": branch, "step": step}
+            insert_all(self._db, "keys", [at | {c: row[c] for c in _COLUMNS} for row in rows])
             # An answer that has its reward never changes; those of a branch that scores again
             # are in it already.
-            new = [row for row in rows if row[3] >= 0 and row[2] not in scored and not row[6]]
-            for part in _parts([row[2] for row in new], 200):
-                self._db.executemany(
-                    "INSERT INTO answers (rowid, words) VALUES (?, ?)",
-                    (
-                        (rollout, f"{text} {mark(branch)}")
-                        for rollout, text in source.execute(_ANSWERS, (json.dumps(part),))
-                    ),
-                )
-            self._db.execute("INSERT OR REPLACE INTO steps VALUES (?, ?, ?)", (*place, state))
-
-    def _take_words(self, source: sqlite3.Connection) -> None:
-        """Put in the words of new questions and experiences, which never change."""
-        for of, sql in (("questions", _QUESTIONS), ("experiences", _EXPERIENCES)):
-            with self._writing():
-                row = self._db.execute("SELECT done FROM progress WHERE of = ?", (of,)).fetchone()
-                rows = source.execute(sql, (row[0] if row else 0,)).fetchall()
-                if not rows:
-                    continue
-                insert = f"INSERT INTO {of} (rowid, words) VALUES (?, ?)"
-                self._db.executemany(insert, map(tuple, rows))
-                done = (of, max(row[0] for row in rows))
-                self._db.execute("INSERT OR REPLACE INTO progress VALUES (?, ?)", done)
+            new = [
+                row["rollout_id"]
+                for row in rows
+                if row["reward"] >= 0 and row["rollout_id"] not in scored and not row["again"]
+            ]
+            for part in _parts(new, 200):
+                texts = source.execute(_ANSWERS, (json.dumps(part),))
+                words = [{"rowid": i, "words": f"{text} {mark(branch)}"} for i, text in texts]
+                insert_all(self._db, "answers", words)
+            again = "ON CONFLICT DO UPDATE SET state = excluded.state"
+            insert(self._db, "steps", at | {"state": state}, more=again)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -196,27 +180,21 @@ class Sidecar:
         self._db.execute("COMMIT")
 
 
-TEXT_VERSIONS = 1_000
-"""Versions of an experience's text that have a number of their own in the index."""
-
 _STATES = """SELECT branch_id, step,
   status || ' ' || coalesce(closed_at, '') || ' ' || (sums IS NOT NULL) ||
-    CASE WHEN closed_at IS NULL THEN ' ' || (
+    CASE WHEN status IN ('closed', 'merge_failed') THEN '' ELSE ' ' || (
       SELECT count(*) || ' ' || coalesce(max(r.finished_at), '') FROM rollouts r
-       WHERE r.branch_id = coalesce(s.played_by, s.branch_id) AND r.step = +s.step) ELSE '' END
+       WHERE r.branch_id = coalesce(s.played_by, s.branch_id) AND r.step = +s.step) END
   FROM steps s"""
 """Steps with what changes when their rollouts do: a closed one is closed anew then."""
 
-_KEYS = f"""SELECT r.slot, r.attempt, r.rollout_id, coalesce(v.reward, {NO_REWARD}),
-  coalesce(r.tokens_in + r.tokens_out, -1), r.model_ms, s.played_by IS NOT NULL
+_COLUMNS = ("slot", "attempt", "rollout_id", "reward", "tokens", "ms")
+_KEYS = f"""SELECT r.slot, r.attempt, r.rollout_id, coalesce(v.reward, {NO_REWARD}) AS reward,
+  coalesce(r.tokens_in + r.tokens_out, -1) AS tokens, r.model_ms AS ms,
+  s.played_by IS NOT NULL AS again
   {ROLLOUTS} WHERE s.branch_id = ? AND s.step = ?"""
 _ANSWERS = f"""SELECT rollout_id, substr(response, 1, {INDEXED}) FROM rollout_bodies
   WHERE rollout_id IN (SELECT value FROM json_each(?))"""
-_QUESTIONS = f"""SELECT sample_id, substr(question, 1, {INDEXED}) FROM samples
-  WHERE sample_id > ? ORDER BY sample_id"""
-_EXPERIENCES = f"""SELECT experience_id * {TEXT_VERSIONS} + min(version, {TEXT_VERSIONS - 1}),
-  substr(text, 1, {INDEXED}) FROM experience_texts
-  WHERE experience_id * {TEXT_VERSIONS} + min(version, {TEXT_VERSIONS - 1}) > ? GROUP BY 1"""
 
 
 def mark(branch: int) -> str:

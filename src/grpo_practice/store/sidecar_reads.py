@@ -1,18 +1,17 @@
-"""Pages that are read from the file beside the database: sorted, by reward, or by words."""
+"""Pages that are read from the file beside the database: sorted, below a reward, or by words."""
 
 import re
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from grpo_practice.store.queries.pages import Place
 from grpo_practice.store.records import Branch
-from grpo_practice.store.sidecar import TEXT_VERSIONS, VERSION, mark, path_of
+from grpo_practice.store.sidecar import VERSION, mark, path_of
 
 Sort = Literal["reward", "tokens", "seconds"]
-WORDS = 12
-"""Words of a search that count."""
 _COLUMN: dict[Sort, str] = {"reward": "reward", "tokens": "tokens", "seconds": "ms"}
 _WORD = re.compile(r"[^\W_]+")
 Key = tuple[float, int, int, int]
@@ -27,7 +26,7 @@ class Wish:
     descending: bool = False
     """Whether the order is turned round, that of equal ones too: one index serves both."""
     below: float | None = None
-    """Reward that they are below; those without one are left out then."""
+    """Reward that they are below; those without one count as below all."""
     after: Key | None = None
     """Key of the last rollout of the page before."""
 
@@ -47,10 +46,10 @@ def opened(database: Path) -> sqlite3.Connection | None:
     return None
 
 
-def share_made(db: sqlite3.Connection, store: sqlite3.Connection) -> float:
-    """Return how much of a database is in the file, from 0 to 1."""
+def is_complete(db: sqlite3.Connection, store: sqlite3.Connection) -> bool:
+    """Return whether all steps of a database are in the file, some as they were before."""
     here, there = (one.execute("SELECT count(*) FROM steps").fetchone()[0] for one in (db, store))
-    return min(here / there, 1.0) if there else 1.0
+    return bool(here >= there)
 
 
 def sorted_page(db: sqlite3.Connection, branch: Branch, wish: Wish, n: int) -> list[Key]:
@@ -64,7 +63,7 @@ def sorted_page(db: sqlite3.Connection, branch: Branch, wish: Wish, n: int) -> l
             where += f" AND ({column}, {', '.join(_PLACE)}) {'<' if turned else '>'} (?, ?, ?, ?)"
             values += wish.after
         if wish.below is not None:
-            where += " AND reward >= 0 AND reward < ?"
+            where += " AND reward < ?"
             values.append(wish.below)
         rows = db.execute(
             f"""SELECT {column}, {", ".join(_PLACE)} FROM keys
@@ -84,39 +83,38 @@ def place_of(key: Key) -> Place:
     return Place(*key[1:])
 
 
-def words_of(text: str) -> list[str]:
-    """Return the words that a text asks for, in any form: nothing in it is an operator."""
-    return _WORD.findall(text[:1_000])[:WORDS]
-
-
-Kind = Literal["answers", "questions", "experiences"]
-
-
-def search(
-    db: sqlite3.Connection,
-    kind: Kind,
-    words: list[str],
-    branches: list[int] | None,
-    after: int,
-    n: int,
+def with_words(
+    db: sqlite3.Connection, words: Sequence[str], branches: Sequence[int], after: int, n: int
 ) -> list[int]:
-    """Return the numbers of the next `n` texts that have all the words.
+    """Return the next `n` rollouts of these branches whose answers have all the words.
 
-    Answers are rollouts, questions samples, and experiences see `text_version`. `branches`: those
-    alone whose answers count; None: all.
+    A word of an answer may go on where a word that is asked for ends.
+
+    `after`: the last rollout of the page before, 0 for the first page.
     """
-    if not words or branches == []:
+    parts = [word for text in words for word in _WORD.findall(text)]
+    # Beginnings of words; those of one or two letters would be half of all words.
+    asked = [f'"{part}"{"*" if len(part) > 2 else ""}' for part in parts]
+    if not asked or not branches:
         return []
-    asked = " AND ".join(f'"{word}"' for word in words)
-    if branches is not None:
-        asked += f" AND ({' OR '.join(mark(branch) for branch in branches)})"
+    of = " OR ".join(map(mark, branches))
     rows = db.execute(
-        f"SELECT rowid FROM {kind} WHERE words MATCH ? AND rowid > ? ORDER BY rowid LIMIT ?",
-        (asked, after, n),
+        "SELECT rowid FROM answers WHERE answers MATCH ? AND rowid > ? ORDER BY rowid LIMIT ?",
+        (f"{' AND '.join(asked)} AND ({of})", after, n),
     )
     return [rowid for (rowid,) in rows]
 
 
-def text_version(number: int) -> tuple[int, int]:
-    """Return experience and version of a text that was found."""
-    return divmod(number, TEXT_VERSIONS)
+def holders(store: sqlite3.Connection, branch: Branch) -> list[int]:
+    """Return the branches that hold the rollouts of a branch's line."""
+    found = set[int]()
+    for segment in branch.line:
+        found |= {
+            holder
+            for (holder,) in store.execute(
+                """SELECT DISTINCT coalesce(played_by, branch_id) FROM steps
+                    WHERE branch_id = ? AND step >= ? AND step < ?""",
+                (segment.branch_id, segment.first, segment.end),
+            )
+        }
+    return sorted(found)

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -25,6 +25,7 @@ from grpo_practice.store import (
     libraries,
     recorded_runs,
     rollouts,
+    sidecar,
     steps,
 )
 from grpo_practice.store.db import (
@@ -212,7 +213,10 @@ class Store(OpenStore):
     def delete_run(self, run: str) -> list[str]:
         """Delete the run and the runs it made. See `delete_run.delete`."""
         self.read(runs.get, run)
-        return self._write(lambda db: delete_run.delete(db, run))
+        gone = self._write(lambda db: delete_run.delete(db, run))
+        with suppress(OSError):
+            sidecar.remove(self._file)  # it has words of what is gone
+        return gone
 
     # The work of a run
 

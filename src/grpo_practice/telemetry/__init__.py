@@ -1,1 +1,1 @@
-"""Stored groups and merges as spans of OpenTelemetry, sent to a collector that the user names."""
+"""Traces: a run as OpenTelemetry spans, sent to a collector as it goes on or afterwards."""

@@ -1,173 +1,121 @@
-"""How spans get to a collector: by the library, in one thread, without redirects."""
+"""Names the collector of traces: the one of the process's environment, if there is one.
 
-import logging
-import os
-from collections.abc import Sequence
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+A `.env` names none, whoever wrote it: traces hold questions and answers.
+"""
 
-from typing_extensions import override
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
 
 from grpo_practice.errors import ConfigError
-from grpo_practice.redact import redactor
-from grpo_practice.telemetry.settings import NAME, PHOENIX, Collector
-from grpo_practice.telemetry.spans import Span
-from grpo_practice.text import brief
+from grpo_practice.redact import redact_url, redactor, url_secrets
+from grpo_practice.text import is_web_address
 
-if TYPE_CHECKING:
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-
-REQUEST_S = 5.0
-"""Longest wait for an answer to one request, with all its tries."""
-INSTALL = 'install it: pip install "grpo-practice[trace]"'
-
-
-def is_installed() -> bool:
-    """Return whether the libraries of the extra `trace` are there."""
-    try:
-        return find_spec("opentelemetry.exporter.otlp.proto.http.trace_exporter") is not None
-    except ModuleNotFoundError:  # of a package above it
-        return False
+PHOENIX = ("PHOENIX_ENDPOINT", "PHOENIX_COLLECTOR_ENDPOINT")
+"""Variables that name a Phoenix; they win over those of OpenTelemetry."""
+OTLP_TRACES, OTLP = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"
+VARIABLES = (*PHOENIX, OTLP_TRACES, OTLP)
+"""Variables that name a collector, the first that is set wins."""
+PATH = "/v1/traces"
+_PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 
 
-class Refused(Exception):
-    """Spans were not taken; `lasting` where trying again is of no use."""
+@dataclass(frozen=True, slots=True)
+class Collector:
+    """A collector that takes OTLP over HTTP."""
 
-    def __init__(self, why: str, *, lasting: bool) -> None:
-        super().__init__(redactor.text(why))
-        self.lasting = lasting
-
-
-class Sender:
-    """A connection to a collector; only one thread may send.
-
-    Raises:
-        ConfigError: The libraries that it takes are not installed.
-    """
-
-    def __init__(self, collector: Collector) -> None:
-        self._collector = collector
-        if not is_installed():
-            raise ConfigError(f"tracing ({collector.variable}) is not installed", hint=INSTALL)
-        from opentelemetry.sdk.resources import Resource
-
-        self._session = _session(collector)
-        self.closed = False
-        self._exporter = self._open()
-        self._resource = Resource.create(
-            {
-                "service.name": os.environ.get("OTEL_SERVICE_NAME") or NAME,
-                "openinference.project.name": collector.project,
-            }
-        )
-
-    def _open(self) -> "OTLPSpanExporter":
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-
-        # The library logs each request that fails, on stderr where nobody set up logging.
-        for name in ("opentelemetry.exporter.otlp.proto.http.trace_exporter", "urllib3"):
-            logging.getLogger(name).addHandler(logging.NullHandler())
-            logging.getLogger(name).propagate = False
-        return OTLPSpanExporter(
-            endpoint=self._collector.url,
-            headers=dict(self._collector.headers),
-            timeout=REQUEST_S,
-            session=self._session,
-        )
-
-    def send(self, spans: Sequence[Span]) -> None:
-        """Send spans; raise Refused where the collector does not take them."""
-        from opentelemetry.sdk.trace.export import SpanExportResult
-
-        self._session.said = None
-        result = self._exporter.export([self._readable(span) for span in spans])
-        if result is not SpanExportResult.SUCCESS:
-            raise _refusal(self._session.said)
+    url: str
+    variable: str
+    """Variable that names it."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    project: str | None = None
+    """Phoenix's project."""
+    gzip: bool = False
 
     @property
-    def fails(self) -> bool:
-        """Whether the last request has failed; it may wait for another try."""
-        said = self._session.said
-        return isinstance(said, Exception) or (said is not None and not said.ok)
+    def shown(self) -> str:
+        """Address without a login."""
+        return redact_url(self.url)
 
-    def close(self) -> None:
-        """End what is waiting for another try; nothing is sent any more."""
-        self.closed = True
-        self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
-    def _readable(self, span: Span) -> Any:
-        from opentelemetry.sdk.trace import ReadableSpan
-        from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+def collector_of(process: Mapping[str, str]) -> Collector | None:
+    """Return the collector that the process's variables name; None where they name none.
 
-        def context(span_id: int) -> SpanContext:
-            flags = TraceFlags(TraceFlags.SAMPLED)
-            return SpanContext(span.trace_id, span_id, is_remote=False, trace_flags=flags)
+    The redactor knows the values of its headers then.
 
-        status = Status(StatusCode.OK)
-        if span.error is not None:
-            status = Status(StatusCode.ERROR, brief(span.error, 1_000))
-        return ReadableSpan(
-            name=span.name,
-            context=context(span.span_id),
-            parent=None if span.parent_id is None else context(span.parent_id),
-            resource=self._resource,
-            attributes=span.attributes,
-            kind=SpanKind.CLIENT if span.kind == "LLM" else SpanKind.INTERNAL,
-            status=status,
-            start_time=span.start_ns,
-            end_time=span.end_ns,
+    Raises:
+        ConfigError: The address is none, or another protocol is asked for.
+    """
+    if process.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return None
+    variable = next((name for name in VARIABLES if process.get(name, "").strip()), None)
+    if variable is None or (variable not in PHOENIX and _other_exporter(process)):
+        return None
+    url = process[variable].strip()
+    redactor.know(url_secrets(url))
+    if not is_web_address(url):
+        raise ConfigError(
+            f"{variable}: {redact_url(url)} is no address: no traces are sent",
+            hint=f"name it with http:// or https://, or unset {variable}",
+        )
+    if variable in PHOENIX:
+        headers = _headers(process, ["PHOENIX_CLIENT_HEADERS"])
+        if key := process.get("PHOENIX_API_KEY", "").strip():
+            headers = {"authorization": f"Bearer {key}", **headers}
+    else:
+        _check_protocol(process)
+        # Never to Phoenix: they are for whom the variables beside them name.
+        headers = _headers(
+            process, ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"]
+        )
+    redactor.know(headers.values())
+    return Collector(
+        url if variable == OTLP_TRACES else _with_path(url),
+        variable,
+        headers,
+        process.get("PHOENIX_PROJECT_NAME", "").strip() or None,
+        _first(process, "OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION")
+        == "gzip",
+    )
+
+
+def _other_exporter(process: Mapping[str, str]) -> bool:
+    """Return True when the standard variable asks for another exporter than OTLP, or for none."""
+    return _first(process, "OTEL_TRACES_EXPORTER") not in ("", "otlp")
+
+
+def _check_protocol(process: Mapping[str, str]) -> None:
+    if (protocol := _first(process, *_PROTOCOLS)) not in ("", "http/protobuf"):
+        raise ConfigError(
+            f"OTEL_EXPORTER_OTLP_PROTOCOL {protocol} is not spoken: no traces are sent",
+            hint="set it to http/protobuf; a collector takes that at port 4318 as a rule",
         )
 
 
-def _session(collector: Collector) -> Any:
-    """Return a session that follows no redirect, and keeps what the collector said last."""
-    import requests
-
-    ours = {name.lower() for name in collector.headers}
-    plain = {"content-type", "content-encoding", "user-agent", *ours}
-
-    class Session(requests.Session):
-        """A session of one collector."""
-
-        said: Any = None
-
-        @override
-        def request(self, method: str, url: str | bytes, *args: Any, **given: Any) -> Any:
-            """Send a request, and note the answer or the error."""
-            if collector.variable in PHOENIX:
-                # The library adds the headers of another collector's variable.
-                given["headers"] = {k: v for k, v in given["headers"].items() if k.lower() in plain}
-            try:
-                self.said = super().request(method, url, *args, **given)
-            except Exception as e:
-                self.said = e
-                raise
-            return self.said
-
-    session = Session()
-    # A redirect would take what was asked and answered to whom nobody named.
-    session.max_redirects = 0
-    return session
+def _first(process: Mapping[str, str], *names: str) -> str:
+    values = (process.get(name, "").strip() for name in names)
+    return next((value.lower() for value in values if value), "")
 
 
-def _refusal(said: Any) -> Refused:
-    """Return why spans were not taken: what the collector said last, or how the request ended."""
-    import requests
+def _with_path(url: str) -> str:
+    base = url.rstrip("/")
+    return base if urlsplit(base).path.endswith(PATH) else base + PATH
 
-    match said:
-        case requests.TooManyRedirects():
-            return Refused("it redirects, which is not followed", lasting=True)
-        case requests.Timeout():
-            return Refused(f"no answer in {REQUEST_S:g} s", lasting=False)
-        case requests.ConnectionError():
-            return Refused("it cannot be reached", lasting=False)
-        case requests.Response() if said.status_code in (401, 403):
-            return Refused(f"it wants a login (HTTP {said.status_code})", lasting=True)
-        case requests.Response():
-            text = brief(said.content[:500].decode("utf-8", "replace"), 200)
-            lasting = said.status_code < 500 and said.status_code not in (408, 429)
-            return Refused(f"HTTP {said.status_code} {text}".rstrip(), lasting=lasting)
-        case Exception():
-            return Refused(f"{type(said).__name__}", lasting=True)
-        case _:
-            return Refused("the spans could not be encoded", lasting=True)
+
+def _headers(process: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """Return the headers of the first variable that is set: `name=value,…`, percent-encoded.
+
+    Raises:
+        ConfigError: One cannot be sent; its value is not shown.
+    """
+    name = next((name for name in names if process.get(name, "").strip()), None)
+    found = dict[str, str]()
+    for pair in process.get(name, "").split(",") if name else ():
+        key, sign, value = (unquote(part.strip()) for part in pair.partition("="))
+        redactor.know([value])
+        if not sign or not key:
+            continue
+        if not (key + value).isascii() or not (key + value).isprintable():
+            raise ConfigError(f"{name}: the header {key!r} cannot be sent: no traces are sent")
+        found[key.lower()] = value
+    return found

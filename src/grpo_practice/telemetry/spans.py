@@ -1,234 +1,358 @@
-"""A stored group as spans: one trace for each group, and one for each merge.
+"""The spans of a group and of a merge, made of what is stored.
 
-Ids are made of what a span is of (run, branch, step, group, attempt, call), so that a run that is
-sent twice has the same spans, live or later. A call began when it was stored, less the seconds
-that its answer took: the store has no other beginning.
+Ids follow from the place in the run alone, so that a group sent live and once more by `runs trace`
+is the same trace. Times are derived: a call is stored when it was answered, and began `seconds`
+before that.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
-from grpo_practice.stages import STAGES, Role
-from grpo_practice.store.queries.trace_rows import (
+from grpo_practice.calls import Message, content_texts
+from grpo_practice.redact import redactor
+from grpo_practice.stages import Stage
+from grpo_practice.store.queries.traced import (
     MERGE,
-    StoredAttempt,
-    StoredCall,
-    StoredFailure,
-    StoredGroup,
+    TracedCall,
+    TracedFailure,
+    TracedGroup,
+    TracedRollout,
+    TracedStep,
 )
-from grpo_practice.telemetry.attributes import (
-    Value,
-    evaluation,
-    io,
-    kind_of,
-    llm,
-    tool,
-)
+from grpo_practice.text import cut
 
 Kind = Literal["CHAIN", "AGENT", "LLM", "TOOL", "EVALUATOR"]
-"""Kinds of spans, as OpenInference has them."""
+"""Kind of a span, as the conventions of OpenInference name it."""
+Value = str | int | float | bool | tuple[str, ...]
+
+Part = Literal["player", "judge", "teacher"]
+"""Part of a trace that makes calls."""
+_PARTS: Mapping[Stage, Part] = {"play": "player", "tool": "player", "judge": "judge"}
+"""Part of each stage of a rollout; all other stages are the teacher's."""
+NOBODY = -1
+"""Attempt of what belongs to none."""
+
+TEXT_CHARS = 8_000
+"""Characters that a span shows of one text."""
+MOST_MESSAGES = 32
+"""Messages that a span shows of one request, the last ones."""
+PROVIDER = "openai-compatible"
+"""Provider in `gen_ai.*`: whoever speaks this protocol."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A span, in the words of no library."""
+    """One span, before it is encoded."""
 
-    trace_id: int
-    span_id: int
-    parent_id: int | None
+    trace_id: bytes
+    id: bytes
+    parent: bytes | None
     name: str
     kind: Kind
     start_ns: int
-    """Unix time in nanoseconds."""
     end_ns: int
     attributes: Mapping[str, Value]
     error: str | None = None
-    """Error that ended it; None for one that ended well."""
+    """Reason why it failed; None when it did not."""
+    link: bytes | None = None
+    """Span of the call that this one continues."""
+    children: Sequence["Span"] = ()
+
+    def each(self) -> Iterator["Span"]:
+        """Yield the span and all below it."""
+        yield self
+        for child in self.children:
+            yield from child.each()
 
 
-def is_sampled(group: StoredGroup, share: float) -> bool:
-    """Return whether a group belongs to the share that is sent: always the same groups."""
-    return _number(_key(group), 8) < share * 2**64
+@dataclass(frozen=True, slots=True)
+class _Ids:
+    """Ids of the spans of one trace."""
+
+    step: TracedStep
+    slot: int
+    trace: bytes = field(init=False)
+    seed: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        step = self.step
+        place = [step.begun, step.run, step.branch_id, step.step, self.slot]
+        made = hashlib.sha256(json.dumps(["grpo-practice", *place]).encode()).digest()
+        object.__setattr__(self, "trace", made[:16])
+        object.__setattr__(self, "seed", made)
+
+    def span(self, kind: str, number: int = 0) -> bytes:
+        """Return the id of a span: its kind, and its number among those of the trace."""
+        return hashlib.blake2b(f"{kind} {number}".encode(), key=self.seed, digest_size=8).digest()
 
 
-def spans_of(group: StoredGroup, *, content: bool = True) -> list[Span]:
-    """Return the spans of a group or a merge, its root first; none for one without a call.
+def trace_id(step: TracedStep, slot: int) -> bytes:
+    """Return the id of the trace of a group, or of the merge."""
+    return _Ids(step, slot).trace
 
-    Without `content`, nothing that was said, asked or scored by is in them.
+
+def sampled(step: TracedStep, slot: int, share: float) -> bool:
+    """Return True for a group that is among this share of all; the same ones each time."""
+    return int.from_bytes(trace_id(step, slot)[:8], "big") < share * (1 << 64)
+
+
+def spans_of(group: TracedGroup, *, content: bool) -> Span | None:
+    """Return the root of the trace of a group, or of a merge; None where nothing happened.
+
+    Without content no text of a question, prompt, answer, tool or error is in it.
     """
-    if not group.calls and not group.failures:
-        return []
-    trace = _Trace(group, content=content)
-    root = trace.root()
-    parts = list[Span]()
-    for attempt in group.attempts:
-        parts += trace.attempt(attempt, root.span_id)
-    # Of an attempt that has not ended, which has no row, there is nothing yet.
-    teacher = [call for call in group.calls if _role(call) == "teacher"]
-    failed = [failure for failure in group.failures if _role(failure) == "teacher"]
-    if teacher or failed:
-        parts += trace.distillation(teacher, failed, root.span_id)
-    return _within(root, parts)
+    made = _Trace(group, content=content)
+    return made.merge() if group.slot == MERGE else made.group()
 
 
 class _Trace:
-    """Maker of the spans of one trace."""
+    """The making of one trace."""
 
-    def __init__(self, group: StoredGroup, *, content: bool) -> None:
+    def __init__(self, group: TracedGroup, *, content: bool) -> None:
         self._group, self._content = group, content
-        self._id = _number(_key(group), 16)
-        self._calls = {call.id: call for call in group.calls}
-        self._shared: dict[str, Value] = {
-            "session.id": group.run.name,
-            "grpo_practice.run": group.run.name,
-            "grpo_practice.step": group.step,
-            "grpo_practice.simulated": group.run.simulated,
+        self._ids = _Ids(group.step, group.slot)
+        step = group.step
+        self._common: dict[str, Value] = {"session.id": step.run}
+        self._place: dict[str, Value] = {
+            "gen_ai.conversation.id": step.run,
+            "grpo_practice.run": step.run,
+            "grpo_practice.exp_id": step.exp_id,
+            "grpo_practice.branch": step.branch_id,
+            "grpo_practice.step": step.step,
+            "grpo_practice.simulated": step.simulated,
         }
         if group.slot != MERGE:
-            self._shared["grpo_practice.group"] = group.slot
-        if group.number is not None:
-            self._shared["grpo_practice.question"] = group.number
+            self._place["grpo_practice.slot"] = group.slot
+        self._asked = self._by_part()
 
-    def root(self) -> Span:
-        """Return the span of the whole; its times are those of its parts."""
-        group = self._group
-        if group.slot == MERGE:
-            return self._span("root", "CHAIN", "merge", None, _UNKNOWN, {})
-        rewards = [a.reward for a in group.attempts if a.reward is not None]
-        mean = sum(rewards) / len(rewards) if rewards else None
-        attributes: dict[str, Value] = {} if mean is None else {"grpo_practice.mean_reward": mean}
-        if self._content:
-            attributes |= io(group.question, "" if mean is None else f"mean reward {mean:.3f}")
-        name = f"group {group.slot}" if group.number is None else f"question {group.number}"
-        return self._span("root", "CHAIN", name, None, _UNKNOWN, attributes)
+    def _by_part(self) -> Mapping[tuple[Part, int], Sequence[TracedCall | TracedFailure]]:
+        """Return the calls and failed requests by the part of the trace that they belong to."""
+        parts = defaultdict[tuple[Part, int], list[TracedCall | TracedFailure]](list)
+        played = {rollout.attempt for rollout in self._group.rollouts}
+        asked: list[TracedCall | TracedFailure] = [*self._group.calls, *self._group.failures]
+        for one in asked:
+            part: Part = _PARTS.get(one.stage, "teacher")
+            if part == "teacher" or one.attempt not in played:
+                parts["teacher", NOBODY].append(one)
+            else:
+                parts[part, one.attempt].append(one)
+        return parts
 
-    def attempt(self, of: StoredAttempt, parent: int) -> list[Span]:
-        """Return the spans of a rollout: the agent, its calls, and how it was scored."""
-        mine = [c for c in self._group.calls if c.attempt == of.attempt]
-        failed = [f for f in self._group.failures if f.attempt == of.attempt]
-        played = [c for c in mine if _role(c) in ("student", "tool")]
-        judged = [c for c in mine if _role(c) == "judge"]
-        end = _ns(of.finished_at)
-        began = min([_began(c) for c in played] + [_ns(f.created_at) for f in failed] + [end])
-        own: dict[str, Value] = {"grpo_practice.attempt": of.attempt, **kind_of(of.outcome)}
-        if of.reward is not None:
-            own["grpo_practice.reward"] = of.reward
-        if self._content:
-            own |= io(self._group.question, of.response)
-        key = f"attempt {of.attempt}"
-        error = None
-        if of.outcome == "error":
-            error = of.error if self._content and of.error else of.reason or "error"
-        agent = self._span(key, "AGENT", f"attempt {of.attempt + 1}", parent, (began, end), own)
-        agent = replace(agent, error=error)
-        parts = [self._call(call, agent.span_id) for call in played]
-        parts += [
-            self._failure(f, agent.span_id) for f in failed if _role(f) in ("student", "tool")
-        ]
-        scoring = [f for f in failed if _role(f) == "judge"]
-        if of.reward is not None or judged or scoring:
-            # Scoring begins where playing ends; the row is stored when both are over.
-            start = min(max([p.end_ns for p in parts] + [began]), end)
-            attributes = evaluation(self._group.verify, of, content=self._content)
-            name = f"score with {self._group.verify}"
-            scored = self._span(
-                f"{key} score", "EVALUATOR", name, agent.span_id, (start, end), attributes
-            )
-            inner = [self._call(call, scored.span_id) for call in judged]
-            inner += [self._failure(f, scored.span_id) for f in scoring]
-            parts += _within(scored, inner)
-        return _within(agent, parts)
+    def merge(self) -> Span | None:
+        """Return the root of a merge; None where none was asked for."""
+        root = self._ids.span("root")
+        asked = self._below(root, "teacher")
+        if not asked:
+            return None
+        name = f"merge of step {self._group.step.step}"
+        return self._chain(root, None, name, self._place, asked)
 
-    def distillation(
-        self, calls: Sequence[StoredCall], failed: Sequence[StoredFailure], parent: int
-    ) -> list[Span]:
-        """Return the spans of what the teacher did with a group, or with all proposals."""
-        inner = parent
-        chain: list[Span] = []
-        if self._group.slot != MERGE:
-            chain = [self._span("distil", "CHAIN", "distil", parent, _UNKNOWN, {})]
-            inner = chain[0].span_id
-        parts = [self._call(call, inner) for call in calls]
-        parts += [self._failure(f, inner) for f in failed]
-        return _within(chain[0], parts) if chain else parts
+    def group(self) -> Span | None:
+        """Return the root of a group; None where nothing of it is stored."""
+        group, root = self._group, self._ids.span("root")
+        rollouts = [self._agent(rollout, root) for rollout in group.rollouts]
+        teaching = self._ids.span("distillation")
+        asked = self._below(teaching, "teacher")
+        children = list(rollouts)
+        if asked:
+            children.append(self._chain(teaching, root, "distillation", {}, asked))
+        if not children:
+            return None
+        rewards = [r.reward for r in group.rollouts if r.reward is not None]
+        told: dict[str, Value] = {**self._place, "grpo_practice.rollouts": len(group.rollouts)}
+        if rewards:
+            told["grpo_practice.mean_reward"] = sum(rewards) / len(rewards)
+            told["output.value"] = f"mean reward {told['grpo_practice.mean_reward']:.3f}"
+        told |= self._text("input.value", group.question)
+        name = f"step {group.step.step}, group {group.slot}"
+        return self._chain(root, None, name, told, children)
 
-    def _call(self, call: StoredCall, parent: int) -> Span:
-        times = (_began(call), _ns(call.created_at))
-        key = f"call {call.id}"
-        if call.is_tool:
-            return self._span(
-                key, "TOOL", call.name, parent, times, tool(call, content=self._content)
-            )
-        messages = self._conversation(call) if self._content else []
-        attributes = llm(call, messages, content=self._content)
-        return self._span(key, "LLM", call.stage, parent, times, attributes)
-
-    def _failure(self, of: StoredFailure, parent: int) -> Span:
-        at = _ns(of.created_at)
-        said = of.message if self._content else of.kind
-        key = f"failure {of.id}"
-        span = self._span(key, "LLM", of.stage, parent, (at, at), kind_of(of.kind))
-        return replace(span, error=said)
-
-    def _conversation(self, call: StoredCall) -> list[dict[str, Any]]:
-        """Return all messages of a request: a call has those since the call it continues."""
-        found, at = list[dict[str, Any]](), call.before
-        while at is not None and at in self._calls:
-            earlier = self._calls[at]
-            said = [*earlier.request, *([earlier.reply] if earlier.reply else [])]
-            found[:0], at = said, earlier.before
-        return [*found, *call.request]
-
-    def _span(
+    def _chain(
         self,
-        key: str,
-        kind: Kind,
+        span_id: bytes,
+        parent: bytes | None,
         name: str,
-        parent: int | None,
-        times: tuple[int, int],
-        attributes: Mapping[str, Value],
+        told: Mapping[str, Value],
+        children: Sequence[Span],
     ) -> Span:
-        span_id = _number(f"{_key(self._group)}\0{key}", 8)
-        given = {"openinference.span.kind": kind, **self._shared, **attributes}
-        return Span(self._id, span_id, parent, name, kind, *times, given)
+        """Return a span that is as long as its children are."""
+        at = children[0].end_ns
+        attributes, trace = {**self._common, **told}, self._ids.trace
+        return _around(
+            Span(trace, span_id, parent, name, "CHAIN", at, at, attributes, children=children)
+        )
+
+    def _agent(self, rollout: TracedRollout, root: bytes) -> Span:
+        span_id, n = self._ids.span("agent", rollout.attempt), rollout.attempt
+        played = self._below(span_id, "player", n)
+        end = max([_ns(rollout.ended), *(child.end_ns for child in played)])
+        children = list(played)
+        if rollout.judged or ("judge", n) in self._asked:
+            children.append(self._evaluator(rollout, span_id, end))
+        told: dict[str, Value] = {
+            **self._place,
+            "gen_ai.operation.name": "invoke_agent",
+            "grpo_practice.attempt": n,
+            "grpo_practice.outcome": rollout.outcome,
+        }
+        if rollout.reward is not None:
+            told["grpo_practice.reward"] = rollout.reward
+        told |= self._text("input.value", self._group.question)
+        told |= self._text("output.value", rollout.response)
+        error = None
+        if rollout.outcome == "error":
+            error = self._error(rollout.reason or "error", rollout.error)
+        attributes, trace = {**self._common, **told}, self._ids.trace
+        name = f"rollout {n}"
+        return _around(
+            Span(trace, span_id, root, name, "AGENT", end, end, attributes, error, None, children)
+        )
+
+    def _evaluator(self, rollout: TracedRollout, agent: bytes, end: int) -> Span:
+        n = rollout.attempt
+        span_id = self._ids.span("evaluator", n)
+        judges = self._below(span_id, "judge", n)
+        told: dict[str, Value] = {"gen_ai.evaluation.name": self._group.step.verify}
+        error = None
+        if rollout.reward is not None:
+            told["gen_ai.evaluation.score.value"] = rollout.reward
+            told["output.value"] = f"{rollout.reward:g}"
+            told |= self._text("gen_ai.evaluation.explanation", rollout.critique)
+        else:
+            error = self._error(rollout.reason or "verify", rollout.error)
+        attributes, trace = {**self._common, **told}, self._ids.trace
+        name = f"verify {n}"
+        return _around(
+            Span(
+                trace, span_id, agent, name, "EVALUATOR", end, end, attributes, error, None, judges
+            )
+        )
+
+    def _below(self, parent: bytes, part: Part, attempt: int = NOBODY) -> list[Span]:
+        """Return the spans of the calls and failed requests of a part."""
+        return [
+            self._call(one, parent) if isinstance(one, TracedCall) else self._failure(one, parent)
+            for one in self._asked.get((part, attempt), ())
+        ]
+
+    def _call(self, call: TracedCall, parent: bytes) -> Span:
+        end = _ns(call.ended)
+        told = self._tool(call) if call.is_tool else self._model(call)
+        failed = call.is_tool and call.finish is not None
+        said = str(call.reply.get("content", "")) if failed else None
+        previous = call.prev_call_id
+        return Span(
+            self._ids.trace,
+            self._ids.span("call", call.call_id),
+            parent,
+            f"tool {call.name}" if call.is_tool else f"{call.stage} {call.name}",
+            "TOOL" if call.is_tool else "LLM",
+            end - round(call.seconds * 1e9),
+            end,
+            {**self._common, **told},
+            self._error("the tool failed", said) if failed else None,
+            None if previous is None else self._ids.span("call", previous),
+        )
+
+    def _tool(self, call: TracedCall) -> dict[str, Value]:
+        told: dict[str, Value] = {
+            "tool.name": call.name,
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": call.name,
+        }
+        if call.request:
+            told |= self._text("input.value", json.dumps(call.request[0], ensure_ascii=False))
+        if call.usage.cost_micro:
+            told["llm.cost.total"] = call.usage.cost_micro / 1e6
+        return told | self._text("output.value", call.reply.get("content"))
+
+    def _model(self, call: TracedCall) -> dict[str, Value]:
+        usage = call.usage
+        told: dict[str, Value] = {
+            "llm.model_name": call.name,
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": PROVIDER,
+            "gen_ai.request.model": call.name,
+            "grpo_practice.stage": call.stage,
+        }
+        known: dict[str, Value | None] = {
+            "llm.token_count.prompt": usage.tokens_in,
+            "llm.token_count.completion": usage.tokens_out,
+            "llm.token_count.prompt_details.cache_read": usage.tokens_cached,
+            "llm.token_count.completion_details.reasoning": usage.tokens_reasoning,
+            "gen_ai.usage.input_tokens": usage.tokens_in,
+            "gen_ai.usage.output_tokens": usage.tokens_out,
+            "gen_ai.response.finish_reasons": (call.finish,) if call.finish else None,
+        }
+        told |= {name: value for name, value in known.items() if value is not None}
+        model, _, host = call.answered_by.rpartition("@")
+        if model:
+            told["gen_ai.response.model"] = model
+            told["server.address"] = host
+        if usage.tokens_in is not None and usage.tokens_out is not None:
+            told["llm.token_count.total"] = usage.tokens_in + usage.tokens_out
+        if usage.cost_micro is not None:  # an unknown price is no price of 0
+            told["llm.cost.total"] = usage.cost_micro / 1e6
+        if self._content:
+            told |= self._text("llm.invocation_parameters", call.params)
+            messages = list(enumerate(call.request))[-MOST_MESSAGES:]
+            for i, message in messages:
+                told |= self._message(f"llm.input_messages.{i}.message", message)
+            told |= self._message("llm.output_messages.0.message", call.reply)
+        return told
+
+    def _message(self, name: str, message: Message) -> dict[str, Value]:
+        told: dict[str, Value] = {f"{name}.role": str(message.get("role", ""))}
+        texts = content_texts(message.get("content"))
+        told |= self._text(f"{name}.content", "".join(texts) or None)
+        for i, call in enumerate(message.get("tool_calls") or ()):
+            function = call.get("function") or {} if isinstance(call, dict) else {}
+            at = f"{name}.tool_calls.{i}.tool_call.function"
+            told |= self._text(f"{at}.name", function.get("name"))
+            told |= self._text(f"{at}.arguments", function.get("arguments"))
+        return told
+
+    def _failure(self, failure: TracedFailure, parent: bytes) -> Span:
+        end = _ns(failure.ended)
+        return Span(
+            self._ids.trace,
+            self._ids.span("failure", failure.failure_id),
+            parent,
+            f"{failure.stage}, no answer",
+            "LLM",
+            end,
+            end,
+            {**self._common, "error.type": failure.kind, "grpo_practice.stage": failure.stage},
+            self._error(failure.kind, failure.message),
+        )
+
+    def _text(self, name: str, text: object) -> dict[str, Value]:
+        """Return a text as an attribute, as the store has it and cut; nothing without content."""
+        if not self._content or text is None:
+            return {}
+        return {name: cut(redactor.text(str(text)), TEXT_CHARS)}
+
+    def _error(self, kind: str, message: str | None) -> str:
+        if not self._content or not message:
+            return kind
+        return cut(redactor.text(f"{kind}: {message}"), TEXT_CHARS)
 
 
-_UNKNOWN = (0, 0)
-"""Times of a span that has those of its parts."""
+def _around(span: Span) -> Span:
+    """Return the span with times that hold those of its children: none may end after it."""
+    if not span.children:
+        return span
+    return replace(
+        span,
+        start_ns=min([span.start_ns, *(child.start_ns for child in span.children)]),
+        end_ns=max([span.end_ns, *(child.end_ns for child in span.children)]),
+    )
 
 
-def _role(of: StoredCall | StoredFailure) -> Role | None:
-    """Return whose call it is; None for a stage of another version."""
-    spec = next((spec for stage, spec in STAGES.items() if stage == of.stage), None)
-    return spec.role if spec else None
-
-
-def _within(parent: Span, parts: Iterable[Span]) -> list[Span]:
-    """Return a span and its parts: it begins with the first and ends with the last of them."""
-    inner = list(parts)
-    starts = [span.start_ns for span in (parent, *inner) if span.start_ns]
-    start = min(starts, default=0)
-    end = max([span.end_ns for span in (parent, *inner)] + [start])
-    return [replace(parent, start_ns=start, end_ns=end), *inner]
-
-
-def _key(group: StoredGroup) -> str:
-    # With the time: a run that was deleted and begun anew under its name is another one.
-    run = group.run
-    return f"{run.name}\0{run.created_at}\0{group.branch_id}\0{group.step}\0{group.slot}"
-
-
-def _number(key: str, size: int) -> int:
-    # Zero is no id.
-    return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=size).digest()) or 1
-
-
-def _ns(stored: str) -> int:
-    return round(datetime.fromisoformat(stored).timestamp() * 1e3) * 1_000_000
-
-
-def _began(call: StoredCall) -> int:
-    return _ns(call.created_at) - round(call.seconds * 1e9)
+def _ns(at: datetime) -> int:
+    return round(at.timestamp() * 1000) * 1_000_000

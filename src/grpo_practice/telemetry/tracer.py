@@ -1,234 +1,196 @@
-"""Sends groups while a command plays them: each once it is complete, read from the database.
+"""Traces of a run while it goes on: a thread reads what is stored, and sends it."""
 
-A thread of its own reads and sends, so that a collector that is slow, dead or hanging costs the
-run nothing; what it has not taken by the end is said once.
-"""
-
-import logging
-import sqlite3
+import os
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
-from pathlib import Path
-from queue import Empty, SimpleQueue
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from shlex import quote
+from time import monotonic
 
-from grpo_practice.events import (
-    Emit,
-    Event,
-    GroupDistilled,
-    GroupFinished,
-    Notice,
-    RolloutFinished,
-    RunStarted,
-    StepFinished,
-    silent,
-)
-from grpo_practice.store import branches, steps
-from grpo_practice.store.queries import runs
-from grpo_practice.store.queries.trace_rows import MERGE, stored_group, written
+from grpo_practice.errors import ConfigError, StoreError
+from grpo_practice.events import Emit, Event, GroupStored, Notice, RunStarted, reason, tee
+from grpo_practice.store import Store
+from grpo_practice.store.db import explained
+from grpo_practice.store.queries.traced import TracedStep, traced_group, traced_step
 from grpo_practice.store.reading import open_to_look
-from grpo_practice.store.records import Branch
-from grpo_practice.telemetry.collector import INSTALL, Refused, Sender, is_installed
-from grpo_practice.telemetry.settings import Collector, TraceSettings
-from grpo_practice.telemetry.spans import Span, is_sampled, spans_of
+from grpo_practice.telemetry.collector import Collector, collector_of
+from grpo_practice.telemetry.spans import Span, sampled, spans_of
+from grpo_practice.text import count
 
-_log = logging.getLogger(__name__)
-
+NOT_INSTALLED = "pip install 'grpo-practice[trace]'"
 END_S = 1.5
-"""Longest wait at the end of a command for what is not sent yet."""
-BATCH = 256
-"""Spans of one request, about."""
-REST_S = 5.0
-"""Pause after a request that failed."""
-TICK_S = 0.25
-"""Time between two looks at what is complete."""
-
-Place = tuple[str, int, int]
-"""Run, step and slot of a group."""
-
-
-@dataclass(slots=True)
-class _Seen:
-    """State of a command, as its events have told it so far."""
-
-    branch: dict[str, int] = field(default_factory=dict)
-    """Run → the branch that is worked on."""
-    touched: dict[Place, None] = field(default_factory=dict)
-    """Groups that are to be sent once they are complete, in the order in which they ended."""
-    distilled: set[tuple[int, int]] = field(default_factory=set)
-    """Step and slot of the practice run's groups that the teacher is done with."""
-    sent: set[Place] = field(default_factory=set)
-    """Groups that were sent; their last events may come after that."""
+"""Most seconds that the end of a command waits for traces; all that it takes is to stay below 2."""
+GATHER_S = 0.5
+"""Seconds in which groups come together before they are sent."""
+AT_ONCE = 16
+"""Groups that are read together, at most."""
+QUEUED = 20_000
+"""Groups that wait, at most; a later one is dropped."""
+PAUSE_S, LONGEST_PAUSE_S = 5.0, 60.0
+"""Seconds until a collector that took nothing is asked again: at first, and at most."""
 
 
-class Tracer:
-    """A sink of events that sends what they are about."""
+@dataclass(frozen=True, slots=True)
+class Tracing:
+    """Wishes of a command about its traces."""
 
-    def __init__(self, path: Path, collector: Collector, settings: TraceSettings) -> None:
-        self._path, self._collector, self._settings = path, collector, settings
-        self._sender: Sender | None = None
-        self._events = SimpleQueue[Event | None]()
-        self._seen = _Seen()
-        self._kinds = dict[str, str]()
-        self.refused: Refused | None = None
-        """Last reason for which spans were not taken."""
-        self.unsent = 0
-        """Groups that were not taken."""
-        # A daemon: one that hangs in a request does not keep the process.
-        self._thread = threading.Thread(target=self._work, name="trace", daemon=True)
-        self._thread.start()
-
-    def see(self, event: Event) -> None:
-        """Note an event; the thread looks at it."""
-        self._events.put(event)
-
-    def finish(self, limit_s: float = END_S) -> None:
-        """Send what is complete, for so long at most."""
-        self._events.put(None)
-        if self._sender is not None and self._sender.fails:
-            self._sender.close()  # it waits for another try
-        self._thread.join(limit_s)
-        if self._thread.is_alive():
-            self.refused = Refused("no answer in time", lasting=False)
-            self.unsent = max(self.unsent, len(self._seen.touched))
-
-    def _work(self) -> None:
-        rest_until = 0.0
-        try:
-            # In this thread: its libraries take half a second to be imported.
-            self._sender = sender = Sender(self._collector)
-            while True:
-                ended = self._take_events()
-                given_up = self.refused is not None and self.refused.lasting
-                due = ended or time.monotonic() >= rest_until
-                if self._seen.touched and due and not (given_up or sender.closed):
-                    try:
-                        self._send_complete(sender)
-                    except Refused as e:
-                        if self.refused is None or not sender.closed:  # else that is why
-                            self.refused = e
-                        rest_until = time.monotonic() + REST_S
-                if ended:
-                    sender.close()
-                    break
-        except Exception:  # noqa: BLE001 - a trace that is lost must not cost a run
-            _log.warning("tracing failed", exc_info=True)
-            self.refused = Refused("it failed (grpo-practice --debug says why)", lasting=True)
-        self.unsent = len(self._seen.touched) if self.refused else 0
-
-    def _take_events(self) -> bool:
-        """Wait a little for events, and note all that have come; return True at their end."""
-        with suppress(Empty):
-            event = self._events.get(timeout=TICK_S)
-            while event is not None:
-                self._note(event)
-                event = self._events.get_nowait()
-            return True
-        return False
-
-    def _note(self, event: Event) -> None:
-        seen = self._seen
-        match event:
-            case RunStarted():
-                seen.branch[event.run] = event.branch
-            case RolloutFinished(stored=False):
-                place = (event.run, event.step, event.slot)
-                if place not in seen.sent:
-                    seen.touched[place] = None
-            case GroupFinished(informative=False) | GroupDistilled():
-                seen.distilled.add((event.step, event.slot))
-            case StepFinished():
-                seen.distilled |= {(s, slot) for _, s, slot in seen.touched if s == event.step}
-                seen.distilled.add((event.step, MERGE))
-                for run in seen.branch:
-                    seen.touched[run, event.step, MERGE] = None
-            case _:
-                pass
-
-    def _send_complete(self, sender: Sender) -> None:
-        """Send the groups that are complete; raise Refused where they are not taken."""
-        with closing(open_to_look(self._path)) as db:
-            batch, places = list[Span](), list[Place]()
-            for place in [*self._seen.touched]:
-                spans = self._spans(db, place)
-                if spans is None:
-                    continue
-                batch += spans
-                places.append(place)
-                if len(batch) >= BATCH:
-                    self._send(sender, batch, places)
-            self._send(sender, batch, places)
-
-    def _send(self, sender: Sender, batch: list[Span], places: list[Place]) -> None:
-        if batch:
-            sender.send(batch)
-        for place in places:
-            del self._seen.touched[place]
-            self._seen.sent.add(place)
-        batch.clear()
-        places.clear()
-
-    def _spans(self, db: sqlite3.Connection, place: Place) -> list[Span] | None:
-        """Return the spans of a group, none where it is not sampled; None while it goes on."""
-        name, step, slot = place
-        practice = self._kind(db, name) == "practice"
-        if slot == MERGE and not practice:
-            return []  # evaluations have steps, too, and no merge
-        if practice and (step, slot) not in self._seen.distilled:
-            return None
-        branch = branches.load(db, self._seen.branch[name])
-        row = steps.one_on_line(db, branch, step)
-        # First, since it is asked again and again: are all rows written?
-        if row is None or (slot != MERGE and written(db, row, slot) < row.attempts(slot)):
-            return None
-        return stored_spans(db, branch, (step, slot), self._settings)
-
-    def _kind(self, db: sqlite3.Connection, run: str) -> str:
-        if run not in self._kinds:
-            self._kinds[run] = runs.get(db, run).kind
-        return self._kinds[run]
+    content: bool = True
+    """Whether questions, prompts, answers and errors are sent."""
+    share: float = 1.0
+    """Share of the groups to send."""
 
 
 @contextmanager
-def tracing(
-    path: Path, collector: Collector, settings: TraceSettings, notice: Emit
-) -> Iterator[Emit]:
-    """Trace a command that works on a database: its events are to go to what is yielded.
-
-    A collector that is not there, or does not answer, costs one notice and `END_S`.
-    """
-    if not is_installed():
-        notice(Notice(f"{collector.variable}: nothing is traced; {INSTALL}"))
-        yield silent
-        return
-    tracer = Tracer(path, collector, settings)
-    what = "" if settings.content else ", without questions and answers"
-    notice(Notice(f"traces go to {collector.shown} ({collector.variable}){what}"))
+def traced(store: Store, tracing: Tracing, emit: Emit) -> Iterator[Emit]:
+    """Yield an `emit` that also traces, where the process's environment names a collector."""
+    emit = tee(emit)
     try:
-        yield tracer.see
+        collector = collector_of(os.environ)
+        if collector is not None:
+            import_module("grpo_practice.telemetry.otlp")
+    except (ConfigError, ImportError) as e:
+        # A run is worth more than its traces: it goes on without them.
+        hint = e.hint if isinstance(e, ConfigError) else NOT_INSTALLED
+        what = str(e) if isinstance(e, ConfigError) else "no traces are sent: OTLP is missing"
+        emit(Notice(f"{what}; {hint}" if hint else what))
+        collector = None
+    if collector is None:
+        yield emit
+        return
+    tracer = Tracer(store, collector, tracing, emit)
+    try:
+        yield tee(emit, tracer.see)
     finally:
-        tracer.finish()
-        if tracer.unsent and tracer.refused:
-            groups = "1 group was" if tracer.unsent == 1 else f"{tracer.unsent} groups were"
-            notice(
-                Notice(
-                    f"traces: {groups} not sent to {collector.shown}: {tracer.refused};"
-                    " grpo-practice runs trace sends them"
+        tracer.close()
+
+
+class Tracer:
+    """Sends each group of a command's runs once it is stored (an event sink).
+
+    Nothing that a collector does fails a run or holds it up: what it does not take in time is
+    dropped, and said once.
+    """
+
+    def __init__(self, store: Store, collector: Collector, tracing: Tracing, emit: Emit) -> None:
+        self._store, self._collector, self._tracing, self._emit = store, collector, tracing, emit
+        self._queue = list[GroupStored]()
+        """Groups that are not sent; those under way stay in it until they are."""
+        self._changed = threading.Condition()
+        self._ends_at: float | None = None
+        """Time by which all is to be sent; None until the command ends."""
+        self._trouble: str | None = None
+        """Sentence that is still to be said."""
+        self._troubled = self._announced = False
+        self._dropped = list[GroupStored]()
+        # A daemon: a collector that hangs must not keep the process from ending.
+        self._thread = threading.Thread(target=self._work, name="traces", daemon=True)
+        self._thread.start()
+
+    def see(self, event: Event) -> None:
+        """Take an event into account, and say what there is to say."""
+        match event:
+            case GroupStored():
+                with self._changed:
+                    full = len(self._queue) >= QUEUED or not self._thread.is_alive()
+                    (self._dropped if full else self._queue).append(event)
+                    self._changed.notify()
+            case RunStarted() if not self._announced:
+                self._announced = True
+                texts = "" if self._tracing.content else ", without texts"
+                where = f"{self._collector.shown} ({self._collector.variable})"
+                self._emit(Notice(f"traces go to {where}{texts}"))
+            case _:
+                pass
+        self._say()
+
+    def close(self) -> None:
+        """Send what is left, for `END_S` at most, and say what was dropped."""
+        with self._changed:
+            self._ends_at = monotonic() + END_S
+            self._changed.notify()
+        self._thread.join(END_S)
+        with self._changed:
+            dropped = self._dropped + self._queue
+        self._say()
+        if dropped:
+            # A run's name may be anything; each is named once.
+            runs = dict.fromkeys(group.run for group in dropped)
+            again = ", ".join(f"grpo-practice runs trace {quote(run)}" for run in runs)
+            sent = f"the traces of {count(len(dropped), 'group')} were not taken in time"
+            self._emit(Notice(f"{sent}; to send them: {again}"))
+
+    def _say(self) -> None:
+        trouble, self._trouble = self._trouble, None
+        if trouble is not None:
+            self._emit(Notice(trouble))
+
+    def _work(self) -> None:
+        try:
+            self._send_all()
+        except Exception as e:  # noqa: BLE001 - whatever goes wrong here, the run goes on
+            self._complain(f"no more traces are sent: {reason(e)}")
+
+    def _send_all(self) -> None:
+        from grpo_practice.telemetry.sender import WAIT_S, Sender
+
+        pause = 0.0
+        with Sender(self._collector) as sender:
+            while groups := self._next(pause):
+                spans = self._spans(groups)
+                left = WAIT_S if self._ends_at is None else self._ends_at - monotonic()
+                refusal = sender.send(spans, min(left, WAIT_S))
+                if refusal is not None:
+                    self._complain(f"no traces: {refusal.why}")
+                    pause = min(2 * pause or PAUSE_S, LONGEST_PAUSE_S)
+                    if refusal.lasts or self._ends_at is not None:
+                        return
+                    continue
+                pause = 0.0
+                with self._changed:
+                    del self._queue[: len(groups)]
+
+    def _next(self, pause: float) -> Sequence[GroupStored]:
+        """Return the groups to send next; none once the command has ended and all is sent."""
+
+        def ends() -> bool:
+            return self._ends_at is not None
+
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or ends())
+            if pause:  # a collector in trouble is left alone for a while
+                self._changed.wait_for(ends, pause)
+            else:
+                self._changed.wait_for(lambda: len(self._queue) >= AT_ONCE or ends(), GATHER_S)
+            late = self._ends_at is not None and monotonic() >= self._ends_at
+            return [] if late else self._queue[:AT_ONCE]
+
+    def _spans(self, groups: Sequence[GroupStored]) -> list[Span]:
+        """Return the spans of the groups; a run that was deleted meanwhile has none."""
+        self._store.flush()  # a rollout's row may still be queued
+        path = self._store.path
+        # Open no longer than it takes: a reader keeps the log of a practice from shrinking.
+        with closing(open_to_look(path)) as db, explained(path):
+            steps, spans = dict[tuple[str, int], TracedStep | None](), list[Span]()
+            for group in groups:
+                place = (group.run, group.step)
+                if place not in steps:
+                    try:
+                        steps[place] = traced_step(db, *place)
+                    except StoreError:
+                        steps[place] = None
+                step = steps[place]
+                if step is None or not sampled(step, group.slot, self._tracing.share):
+                    continue
+                content = self._tracing.content
+                root = spans_of(
+                    traced_group(db, step, group.slot, content=content), content=content
                 )
-            )
+                spans += root.each() if root is not None else ()
+        return spans
 
-
-def stored_spans(
-    db: sqlite3.Connection, branch: Branch, place: tuple[int, int], settings: TraceSettings
-) -> list[Span]:
-    """Return the spans of a stored group or merge; none where it is not sampled."""
-    step, slot = place
-    row = steps.one_on_line(db, branch, step)
-    if row is None:
-        return []
-    group = stored_group(db, branch, row, slot, bodies=settings.content)
-    if not is_sampled(group, settings.sample):
-        return []
-    return spans_of(group, content=settings.content)
+    def _complain(self, text: str) -> None:
+        """Keep a sentence to be said, the first time."""
+        if not self._troubled:
+            self._troubled, self._trouble = True, text

@@ -20,6 +20,7 @@ from grpo_practice.events import (
     Event,
     GroupDistilled,
     GroupFinished,
+    GroupStored,
     Notice,
     RetryWaits,
     RolloutFinished,
@@ -146,7 +147,8 @@ def _line(event: Event, tally: Tally) -> tuple[str, str | None] | None:
         case Notice():
             return f"note: {visible(event.text)}", "yellow"
         case (
-            GroupDistilled()
+            GroupStored()
+            | GroupDistilled()
             | GroupFinished()
             | CallStarted()
             | CallFinished()

@@ -3,6 +3,7 @@
 There is no index over texts: a part of them is read at a time, and the next one goes on from there.
 """
 
+import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -115,6 +116,26 @@ def find_answers(
             if not left or len(hits) == most:
                 return AnswerHits(hits, last)
     return AnswerHits(hits, None)
+
+
+def answers_of(
+    db: sqlite3.Connection, branch: Branch, rollouts: Sequence[int], words: Sequence[str]
+) -> list[AnswerHit]:
+    """Return those of some rollouts that are on a line and have all of the words, by number."""
+    rows = db.execute(
+        """SELECT r.branch_id, r.step, r.slot, r.attempt, t.response
+             FROM rollouts r JOIN rollout_bodies t USING (rollout_id)
+            WHERE r.rollout_id IN (SELECT value FROM json_each(?)) ORDER BY r.rollout_id""",
+        (json.dumps(list(rollouts)),),
+    )
+    found = list[AnswerHit]()
+    ends = {segment.branch_id: (segment.first, segment.end) for segment in branch.line}
+    for holder, step, slot, attempt, response in rows:
+        first, end = ends.get(holder, (0, step + 1))  # held by a run that this one scores again
+        folded = response.casefold()
+        if first <= step < end and all(word in folded for word in words):
+            found.append(AnswerHit(Place(step, slot, attempt), around(response, words)))
+    return found
 
 
 def around(text: str, words: Sequence[str]) -> str:

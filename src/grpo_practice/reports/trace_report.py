@@ -1,0 +1,53 @@
+"""Report on the traces of a stored run that were sent."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from shlex import quote
+from typing import Any
+
+from typing_extensions import override
+
+from grpo_practice.reports.base import Report
+from grpo_practice.text import count
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TraceReport(Report):
+    """Traces of a run that a collector has taken."""
+
+    run: str
+    to: str
+    """Collector's address, without a login."""
+    traces: int
+    """Number of groups and merges."""
+    spans: Mapping[str, int]
+    """Kind → number of spans."""
+    open_groups: int
+    """Groups that are not played whole, and are left out."""
+
+    @property
+    def next_command(self) -> str:
+        """Command that shows the run."""
+        return f"grpo-practice runs show {quote(self.run)}"
+
+    @override
+    def document(self) -> dict[str, Any]:
+        """Return `grpo-practice.trace/1`."""
+        return {
+            "schema": "grpo-practice.trace/1",
+            "run": self.run,
+            "to": self.to,
+            "traces": self.traces,
+            "spans": dict(self.spans),
+            "open_groups": self.open_groups,
+            "next": self.next_command,
+            "exit": 0,
+        }
+
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return a row for each kind of span."""
+        title = f"{self.run}: {count(self.traces, 'trace')} to {self.to}"
+        rows = [(kind, str(n)) for kind, n in sorted(self.spans.items())]
+        left = [("not whole yet", count(self.open_groups, "group"))] if self.open_groups else []
+        return [(title,), *rows, *left]

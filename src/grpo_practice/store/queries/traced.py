@@ -1,0 +1,253 @@
+"""Rows that a trace is made of: a step, and one of its groups or its merge."""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from grpo_practice.calls import Message, Usage
+from grpo_practice.errors import StoreError
+from grpo_practice.stages import Stage
+from grpo_practice.store.rollouts import JUDGED, unpack, usage_of
+
+MERGE = -1
+"""Slot of the calls that a step makes for all of its groups."""
+
+
+@dataclass(frozen=True, slots=True)
+class TracedStep:
+    """A step of a run, with what the traces of its groups have in common."""
+
+    run: str
+    exp_id: str
+    begun: str
+    """Time at which the run began: with its name, it tells runs of different databases apart."""
+    simulated: bool
+    branch_id: int
+    """Branch that holds the step."""
+    played_by: int
+    """Branch that holds its rollouts and calls."""
+    judge_id: int
+    verify: str
+    step: int
+    slots: Sequence[tuple[int, int]]
+    """(sample_id, attempts) per slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class TracedCall:
+    """A call of a model or a tool; texts are None where they were not asked for."""
+
+    call_id: int
+    prev_call_id: int | None
+    attempt: int
+    stage: Stage
+    name: str
+    answered_by: str
+    finish: str | None
+    usage: Usage
+    tries: int
+    """Number of requests; 0 for a tool, which makes none."""
+    seconds: float
+    ended: datetime
+    params: str | None = None
+    """Canonical JSON of `{model, params, tools}`, the seed left out."""
+    request: Sequence[Any] = ()
+    """Messages since the call that it continues; a tool's arguments."""
+    reply: Message = field(default_factory=dict)
+
+    @property
+    def is_tool(self) -> bool:
+        """True for the call of a tool; a model that a tool asks is none."""
+        return self.tries == 0
+
+
+@dataclass(frozen=True, slots=True)
+class TracedFailure:
+    """A request that gave no usable answer."""
+
+    failure_id: int
+    attempt: int
+    stage: Stage
+    kind: str
+    message: str
+    ended: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TracedRollout:
+    """A rollout with its verdict."""
+
+    attempt: int
+    outcome: str
+    reason: str | None
+    error: str | None
+    reward: float | None
+    judged: bool
+    """True when there is a verdict, be it an error."""
+    critique: str | None
+    ended: datetime
+    response: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TracedGroup:
+    """A group with its distillation, or the merge of a step."""
+
+    step: TracedStep
+    slot: int
+    question: str | None
+    rollouts: Sequence[TracedRollout]
+    calls: Sequence[TracedCall]
+    failures: Sequence[TracedFailure]
+
+
+def traced_steps(db: sqlite3.Connection, run: str) -> list[TracedStep]:
+    """Return the steps of a run that were begun, in order."""
+    rows = db.execute(f"{_STEPS} AND s.status <> 'planned' ORDER BY s.step", (run,))
+    return [_step(row) for row in rows]
+
+
+def traced_step(db: sqlite3.Connection, run: str, step: int) -> TracedStep:
+    """Return a step of a run.
+
+    Raises:
+        StoreError: The run was deleted meanwhile.
+    """
+    row = db.execute(f"{_STEPS} AND s.step = ?", (run, step)).fetchone()
+    if row is None:
+        raise StoreError(f"{run}: there is no step {step} any more")
+    return _step(row)
+
+
+_STEPS = """SELECT s.run_id, r.exp_id, r.created_at, r.simulated, s.branch_id,
+      coalesce(s.played_by, s.branch_id) AS played_by, b.judge_id, j.name AS verify, s.step, s.plan
+ FROM v_steps s JOIN runs r ON r.run_id = s.run_id JOIN branches b ON b.branch_id = s.branch_id
+ LEFT JOIN judges j ON j.judge_id = b.judge_id WHERE s.run_id = ?"""
+
+
+def _step(row: sqlite3.Row) -> TracedStep:
+    return TracedStep(
+        run=row["run_id"],
+        exp_id=row["exp_id"],
+        begun=row["created_at"],
+        simulated=bool(row["simulated"]),
+        branch_id=row["branch_id"],
+        played_by=row["played_by"],
+        judge_id=row["judge_id"] or 0,
+        verify=row["verify"] or "",
+        step=row["step"],
+        slots=[(sample, attempts) for sample, attempts in json.loads(row["plan"])],
+    )
+
+
+def played_slots(db: sqlite3.Connection, step: TracedStep) -> list[int]:
+    """Return the slots of the groups whose planned attempts are all stored."""
+    rows = db.execute(
+        "SELECT slot, count(*) FROM rollouts WHERE branch_id = ? AND step = ? GROUP BY slot",
+        (step.played_by, step.step),
+    )
+    return [slot for slot, n in rows if n >= step.slots[slot][1]]
+
+
+def traced_group(
+    db: sqlite3.Connection, step: TracedStep, slot: int, *, content: bool
+) -> TracedGroup:
+    """Return a group, or with `MERGE` the merge of the step; without content no text is read."""
+    question = None
+    if content and slot != MERGE:
+        row = db.execute(
+            "SELECT question FROM samples WHERE sample_id = ?", (step.slots[slot][0],)
+        ).fetchone()
+        question = row[0]
+    place = {"branch": step.played_by, "step": step.step, "slot": slot}
+    return TracedGroup(
+        step,
+        slot,
+        question,
+        rollouts=[*_rollouts(db, step, place, content=content)],
+        calls=[*_calls(db, step, place, content=content)],
+        failures=[*_failures(db, place)],
+    )
+
+
+def _rollouts(
+    db: sqlite3.Connection, step: TracedStep, place: Mapping[str, int], *, content: bool
+) -> Iterator[TracedRollout]:
+    body = "b.response" if content else "NULL AS response"
+    join = "JOIN rollout_bodies b USING (rollout_id)" if content else ""
+    rows = db.execute(
+        f"""SELECT r.attempt, r.finished_at, {body}, v.rollout_id AS judged, v.reward, v.critique,
+              {JUDGED} FROM rollouts r {join}
+              LEFT JOIN verdicts v ON v.rollout_id = r.rollout_id AND v.judge_id = :judge
+             WHERE r.branch_id = :branch AND r.step = :step AND r.slot = :slot
+             ORDER BY r.attempt""",
+        {**place, "judge": step.judge_id},
+    )
+    for row in rows:
+        yield TracedRollout(
+            attempt=row["attempt"],
+            outcome=row["judged_outcome"],
+            reason=row["judged_reason"],
+            error=row["judged_error"],
+            reward=row["reward"],
+            judged=row["judged"] is not None,
+            critique=row["critique"],
+            ended=datetime.fromisoformat(row["finished_at"]),
+            response=row["response"],
+        )
+
+
+def _calls(
+    db: sqlite3.Connection, step: TracedStep, place: Mapping[str, int], *, content: bool
+) -> Iterator[TracedCall]:
+    bodies = ", b.request, b.reply, b.codec, t.body AS params" if content else ""
+    join = (
+        "JOIN call_bodies b USING (call_id) LEFT JOIN texts t ON t.sha256 = b.params"
+        if content
+        else ""
+    )
+    # Another run that scores these rollouts files what it asks its judge under the same place; and
+    # where they are another run's, so are the calls that played them.
+    rows = db.execute(
+        f"""SELECT c.* {bodies} FROM calls c {join}
+             WHERE c.branch_id = :branch AND c.step = :step AND c.slot = :slot
+               AND CASE c.stage WHEN 'judge' THEN c.invocation_id IN
+                 (SELECT invocation_id FROM invocations WHERE run_id = :run) ELSE :own END
+             ORDER BY c.call_id""",
+        {**place, "run": step.run, "own": step.played_by == step.branch_id},
+    )
+    for row in rows:
+        texts: dict[str, Any] = {}
+        if content:
+            texts = {
+                "params": row["params"],
+                "request": unpack(row["request"], row["codec"]),
+                "reply": unpack(row["reply"], row["codec"]),
+            }
+        yield TracedCall(
+            call_id=row["call_id"],
+            prev_call_id=row["prev_call_id"],
+            attempt=row["attempt"],
+            stage=row["stage"],
+            name=row["name"],
+            answered_by=row["answered_by"] or "",
+            finish=row["finish"],
+            usage=usage_of(row),
+            tries=row["tries"],
+            seconds=row["seconds"],
+            ended=datetime.fromisoformat(row["created_at"]),
+            **texts,
+        )
+
+
+def _failures(db: sqlite3.Connection, place: Mapping[str, int]) -> Iterator[TracedFailure]:
+    rows = db.execute(
+        """SELECT failure_id, attempt, stage, kind, message, created_at FROM failures
+            WHERE branch_id = :branch AND step = :step AND slot = :slot ORDER BY failure_id""",
+        place,
+    )
+    for number, attempt, stage, kind, message, at in rows:
+        yield TracedFailure(number, attempt, stage, kind, message, datetime.fromisoformat(at))

@@ -1,0 +1,94 @@
+"""Sends spans to a collector, and says in one sentence why it takes none."""
+
+import gzip
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from grpo_practice.redact import redactor
+from grpo_practice.telemetry.collector import Collector
+from grpo_practice.telemetry.otlp import encoded
+from grpo_practice.telemetry.spans import Span
+from grpo_practice.text import brief
+
+WAIT_S = 10.0
+"""Longest wait for a collector that says nothing."""
+MOST_SPANS = 256
+"""Spans in one request: collectors limit its size."""
+_LATER = (408, 429, 500, 502, 503, 504)
+"""Statuses of a collector that may take the same spans later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Reason why a collector took nothing."""
+
+    why: str
+    lasts: bool
+    """True when asking again would change nothing."""
+
+
+class Sender:
+    """A connection to a collector; also a context manager."""
+
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+        headers = {**collector.headers, "content-type": "application/x-protobuf"}
+        if collector.gzip:
+            headers["content-encoding"] = "gzip"
+        # No redirects: the headers, and the texts, are for the host that was named.
+        self._client = httpx.Client(headers=headers, timeout=WAIT_S, follow_redirects=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._client.close()
+
+    def send(self, spans: Sequence[Span], wait_s: float = WAIT_S) -> Refusal | None:
+        """Send the spans once; return why not all were taken, or None.
+
+        `wait_s` is for each request of `MOST_SPANS`.
+        """
+        for start in range(0, len(spans), MOST_SPANS):
+            refusal = self._post(spans[start : start + MOST_SPANS], wait_s)
+            if refusal is not None:
+                return refusal
+        return None
+
+    def _post(self, spans: Sequence[Span], wait_s: float) -> Refusal | None:
+        shown = self._collector.shown
+        body = encoded(spans, self._collector.project)
+        if self._collector.gzip:
+            body = gzip.compress(body, 1)
+        try:
+            with self._client.stream(
+                "POST", self._collector.url, content=body, timeout=max(wait_s, 0.01)
+            ) as response:
+                status = response.status_code
+                # The little that an answer holds, so that the connection is used again; no more.
+                for _ in islice(response.iter_raw(), 4):
+                    pass
+        except httpx.TimeoutException:
+            return Refusal(f"{shown} gives no answer", lasts=False)
+        except (httpx.HTTPError, httpx.InvalidURL) as e:
+            why = brief(redactor.text(str(e)), 200) or type(e).__name__
+            return Refusal(f"{shown} cannot be reached: {why}", lasts=False)
+        match status:
+            case _ if 200 <= status < 300:
+                return None
+            case _ if 300 <= status < 400:
+                return Refusal(f"{shown} redirects ({status}), which is not followed", lasts=True)
+            case 401 | 403 | 407:
+                return Refusal(f"{shown} wants a login (HTTP {status})", lasts=True)
+            case _:
+                return Refusal(f"{shown} answers HTTP {status}", lasts=status not in _LATER)

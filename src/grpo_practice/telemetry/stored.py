@@ -1,0 +1,98 @@
+"""Sends the traces of a run that is stored."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from time import sleep
+from typing import TYPE_CHECKING
+
+from grpo_practice.errors import ConfigError, EndpointError
+from grpo_practice.reports.trace_report import TraceReport
+from grpo_practice.store.db import explained
+from grpo_practice.store.queries import runs
+from grpo_practice.store.queries.traced import (
+    MERGE,
+    TracedStep,
+    played_slots,
+    traced_group,
+    traced_steps,
+)
+from grpo_practice.store.reading import open_to_look
+from grpo_practice.telemetry.collector import VARIABLES, collector_of
+from grpo_practice.telemetry.spans import Span, sampled, spans_of
+from grpo_practice.telemetry.tracer import AT_ONCE, NOT_INSTALLED, Tracing
+
+if TYPE_CHECKING:
+    from grpo_practice.telemetry.sender import Sender
+
+TRIES, FIRST_PAUSE_S = 5, 1.0
+"""Requests for the same spans to a collector that is busy, and the pause before the second."""
+
+
+def send_stored(path: Path, run: str, tracing: Tracing) -> TraceReport:
+    """Send the traces of the groups of a run that are stored whole, and of its merges.
+
+    Raises:
+        ConfigError: There is no such run, or no collector is named.
+        EndpointError: The collector takes no traces.
+    """
+    collector = collector_of(os.environ)
+    try:
+        from grpo_practice.telemetry.sender import Sender
+    except ImportError as e:
+        raise ConfigError("traces need OTLP, which is not installed", hint=NOT_INSTALLED) from e
+    with closing(open_to_look(path)) as db, explained(path):
+        name = runs.get(db, run).name
+        steps = traced_steps(db, name)
+        slots = [(step, [*played_slots(db, step), MERGE]) for step in steps]
+    if collector is None:
+        raise ConfigError(
+            "no collector of traces is named",
+            hint=f"set one of {', '.join(VARIABLES)}, to http://127.0.0.1:6006 for instance",
+        )
+    traces, kinds = 0, Counter[str]()
+    with Sender(collector) as sender:
+        for roots in _batches(path, slots, tracing):
+            spans = [span for root in roots for span in root.each()]
+            _insist(sender, spans)
+            traces += len(roots)
+            kinds.update(span.kind for span in spans)
+    open_groups = sum(
+        attempts > 0 and slot not in there
+        for step, there in slots
+        for slot, (_, attempts) in enumerate(step.slots)
+    )
+    return TraceReport(name, collector.shown, traces, dict(kinds), open_groups)
+
+
+def _batches(
+    path: Path, slots: list[tuple[TracedStep, list[int]]], tracing: Tracing
+) -> Iterator[list[Span]]:
+    """Yield the roots of the traces of each step, some at once."""
+    for step, there in slots:
+        chosen = [slot for slot in there if sampled(step, slot, tracing.share)]
+        for start in range(0, len(chosen), AT_ONCE):
+            # Open no longer than it takes: a reader keeps the log of a practice from shrinking.
+            with closing(open_to_look(path)) as db, explained(path):
+                groups = [
+                    traced_group(db, step, slot, content=tracing.content)
+                    for slot in chosen[start : start + AT_ONCE]
+                ]
+            roots = [spans_of(group, content=tracing.content) for group in groups]
+            yield [root for root in roots if root is not None]
+
+
+def _insist(sender: "Sender", spans: list[Span]) -> None:
+    """Send the spans, and again to a collector that is busy.
+
+    Raises:
+        EndpointError: It does not take them.
+    """
+    tries = 0
+    while (refusal := sender.send(spans)) is not None:
+        tries += 1
+        if refusal.lasts or tries == TRIES:
+            raise EndpointError(f"no traces: {refusal.why}")
+        sleep(FIRST_PAUSE_S * 2 ** (tries - 1))

@@ -1,0 +1,28 @@
+"""A folder with a project, and an environment that names no collector."""
+
+from pathlib import Path
+
+import pytest
+
+from grpo_practice.telemetry.collector import VARIABLES
+from tests.app.project import Project
+from tests.cli.conftest import gp as gp
+
+OTHERS = (
+    "PHOENIX_API_KEY",
+    "PHOENIX_CLIENT_HEADERS",
+    "PHOENIX_PROJECT_NAME",
+    "OTEL_EXPORTER_OTLP_HEADERS",
+    "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*VARIABLES, *OTHERS):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path / "p")
