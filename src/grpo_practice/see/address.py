@@ -49,12 +49,7 @@ class Query:
     def numbers(self, name: str, n: int) -> tuple[int, ...] | None:
         """Return so many numbers with dots between, a place; None where there is none."""
         found = self.optional(name)
-        if found is None:
-            return None
-        parts = found.split(".")
-        if len(parts) != n:
-            raise ConfigError(f"this address has an unreadable {name}={brief(found, 40)}")
-        return tuple(_whole(name, part) for part in parts)
+        return None if found is None else _wholes(name, found, n)
 
     def key(self, name: str) -> tuple[float, int, int, int] | None:
         """Return a number and a place, `0.5:3.1.2`; None where there is none."""
@@ -62,11 +57,11 @@ class Query:
         if found is None:
             return None
         value, _, place = found.partition(":")
+        step, slot, attempt = _wholes(name, place, 3)
         try:
-            number = float(value)
+            number = float(value[:40])
         except ValueError:
             number = math.nan
-        step, slot, attempt = (_whole(name, part) for part in (place.split(".") + [""] * 3)[:3])
         if not math.isfinite(number):
             raise ConfigError(f"this address has an unreadable {name}={brief(found, 40)}")
         return number, step, slot, attempt
@@ -90,6 +85,13 @@ def link(path: str, **values: object) -> str:
     """Return the address of a page; values that are None are left out."""
     given = {name: value for name, value in values.items() if value is not None}
     return f"{path}?{urlencode(given)}" if given else path
+
+
+def _wholes(name: str, text: str, n: int) -> tuple[int, ...]:
+    parts = text.split(".")
+    if len(parts) != n:
+        raise ConfigError(f"this address has an unreadable {name}={brief(text, 40)}")
+    return tuple(_whole(name, part) for part in parts)
 
 
 def _whole(name: str, text: str) -> int:

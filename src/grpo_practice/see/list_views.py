@@ -1,8 +1,6 @@
 """Lists of the viewer: rollouts, questions and failed requests of a run, page by page."""
 
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,13 +10,13 @@ from grpo_practice.reports.rollout_report import is_right
 from grpo_practice.see import charts
 from grpo_practice.see.address import Page, Query
 from grpo_practice.see.group_views import ROWS, place_of, place_text
-from grpo_practice.store import Store, sidecar_reads
+from grpo_practice.store import Store
 from grpo_practice.store.queries import arms, pages, rollout_list, runs
 from grpo_practice.store.queries.pages import Place, Visit
 from grpo_practice.store.queries.rollout_list import RolloutRow
 from grpo_practice.store.records import Branch, RunRow
 from grpo_practice.store.run_names import eval_name
-from grpo_practice.store.sidecar_reads import Key, Wish
+from grpo_practice.store.sidecar_reads import Key, Wish, complete_file, sorted_page
 from grpo_practice.store.sidecar_reads import place_of as place_of_key
 
 LOOKED_THROUGH = 5_000
@@ -26,7 +24,9 @@ LOOKED_THROUGH = 5_000
 BATCH = 1_000
 """Rollouts that are read at once for it."""
 SORTED = 5_000
-"""Rollouts that a page sorts: the first ones, where there are more."""
+"""Rollouts that a page sorts by itself: the first ones, where there are more."""
+RIGHT = 1 - 1e-9
+"""Reward from which an answer is right: a computed 1 may be a little less."""
 VISITS = 12
 """Visits of a question that are columns: the last ones, where there are more."""
 
@@ -48,17 +48,15 @@ def rollouts_page(store: Store, query: Query) -> Page:
         "next": None,
         "total": 0,
         "cut": False,
+        "by_index": sort == "place",
     }
     if sort == "place":
         rows, last = _wanted(store, branch, place_of(query), only, step)
         return Page("view/rollouts.html", values | {"rows": rows, "more": _text(last)})
-    if step is None and only != "failed":
-        keys = _by_index(store, branch, sort, only, query)
+    if only != "failed" and step is None:
+        keys = _sorted_keys(store, branch, query, only)
         if keys is not None:
-            read = (store.read(pages.one_rollout, branch, place_of_key(k)) for k in keys[:ROWS])
-            text = _key_text(keys[ROWS - 1]) if len(keys) > ROWS else None
-            page = {"rows": [row for row in read if row is not None], "more": text}
-            return Page("view/rollouts.html", values | page)
+            return Page("view/rollouts.html", values | keys)
     rows, last = _wanted(store, branch, pages.FIRST, only, step, most=SORTED)
     rows.sort(key=_SORTS[sort])
     more = first + ROWS if first + ROWS < len(rows) else None
@@ -66,28 +64,28 @@ def rollouts_page(store: Store, query: Query) -> Page:
     return Page("view/rollouts.html", values | found | {"next": more, "cut": last is not None})
 
 
-def _by_index(store: Store, branch: Branch, sort: str, only: str, query: Query) -> list[Key] | None:
-    """Return the keys of a page and one more; None while the file beside the database is made."""
-    db = sidecar_reads.opened(store.path)
-    if db is None:
+def _sorted_keys(store: Store, branch: Branch, query: Query, only: str) -> dict[str, object] | None:
+    """Return a page of all rollouts in order; None while the second file is not made."""
+    sort = query.choice("sort", *_SORTS)
+    wish = Wish(
+        "seconds" if sort == "time" else "tokens" if sort == "tokens" else "reward",
+        descending=sort != "reward",
+        below=RIGHT if only == "wrong" else None,
+        after=query.key("after"),
+    )
+    keys: list[Key] | None = None
+    with complete_file(store) as index:
+        if index is not None:
+            keys = sorted_page(index, branch, wish, ROWS + 1)
+    if keys is None:
         return None
-    with closing(db):
-        try:
-            if not store.read(lambda own: sidecar_reads.is_complete(db, own)):
-                return None
-            wish = Wish(
-                "seconds" if sort == "time" else "tokens" if sort == "tokens" else "reward",
-                descending=sort != "reward",
-                below=1 - 1e-9 if only == "wrong" else None,
-                after=query.key("after"),
-            )
-            return sidecar_reads.sorted_page(db, branch, wish, ROWS + 1)
-        except sqlite3.Error:  # it is made anew at this moment
-            return None
+    rows = [store.read(pages.one_rollout, branch, place_of_key(key)) for key in keys[:ROWS]]
+    last = _key_text(keys[ROWS - 1]) if len(keys) > ROWS else None
+    return {"rows": [row for row in rows if row is not None], "more": last, "by_index": True}
 
 
 def _key_text(key: Key) -> str:
-    return f"{key[0]}:{key[1]}.{key[2]}.{key[3]}"
+    return f"{key[0]!r}:{place_text(place_of_key(key))}"
 
 
 def _text(row: RolloutRow | None) -> str | None:
@@ -118,7 +116,7 @@ def _wanted(
         for row in rows:
             if len(found) == most:
                 return found, found[-1]
-            if only != "wrong" or row.reward is None or row.reward < 1 - 1e-9:
+            if only != "wrong" or row.reward is None or row.reward < RIGHT:
                 found.append(row)
         if len(rows) < n:
             return found, None

@@ -4,12 +4,10 @@ import asyncio
 import hmac
 import os
 import secrets
-import sqlite3
-import threading
 import webbrowser
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.resources import files
@@ -20,23 +18,20 @@ from aiohttp import web
 from typing_extensions import override
 
 from grpo_practice.chat_server.server import RequestError, check_caller, listening
-from grpo_practice.errors import ConfigError, GrpoPracticeError, StoreError
+from grpo_practice.errors import ConfigError, GrpoPracticeError
 from grpo_practice.redact import redactor
 from grpo_practice.reports.base import Report
 from grpo_practice.see import views
 from grpo_practice.see.address import Query, link
 from grpo_practice.see.pages import render
+from grpo_practice.see.second_file import SecondFile
 from grpo_practice.store.looked_at import LookedAt
-from grpo_practice.store.reading import open_to_look
-from grpo_practice.store.sidecar import Sidecar, path_of
 from grpo_practice.text import LOOPBACK
 
 PORT = 8390
 """Port to show pages at where none is given."""
 READERS = 4
 """Pages that are read at once."""
-KEEP_UP_S = 2.0
-"""Time between two looks at what is new, for lists that are sorted and searched."""
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self';"
     " base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -239,9 +234,12 @@ async def serve_pages(
     """
     with LookedAt(path):
         pass  # what is wrong with the file is said here, not on each page
-    door, over = Door(), threading.Event()
-    threading.Thread(target=keep_up, args=(path, over, notice), name="keep up", daemon=True).start()
-    with ThreadPoolExecutor(READERS, "view") as readers:
+    door = Door()
+    said = _on_loop(notice)
+    with (
+        closing(SecondFile(path, said)),
+        ThreadPoolExecutor(READERS, "view") as readers,
+    ):
         app = application(
             path,
             door,
@@ -262,26 +260,17 @@ async def serve_pages(
                 f"cannot listen on port {port}: {os.strerror(e.errno or 0)}",
                 hint="--port 0 takes any free one",
             ) from e
-        finally:
-            over.set()
 
 
-def keep_up(path: Path, over: threading.Event, notice: Callable[[str], None]) -> None:
-    """Keep the file beside a database up to it, until it is over; without it, lists are shorter."""
-    try:
-        sidecar = Sidecar(path)
-    except (OSError, sqlite3.Error) as e:
-        notice(f"{path_of(path)} cannot be made ({e}): lists are sorted and searched in parts")
-        return
-    with closing(sidecar):
-        wait_s = 0.0
-        while not over.wait(wait_s):
-            try:
-                with closing(open_to_look(path)) as db:
-                    complete = sidecar.refresh(db).complete
-                wait_s = KEEP_UP_S if complete else 0.0
-            except (OSError, sqlite3.Error, StoreError):  # of a disk that is full, say: later
-                wait_s = KEEP_UP_S
+def _on_loop(notice: Callable[[str], None]) -> Callable[[str], None]:
+    """Return a function for other threads, which has the loop say it."""
+    loop = asyncio.get_running_loop()
+
+    def say(text: str) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(notice, text)
+
+    return say
 
 
 async def _open(url: str, notice: Callable[[str], None]) -> None:

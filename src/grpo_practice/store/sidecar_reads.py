@@ -2,11 +2,13 @@
 
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from grpo_practice.store.open_store import OpenStore
 from grpo_practice.store.queries.pages import Place
 from grpo_practice.store.records import Branch
 from grpo_practice.store.sidecar import VERSION, mark, path_of
@@ -46,10 +48,29 @@ def opened(database: Path) -> sqlite3.Connection | None:
     return None
 
 
-def is_complete(db: sqlite3.Connection, store: sqlite3.Connection) -> bool:
-    """Return whether all steps of a database are in the file, some as they were before."""
-    here, there = (one.execute("SELECT count(*) FROM steps").fetchone()[0] for one in (db, store))
-    return bool(here >= there)
+@contextmanager
+def complete_file(store: OpenStore) -> Iterator[sqlite3.Connection | None]:
+    """Open the file beside a store's database; None while it is not made to the end.
+
+    An error of the file, which may be made anew at this moment, ends the block: what was to be read
+    in it is then not known.
+    """
+    db = opened(store.path)
+    if db is None:
+        yield None
+        return
+    there = store.read(_count_steps)
+    with closing(db):
+        try:
+            whole = _count_steps(db) >= there
+        except sqlite3.Error:
+            whole = False
+        with suppress(sqlite3.Error):
+            yield db if whole else None
+
+
+def _count_steps(db: sqlite3.Connection) -> int:
+    return int(db.execute("SELECT count(*) FROM steps").fetchone()[0])
 
 
 def sorted_page(db: sqlite3.Connection, branch: Branch, wish: Wish, n: int) -> list[Key]:
@@ -84,9 +105,9 @@ def place_of(key: Key) -> Place:
 
 
 def with_words(
-    db: sqlite3.Connection, words: Sequence[str], branches: Sequence[int], after: int, n: int
+    db: sqlite3.Connection, words: Sequence[str], branches: Sequence[int] | None, after: int, n: int
 ) -> list[int]:
-    """Return the next `n` rollouts of these branches whose answers have all the words.
+    """Return the next `n` rollouts of these branches, or of all, whose answers have all the words.
 
     A word of an answer may go on where a word that is asked for ends.
 
@@ -95,12 +116,13 @@ def with_words(
     parts = [word for text in words for word in _WORD.findall(text)]
     # Beginnings of words; those of one or two letters would be half of all words.
     asked = [f'"{part}"{"*" if len(part) > 2 else ""}' for part in parts]
-    if not asked or not branches:
+    if not asked or branches == []:
         return []
-    of = " OR ".join(map(mark, branches))
+    if branches is not None:
+        asked.append(f"({' OR '.join(map(mark, branches))})")
     rows = db.execute(
         "SELECT rowid FROM answers WHERE answers MATCH ? AND rowid > ? ORDER BY rowid LIMIT ?",
-        (f"{' AND '.join(asked)} AND ({of})", after, n),
+        (" AND ".join(asked), after, n),
     )
     return [rowid for (rowid,) in rows]
 

@@ -1,6 +1,6 @@
 """Finds words in what is stored: each search reads so many rows and no more, whatever there is.
 
-There is no index over texts: a part of them is read at a time, and the next one goes on from there.
+Where no index over texts is made, a part of them is read at a time, and the next goes on there.
 """
 
 import json
@@ -48,6 +48,8 @@ class QuestionHit:
 class AnswerHit:
     """A rollout with the words in its answer."""
 
+    ref: str
+    """Run and branch: `RUN@BRANCH`."""
     place: Place
     text: str
 
@@ -112,29 +114,31 @@ def find_answers(
             last, left = Place(step, slot, attempt), left - 1
             folded = response.casefold()
             if all(word in folded for word in words):
-                hits.append(AnswerHit(last, around(response, words)))
+                hits.append(AnswerHit(f"{branch.run}@{branch.id}", last, around(response, words)))
             if not left or len(hits) == most:
                 return AnswerHits(hits, last)
     return AnswerHits(hits, None)
 
 
 def answers_of(
-    db: sqlite3.Connection, branch: Branch, rollouts: Sequence[int], words: Sequence[str]
+    db: sqlite3.Connection, branch: Branch | None, rollouts: Sequence[int], words: Sequence[str]
 ) -> list[AnswerHit]:
-    """Return those of some rollouts that are on a line and have all of the words, by number."""
+    """Return those of some rollouts that have all of the words, on a line or on any, by number."""
     rows = db.execute(
-        """SELECT r.branch_id, r.step, r.slot, r.attempt, t.response
-             FROM rollouts r JOIN rollout_bodies t USING (rollout_id)
+        """SELECT b.run_id, r.branch_id, r.step, r.slot, r.attempt, t.response FROM rollouts r
+             JOIN rollout_bodies t USING (rollout_id) JOIN branches b USING (branch_id)
             WHERE r.rollout_id IN (SELECT value FROM json_each(?)) ORDER BY r.rollout_id""",
         (json.dumps(list(rollouts)),),
     )
     found = list[AnswerHit]()
-    ends = {segment.branch_id: (segment.first, segment.end) for segment in branch.line}
-    for holder, step, slot, attempt, response in rows:
+    line = branch.line if branch is not None else ()
+    ends = {segment.branch_id: (segment.first, segment.end) for segment in line}
+    for run, holder, step, slot, attempt, response in rows:
         first, end = ends.get(holder, (0, step + 1))  # held by a run that this one scores again
         folded = response.casefold()
         if first <= step < end and all(word in folded for word in words):
-            found.append(AnswerHit(Place(step, slot, attempt), around(response, words)))
+            place = Place(step, slot, attempt)
+            found.append(AnswerHit(f"{run}@{holder}", place, around(response, words)))
     return found
 
 
