@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-all check format lint types wheel kill-test soak canary trl-test browser-test bench proof clean
+.PHONY: demo test test-all check format lint types wheel kill-test soak canary trl-test browser-test pictures bench proof clean
 
 demo: $(READY)  ## The main job on the simulated endpoint
 	$(BIN)/grpo-practice demo
@@ -52,6 +52,10 @@ trl-test: $(READY)  ## TRL trains a tiny model on exported attempts; installs se
 browser-test: $(READY)  ## Report and viewer in the system's Chromium: axe, no other hosts, keys alone
 	$(BIN)/python -m tests.browser.install
 	PYTHONPATH=.programs/browser $(BIN)/pytest -q -n 4 tests/browser
+
+pictures: $(READY)  ## The demo's report and the end of its practice, as the README shows them
+	$(BIN)/python -m tests.browser.install
+	PYTHONPATH=.programs/browser $(BIN)/python -m tests.browser.pictures
 
 bench: $(READY)  ## How fast, against what was to be reached; takes most of an hour
 	$(BIN)/python -m bench

@@ -90,7 +90,12 @@ class Window:
 
 @asynccontextmanager
 async def browsing(
-    allowed: str, *, scheme: Scheme = "light", width: int = WIDE, script: bool = True
+    allowed: str,
+    *,
+    scheme: Scheme = "light",
+    width: int = WIDE,
+    script: bool = True,
+    scale: int = 1,
 ) -> AsyncIterator[Window]:
     """Open a window for the block, whose pages may ask for addresses that begin so."""
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
@@ -101,6 +106,7 @@ async def browsing(
             viewport={"width": width, "height": 900},
             color_scheme=scheme,
             java_script_enabled=script,
+            device_scale_factor=scale,
         )
         window = Window(context, await context.new_page())
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 FOLDER = Path(".programs/browser")
 AXE = FOLDER / "axe.min.js"
-PLAYWRIGHT = "playwright>=1.55,<2"
+PACKAGES = {"playwright": "playwright>=1.55,<2", "PIL": "pillow>=11,<13"}
+"""Module → package; the second makes pictures small."""
 AXE_CORE = "axe-core@4.14.1"
 AXE_SHA512 = (
     "1477dafa598d8d065f273d6af302aa203c02e83131707b7fa648cd41bd3d6b73"
@@ -24,9 +25,10 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def main() -> None:
-    if not (FOLDER / "playwright").is_dir():
+    lacking = [package for name, package in PACKAGES.items() if not (FOLDER / name).is_dir()]
+    if lacking:
         pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-        subprocess.run([*pip, "--target", FOLDER, PLAYWRIGHT], check=True)
+        subprocess.run([*pip, "--target", FOLDER, *lacking], check=True)
     if not AXE.is_file():
         AXE.write_bytes(_axe())
 
