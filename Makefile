@@ -4,6 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .PHONY: demo test test-all check format lint types wheel kill-test soak canary trl-test phoenix-test bench proof clean
+.PHONY: demo test test-all check format lint types wheel kill-test soak canary trl-test browser-test pictures bench proof clean
 
 demo: $(READY)  ## The main job on the simulated endpoint
 	$(BIN)/grpo-practice demo
@@ -51,6 +52,13 @@ trl-test: $(READY)  ## TRL trains a tiny model on exported attempts; installs se
 
 phoenix-test: $(READY)  ## Traces in a real Phoenix, installed into .phoenix/: 0.8 GB, minutes
 	$(BIN)/python -m tests.phoenix
+browser-test: $(READY)  ## Report and viewer in the system's Chromium: axe, no other hosts, keys alone
+	$(BIN)/python -m tests.browser.install
+	PYTHONPATH=.programs/browser $(BIN)/pytest -q -n 4 tests/browser
+
+pictures: $(READY)  ## The demo's report and the end of its practice, as the README shows them
+	$(BIN)/python -m tests.browser.install
+	PYTHONPATH=.programs/browser $(BIN)/python -m tests.browser.pictures
 
 bench: $(READY)  ## How fast, against what was to be reached; takes most of an hour
 	$(BIN)/python -m bench

@@ -14,13 +14,10 @@ import pytest
 from grpo_practice.see import list_views, rollout_views
 from grpo_practice.store import Store
 from tests.app.project import Project, finished, served
+from tests.see.hostile import fill
 from tests.see.test_report import EVALUATED, Page
 from tests.see.viewer import Viewer, viewing
 
-HOSTILE = (
-    '<script>alert(1)</script><img src=x onerror=alert(2)>" onmouseover="alert(3)\''
-    " javascript:alert(4) </pre></main>{{ 7 * 7 }} \u202etxt \x00 \x1b[2J"
-)
 PATHS = (
     *("/", "/run", "/step", "/group", "/rollout", "/rollouts", "/questions", "/failures"),
     *("/experiences", "/experience", "/compare", "/search", "/text"),
@@ -140,34 +137,7 @@ async def test_an_address_of_nothing_is_a_sentence(
 
 
 async def test_what_is_stored_is_text_and_acts_as_nothing(project: Project) -> None:
-    at = "WHERE branch_id = (SELECT head_branch FROM runs WHERE run_id = 'toy')"
-    change(project, "UPDATE samples SET question = ? || question, answer = ?", HOSTILE, "[1]")
-    change(project, "UPDATE rollouts SET head = ?, error = ?, outcome = 'error'", HOSTILE, HOSTILE)
-    change(project, "UPDATE rollout_bodies SET response = ?", HOSTILE)
-    change(project, "UPDATE verdicts SET critique = ?, extracted = ?", HOSTILE, HOSTILE)
-    systems = "WHERE sha256 IN (SELECT system_sha FROM rollouts)"
-    change(project, f"UPDATE texts SET body = ? {systems}", HOSTILE)
-    change(project, "UPDATE lessons SET text = ?", HOSTILE)
-    change(project, "UPDATE operations SET text = ?, reason = ?", HOSTILE, HOSTILE)
-    change(project, "UPDATE experience_texts SET text = ?", HOSTILE)
-    change(project, f"UPDATE groups SET reason = ?, status = 'failed' {at}", HOSTILE)
-    change(project, "UPDATE invocations SET command = ?", HOSTILE)
-    change(project, "UPDATE datasets SET name = ? || dataset_id", HOSTILE)
-    with closing(sqlite3.connect(project.db)) as db, db:
-        ((reply,),) = db.execute("SELECT reply FROM call_bodies LIMIT 1").fetchall()
-        assert reply
-        message = json.dumps(
-            {
-                "role": HOSTILE,
-                "content": HOSTILE,
-                "reasoning_content": HOSTILE,
-                "tool_calls": [{"function": {"name": HOSTILE, "arguments": HOSTILE}}],
-            }
-        )
-        db.execute(
-            "UPDATE call_bodies SET request = ?, reply = ?, codec = 0",
-            (f"[{message}]".encode(), message.replace('"role": ', '"was": ').encode()),
-        )
+    fill(project.db)
     async with viewing(project.db) as viewer:
         seen = await crawl(viewer, "/text?run=toy&step=0&slot=0&attempt=0&part=answer")
         shown = 0

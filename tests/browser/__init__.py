@@ -1,0 +1,1 @@
+"""Report and viewer in a real browser: `make browser-test`; skipped without playwright."""

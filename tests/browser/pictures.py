@@ -1,0 +1,66 @@
+"""Make the pictures of the README: `make pictures`. Everything in them is simulated."""
+
+import asyncio
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from grpo_practice.workspace import Workspace
+from tests.browser.browser import WIDE, Scheme, browsing, file_url
+from tests.browser.made_of import MADE_OF, PICTURES, present
+from tests.pictures_terminal import terminal_svg
+
+SCALE = 2
+MOST_BYTES = 200_000
+COLOURS = 64
+
+
+async def main() -> None:
+    PICTURES.mkdir(exist_ok=True)
+    with TemporaryDirectory() as name:
+        folder, report = Path(name) / "demo", Path(name) / "report.html"
+        command = [sys.executable, "-m", "grpo_practice", "demo", "--keep", str(folder)]
+        await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True)
+        Workspace(folder / "grpo-practice.db").report("demo", output=report)
+        schemes: tuple[Scheme, ...] = ("light", "dark")
+        for scheme in schemes:
+            await _show(file_url(report), scheme)
+            (PICTURES / f"terminal-{scheme}.svg").write_text(terminal_svg(scheme), "utf-8")
+    MADE_OF.write_text(json.dumps(present(), indent=2) + "\n", "utf-8")
+
+
+async def _show(url: str, scheme: Scheme) -> None:
+    async with browsing(url, scheme=scheme, scale=SCALE) as window:
+        await window.look(url)
+
+        async def top(sign: str) -> float:
+            box = await window.page.locator(f"[id='run-0-{sign}']").bounding_box()
+            assert box is not None
+            return float(box["y"])
+
+        experiences, questions, cost = [
+            await top(sign) for sign in ("experiences", "questions", "cost")
+        ]
+        for name, y, end in (("report", 0, experiences), ("questions", questions, cost)):
+            clip: Any = {"x": 0, "y": y, "width": WIDE, "height": end - y - 16}
+            picture = await window.page.screenshot(clip=clip, full_page=True)
+            (PICTURES / f"{name}-{scheme}.png").write_bytes(_small(picture))
+
+
+def _small(picture: bytes) -> bytes:
+    from PIL import Image
+
+    small = io.BytesIO()
+    Image.open(io.BytesIO(picture)).convert("RGB").quantize(COLOURS).save(
+        small, "PNG", optimize=True
+    )
+    assert small.tell() <= MOST_BYTES, f"a picture has {small.tell():,} bytes"
+    return small.getvalue()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

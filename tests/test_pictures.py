@@ -1,0 +1,38 @@
+"""The README's pictures are there, are small, and show the report and terminal of today."""
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.browser.made_of import PARTS, PICTURES, SCHEMES, present, recorded
+from tests.pictures_terminal import terminal_svg
+
+REMEDY = "the report looks otherwise by now: `make pictures`, look at them, and commit them"
+
+
+def test_the_pictures_are_made_of_the_report_as_it_is() -> None:
+    assert recorded() == present(), REMEDY
+
+
+def test_the_readme_shows_each_picture_in_both_schemes_and_says_that_it_is_simulated() -> None:
+    readme = (PICTURES.parents[1] / "README.md").read_text("utf-8")
+    shown = set(re.findall(r"docs/pictures/([\w-]+\.(?:png|svg))", readme))
+    wanted = {f"{part}-{scheme}.png" for part in PARTS for scheme in SCHEMES}
+    assert shown == wanted | {f"terminal-{scheme}.svg" for scheme in SCHEMES}
+    for name in shown:
+        assert (PICTURES / name).stat().st_size <= 200_000
+    assert {path.name for path in PICTURES.iterdir()} == shown | {"made_of.json"}
+    for picture in re.findall(r"<picture>.*?</picture>", readme, re.DOTALL):
+        assert re.search(r'alt="[^"]*[Ss]imulated', picture)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_terminal_ends_as_in_the_picture(scheme: str) -> None:
+    def text(svg: str) -> str:
+        return "".join(ElementTree.fromstring(svg).itertext())
+
+    stored = Path(PICTURES / f"terminal-{scheme}.svg").read_text("utf-8")
+    assert text(stored) == text(terminal_svg("dark" if scheme == "dark" else "light")), REMEDY
