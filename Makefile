@@ -3,8 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-all check format lint types wheel kill-test soak canary trl-test phoenix-test bench proof clean
-.PHONY: demo test test-all check format lint types wheel kill-test soak canary trl-test browser-test pictures bench proof clean
+.PHONY: demo test test-all check format lint types wheel kill-test soak canary trl-test phoenix-test browser-test pictures bench proof clean
 
 demo: $(READY)  ## The main job on the simulated endpoint
 	$(BIN)/grpo-practice demo
@@ -52,6 +51,7 @@ trl-test: $(READY)  ## TRL trains a tiny model on exported attempts; installs se
 
 phoenix-test: $(READY)  ## Traces in a real Phoenix, installed into .phoenix/: 0.8 GB, minutes
 	$(BIN)/python -m tests.phoenix
+
 browser-test: $(READY)  ## Report and viewer in the system's Chromium: axe, no other hosts, keys alone
 	$(BIN)/python -m tests.browser.install
 	PYTHONPATH=.programs/browser $(BIN)/pytest -q -n 4 tests/browser
