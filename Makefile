@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-all check format lint types wheel kill-test soak canary trl-test browser-test pictures bench proof clean
+.PHONY: demo test test-all check format lint types wheel kill-test soak canary trl-test phoenix-test browser-test pictures bench proof clean
 
 demo: $(READY)  ## The main job on the simulated endpoint
 	$(BIN)/grpo-practice demo
@@ -48,6 +48,9 @@ canary: $(READY)  ## Every command under every fault, and no key in anything it 
 
 trl-test: $(READY)  ## TRL trains a tiny model on exported attempts; installs several GB below .programs
 	$(BIN)/python -m tests.programs trl
+
+phoenix-test: $(READY)  ## Traces in a real Phoenix, installed into .phoenix/: 0.8 GB, minutes
+	$(BIN)/python -m tests.phoenix
 
 browser-test: $(READY)  ## Report and viewer in the system's Chromium: axe, no other hosts, keys alone
 	$(BIN)/python -m tests.browser.install

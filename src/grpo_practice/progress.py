@@ -31,6 +31,11 @@ from grpo_practice.events import (
 from grpo_practice.stages import STAGES, Stage
 from grpo_practice.text import similar
 
+MOST_KINDS = 100
+"""Kinds of failures that are told apart; all others count as one."""
+LONGEST = 1_000
+"""Characters of an error that are kept, and by which errors are alike."""
+
 
 @dataclass(frozen=True, slots=True)
 class FailureKind:
@@ -40,6 +45,9 @@ class FailureKind:
     """Reason, or the outcome where there is none."""
     error: str
     """Text of the first of them."""
+
+
+OTHERS = FailureKind("others", "too many different errors to tell them apart")
 
 
 @dataclass(slots=True)
@@ -284,9 +292,12 @@ class Tally:
         return not self._asked.pop(key, True)
 
     def _failed(self, event: RolloutFinished) -> None:
-        reason, error = event.reason or event.outcome, event.error or event.outcome
-        kind = FailureKind(reason, error)
-        self.failures[self._kinds.setdefault((reason, similar(error)), kind)] += 1
+        reason = event.reason or event.outcome
+        error = (event.error or event.outcome)[:LONGEST]
+        key = (reason, similar(error))
+        if key not in self._kinds and len(self._kinds) < MOST_KINDS:
+            self._kinds[key] = FailureKind(reason, error)
+        self.failures[self._kinds.get(key, OTHERS)] += 1
 
     def _run_started(self, event: RunStarted) -> None:
         self._branches[event.run] = event.branch

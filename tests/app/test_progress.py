@@ -3,26 +3,35 @@
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from grpo_practice.app.arms import ArmsRequest, prepare_arms, run_arms
 from grpo_practice.app.request import EvalRequest
+from grpo_practice.calls import Usage
 from grpo_practice.events import (
     CallFinished,
     CapWaits,
     Event,
+    RetryWaits,
     RolloutFinished,
+    RolloutStarted,
     RunStarted,
     ScoringFinished,
     ScoringStarted,
+    StepStarted,
 )
+from grpo_practice.llm import retry_wait
+from grpo_practice.llm.admission import Admission
+from grpo_practice.llm.budget import Account, Ask, Caps
 from grpo_practice.progress import Tally
 from grpo_practice.sim.questions import questions
 from grpo_practice.store import Store
 from tests.app.project import Project, finished, served
 from tests.app.test_effect import Measured
 from tests.app.test_practice_run import cut_off
+from tests.app.test_skipping import SKIPS
 
 TESTED = ("practice.do_eval=true", "practice.eval_strategy=steps", "practice.eval_steps=1")
 SELECTED = "practice.select_dataset=pick"
@@ -136,11 +145,41 @@ async def test_an_answer_is_scored_while_its_rollout_is_under_way(project: Proje
     )
 
 
-async def test_requests_that_a_cap_holds_back_are_counted_until_they_go_on() -> None:
-    from grpo_practice.calls import Usage
-    from grpo_practice.llm.admission import Admission
-    from grpo_practice.llm.budget import Account, Ask, Caps
+async def test_groups_that_are_left_out_are_taken_off_the_bar(project: Project) -> None:
+    await project.practise(*SKIPS)
+    assert any(e.spared for e in project.events if isinstance(e, StepStarted))
+    finishes(project.events)
 
+
+def test_an_evaluation_larger_than_announced_does_not_draw_the_bar_back() -> None:
+    events: list[Event] = [RunStarted("toy", 1, 1, rollouts=10, done=0, evaluations=2)]
+    for slot in range(10):
+        events += [RolloutStarted("toy", 0, slot, 0)]
+        events += [RolloutFinished("toy", 0, slot, 0, "ok", 1.0)]
+    events += [RunStarted("toy/eval", 2, 1, rollouts=90, done=0)]
+    tally = watched(events)
+    assert tally.whole is not None
+    assert (tally.whole.done, tally.whole.planned) == (10, 100)
+    assert tally.share == pytest.approx(10 / 12)
+
+
+async def test_a_request_that_is_tried_again_is_an_event_of_the_command(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retry_wait, "_backoff", lambda state: 0.0)
+
+    def overloaded(n: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+        return (503, {"error": {"message": "overloaded"}}) if n == 1 else None
+
+    async with served(overloaded) as endpoint:
+        at = endpoint.override().removeprefix("evaluation.")
+        await project.evaluate(at)
+    (wait,) = [event for event in project.events if isinstance(event, RetryWaits)]
+    assert (wait.status, wait.asked) == (503, False)
+    finishes(project.events)
+
+
+async def test_requests_that_a_cap_holds_back_are_counted_until_they_go_on() -> None:
     admission, events, go = Admission(Account(Caps(tokens=150))), list[Event](), asyncio.Event()
     admission.emit = events.append
 

@@ -6,6 +6,7 @@ import os
 import select
 import struct
 import subprocess
+import sys
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from rich.console import Console
 from grpo_practice.cli.terminal.live_block import LiveBlock, reflows
 from grpo_practice.cli.terminal.progress_block import Block
 from grpo_practice.cli.terminal.progress_view import Lines, progress
+from grpo_practice.events import StepFinished
 from grpo_practice.progress import Tally
 from tests.cli.screens import SCENES, Screen, begun, failed, played
 from tests.cli.test_run_commands import Shell, shell
@@ -143,6 +145,25 @@ def test_no_torn_line_is_left_and_no_other_is_lost(
             assert sum(" 13/80 rollouts" in line for line in screen.shown) == 1
             assert sum("3 failed" in line for line in screen.shown) == 1
     assert not any("%" in line for line in screen.shown)
+
+
+def test_what_an_agent_prints_on_the_terminal_stands_above_the_block(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    screen = Screen(80, 24)
+    monkeypatch.setattr(sys, "stdout", screen)
+    with progress(json=False, console=screen.console()) as emit:
+        for event in begun():
+            emit(event)
+        sys.stdout.write("thinking aloud\nand once more\n")
+        emit(StepFinished(0, 0.5, informative=1, experiences=2))
+        shown = screen.shown
+    assert [line for line in shown if "aloud" in line or "more" in line] == [
+        "thinking aloud",
+        "and once more",
+    ]
+    assert sum(line.startswith("math simulated") for line in shown) == 1
+    assert sys.stdout is screen
 
 
 @pytest.mark.parametrize(

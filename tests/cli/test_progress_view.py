@@ -21,7 +21,8 @@ from grpo_practice.events import (
     StepFinished,
     StepStarted,
 )
-from grpo_practice.progress import Tally
+from grpo_practice.progress import LONGEST, MOST_KINDS, OTHERS, Tally
+from grpo_practice.redact import redactor
 
 HOSTILE = "\x1b]0;owned\x07 [red]x[/red] [/INST]\u202e"
 
@@ -233,3 +234,36 @@ def test_the_block_says_what_the_line_above_it_says() -> None:
                 assert f"step {event.step} " in line
                 assert f"  step {event.step} (of 2, epoch {event.epoch})" in block
                 assert "rollouts" in block.rpartition("epoch")[2]
+
+
+def test_a_million_different_errors_take_no_more_room_than_a_hundred() -> None:
+    tally = Tally()
+    tally.see(RunStarted("math", 1, steps=1, rollouts=1000, done=0))
+    for i in range(1000):
+        text = "".join(chr(ord("a") + int(digit)) for digit in str(i)) + "!" * 2000
+        tally.see(RolloutFinished("math", 0, i, 0, "error", None, text, reason="agent"))
+    assert tally.failures.total() == 1000
+    assert len(tally.failures) == MOST_KINDS + 1
+    assert tally.failures[OTHERS] == 900
+    assert max(len(kind.error) for kind in tally.failures) <= LONGEST
+    assert "900 failed (others): too many different errors" in drawn(tally)
+
+
+@pytest.mark.parametrize("width", [30, 120])
+def test_secrets_are_replaced_before_a_line_is_divided(width: int) -> None:
+    secret = "sk-live-0123456789abcdef"
+    redactor.know([secret])
+    events: list[Event] = [
+        RunStarted("math", 1, steps=1, rollouts=2, done=0),
+        RolloutFinished("math", 0, 0, 0, "error", None, f"no {secret} here", reason="agent"),
+        Notice(f"{secret} is not taken"),
+    ]
+    tally = Tally()
+    file = io.StringIO()
+    console = Console(file=file, width=width, force_terminal=True, color_system=None)
+    lines = Lines(tally, console)
+    for event in events:
+        lines.show(event)
+        console.print(Block(tally))
+    assert secret[:12] not in file.getvalue()
+    assert "1 failed (agent)" in file.getvalue()

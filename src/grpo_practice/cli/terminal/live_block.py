@@ -1,6 +1,7 @@
 """A block at the end of the terminal that is drawn again and again."""
 
 import os
+import sys
 from collections.abc import Mapping
 
 from rich.console import Console, ConsoleRenderable
@@ -22,7 +23,9 @@ class LiveBlock(Live):
             console=console,
             refresh_per_second=4,
             transient=True,
-            redirect_stdout=False,
+            # What code of the user's prints would tear the block, on the same terminal. In a pipe
+            # or a file it stays where it is.
+            redirect_stdout=sys.stdout.isatty(),
         )
         self._block = block
         self._works = True

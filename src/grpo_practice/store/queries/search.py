@@ -1,6 +1,6 @@
 """Finds words in what is stored: each search reads so many rows and no more, whatever there is.
 
-Where no index over texts is made, a part of them is read at a time, and the next goes on there.
+Before an index over texts is made, a part of them is read at a time, and the next goes on there.
 """
 
 import json
