@@ -57,9 +57,10 @@ class Window:
     console: list[str] = field(default_factory=list)
     dialogs: list[str] = field(default_factory=list)
 
-    async def look(self, url: str) -> None:
-        """Open a page and wait until it is there."""
-        await self.page.goto(url, wait_until="load")
+    async def look(self, url: str) -> int:
+        """Open a page, wait until it is there, and return its status; that of a file is 0."""
+        answer = await self.page.goto(url, wait_until="load")
+        return 0 if answer is None else int(answer.status)
 
     async def faults(self, name: str) -> list[str]:
         """Return what is wrong with the page that is open; keep a picture of it under a name."""
