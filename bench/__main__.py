@@ -26,6 +26,7 @@ NAMES = (
     "fences",
     "lint",
     "tracing",
+    "see",
     "proof",
 )
 

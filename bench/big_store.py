@@ -52,7 +52,7 @@ def rows(runs: int, *, tiny: bool) -> list[Row]:
     """Measure the seconds until a resumed run's first request, and until pages are there."""
     size = TINY if tiny else FULL
     with folder() as here, endpoint() as url:
-        built = _build(here, url, size)
+        built = build(here, url, size)
         found = [Row("big store: rollouts", "", [float(built)])]
         for command in RESUMES:
             words = (command, "--config", "c.yaml")
@@ -71,7 +71,7 @@ def _seconds(here: Path, page: str) -> float:
     return time.monotonic() - start
 
 
-def _build(here: Path, url: str, size: Size) -> int:
+def build(here: Path, url: str, size: Size) -> int:
     """Make the database unless it is there; return how many rollouts it holds."""
     for name, n in (("tasks", size.questions), ("practice", size.groups)):
         write_tasks(here / f"{name}.jsonl", n)
