@@ -12,7 +12,7 @@ PARTS = ("report", "questions")
 """Parts of the report of which there is a picture."""
 SOURCES = (
     *("charts.py", "templates/base.html", "templates/charts.html", "templates/report.html"),
-    *("templates/report_run.html", "templates/style.css"),
+    *("templates/report_run.html", "templates/run_parts.html", "templates/style.css"),
 )
 """Files in `see/` that decide how the pictures look."""
 
