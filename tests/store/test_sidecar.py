@@ -169,6 +169,48 @@ async def test_a_file_that_is_damaged_or_foreign_is_made_anew(
     assert len(pages_of(project, {"sort": "reward"})) == 72
 
 
+async def test_a_file_that_is_damaged_beyond_its_first_page_is_made_anew(project: Project) -> None:
+    refreshed(project)
+    path = sidecar.path_of(project.db)
+    raw = path.read_bytes()
+    path.write_bytes(raw[:4096] + b"\xff" * (len(raw) - 4096))
+    assert refreshed(project).complete
+    assert len(pages_of(project, {"sort": "reward"})) == 72
+
+
+async def test_an_error_of_the_database_does_not_cost_the_file(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refreshed(project)
+    before = sidecar.path_of(project.db).stat().st_ino
+    monkeypatch.setattr(sidecar, "_STATES", "SELECT * FROM no_such_table")
+    with pytest.raises(sqlite3.DatabaseError):
+        refreshed(project)
+    assert sidecar.path_of(project.db).stat().st_ino == before
+
+
+async def test_a_file_that_is_deleted_under_its_maker_is_made_again(project: Project) -> None:
+    with closing(Sidecar(project.db)) as made, closing(open_to_look(project.db)) as db:
+        assert made.refresh(db, steps=1_000).complete
+        sidecar.remove(project.db)
+        assert made.refresh(db, steps=1_000).complete
+        assert len(pages_of(project, {"sort": "reward"})) == 72
+
+
+async def test_two_makers_come_to_keep_up_one_file(project: Project) -> None:
+    with (
+        closing(Sidecar(project.db)) as one,
+        closing(Sidecar(project.db)) as other,
+        closing(open_to_look(project.db)) as db,
+    ):
+        sidecar.remove(project.db)
+        one.refresh(db, steps=1)
+        inode = sidecar.path_of(project.db).stat().st_ino
+        total = project.query("SELECT count(*) FROM steps")[0][0]
+        assert other.refresh(db, steps=1) == Progress(2, total)
+        assert sidecar.path_of(project.db).stat().st_ino == inode
+
+
 async def test_a_file_of_another_version_is_made_anew(project: Project) -> None:
     refreshed(project)
     with closing(sqlite3.connect(sidecar.path_of(project.db))) as db:

@@ -83,7 +83,19 @@ class Sidecar:
             OSError: It cannot be made there.
         """
         self.path = path_of(database)
+        self._thrown_away = False
+        self._reopen()
+
+    def _reopen(self) -> None:
         self._db = self._open()
+        self._file = self.path.stat()
+
+    def _is_in_place(self) -> bool:
+        """Return whether the name still leads to the file that is open."""
+        try:
+            return os.path.samestat(self._file, self.path.stat())
+        except FileNotFoundError:
+            return False
 
     def _open(self) -> sqlite3.Connection:
         with suppress(sqlite3.DatabaseError):
@@ -113,10 +125,29 @@ class Sidecar:
         Each step is read by itself, so that no read lasts; it is put in again as long as it is
         not closed, or when it was changed since.
         """
+        if not self._is_in_place():
+            # Deleted, or made anew by another process: what is written here nobody would read.
+            self._db.close()
+            self._reopen()
+        try:
+            return self._take_in(source, steps)
+        except sqlite3.DatabaseError as e:
+            # Once: where it is the database that is damaged, a new file would end in the same way.
+            if self._thrown_away or not _is_damage(e):
+                raise
+            self._thrown_away = True
+            self._throw_away()
+            return self._take_in(source, steps)
+
+    def _throw_away(self) -> None:
+        self._db.close()
+        remove(self.path.with_name(self.path.name.removesuffix(SEE)))
+        self._reopen()
+
+    def _take_in(self, source: sqlite3.Connection, steps: int) -> Progress:
         if self._has_lost_a_branch(source):
             # Numbers of what was deleted are given again: nothing of it may stay.
-            self._db.close()
-            self._db = self._made_anew()
+            self._throw_away()
         states = {(b, s): state for b, s, state in source.execute(_STATES)}
         taken = self._db.execute("SELECT branch_id, step, state FROM steps")
         known = {(b, s): state for b, s, state in taken}
@@ -200,6 +231,11 @@ _ANSWERS = f"""SELECT rollout_id, substr(response, 1, {INDEXED}) FROM rollout_bo
 def mark(branch: int) -> str:
     """Return the word that the answers of a branch have, and no text of anybody's is likely to."""
     return f"qzbranch{branch}zq"
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # an extended code has its kind there
+    return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def _parts(items: Sequence[int], size: int) -> Iterator[Sequence[int]]:
