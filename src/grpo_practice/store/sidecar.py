@@ -23,6 +23,8 @@ APPLICATION_ID = 0x47534545
 """`GSEE`: says whose file it is."""
 INDEXED = 8_000
 """Characters of an answer whose words are indexed."""
+CACHE_KIB = 128 * 1024
+"""Most memory for pages of the file while it is made."""
 NO_REWARD = -1.0
 """Key of a rollout without a reward: below all rewards."""
 
@@ -152,8 +154,10 @@ class Sidecar:
         taken = self._db.execute("SELECT branch_id, step, state FROM steps")
         known = {(b, s): state for b, s, state in taken}
         todo = [place for place, state in states.items() if known.get(place) != state]
-        for place in todo[:steps]:
-            self._take(source, place, states[place])
+        # All in one: a commit of a few texts makes a small index, which has to be merged later.
+        with self._writing():
+            for place in todo[:steps]:
+                self._take(source, place, states[place])
         left = max(len(todo) - steps, 0)
         return Progress(len(states) - left, len(states))
 
@@ -171,33 +175,32 @@ class Sidecar:
         """Put a step's rollouts in, and the words of those that are scored."""
         branch, step = place
         rows = source.execute(_KEYS, place).fetchall()
-        with self._writing():
-            taken = self._db.execute(
-                "SELECT state FROM steps WHERE branch_id = ? AND step = ?", place
-            ).fetchone()
-            if taken is not None and taken[0] == state:
-                return  # by another process meanwhile: words would be in it twice
-            before = self._db.execute(
-                "SELECT rollout_id FROM keys WHERE branch_id = ? AND step = ? AND reward >= 0",
-                place,
-            )
-            scored = {rollout for (rollout,) in before}
-            self._db.execute("DELETE FROM keys WHERE branch_id = ? AND step = ?", place)
-            at = {"branch_id": branch, "step": step}
-            insert_all(self._db, "keys", [at | {c: row[c] for c in _COLUMNS} for row in rows])
-            # An answer that has its reward never changes; those of a branch that scores again
-            # are in it already.
-            new = [
-                row["rollout_id"]
-                for row in rows
-                if row["reward"] >= 0 and row["rollout_id"] not in scored and not row["again"]
-            ]
-            for part in _parts(new, 200):
-                texts = source.execute(_ANSWERS, (json.dumps(part),))
-                words = [{"rowid": i, "words": f"{text} {mark(branch)}"} for i, text in texts]
-                insert_all(self._db, "answers", words)
-            again = "ON CONFLICT DO UPDATE SET state = excluded.state"
-            insert(self._db, "steps", at | {"state": state}, more=again)
+        taken = self._db.execute(
+            "SELECT state FROM steps WHERE branch_id = ? AND step = ?", place
+        ).fetchone()
+        if taken is not None and taken[0] == state:
+            return  # by another process meanwhile: words would be in it twice
+        before = self._db.execute(
+            "SELECT rollout_id FROM keys WHERE branch_id = ? AND step = ? AND reward >= 0",
+            place,
+        )
+        scored = {rollout for (rollout,) in before}
+        self._db.execute("DELETE FROM keys WHERE branch_id = ? AND step = ?", place)
+        at = {"branch_id": branch, "step": step}
+        insert_all(self._db, "keys", [at | {c: row[c] for c in _COLUMNS} for row in rows])
+        # An answer that has its reward never changes; those of a branch that scores again
+        # are in it already.
+        new = [
+            row["rollout_id"]
+            for row in rows
+            if row["reward"] >= 0 and row["rollout_id"] not in scored and not row["again"]
+        ]
+        for part in _parts(new, 200):
+            texts = source.execute(_ANSWERS, (json.dumps(part),))
+            words = [{"rowid": i, "words": f"{text} {mark(branch)}"} for i, text in texts]
+            insert_all(self._db, "answers", words)
+        again = "ON CONFLICT DO UPDATE SET state = excluded.state"
+        insert(self._db, "steps", at | {"state": state}, more=again)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -248,4 +251,6 @@ def _connected(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=5.0, check_same_thread=False, isolation_level=None)
     # Nothing in it is worth a wait for the disk.
     db.execute("PRAGMA synchronous = OFF")
+    # Keys are inserted all over their indexes.
+    db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
     return db
