@@ -239,3 +239,18 @@ async def test_a_page_is_read_by_an_index_in_its_order(
             column = "ms" if sort == "seconds" else sort
             assert f"USING COVERING INDEX keys_{column} (branch_id=? AND " in plan[0], plan
             assert len(plan) == 1, plan
+
+
+async def test_a_step_is_put_in_without_a_look_at_the_others(project: Project) -> None:
+    refreshed(project)
+    change(project, "UPDATE steps SET closed_at = 'later'")
+    asked = list[str]()
+    with closing(Sidecar(project.db)) as made, closing(open_to_look(project.db)) as db:
+        made._db.set_trace_callback(asked.append)
+        made.refresh(db)
+        made._db.set_trace_callback(None)
+        looks = {sql for sql in asked if "FROM keys" in sql}
+        assert len(looks) > 4
+        for sql in looks:
+            plan = [row[3] for row in made._db.execute(f"EXPLAIN QUERY PLAN {sql}")]
+            assert plan == ["SEARCH keys USING PRIMARY KEY (branch_id=? AND step=?)"], sql
