@@ -180,7 +180,7 @@ class Sidecar:
         ).fetchone()
         if taken is not None and taken[0] == state:
             return  # by another process meanwhile: words would be in it twice
-        # +reward: else SQLite goes by the index of rewards, through all of the branch for each step.
+        # +reward: else SQLite goes by the index of rewards, through all of the branch each time.
         before = self._db.execute(
             "SELECT rollout_id FROM keys WHERE branch_id = ? AND step = ? AND +reward >= 0",
             place,
