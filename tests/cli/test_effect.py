@@ -109,6 +109,7 @@ def test_a_dry_run_says_how_exact_it_will_be_and_writes_nothing(measurable: Gp) 
         (("effect", "nobody", "--dataset", "held"), "there is no run 'nobody'"),
         (("effect", "--dataset", "held", "--step", "9"), "demo has not closed a step 9"),
         (("effect", "demo", "--run", "L3", "--dataset", "held"), "name two libraries"),
+        (("effect", "E1", "--run", "demo", "--dataset", "held"), "measured at once: leave E1 out"),
         (("effect", "demo/eval", "--dataset", "held"), "demo/eval is an evaluation"),
         (("prune",), "are not measured"),
         (("prune", "--run", "nobody"), "there is no run 'nobody'"),

@@ -56,6 +56,13 @@ def test_the_example_in_the_help_is_one_the_command_can_read(words: tuple[str, .
         assert re.search(rf"(^|\s){option}[ ,]", known), f"{option}: no option of {words}"
 
 
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_arguments_do_not_show_types_of_python(words: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(app, [*words, "--help"]).output
+    assert "list[" not in shown
+    assert "[[" not in shown
+
+
 def test_the_list_of_commands_is_not_cut_off() -> None:
     for group in ((), ("data",), ("runs",), ("rollouts",), ("experiences",), ("config",)):
         listed = CliRunner().invoke(app, [*group, "--help"]).output.split("Commands:")[1]

@@ -130,6 +130,7 @@ def test_what_the_export_says_brings_both_scores_into_the_file(
     text = Path("enhanced.yaml").read_text("utf-8")
     assert "score with" not in text
     assert toy(*measuring(ran.err)).code == 0
+    assert ran.err.index("next: ") < ran.err.index("then, ")
     renewed = toy(*next_words(ran.err, "with the scores in the file: "))
     assert (renewed.code, not_measured(renewed.err)) == (0, [])
     text = Path("enhanced.yaml").read_text("utf-8")

@@ -48,6 +48,37 @@ def test_what_cannot_be_reported_is_said(demo: Gp, words: tuple[str, ...], said:
         assert "did you mean demo" in ran.err
 
 
+@pytest.mark.parametrize("words", [("demon",), ("demo", "demon")])
+def test_a_misspelt_run_is_said_before_a_file_that_is_there(
+    demo: Gp, words: tuple[str, ...]
+) -> None:
+    Path("report.html").write_text("mine")
+    ran = demo("report", *words)
+    assert ran.code == 2
+    assert "there is no run 'demon'" in ran.err
+    assert "is there already" not in ran.err
+
+
+def test_a_damaged_database_is_said_before_a_file_that_is_there(gp: Gp) -> None:
+    Path("report.html").write_text("mine")
+    Path("bad.db").write_text("garbage")
+    assert "is not a database" in gp("report", "--db", "bad.db").err
+
+
+def test_a_folder_that_is_missing_can_be_made_by_what_is_hinted(demo: Gp) -> None:
+    ran = demo("report", "demo", "-o", "no/such folder/r.html")
+    assert ran.code == 2
+    assert "hint: mkdir -p 'no/such folder'" in ran.err
+    Path("no/such folder").mkdir(parents=True)
+    assert demo("report", "demo", "-o", "no/such folder/r.html").code == 0
+
+
+def test_a_format_that_there_is_not_is_said_without_words_of_a_library(gp: Gp) -> None:
+    ran = gp("report", "--format", "pdf")
+    assert ran.code == 2
+    assert "error: Invalid value for '--format': 'pdf' is not one of 'html', 'md'." in ran.err
+
+
 def test_without_a_run_the_next_command_makes_one(gp: Gp) -> None:
     assert gp("data", "list").code in (0, 2)
     ran = gp("report")

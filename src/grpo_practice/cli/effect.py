@@ -1,5 +1,6 @@
 """`experiences effect` and `experiences prune`: what each experience does, and less harm."""
 
+import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -33,7 +34,7 @@ RefArgument = Annotated[
     typer.Argument(
         metavar="REF",
         autocompletion=run_names,
-        help="Whose: RUN, RUN@BRANCH, RUN:STEP, or L<id> (default: the latest practice run).",
+        help="Library: RUN, RUN@BRANCH, RUN:STEP, or L<id> (default: the latest practice run).",
     ),
 ]
 RunOption = Annotated[
@@ -51,6 +52,10 @@ def library_named(ref: str | None, run: str | None) -> str | None:
         ConfigError: Both are there, and differ.
     """
     if ref is not None and run is not None and ref != run:
+        if re.fullmatch(r"E\d+", ref):
+            raise ConfigError(
+                f"{ref} is an experience, and all are measured at once: leave {ref} out"
+            )
         raise ConfigError(f"{ref} and --run {run} name two libraries", hint="keep one of them")
     return ref if run is None else run
 

@@ -59,9 +59,9 @@ def export_agent(
     note(f"wrote {output}")
     for when in exported.measure:
         note(f"the score {when} is not measured")
-    if exported.measure and exported.renew_command:
-        note(f"then, with the scores in the file: {on_database(exported.renew_command)}")
     if exported.call:
         note(f"next, in the program that began the run: {exported.call}")
     elif exported.next_command:
         note_next(exported.next_command)
+    if exported.measure and exported.renew_command:
+        note(f"then, with the scores in the file: {on_database(exported.renew_command)}")

@@ -32,7 +32,7 @@ GROUPS = {option: group for group, options in _OF_GROUP.items() for option in op
 """Group of each option, by its long name; one that has none stands under `Options`, at the end."""
 
 _NUMBER = re.compile(r"<(?:int|float)(?: range)?>")
-_TYPE = re.compile(r" <\w+>$")
+_TYPE = re.compile(r" <[\w\[\]]+>$")
 _COUNT = re.compile(r"\bx>=[01](?:; |(?=\]))")
 """Range of a count, which goes without saying."""
 _FROM = re.compile(r"\bx>=(\d+)\b")

@@ -184,7 +184,7 @@ def _stoppable() -> Iterator[list[int]]:
 
 
 def _usage(error: typer.TyperException, words: list[str]) -> int:
-    message = error.format_message()
+    message = error.format_message().replace(": Value error, ", ": ", 1)  # pydantic's words
     if message.startswith("Usage:"):  # a group without a command: its help is the answer
         note(message)
         return error.exit_code

@@ -18,7 +18,7 @@ def report(
     runs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RUN…]",
+            metavar="RUN",
             autocompletion=run_names,
             show_default=False,
             help="Their names, as `runs list` says (default: the latest practice run).",

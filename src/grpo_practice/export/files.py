@@ -5,6 +5,7 @@ import os
 import stat
 from collections.abc import Iterable
 from pathlib import Path
+from shlex import quote
 
 from grpo_practice.errors import ConfigError
 from grpo_practice.export.render import Files
@@ -84,7 +85,9 @@ def _write(path: Path, parts: Iterable[bytes], mode: int) -> None:
             with replacement(target, mode=mode) as temporary:
                 _write_to(temporary, parts)
     except OSError as e:
-        raise ConfigError(f"cannot write {path}: {e.strerror}") from e
+        folder = path.parent
+        hint = None if folder.exists() else f"mkdir -p {quote(str(folder))}"
+        raise ConfigError(f"cannot write {path}: {e.strerror}", hint=hint) from e
 
 
 def check_free(path: Path) -> None:

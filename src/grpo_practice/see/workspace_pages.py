@@ -44,16 +44,19 @@ class RunPages(DatabaseFile):
         from grpo_practice.see.shown_rollouts import choose
         from grpo_practice.see.story import latest_run, story_of
         from grpo_practice.store.db import now
+        from grpo_practice.store.queries.runs import get
 
         path = None if output is None else Path(output)
         if format is None:
             format = "md" if path is not None and path.suffix.lower() == ".md" else "html"
         if format not in ("html", "md"):
             raise ConfigError(f"there is no report format {format!r}", hint="there are html, md")
-        if path is not None and not force:
-            check_free(path)  # before the work of making it
         with self._store() as store:
             names = [*dict.fromkeys(runs)] or [latest_run(store)]
+            for name in names:  # a file in the way would hide that a run is misspelt
+                store.read(get, name)
+            if path is not None and not force:
+                check_free(path)  # before the work of making it
             stories = [story_of(store, name) for name in names]
             parts = [
                 Part(n, story, choose(store, story, f"x{n}")) for n, story in enumerate(stories)
