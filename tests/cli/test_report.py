@@ -90,6 +90,8 @@ def test_an_evaluation_alone_has_its_score_and_nothing_to_compare_with(demo: Gp)
     ran = demo("report", "demo/eval", "-o", "e.html")
     assert ran.code == 0
     assert "Scored 0.463; nothing to compare it with." in ran.err
+    assert "next: grpo-practice rollouts list demo/eval" in ran.err
+    assert demo("rollouts", "list", "demo/eval").code == 0
 
 
 def test_what_an_evaluation_of_a_library_is_compared_with(demo: Gp) -> None:

@@ -33,7 +33,7 @@ RunOption = Annotated[
         "--run",
         metavar="RUN",
         autocompletion=run_names,
-        help="Whose: RUN, RUN@BRANCH, RUN:STEP, or L<id> (default: the latest practice run).",
+        help="Library: RUN, RUN@BRANCH, RUN:STEP, or L<id> (default: the latest practice run).",
     ),
 ]
 QUESTION = 120
@@ -121,7 +121,7 @@ HeldRunOption = Annotated[
         "--run",
         metavar="RUN",
         autocompletion=run_names,
-        help="Whose (default: the latest practice run).",
+        help="Practice run that holds them (default: the latest).",
     ),
 ]
 

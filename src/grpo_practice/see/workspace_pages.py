@@ -74,4 +74,6 @@ def _next(story: "Story") -> str:
     run = story.report.run
     if run.kind == "practice" and story.measure is None and story.library:
         return f"grpo-practice export-agent --run {quote(run.name)}"
+    if run.kind == "eval" and run.steps_closed == run.steps:
+        return f"grpo-practice rollouts list {quote(run.name)}"
     return story.measure or story.report.next_command
