@@ -110,6 +110,13 @@ async def finished(folder: Path, *overrides: str) -> Project:
     return project
 
 
+async def restarted(folder: Path) -> Project:
+    """Return a run of four steps that was restarted at the third: its line has two segments."""
+    project = await finished(folder)
+    await project.practise(restart_step=2)
+    return project
+
+
 Hook = Callable[[int, dict[str, Any]], tuple[int, dict[str, Any]] | None]
 
 

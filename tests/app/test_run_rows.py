@@ -22,16 +22,14 @@ from grpo_practice.store import Store, branches
 from grpo_practice.store.queries import export_rows, runs
 from grpo_practice.store.queries.pages import FIRST, Place
 from grpo_practice.text import visible
-from tests.app.project import Project, finished
+from tests.app.project import Project, restarted
 from tests.export.sample import HOSTILE
 
 
 @pytest.fixture
 async def project(tmp_path: Path) -> Project:
     """A run of four steps that was restarted at the third: its line has two segments."""
-    project = await finished(tmp_path / "p")
-    await project.practise(restart_step=2)
-    return project
+    return await restarted(tmp_path / "p")
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from importlib.resources import files
 import jinja2
 import pytest
 
+from grpo_practice.reports.base import number
 from grpo_practice.see import pages
 
 TEMPLATES = sorted(
@@ -23,8 +24,8 @@ def test_nothing_stored_is_let_through_unescaped() -> None:
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
-        (pages.reward(None), "-"),
-        (pages.reward(0.6125), "0.613"),
+        (number(None), "-"),
+        (number(0.6125), "0.613"),
         (pages.points(-0.031), "\u22123.1"),
         (pages.points(0.081), "+8.1"),
         (pages.share(0.5), "50.0 %"),

@@ -5,6 +5,7 @@ import hashlib
 import re
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from typing_extensions import override
 
 from grpo_practice.errors import ConfigError
+from grpo_practice.see import shown_rollouts
 from grpo_practice.see.story import story_of
 from grpo_practice.store import Store
 from grpo_practice.workspace import Workspace
@@ -140,6 +142,16 @@ async def test_each_question_has_a_column_for_each_visit(project: Project) -> No
     assert all(len(question.rewards) == 2 for question in story.questions)
     changes = [abs(question.change) for question in story.questions]
     assert changes == sorted(changes, reverse=True)
+
+
+async def test_groups_that_are_not_shown_take_no_room(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shown_rollouts, "PAIRS", 2)
+    with Store(project.db) as store:
+        alone = replace(story_of(store, "toy"), questions=[], comparison=None)
+        shown = shown_rollouts.choose(store, alone, "x")
+    assert (len(shown.pairs), len(shown.rollouts)) == (2, 4)
 
 
 HOSTILE = [

@@ -13,15 +13,13 @@ from grpo_practice.store.queries import history, pages, rollout_list, runs, scor
 from grpo_practice.store.queries.pages import FIRST, Place
 from grpo_practice.store.queries.rollout_list import Wanted
 from grpo_practice.store.records import Branch
-from tests.app.project import Project, finished
+from tests.app.project import Project, restarted
 
 
 @pytest.fixture
 async def project(tmp_path: Path) -> Project:
     """A run of four steps that was restarted at the third: its line has two segments."""
-    project = await finished(tmp_path / "p")
-    await project.practise(restart_step=2)
-    return project
+    return await restarted(tmp_path / "p")
 
 
 @pytest.fixture

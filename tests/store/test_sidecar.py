@@ -17,14 +17,13 @@ from grpo_practice.store.records import Branch
 from grpo_practice.store.sidecar import Progress, Sidecar
 from grpo_practice.store.sidecar_reads import Key, Wish
 from grpo_practice.workspace import Workspace
-from tests.app.project import Project, finished
+from tests.app.project import Project, restarted
 
 
 @pytest.fixture
 async def project(tmp_path: Path) -> Project:
     """A run of two segments, some of whose rollouts failed; and an evaluation of it."""
-    project = await finished(tmp_path / "p")
-    await project.practise(restart_step=2)
+    project = await restarted(tmp_path / "p")
     await project.evaluate()
     change(project, "UPDATE rollouts SET tokens_out = rollout_id % 7 * 100, model_ms = slot * 10")
     return project

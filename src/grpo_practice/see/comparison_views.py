@@ -38,8 +38,13 @@ def compare_page(store: Store, query: Query) -> Page:
         "total": len(rows),
         "first": first,
         "more": first + ROWS if first + ROWS < len(rows) else None,
-        "places": [_places(store, arm.run) for arm in report.arms],
-        "numbers": _numbers(store, contrast.arm, [int(q.key) for q in shown]),
+        "places": [
+            store.read(pages.last_plays, store.read(branches.load, _head(store, arm.run)))
+            for arm in report.arms
+        ],
+        "numbers": store.read(
+            rollout_list.numbers, _head(store, contrast.arm), [int(q.key) for q in shown]
+        ),
         "range": lambda score: charts.score_range(score.mean or 0.0, score.ci95),
         "shade": charts.shade,
     }
@@ -56,15 +61,7 @@ def _passes(question: Moved, only: str) -> bool:
     }[only]
 
 
-def _places(store: Store, run: str) -> dict[int, tuple[int, int]]:
-    """Return sample → step and slot of its group when an evaluation asked it last."""
+def _head(store: Store, run: str) -> int:
     head = store.read(runs.get, run).head_branch
     assert head is not None, "a run that is compared was begun"
-    visits = store.read(pages.question_visits, store.read(branches.load, head))
-    return {visit.sample_id: (visit.step, visit.slot) for visit in visits}
-
-
-def _numbers(store: Store, run: str, samples: list[int]) -> dict[int, int]:
-    head = store.read(runs.get, run).head_branch
-    assert head is not None, "a run that is compared was begun"
-    return store.read(rollout_list.numbers, head, samples)
+    return head

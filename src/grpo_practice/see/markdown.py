@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from grpo_practice.see.pages import line, points, reward, tokens, usd
+from grpo_practice.reports.base import number
+from grpo_practice.see.pages import line, points, tokens, usd
 from grpo_practice.see.report import Part
 from grpo_practice.text import count
 
@@ -37,7 +38,7 @@ def _run(part: Part) -> list[str]:
         (
             [
                 row.label,
-                reward(row.score.mean),
+                number(row.score.mean),
                 f"{row.score.ci95[0]:.3f} to {row.score.ci95[1]:.3f}" if row.score.ci95 else "-",
                 str(row.score.n_scored_questions),
             ]
@@ -63,7 +64,7 @@ def _run(part: Part) -> list[str]:
         lines += ["## Questions that flipped", "", part.flips_sentence, ""]
         lines += _table(
             ["question", "before", "now"],
-            ([line(f.question), reward(f.was), reward(f.now)] for f in part.shown.flips[:LISTED]),
+            ([line(f.question), number(f.was), number(f.now)] for f in part.shown.flips[:LISTED]),
         )
     moved = [q for q in story.questions if q.change][:LISTED]
     if moved:
@@ -73,7 +74,7 @@ def _run(part: Part) -> list[str]:
             (
                 [
                     line(q.text),
-                    *(reward(one) for one in q.rewards),
+                    *(number(one) for one in q.rewards),
                     *[""] * (len(story.headings) - len(q.rewards)),
                     points(q.change),
                 ]

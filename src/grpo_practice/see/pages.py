@@ -9,6 +9,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from grpo_practice.reports.base import number
 from grpo_practice.text import brief, count, cut, visible
 
 LINE = 160
@@ -45,7 +46,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "line": line,
         "body": body,
-        "reward": reward,
+        "reward": number,
         "share": share,
         "points": points,
         "usd": usd,
@@ -67,11 +68,6 @@ def body(text: object, chars: int = BODY) -> str:
     """Return a stored text with its line breaks, and how much of it was left out."""
     # Cut first: a foreign text may be megabytes.
     return visible(cut(str(text), chars))
-
-
-def reward(value: float | None) -> str:
-    """Return a reward or a score: `0.612`; a dash for none."""
-    return "-" if value is None else f"{value:.3f}"
 
 
 def share(value: float | None) -> str:

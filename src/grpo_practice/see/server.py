@@ -28,8 +28,6 @@ from grpo_practice.see.second_file import SecondFile
 from grpo_practice.store.looked_at import LookedAt
 from grpo_practice.text import LOOPBACK
 
-PORT = 8390
-"""Port to show pages at where none is given."""
 READERS = 4
 """Pages that are read at once."""
 POLICY = (

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Literal
 
 from grpo_practice.app.rollouts import RolloutReader
@@ -86,7 +87,8 @@ class ShownRollouts:
 def choose(store: Store, story: Story, prefix: str) -> ShownRollouts:
     """Return the rollouts that a report of a run has whole; anchors begin with `prefix`."""
     shelf = _Shelf(store, prefix)
-    pairs = [*_pairs(store, story, shelf)][:PAIRS]
+    # No more than are shown: each that is looked at takes room on the shelf.
+    pairs = [*islice(_pairs(store, story, shelf), PAIRS)]
     flips, more = _flips(story, shelf)
     failed = [*_failed(store, story, shelf)]
     questions = dict[int, Sequence[tuple[Why, Shown]]]()
@@ -161,8 +163,7 @@ class _Shelf:
             head = self._store.read(runs.get, name).head_branch
             assert head is not None, "a run with rollouts has a branch"
             branch = self._store.read(branches.load, head)
-            visits = self._store.read(pages.question_visits, branch)
-            last = {visit.sample_id: (visit.step, visit.slot) for visit in visits}
+            last = self._store.read(pages.last_plays, branch)
             self._runs[name] = (branch, RolloutReader(self._store, branch), last)
         return self._runs[name]
 
@@ -170,8 +171,9 @@ class _Shelf:
 def _pairs(store: Store, story: Story, shelf: _Shelf) -> Iterator[Pair]:
     """Yield the groups that experiences of the last library came from, then other taught ones."""
     behind = dict[tuple[int, int], list[str]]()
+    here = {e.id for e in story.library.experiences}
     for life in story.lives:
-        if life.ended is None and life.id in {e.id for e in story.library.experiences}:
+        if life.ended is None and life.id in here:
             for change in life.changes:
                 for place in change.groups:
                     behind.setdefault(place, []).append(life.id)

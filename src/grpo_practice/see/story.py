@@ -152,12 +152,12 @@ def _practised(store: Store, story: Story) -> Story:
     comparison = None
     if learnt.before and learnt.after and learnt.before.run != learnt.after.run:
         comparison = _compare(store, learnt.before.run, learnt.after.run)
-    story = replace(story, library=library)
     return replace(
         story,
+        library=library,
         learnt=learnt,
         comparison=comparison,
-        curve=_curve(store, story, learnt),
+        curve=_curve(store, story, learnt, library),
         rewards=[
             (row.plan.step, row.stats["mean_reward"])
             for row in rows
@@ -209,22 +209,23 @@ def _compare(store: Store, baseline: str, run: str) -> ComparisonReport | None:
         return None
 
 
-def _curve(store: Store, story: Story, learnt: BeforeAfter) -> list[Measured]:
+def _curve(store: Store, story: Story, learnt: BeforeAfter, end: Library) -> list[Measured]:
     """Return the scores of the libraries that were evaluated, each once."""
     # The agent before the first step has the empty library, and so may the first steps.
     stretches = [(Library(), [-1])]
     for row in story.report.steps:
         if not row.library_out:
             continue
-        library = store.read(libraries.load, row.library_out)
-        if stretches[-1][0].experiences != library.experiences:
-            stretches.append((library, []))
+        if row.library_out != stretches[-1][0].id:
+            library = store.read(libraries.load, row.library_out)
+            if stretches[-1][0].experiences != library.experiences:
+                stretches.append((library, []))
         stretches[-1][1].append(row.plan.step)
     found, seen = list[Measured](), set[str]()
     for library, made in stretches:
         if not library:
             known = learnt.before
-        elif library.experiences == story.library.experiences and learnt.after:
+        elif library.experiences == end.experiences and learnt.after:
             known = learnt.after
         else:
             name = eval_name(story.report.run.exp_id, library_variant(library))

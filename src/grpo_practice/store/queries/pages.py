@@ -193,6 +193,11 @@ def question_visits(db: sqlite3.Connection, branch: Branch) -> list[Visit]:
     return visits
 
 
+def last_plays(db: sqlite3.Connection, branch: Branch) -> dict[int, tuple[int, int]]:
+    """Return sample → step and slot of its group when a branch's line asked it last."""
+    return {visit.sample_id: (visit.step, visit.slot) for visit in question_visits(db, branch)}
+
+
 @dataclass(frozen=True, slots=True)
 class StepStageCost:
     """Calls of one stage in one step, over all branches of a run."""
