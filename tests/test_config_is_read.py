@@ -15,6 +15,7 @@ from grpo_practice.config.reading.problems import model_in
 from grpo_practice.config.schema.base import Model
 from grpo_practice.config.schema.provider import WORKED_OUT, ModelParams, ModelSettings, Reasoning
 from grpo_practice.config.schema.runs import PracticeConfig, VerifySpec
+from grpo_practice.config.schema.train import TrainSettings
 from grpo_practice.sim import stage_of
 from tests.app.project import Project, served
 
@@ -37,13 +38,15 @@ def models(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
             yield from models(inner)
 
 
-MODELS: set[type[BaseModel]] = {*models(PracticeConfig), VerifySpec}
+TRAINED: set[type[BaseModel]] = {*models(TrainSettings), TrainSettings}
+"""Sections that training alone reads; tests/train/ has the like of this test."""
+MODELS: set[type[BaseModel]] = {*models(PracticeConfig), VerifySpec} - TRAINED
 FIELDS = {
     f"{m.__name__}.{f}"
     for m in MODELS
     if m not in (ModelSettings, Reasoning, ModelParams)  # handed on as a whole; see the end
     for f in m.model_fields
-    if f not in WORKED_OUT
+    if f not in WORKED_OUT and f"{m.__name__}.{f}" != "PracticeConfig.train"
 }
 
 

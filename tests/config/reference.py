@@ -41,7 +41,8 @@ def _fields(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInf
         if name in WORKED_OUT:
             continue
         inner = model_in(field.annotation)
-        if inner is None or field.default is None or name == "verify":
+        listed = name == "train" or field.default is not None
+        if inner is None or not listed or name == "verify":
             yield f"{prefix}{name}", field
         else:
             yield from _fields(inner, f"{prefix}{name}.")

@@ -81,7 +81,9 @@ def test_nobody_else_works_out_which_models_are_asked() -> None:
     users = {
         path.relative_to(SOURCES).as_posix()
         for path in SOURCES.rglob("*.py")
-        if owned.search(path.read_text("utf-8").replace('"practice.teacher_model"', ""))
+        if owned.search(
+            re.sub(r'"(practice|evaluation)\.\w+_model\.?"', "", path.read_text("utf-8"))
+        )
     }
     # The loader fills the two fields in.
     assert users <= {"config/schema/runs.py", "config/reading/load.py"}, (

@@ -10,6 +10,8 @@ from grpo_practice.config.reading.load import (
     load_eval_text,
     load_practice,
     load_practice_text,
+    load_train,
+    load_train_text,
 )
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.provider import ModelConfig, ModelProvider, ModelSettings
@@ -33,6 +35,8 @@ __all__ = [
     "load_eval_text",
     "load_practice",
     "load_practice_text",
+    "load_train",
+    "load_train_text",
     "packaged_configs",
     "read_environment",
     "show",

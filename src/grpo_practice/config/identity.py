@@ -31,6 +31,8 @@ def _effects(
 
 EFFECTS: Mapping[str, Effect] = dict(_effects(PracticeConfig))
 """Every key of a practice config; those of an evaluation without their `evaluation.`."""
+_SHARED = ("evaluation.verify.", "evaluation.agent.agent.instructions", "evaluation.judge_model.")
+"""Keys that a training run is bound to beside its own: prompt and score are those of practice."""
 
 
 def flat(config: RunConfig) -> dict[str, Any]:
@@ -71,3 +73,31 @@ def identity_of(config: RunConfig) -> dict[str, Any]:
             value = {name: what_answers(toolkit) for name, toolkit in value.items()}
         out[key if practice else key.removeprefix("evaluation.")] = value
     return out
+
+
+def train_identity_of(config: PracticeConfig) -> dict[str, Any]:
+    """Return the keys a training run is bound to, as `identity_of` does.
+
+    The length is among them unless the learning rate is constant: it would have been another one.
+
+    Raises:
+        ValueError: The config has no `train:` section.
+    """
+    train = config.train
+    if train is None:
+        raise ValueError("a config without `train:` is no training run's")
+    bound = {Effect.TRAIN, *([Effect.EXTEND] if train.scheduler != "constant" else [])}
+    out = {
+        key: value
+        for key, value in flat(config).items()
+        if (key.startswith("train.") and EFFECTS[key] in bound)
+        or (key.startswith(_SHARED) and EFFECTS[key] is Effect.IDENTITY)
+    }
+    filled = {"learning_rate": train.rate, "temperature": temperature_of(config)}
+    return out | {f"train.{name}": value for name, value in filled.items()}
+
+
+def temperature_of(config: PracticeConfig) -> float:
+    """Return the temperature that a training run samples at: its own, else that of practice."""
+    own = config.train.temperature if config.train else None
+    return config.practice.rollout_temperature if own is None else own

@@ -81,6 +81,8 @@ def programs_named(config: RunConfig) -> Iterator[Demand]:
             value = getattr(config.practice, name)
             if value is not None and (name == "prompts_dir" or is_data_file(value)):
                 yield Demand(("practice", name), "reads a file")
+        if config.train is not None:
+            yield Demand(("train", "model"), "loads a model")
 
 
 def agent_programs(agent: AgentConfig, at: Key) -> Iterator[Demand]:

@@ -121,6 +121,23 @@ def load_practice_text(
     return _practice(_from_text(stored, env), overrides)
 
 
+def load_train(
+    path: Path | Tree, overrides: Sequence[Override], env: Mapping[str, str]
+) -> Loaded[PracticeConfig]:
+    """Load the practice config in a file for training; only a judge needs an address.
+
+    Errors are those of `load_practice`; it has a `train:` section.
+    """
+    return _train(_from_file(path, env), overrides)
+
+
+def load_train_text(
+    stored: StoredText, env: Mapping[str, str], overrides: Sequence[Override] = ()
+) -> Loaded[PracticeConfig]:
+    """Load the practice config in a `Loaded.text` for training."""
+    return _train(_from_text(stored, env), overrides)
+
+
 def load_eval(
     path: Path | Tree | None,
     overrides: Sequence[Override],
@@ -179,7 +196,9 @@ def _is_practice(tree: Tree) -> bool:
     return "practice" in tree.data or "evaluation" in tree.data
 
 
-def _practice(source: ComposedConfig, overrides: Sequence[Override]) -> Loaded[PracticeConfig]:
+def _practice(
+    source: ComposedConfig, overrides: Sequence[Override], *, trains: bool = False
+) -> Loaded[PracticeConfig]:
     tree = override(source.tree, overrides)
     if not _is_practice(tree) and tree.data.keys() & EvalConfig.model_fields.keys() - {"exp_id"}:
         raise ConfigError(
@@ -192,6 +211,8 @@ def _practice(source: ComposedConfig, overrides: Sequence[Override]) -> Loaded[P
     if isinstance(evaluation, dict) and evaluation.get("exp_id") is None and "exp_id" in draft.data:
         evaluation["exp_id"] = draft.data["exp_id"]
     config = draft.validate(PracticeConfig)
+    if trains and not config.evaluation.verify.may_ask:
+        return _loaded(draft, config)  # without any model that is asked, none needs an address
     roles = draft.roles()
     agent, evaluation = _eval_models(config.evaluation, roles, ("evaluation",))
     teacher = roles.teacher(
@@ -208,6 +229,16 @@ def _practice(source: ComposedConfig, overrides: Sequence[Override]) -> Loaded[P
     return _loaded(
         draft, config.model_copy(update={"practice": practice, "evaluation": evaluation})
     )
+
+
+def _train(source: ComposedConfig, overrides: Sequence[Override]) -> Loaded[PracticeConfig]:
+    loaded = _practice(source, overrides, trains=True)
+    if loaded.config.train is None:
+        raise ConfigError(
+            f"{source.name} has no `train:` section: it does not say which model to train",
+            hint="add `train: {model: FOLDER}`, or --set train.model=FOLDER",
+        )
+    return loaded
 
 
 def _eval(

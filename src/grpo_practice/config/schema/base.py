@@ -48,6 +48,8 @@ class Effect(StrEnum):
     """Refused, with a diff. Every key that says nothing else has this effect."""
     EVAL = "eval"
     """Refused by an evaluation run; nothing to a practice run."""
+    TRAIN = "train"
+    """Refused by a training run; nothing to others."""
     PLAN = "plan"
     """Stored as the ordered samples of the steps already planned."""
     EXTEND = "extend"
@@ -61,6 +63,7 @@ class Effect(StrEnum):
 
 
 EvalOnly = Annotated[T, Effect.EVAL]
+TrainOnly = Annotated[T, Effect.TRAIN]
 Plan = Annotated[T, Effect.PLAN]
 Extend = Annotated[T, Effect.EXTEND]
 Operational = Annotated[T, Effect.OPERATIONAL]

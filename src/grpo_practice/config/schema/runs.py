@@ -19,9 +19,11 @@ from grpo_practice.config.schema.base import (
     Table,
     Text,
     Texts,
+    TrainOnly,
 )
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.tools import SearchToolkit
+from grpo_practice.config.schema.train import TrainSettings
 from grpo_practice.types import Summaries
 
 MOST = 10_000
@@ -301,6 +303,8 @@ class PracticeConfig(Model):
     """Samples to practise on."""
     evaluation: EvalConfig
     """The agent, how it is scored, and what it is evaluated on."""
+    train: TrainOnly[TrainSettings | None] = None
+    """Settings of `train`, which changes weights; practice does not read them."""
 
     kind: ClassVar[Literal["practice"]] = "practice"
 
@@ -348,6 +352,8 @@ class PracticeConfig(Model):
                 "practice.select_dataset is the dataset evaluated on; choosing the best step on the"
                 " test set would make its score worthless"
             )
+        if self.train and self.train.eval_every and not self.practice.select_dataset:
+            raise ValueError("train.eval_every needs practice.select_dataset")
         return self
 
 
