@@ -38,9 +38,10 @@ def models(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
             yield from models(inner)
 
 
-TRAINED: set[type[BaseModel]] = {*models(TrainSettings), TrainSettings}
+TRAINED = set(models(TrainSettings))
 """Sections that training alone reads; tests/train/ has the like of this test."""
-MODELS: set[type[BaseModel]] = {*models(PracticeConfig), VerifySpec} - TRAINED
+MODELS: set[type[BaseModel]] = {*models(PracticeConfig), VerifySpec}
+MODELS -= TRAINED
 FIELDS = {
     f"{m.__name__}.{f}"
     for m in MODELS

@@ -260,6 +260,8 @@ def _start_library(
 
     A practice run restarted at 0 starts from what its configuration says now.
     """
+    if spec.kind == "train":
+        return None
     if spec.kind == "eval":
         library = spec.library or Library()
         # Without a version the score would be filed under no library, for ever.

@@ -28,6 +28,7 @@ MIGRATIONS = (
     "approvals",
     "halves",
     "pages",
+    "training",
 )
 """Names of the schema's versions: `schema/1.sql` is the first one's."""
 VERSION = len(MIGRATIONS)

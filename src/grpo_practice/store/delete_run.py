@@ -69,6 +69,8 @@ _DELETES = (
     " (SELECT experience_id FROM experiences WHERE run_id IN ({names}))",
     "DELETE FROM operations WHERE branch_id IN {branches}",
     "DELETE FROM experiences WHERE run_id IN ({names})",
+    "DELETE FROM updates WHERE branch_id IN {branches}",
+    "DELETE FROM checkpoints WHERE branch_id IN {branches}",
     "DELETE FROM steps WHERE branch_id IN {branches}",
     "DELETE FROM call_bodies WHERE call_id IN"
     " (SELECT call_id FROM calls WHERE branch_id IN {branches})",

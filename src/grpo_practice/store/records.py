@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from grpo_practice.types import Distilled, Edit, Library, MeanOver, PlannedStep
+from grpo_practice.types import Distilled, Edit, Library, MeanOver, PlannedStep, Rollout
 
-RunKind = Literal["practice", "eval"]
+RunKind = Literal["practice", "eval", "train"]
 Cause = Literal["start", "restart", "rejudge"]
 
 EFFECT = "effect"
@@ -255,6 +255,57 @@ class StepResult:
     approvals: Approvals | None = None
     """Held operations that were approved while the step was under way; they come after its edits.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateRow:
+    """One update of the weights; the fields are the columns of its row."""
+
+    step: int
+    inner: int
+    """Number of the update in its step, from 0."""
+    loss: float
+    learning_rate: float
+    grad_norm: float
+    """Norm of the gradient before it was clipped."""
+    entropy: float | None
+    kl: float | None
+    """Mean divergence from the base model; None where `beta` is 0."""
+    clip_low: float | None
+    """Share of the tokens whose ratio was clipped from below."""
+    clip_high: float | None
+    uniform_share: float
+    """Share of the groups with equal rewards: they taught nothing."""
+    tokens: int
+    """Tokens of the step's prompts and answers."""
+    seconds: float
+    """Wall time of the update; of the first one in a step with its rollouts and their scores."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRow:
+    """A checkpoint on disk; the fields are the columns of its row."""
+
+    step: int
+    """Last step that is in it."""
+    path: str
+    """Folder, relative to the one of the database where it lies below that."""
+    sha256: bytes
+    """Hash of its weights: of the adapter, or of the whole model."""
+    bytes: int
+    """Size of the folder."""
+    made_at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedStep:
+    """Everything that closing a step of a training run writes in one transaction."""
+
+    rollouts: Sequence[Rollout]
+    prompt: RolloutPrompt
+    groups: Sequence[GroupRow]
+    updates: Sequence[UpdateRow]
+    stats: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

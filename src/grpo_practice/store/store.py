@@ -27,6 +27,7 @@ from grpo_practice.store import (
     rollouts,
     sidecar,
     steps,
+    trained_steps,
 )
 from grpo_practice.store.db import (
     explained,
@@ -39,12 +40,14 @@ from grpo_practice.store.reading import read_only
 from grpo_practice.store.records import (
     Approvals,
     Branch,
+    CheckpointRow,
     DatasetRow,
     JudgeRecord,
     RolloutPrompt,
     RunSpec,
     StepResult,
     StepRow,
+    TrainedStep,
     Unscored,
 )
 from grpo_practice.types import Edit, Library, PlannedStep, Rollout, Sample, Verdict
@@ -301,3 +304,11 @@ class Store(OpenStore):
         """Close an evaluation step."""
         at = branch.holder(step)
         await self._write_soon(lambda db: steps.close_eval(db, at, step, stats))
+
+    async def close_trained(self, branch: Branch, step: int, done: TrainedStep) -> None:
+        """Store a step of a training run, rollouts and all, in one transaction."""
+        await self._write_soon(lambda db: trained_steps.close(db, branch, step, done))
+
+    async def add_checkpoint(self, branch: Branch, made: CheckpointRow) -> None:
+        """Store that a checkpoint is on disk."""
+        await self._write_soon(lambda db: trained_steps.add_checkpoint(db, branch, made))

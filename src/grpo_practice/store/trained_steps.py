@@ -1,0 +1,60 @@
+"""Steps of training runs: their rollouts and updates, and the checkpoints after some of them."""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import asdict, fields, replace
+
+from grpo_practice.store import rollouts, step_totals
+from grpo_practice.store.branches import rows_on_line
+from grpo_practice.store.db import insert, insert_all, now
+from grpo_practice.store.records import Branch, CheckpointRow, TrainedStep, UpdateRow
+
+
+def close(db: sqlite3.Connection, branch: Branch, step: int, done: TrainedStep) -> None:
+    """Write a step's rollouts, verdicts, groups, updates and end, all or nothing."""
+    saves = [
+        rollouts.Save(branch.id, step, rollout, done.prompt, branch.judge_id)
+        for rollout in done.rollouts
+    ]
+    rollouts.save(db, saves)
+    place = {"branch_id": branch.id, "step": step}
+    insert_all(db, "groups", [place | asdict(group) for group in done.groups])
+    insert_all(db, "updates", [place | asdict(update) for update in done.updates])
+    db.execute(
+        """UPDATE steps SET status = 'closed', stats = :stats, closed_at = :closed_at
+            WHERE branch_id = :branch_id AND step = :step""",
+        {"stats": json.dumps(dict(done.stats)), "closed_at": now(), **place},
+    )
+    step_totals.write_totals(db, branch.id, step)
+
+
+def add_checkpoint(db: sqlite3.Connection, branch: Branch, made: CheckpointRow) -> None:
+    """Insert a checkpoint that is on disk."""
+    insert(db, "checkpoints", asdict(replace(made, made_at=now())) | {"branch_id": branch.id})
+
+
+def updates(db: sqlite3.Connection, branch: Branch) -> list[UpdateRow]:
+    """Return the updates of a branch's line, in order."""
+    names = ", ".join(field.name for field in fields(UpdateRow))
+    sql = f"SELECT {names} FROM updates WHERE branch_id = ? AND step >= ? AND step < ?"
+    rows = [UpdateRow(**row) for row in rows_on_line(db, branch, sql)]
+    return sorted(rows, key=lambda row: (row.step, row.inner))
+
+
+def checkpoints(db: sqlite3.Connection, branch: Branch) -> list[CheckpointRow]:
+    """Return the checkpoints of a branch's line, in order."""
+    names = ", ".join(field.name for field in fields(CheckpointRow))
+    sql = f"SELECT {names} FROM checkpoints WHERE branch_id = ? AND step >= ? AND step < ?"
+    rows = [CheckpointRow(**row) for row in rows_on_line(db, branch, sql)]
+    return sorted(rows, key=lambda row: row.step)
+
+
+def checkpoint_paths(db: sqlite3.Connection, runs: Sequence[str]) -> list[str]:
+    """Return the folders of all checkpoints of these runs, on whichever branch."""
+    rows = db.execute(
+        """SELECT path FROM checkpoints JOIN branches USING (branch_id)
+            WHERE run_id IN (SELECT value FROM json_each(?))""",
+        (json.dumps(list(runs)),),
+    )
+    return [path for (path,) in rows]
