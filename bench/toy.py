@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grpo_practice.canonical import derive_seed
+from grpo_practice.groups.plan import plan_practice
 from grpo_practice.practice import merge
 from grpo_practice.practice.evidence import Evidence, evidence_on
-from grpo_practice.practice.plan import plan_practice
 from grpo_practice.sim.questions import TOPICS, questions
 from grpo_practice.sim.world import Difficulty, EffectKind, Teaching, World, topic_of, unit
 from grpo_practice.store.records import Past, Play

@@ -16,9 +16,9 @@ from grpo_practice.errors import (
     EndpointError,
 )
 from grpo_practice.fences import Fences
+from grpo_practice.groups.informative import status_of
 from grpo_practice.practice.distil import distil
 from grpo_practice.practice.evidence import Evidence
-from grpo_practice.practice.informative import status_of
 from grpo_practice.practice.merge import Proposal, changes, merge, votes
 from grpo_practice.practice.teacher import GroupKey, Teacher
 from grpo_practice.prompts import SLOTS, compile_prompt, load_prompts

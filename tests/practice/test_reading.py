@@ -6,8 +6,8 @@ import pytest
 
 from grpo_practice.calls import Chat, Message, Reply, Scope
 from grpo_practice.errors import ContextOverflowError, EndpointError
+from grpo_practice.groups.informative import status_of
 from grpo_practice.practice.distil import distil
-from grpo_practice.practice.informative import status_of
 from grpo_practice.practice.teacher import Teacher
 from grpo_practice.rollout import own_failure
 from grpo_practice.types import Group, Outcome, Rollout, Summaries, Trajectory

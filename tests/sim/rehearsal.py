@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from grpo_practice.calls import Message, Reply, Scope
+from grpo_practice.groups.informative import status_of
 from grpo_practice.practice.distil import distil
 from grpo_practice.practice.evidence import evidence_on
-from grpo_practice.practice.informative import status_of
 from grpo_practice.practice.merge import (
     apply,
     changes,

@@ -32,11 +32,11 @@ from grpo_practice.config.schema.runs import PracticeConfig
 from grpo_practice.errors import Change, ConfigError, FingerprintError, RunFailedError
 from grpo_practice.events import RunStarted
 from grpo_practice.fences import Fences
+from grpo_practice.groups.plan import plan_practice
 from grpo_practice.practice import METHOD
 from grpo_practice.practice.answer_guard import AnswerGuard, LazyGuard
 from grpo_practice.practice.context import AfterStep, Practice
 from grpo_practice.practice.loop import practise
-from grpo_practice.practice.plan import plan_practice
 from grpo_practice.practice.reading import room_of
 from grpo_practice.practice.teacher import Teacher
 from grpo_practice.prompts import Prompt, prompts_from

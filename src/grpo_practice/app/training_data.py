@@ -21,7 +21,7 @@ from grpo_practice.export.training import (
     sft_row,
     without_library,
 )
-from grpo_practice.practice.informative import status_of
+from grpo_practice.groups.informative import status_of
 from grpo_practice.store import Store, branches, rollouts
 from grpo_practice.store.queries import export_rows, runs, training
 from grpo_practice.store.records import Branch, RunRow, StepRow

@@ -8,7 +8,7 @@ from grpo_practice.app.clients import endpoint_of
 from grpo_practice.app.specs import teacher_context
 from grpo_practice.config.schema.runs import PracticeConfig, PracticeSettings
 from grpo_practice.forecast.range import ONE, Range
-from grpo_practice.practice.informative import status_of
+from grpo_practice.groups.informative import status_of
 from grpo_practice.practice.reading import room_of
 from grpo_practice.store import Store, rollouts, steps
 from grpo_practice.store.queries import spending

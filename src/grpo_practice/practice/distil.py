@@ -11,7 +11,7 @@ from typing import Literal, TypeVar, get_args
 
 from grpo_practice.calls import Chat, Message, Reply
 from grpo_practice.errors import ContextOverflowError, StepError, unanswered
-from grpo_practice.practice.informative import group_advantages, status_of
+from grpo_practice.groups.informative import group_advantages, status_of
 from grpo_practice.practice.reading import chars_in, chars_of, shortened
 from grpo_practice.practice.replies import read_lessons, read_operations, read_summary
 from grpo_practice.practice.teacher import GroupKey, Teacher

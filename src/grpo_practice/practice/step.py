@@ -7,17 +7,18 @@ from functools import partial
 
 from grpo_practice.errors import StepError, unanswered
 from grpo_practice.events import GroupDistilled, GroupFinished, GroupStored, StepFinished
+from grpo_practice.groups.informative import Status, status_of
+from grpo_practice.groups.step_sums import group_row, mean_reward, step_stats
 from grpo_practice.practice.answer_guard import StepGuard
 from grpo_practice.practice.approval import admitted
 from grpo_practice.practice.context import Practice
 from grpo_practice.practice.distil import distil
 from grpo_practice.practice.evidence import evidence_on
 from grpo_practice.practice.gates import GATES, Change, Merge, answer_given_away
-from grpo_practice.practice.informative import Status, status_of
 from grpo_practice.practice.lint import quarantine
 from grpo_practice.practice.merge import changes, edits, merge, votes
 from grpo_practice.practice.step_rollouts import StepRollouts
-from grpo_practice.practice.step_stats import distillation, group_row, mean_reward, step_stats
+from grpo_practice.practice.step_stats import distillation
 from grpo_practice.practice.teacher import GroupKey
 from grpo_practice.rollout import begin
 from grpo_practice.store import datasets

@@ -1,21 +1,16 @@
-"""Rows and sums that a step leaves of its groups, so that no report has to read rollouts."""
+"""Sums that a step leaves of its distillation, so that no report has to read operations."""
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
-from grpo_practice.practice.informative import Status
-from grpo_practice.stats import correct
 from grpo_practice.store.distillation import HARMLESS, Distillation, frequencies
-from grpo_practice.store.records import GroupRow
 from grpo_practice.types import (
     QUARANTINE,
     Distilled,
-    Group,
     Operation,
     QuarantineRule,
     RefusedRule,
-    Rollout,
 )
 
 
@@ -74,68 +69,3 @@ def _lost(proposed: Sequence[Operation], merged: Sequence[Operation]) -> int:
 
 def _is_lost(op: Operation) -> bool:
     return op.rule is not None and op.rule not in HARMLESS
-
-
-def group_row(
-    group: Group, status: Status, done: Distilled | None, *, planned: int, library_id: int
-) -> GroupRow:
-    """Return the row of a group whose attempts have all ended."""
-    return GroupRow(
-        slot=group.slot,
-        sample_id=group.sample.id,
-        planned=planned,
-        played=sum(r.played.outcome != "error" for r in group.rollouts),
-        scored=len(_rewards(group.rollouts)),
-        teachable=len(group.teachable),
-        mean_reward=mean_reward([group]),
-        informative=status == "scored",
-        status=("failed" if done.failed else "distilled") if done else status,
-        reason=done.failed if done else None,
-        unanswered=bool(done and done.failed and done.unanswered),
-        library_id=library_id,
-    )
-
-
-def step_stats(groups: Sequence[Group], rows: Sequence[GroupRow]) -> dict[str, object]:
-    """Return what lists and summaries say of all that was played in a step."""
-    rollouts = [r for group in groups for r in group.rollouts]
-    rewards = _rewards(rollouts)
-    ends = [(r.played.outcome, r.played.reason) for r in rollouts]
-    outcomes = Counter(f"{ended}.{reason}" if reason else ended for ended, reason in ends)
-    return {
-        "planned": sum(row.planned for row in rows),
-        "scored": len(rewards),
-        "correct": sum(correct(r) for r in rewards),
-        "outcomes": dict(sorted(outcomes.items())),
-        "groups": dict(sorted(Counter(row.status for row in rows).items())),
-        "informative": sum(row.informative for row in rows),
-        "alike": sum(map(_alike, groups)),
-    }
-
-
-def _alike(group: Group) -> bool:
-    """Return True where several attempts were answered, and all with the same text."""
-    answers = [r.played.response for r in group.rollouts if r.played.outcome == "ok"]
-    return len(answers) > 1 and len(set(answers)) == 1
-
-
-def mean_reward(
-    groups: Sequence[Group], *, weight: Callable[[int], float] = lambda slot: 1.0
-) -> float | None:
-    """Return the mean over all attempts that were scored; None without any.
-
-    If groups are left out, the `weight` of the others (1 / the chance to be played, by slot)
-    keeps the mean where it would be with all of them.
-    """
-    scoring = [
-        (weight(group.slot), rollout.reward)
-        for group in groups
-        for rollout in group.rollouts
-        if rollout.reward is not None
-    ]
-    weights = sum(w for w, _ in scoring)
-    return sum(w * reward for w, reward in scoring) / weights if scoring else None
-
-
-def _rewards(rollouts: Sequence[Rollout]) -> list[float]:
-    return [r.reward for r in rollouts if r.reward is not None]

@@ -26,6 +26,16 @@ def effect_name(exp_id: str, library: Library) -> str:
     return "/".join([exp_id, EFFECT, library_variant(library)])
 
 
+def train_name(exp_id: str) -> str:
+    """Return `EXP/train`: the run that trains weights on the questions of `EXP`."""
+    return f"{exp_id}/train"
+
+
+def trial_name(exp_id: str, number: int) -> str:
+    """Return `EXP/tune/3`: a trial of a search for better settings of training."""
+    return f"{exp_id}/tune/{number}"
+
+
 def select_variant(dataset: str) -> str:
     """Return the part of an evaluation's name that says it chooses among libraries."""
     return f"{_SELECTS}{Path(dataset).stem if '.' in dataset else dataset}"
